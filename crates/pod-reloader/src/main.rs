@@ -1,0 +1,3 @@
+//! Restarts pods when the ConfigMaps and Secrets that they read change.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Serving certificates for admission webhooks: load, check, reload.
