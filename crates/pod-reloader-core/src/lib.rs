@@ -1,1 +1,24 @@
 //! The rules of pod-reloader: references, digests, config hashes and decisions, without I/O.
+//!
+//! Everything here takes values and returns values; the operator fetches and writes.
+//! Read in this order: [`annotations`] (the contract with the user), [`workload`] (what the rules
+//! know of one workload), [`reference`] (what it lists), [`digest`] and [`hash`] (what that adds up to),
+//! [`decision`] (the loop's rule), [`admission`] (the webhook's rule), [`patch`] (how either is written).
+
+pub mod admission;
+pub mod annotations;
+pub mod decision;
+pub mod digest;
+pub mod discovery;
+pub mod hash;
+pub mod index;
+pub mod name;
+pub mod patch;
+pub mod reference;
+pub mod review;
+pub mod sap;
+pub mod scope;
+pub mod workload;
+
+#[cfg(test)]
+mod fixtures;

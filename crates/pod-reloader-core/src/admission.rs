@@ -1,0 +1,581 @@
+//! Decides what an admission review is answered: the rule of the webhook.
+//!
+//! An admission never starts a rollout: where the pod template is the same apart from KEY, the old
+//! KEY stays, and nothing is read. Where the template really changes, or the workload is created, KEY
+//! becomes the hash of what is true now. So the rule has two steps, with the caller's reads between:
+//! [`begin`] says [`Step::Answer`] or [`Step::Read`], and [`Pending::answer`] takes what was read.
+
+use json_patch::PatchOperation;
+use kube_core::Resource as _;
+
+use crate::annotations;
+use crate::digest::Contents;
+use crate::hash::{ConfigHash, Keyring, Verdict};
+use crate::patch;
+use crate::reference::Reference;
+use crate::review::{InvalidReview, RawTemplate, Request};
+use crate::scope::Scope;
+use crate::workload::{Workload, WorkloadKind, WorkloadObject};
+
+/// What comes next for a review.
+#[derive(Debug)]
+pub enum Step {
+    /// It can be answered at once.
+    Answer(Answer),
+    /// Its answer depends on what the workload references.
+    Read(Box<Pending>),
+}
+
+/// What a review is answered. The write itself is always allowed.
+#[derive(Debug, Default, PartialEq)]
+pub struct Answer {
+    /// The change to the object: none, one `add` with missing parents, or one `remove`.
+    pub patch: Vec<PatchOperation>,
+    /// What the user at the other end is told.
+    pub warnings: Vec<String>,
+    /// What became of KEY.
+    pub outcome: Outcome,
+}
+
+/// What became of KEY, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// The workload is not kept: whatever the request says.
+    #[default]
+    Ignored,
+    /// It stays as it was.
+    Kept,
+    /// It is the hash of what is true now.
+    Set,
+    /// It stays as it was, because the pods need something that is not there.
+    Held,
+    /// It stays as it was, because what is true could not be read; the loop repairs it.
+    Unknown,
+}
+
+/// A review whose answer depends on what the workload references.
+#[derive(Debug)]
+pub struct Pending {
+    workload: Workload,
+    /// KEY of the stored object; of the request, where there is none yet.
+    current: Option<Box<str>>,
+    created: bool,
+}
+
+/// Takes in a review.
+///
+/// `ourselves` is the user that the loop writes as: its own writes pass, where they have the form
+/// that it gives them, so that a webhook configuration without match conditions does not undo them.
+///
+/// *Errors*: the review cannot be understood.
+pub fn begin(
+    request: &Request<'_>,
+    scope: &Scope,
+    keys: &Keyring,
+    ourselves: &str,
+) -> Result<Step, InvalidReview> {
+    let ignored = Ok(Step::Answer(Answer::default()));
+    let Some(kind) = WorkloadKind::from_group_kind(&request.kind.group, &request.kind.kind) else {
+        return ignored;
+    };
+    let created = match &*request.operation {
+        "CREATE" => true,
+        "UPDATE" => false,
+        _ => return ignored,
+    };
+    if request
+        .sub_resource
+        .as_ref()
+        .is_some_and(|name| !name.is_empty())
+    {
+        return ignored;
+    }
+    let workload = workload(request, kind)?;
+    if !scope.keeps(&workload) {
+        return ignored;
+    }
+    if created {
+        let current = workload.config_hash.clone();
+        return Ok(Step::Read(Box::new(Pending {
+            workload,
+            current,
+            created,
+        })));
+    }
+    let new = RawTemplate::of(required(request.object, "object")?).map_err(InvalidReview::at)?;
+    let old =
+        RawTemplate::of(required(request.old_object, "oldObject")?).map_err(InvalidReview::at)?;
+    if !new.same_but_for_key(&old) {
+        let current = old.config_hash.map(Into::into);
+        return Ok(Step::Read(Box::new(Pending {
+            workload,
+            current,
+            created,
+        })));
+    }
+    let known = workload
+        .config_hash
+        .as_deref()
+        .is_some_and(|value| keys.knows(value));
+    Ok(Step::Answer(
+        if known && is_written_by(ourselves, request) {
+            Answer {
+                outcome: Outcome::Kept,
+                ..Answer::default()
+            }
+        } else {
+            answer(
+                &workload,
+                old.config_hash.as_deref(),
+                old.config_hash.as_deref(),
+                Outcome::Kept,
+            )
+        },
+    ))
+}
+
+impl Pending {
+    /// What must be read, each by one consistent read.
+    pub fn references(&self) -> impl ExactSizeIterator<Item = &Reference> {
+        self.workload.references.accepted.iter()
+    }
+
+    /// Whether the value of KEY was made under a key that `keys` lacks: the stored keys may be newer,
+    /// and must be read again before [`Pending::answer`].
+    pub fn lacks_key(&self, keys: &Keyring) -> bool {
+        self.current
+            .as_deref()
+            .is_some_and(|value| keys.lacks_key_of(value))
+    }
+
+    /// The answer, given what was read. Without `contents`, something could not be read: then KEY
+    /// stays as it was, and a workload that is created goes without.
+    pub fn answer(&self, contents: Option<&Contents>, keys: &Keyring) -> Answer {
+        let current = self.current.as_deref();
+        let old = if self.created { None } else { current };
+        let Some(contents) = contents else {
+            return answer(&self.workload, old, old, Outcome::Unknown);
+        };
+        if contents.is_empty() {
+            return answer(&self.workload, old, old, Outcome::Kept);
+        }
+        if let Some(value) = current {
+            if keys.verify(value, contents) == Verdict::Current {
+                return answer(&self.workload, old, current, Outcome::Kept);
+            }
+            // A workload that is restored before its Secrets, like one that lost them, waits for them.
+            let is_ours = !self.created || ConfigHash::parse(value).is_some();
+            if is_ours && self.workload.missing(contents).next().is_some() {
+                return answer(&self.workload, old, current, Outcome::Held);
+            }
+        }
+        answer(
+            &self.workload,
+            old,
+            Some(&keys.hash(contents).to_string()),
+            Outcome::Set,
+        )
+    }
+}
+
+/// Turns KEY of the request into `desired`. `old` is KEY of the stored object: who sends something
+/// else in its place is told.
+fn answer(
+    workload: &Workload,
+    old: Option<&str>,
+    desired: Option<&str>,
+    outcome: Outcome,
+) -> Answer {
+    let requested = workload.config_hash.as_deref();
+    let patch = match desired {
+        _ if requested == desired => Vec::new(),
+        Some(value) => patch::add_to_template(workload.template, value),
+        None => patch::remove_from_template(),
+    };
+    let overridden = requested.is_some() && requested != desired && requested != old;
+    let warnings = workload
+        .references
+        .rejected
+        .iter()
+        .map(|rejected| format!("pod-reloader: {rejected}"));
+    let warnings = warnings
+        .take(MAX_WARNINGS)
+        .chain(overridden.then(|| OVERRIDDEN.to_owned()))
+        .collect();
+    Answer {
+        patch,
+        warnings,
+        outcome,
+    }
+}
+
+fn workload(request: &Request<'_>, kind: WorkloadKind) -> Result<Workload, InvalidReview> {
+    let object = required(request.object, "object")?;
+    let mut object: WorkloadObject =
+        serde_json::from_str(object.get()).map_err(InvalidReview::at)?;
+    // A create may leave the namespace to its URL.
+    if let Some(namespace) = &request.namespace {
+        object.meta_mut().namespace = Some(namespace.clone());
+    }
+    object
+        .into_workload(kind)
+        .map_err(|_| InvalidReview::NoObject("namespace"))
+}
+
+fn required<T>(part: Option<T>, name: &'static str) -> Result<T, InvalidReview> {
+    part.ok_or(InvalidReview::NoObject(name))
+}
+
+fn is_written_by(user: &str, request: &Request<'_>) -> bool {
+    let field_manager = request
+        .options
+        .as_ref()
+        .and_then(|options| options.field_manager.as_deref());
+    request.user_info.username.as_deref() == Some(user)
+        && field_manager == Some(annotations::FIELD_MANAGER)
+}
+
+/// The apiserver cuts off warnings from 4 KiB on.
+const MAX_WARNINGS: usize = 10;
+const OVERRIDDEN: &str = "pod-reloader: the request's config-hash was replaced by the current one; \
+                          remove pod-reloader.cs.sap.com/config-hash from your manifest";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest::ConfigObject;
+    use crate::fixtures::{Builder, contents, deployment, holding, keyring};
+    use crate::name::Name;
+    use json_patch::Patch;
+    use serde_json::{Value, json};
+
+    const OURSELVES: &str = "system:serviceaccount:operator:pod-reloader";
+
+    fn review(old: Option<Builder>, new: Builder) -> Value {
+        json!({
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "review-1",
+                "kind": {"group": "apps", "version": "v1", "kind": "Deployment"},
+                "operation": if old.is_some() { "UPDATE" } else { "CREATE" },
+                "namespace": "ns",
+                "userInfo": {"username": "admin"},
+                "object": new.lists("a").json(),
+                "oldObject": old.map(|old| old.lists("a").json()),
+                "options": {"fieldManager": "kubectl"},
+                "fieldOfTheFuture": [1],
+            },
+        })
+    }
+
+    fn step(review: &Value) -> Step {
+        let scope = Scope::new([], Name::parse("operator").unwrap());
+        let body = review.to_string();
+        begin(
+            &Request::parse(body.as_bytes()).unwrap(),
+            &scope,
+            &keyring(&[1]),
+            OURSELVES,
+        )
+        .unwrap()
+    }
+
+    fn answered_at_once(review: &Value) -> Answer {
+        match step(review) {
+            Step::Answer(answer) => answer,
+            Step::Read(_) => panic!("it wants to read"),
+        }
+    }
+
+    fn answered(review: &Value, object: Option<ConfigObject>) -> Answer {
+        match step(review) {
+            Step::Answer(_) => panic!("it did not want to read"),
+            Step::Read(pending) => {
+                pending.answer(Some(&contents(&[("a", object)])), &keyring(&[1]))
+            }
+        }
+    }
+
+    fn answered_unread(review: &Value) -> Answer {
+        match step(review) {
+            Step::Answer(_) => panic!("it did not want to read"),
+            Step::Read(pending) => pending.answer(None, &keyring(&[1])),
+        }
+    }
+
+    /// KEY on the object of `review` after the patch of `answer`, which changes nothing else.
+    fn key_after(review: &Value, answer: &Answer) -> Option<String> {
+        const KEY: &str =
+            "/spec/template/metadata/annotations/pod-reloader.cs.sap.com~1config-hash";
+        let before = &review["request"]["object"];
+        let mut object = before.clone();
+        json_patch::patch(&mut object, &Patch(answer.patch.clone())).unwrap();
+        object
+            .pointer(KEY)
+            .map(|value| value.as_str().unwrap().to_owned())
+    }
+
+    fn hash(value: &str) -> String {
+        keyring(&[1])
+            .hash(&contents(&[("a", holding(value))]))
+            .to_string()
+    }
+
+    #[test]
+    fn a_create_is_given_the_hash_of_what_is_true() {
+        let review = review(None, deployment("web"));
+        let answer = answered(&review, holding("1"));
+        assert_eq!(
+            (key_after(&review, &answer), answer.outcome),
+            (Some(hash("1")), Outcome::Set)
+        );
+        assert!(answer.warnings.is_empty());
+    }
+
+    #[test]
+    fn a_create_with_a_hash_that_verifies_is_left_as_it_is() {
+        let review = review(None, deployment("web").stamped(&hash("1")));
+        let answer = answered(&review, holding("1"));
+        assert_eq!((answer.patch.len(), answer.warnings.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_create_with_a_stale_hash_from_git_is_given_the_true_one_with_a_warning() {
+        for stale in [hash("0"), "rubbish".to_owned()] {
+            let review = review(None, deployment("web").stamped(&stale));
+            let answer = answered(&review, holding("1"));
+            assert_eq!(key_after(&review, &answer), Some(hash("1")));
+            assert_eq!(answer.warnings, [OVERRIDDEN]);
+        }
+    }
+
+    #[test]
+    fn a_workload_that_is_restored_before_its_objects_keeps_its_hash() {
+        for stored in [hash("1"), keyring(&[9]).hash(&contents(&[])).to_string()] {
+            let review = review(None, deployment("web").requires("a", None).stamped(&stored));
+            let answer = answered(&review, None);
+            assert_eq!(
+                (key_after(&review, &answer), answer.outcome),
+                (Some(stored), Outcome::Held)
+            );
+        }
+    }
+
+    #[test]
+    fn a_create_that_could_not_be_read_goes_without() {
+        for workload in [deployment("web"), deployment("web").stamped("rubbish")] {
+            let review = review(None, workload);
+            let answer = answered_unread(&review);
+            assert_eq!(
+                (key_after(&review, &answer), answer.outcome),
+                (None, Outcome::Unknown)
+            );
+        }
+    }
+
+    #[test]
+    fn an_edit_without_the_annotation_keeps_the_hash() {
+        let old = || deployment("web").stamped("old");
+        for new in [
+            deployment("web"),
+            deployment("web").with("/spec/template/metadata/annotations", json!({})),
+            deployment("web").with("/metadata/labels", json!({"team": "x"})),
+            deployment("web").with("/spec/replicas", json!(5)),
+            deployment("web").annotation("secrets", "s"),
+        ] {
+            let review = review(Some(old()), new);
+            let answer = answered_at_once(&review);
+            assert_eq!(key_after(&review, &answer).as_deref(), Some("old"));
+            assert!(answer.warnings.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_edit_with_another_hash_keeps_the_old_one_and_warns() {
+        for rubbish in ["rubbish", "", &hash("1")] {
+            let review = review(
+                Some(deployment("web").stamped("old")),
+                deployment("web").stamped(rubbish),
+            );
+            let answer = answered_at_once(&review);
+            assert_eq!(key_after(&review, &answer).as_deref(), Some("old"));
+            assert_eq!(answer.warnings, [OVERRIDDEN]);
+        }
+    }
+
+    #[test]
+    fn an_edit_that_adds_a_hash_where_there_was_none_loses_it() {
+        let review = review(
+            Some(deployment("web")),
+            deployment("web").stamped("rubbish"),
+        );
+        let answer = answered_at_once(&review);
+        assert_eq!(key_after(&review, &answer), None);
+        assert_eq!(answer.warnings, [OVERRIDDEN]);
+    }
+
+    #[test]
+    fn an_edit_of_nothing_has_no_patch() {
+        for workload in [|| deployment("web").stamped("old"), || deployment("web")] {
+            assert_eq!(
+                answered_at_once(&review(Some(workload()), workload())).patch,
+                []
+            );
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_template_sets_the_hash_of_what_is_true() {
+        for new in [
+            deployment("web").image("2"),
+            deployment("web").image("2").stamped(&hash("0")),
+        ] {
+            let review = review(Some(deployment("web").image("1").stamped(&hash("0"))), new);
+            let answer = answered(&review, holding("1"));
+            assert_eq!(
+                (key_after(&review, &answer), answer.outcome),
+                (Some(hash("1")), Outcome::Set)
+            );
+            assert!(answer.warnings.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_template_keeps_a_hash_that_verifies_under_an_older_key() {
+        let older = keyring(&[2])
+            .hash(&contents(&[("a", holding("1"))]))
+            .to_string();
+        let review = review(
+            Some(deployment("web").image("1").stamped(&older)),
+            deployment("web").image("2"),
+        );
+        let Step::Read(pending) = step(&review) else {
+            panic!()
+        };
+        assert!(pending.lacks_key(&keyring(&[1])));
+        let answer = pending.answer(Some(&contents(&[("a", holding("1"))])), &keyring(&[1, 2]));
+        assert_eq!(key_after(&review, &answer), Some(older));
+    }
+
+    #[test]
+    fn a_change_of_the_template_replaces_a_foreign_value() {
+        let review = review(
+            Some(deployment("web").image("1").stamped("rubbish")),
+            deployment("web").image("2").stamped("rubbish"),
+        );
+        let answer = answered(&review, holding("1"));
+        assert_eq!(key_after(&review, &answer), Some(hash("1")));
+        assert!(
+            answer.warnings.is_empty(),
+            "the client sent what it was given"
+        );
+    }
+
+    #[test]
+    fn a_change_of_the_template_keeps_the_hash_while_a_needed_object_is_missing_or_unreadable() {
+        let old = || {
+            deployment("web")
+                .requires("a", None)
+                .image("1")
+                .stamped(&hash("1"))
+        };
+        let review = review(
+            Some(old()),
+            deployment("web").requires("a", None).image("2"),
+        );
+        let answer = answered(&review, None);
+        assert_eq!(
+            (key_after(&review, &answer), answer.outcome),
+            (Some(hash("1")), Outcome::Held)
+        );
+        let answer = answered_unread(&review);
+        assert_eq!(
+            (key_after(&review, &answer), answer.outcome),
+            (Some(hash("1")), Outcome::Unknown)
+        );
+    }
+
+    #[test]
+    fn our_own_write_passes_and_nobody_elses_does() {
+        let write = |username: &str, field_manager: &str, value: &str| {
+            let mut review = review(
+                Some(deployment("web").stamped("old")),
+                deployment("web").stamped(value),
+            );
+            review["request"]["userInfo"]["username"] = json!(username);
+            review["request"]["options"]["fieldManager"] = json!(field_manager);
+            key_after(&review, &answered_at_once(&review)).unwrap()
+        };
+        assert_eq!(write(OURSELVES, "pod-reloader", &hash("1")), hash("1"));
+        assert_eq!(write(OURSELVES, "pod-reloader", "rubbish"), "old");
+        assert_eq!(write(OURSELVES, "kubectl", &hash("1")), "old");
+        assert_eq!(write("admin", "pod-reloader", &hash("1")), "old");
+    }
+
+    #[test]
+    fn what_is_not_kept_is_left_alone() {
+        let kept = review(
+            Some(deployment("web").stamped("old")),
+            deployment("web").stamped("new"),
+        );
+        for (pointer, value) in [
+            ("/request/kind/kind", json!("ReplicaSet")),
+            ("/request/kind/group", json!("example.com")),
+            ("/request/operation", json!("DELETE")),
+            ("/request/subResource", json!("scale")),
+            ("/request/namespace", json!("kube-system")),
+            ("/request/object/metadata/annotations", json!({})),
+            (
+                "/request/object/metadata/labels",
+                json!({"pod-reloader.cs.sap.com/ignored": "true"}),
+            ),
+        ] {
+            let mut review = kept.clone();
+            match review.pointer_mut(pointer) {
+                Some(place) => *place = value,
+                None => {
+                    let (parent, field) = pointer.rsplit_once('/').unwrap();
+                    review.pointer_mut(parent).unwrap()[field] = value;
+                }
+            }
+            assert_eq!(answered_at_once(&review), Answer::default(), "{pointer}");
+        }
+    }
+
+    #[test]
+    fn bad_names_are_warned_of_and_never_read() {
+        let review = review(
+            None,
+            deployment("web").annotation("secrets", "?limit=1,../x,good"),
+        );
+        let Step::Read(pending) = step(&review) else {
+            panic!()
+        };
+        assert!(
+            pending
+                .references()
+                .all(|reference| ["a", "good"].contains(&reference.name.as_str()))
+        );
+        let answer = pending.answer(None, &keyring(&[1]));
+        assert_eq!(answer.warnings.len(), 2);
+        assert!(
+            answer
+                .warnings
+                .iter()
+                .all(|warning| warning.len() < 200 && warning.starts_with("pod-reloader: "))
+        );
+    }
+
+    #[test]
+    fn a_review_without_its_objects_is_refused() {
+        for part in ["object", "oldObject"] {
+            let mut review = review(Some(deployment("web")), deployment("web"));
+            review["request"][part] = Value::Null;
+            let scope = Scope::new([], Name::parse("operator").unwrap());
+            let body = review.to_string();
+            let request = Request::parse(body.as_bytes()).unwrap();
+            assert!(begin(&request, &scope, &keyring(&[1]), OURSELVES).is_err());
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! What a pod spec needs of ConfigMaps and Secrets before its containers can start.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use crate::name::Name;
+use crate::reference::{ConfigKind, Reference};
+
+/// An object, or one key of it, without which a pod does not start.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Requirement {
+    /// The object.
+    pub reference: Reference,
+    /// The key of the object, where the pod spec names one.
+    pub key: Option<Box<str>>,
+}
+
+/// The part of a pod spec that names ConfigMaps and Secrets. Everything else is skipped as it is read.
+///
+/// Field names are those of the Kubernetes API; absent and `null` are the same.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    containers: Option<Vec<Container>>,
+    init_containers: Option<Vec<Container>>,
+    volumes: Option<Vec<Volume>>,
+}
+
+impl PodSpec {
+    /// The objects and keys that a pod in `namespace` cannot start without: env, envFrom, volumes
+    /// and projected volumes of containers and init containers, where they are not `optional`.
+    pub fn requirements(&self, namespace: &Name) -> BTreeSet<Requirement> {
+        self.sources()
+            .filter(|(_, source)| source.optional != Some(true))
+            .flat_map(|(kind, source)| requirements_of(namespace, kind, source))
+            .collect()
+    }
+
+    /// Every source of configuration in the pod spec, with the kind of object that it names.
+    fn sources(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
+        let containers = each(&self.init_containers).chain(each(&self.containers));
+        let env = containers
+            .clone()
+            .flat_map(|container| each(&container.env));
+        let env_from = containers.flat_map(|container| each(&container.env_from));
+        let projected = each(&self.volumes)
+            .filter_map(|volume| volume.projected.as_ref())
+            .flat_map(|projected| each(&projected.sources));
+        env.filter_map(|variable| variable.value_from.as_ref())
+            .flat_map(|from| pair(&from.config_map_key_ref, &from.secret_key_ref))
+            .chain(env_from.flat_map(|from| pair(&from.config_map_ref, &from.secret_ref)))
+            .chain(each(&self.volumes).flat_map(|volume| pair(&volume.config_map, &volume.secret)))
+            .chain(projected.flat_map(|source| pair(&source.config_map, &source.secret)))
+    }
+}
+
+fn requirements_of(namespace: &Name, kind: ConfigKind, source: &Source) -> Vec<Requirement> {
+    // The apiserver accepts names here that no object can have: such a pod never starts anyway.
+    let Some(name) = source
+        .name
+        .as_deref()
+        .and_then(|name| Name::parse(name).ok())
+    else {
+        return Vec::new();
+    };
+    let reference = Reference {
+        kind,
+        namespace: namespace.clone(),
+        name,
+    };
+    let keys = source
+        .key
+        .iter()
+        .chain(each(&source.items).map(|item| &item.key));
+    let mut requirements: Vec<_> = keys
+        .map(|key| Requirement {
+            reference: reference.clone(),
+            key: Some(key.as_str().into()),
+        })
+        .collect();
+    if requirements.is_empty() {
+        requirements.push(Requirement {
+            reference,
+            key: None,
+        });
+    }
+    requirements
+}
+
+fn each<T>(list: &Option<Vec<T>>) -> std::slice::Iter<'_, T> {
+    list.as_deref().unwrap_or_default().iter()
+}
+
+fn pair<'a>(
+    config_map: &'a Option<Source>,
+    secret: &'a Option<Source>,
+) -> impl Iterator<Item = (ConfigKind, &'a Source)> {
+    let config_map = config_map
+        .iter()
+        .map(|source| (ConfigKind::ConfigMap, source));
+    config_map.chain(secret.iter().map(|source| (ConfigKind::Secret, source)))
+}
+
+/// Every way in which a pod spec names a ConfigMap or Secret, in one type: a key reference has `key`,
+/// a volume has `items`, and the volume of a Secret calls its name `secretName`.
+#[derive(Clone, Debug, Deserialize)]
+struct Source {
+    #[serde(alias = "secretName")]
+    name: Option<String>,
+    key: Option<String>,
+    items: Option<Vec<Item>>,
+    optional: Option<bool>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Item {
+    key: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Container {
+    env: Option<Vec<EnvVar>>,
+    env_from: Option<Vec<EnvFrom>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EnvVar {
+    value_from: Option<ValueFrom>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ValueFrom {
+    config_map_key_ref: Option<Source>,
+    secret_key_ref: Option<Source>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EnvFrom {
+    config_map_ref: Option<Source>,
+    secret_ref: Option<Source>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Volume {
+    config_map: Option<Source>,
+    secret: Option<Source>,
+    projected: Option<Projected>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Projected {
+    sources: Option<Vec<ProjectedSource>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProjectedSource {
+    config_map: Option<Source>,
+    secret: Option<Source>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn requirements(pod_spec: &Value) -> Vec<String> {
+        let pod_spec: PodSpec = serde_json::from_value(pod_spec.clone()).unwrap();
+        pod_spec
+            .requirements(&Name::parse("ns").unwrap())
+            .iter()
+            .map(|Requirement { reference, key }| match key {
+                Some(key) => format!("{reference}[{key}]"),
+                None => reference.to_string(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn env_needs_its_key() {
+        assert_eq!(
+            requirements(&json!({"containers": [{"env": [
+                {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
+                {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+                {"name": "C", "value": "literal"},
+                {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            ]}]})),
+            ["ConfigMap ns/c[k]", "Secret ns/s[k]"]
+        );
+    }
+
+    #[test]
+    fn env_from_needs_the_object_also_in_init_containers() {
+        assert_eq!(
+            requirements(&json!({"initContainers": [{"envFrom": [
+                {"configMapRef": {"name": "c"}}, {"prefix": "P", "secretRef": {"name": "s"}},
+            ]}], "containers": null})),
+            ["ConfigMap ns/c", "Secret ns/s"]
+        );
+    }
+
+    #[test]
+    fn volumes_need_the_object_or_their_items() {
+        assert_eq!(
+            requirements(&json!({"volumes": [
+                {"name": "a", "configMap": {"name": "c"}},
+                {"name": "b", "secret": {"secretName": "s", "items": [{"key": "k", "path": "p"}]}},
+                {"name": "c", "projected": {"sources": [
+                    {"configMap": {"name": "pc", "items": [{"key": "k", "path": "p"}]}},
+                    {"secret": {"name": "ps"}},
+                    {"serviceAccountToken": {"path": "token"}},
+                ]}},
+                {"name": "d", "emptyDir": {}},
+            ]})),
+            [
+                "ConfigMap ns/c",
+                "ConfigMap ns/pc[k]",
+                "Secret ns/ps",
+                "Secret ns/s[k]"
+            ]
+        );
+    }
+
+    #[test]
+    fn optional_sources_are_not_needed() {
+        assert_eq!(
+            requirements(&json!({
+                "containers": [{
+                    "env": [{"name": "A", "valueFrom":
+                        {"configMapKeyRef": {"name": "c", "key": "k", "optional": true}}}],
+                    "envFrom": [{"secretRef": {"name": "s", "optional": true}}],
+                }],
+                "volumes": [
+                    {"name": "a", "configMap": {"name": "c", "optional": true}},
+                    {"name": "b", "projected": {"sources": [{"secret": {"name": "s", "optional": true}}]}},
+                    {"name": "c", "secret": {"secretName": "needed", "optional": false}},
+                ],
+            })),
+            ["Secret ns/needed"]
+        );
+    }
+
+    #[test]
+    fn a_name_that_no_object_can_have_is_no_requirement() {
+        assert!(requirements(&json!({"volumes": [{"configMap": {"name": "../x"}}]})).is_empty());
+        assert!(requirements(&json!({"volumes": [{"configMap": {}}]})).is_empty());
+    }
+}

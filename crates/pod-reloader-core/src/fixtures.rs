@@ -1,0 +1,119 @@
+//! Builders of workloads, config objects and keys for the tests of this crate.
+
+use serde_json::{Value, json};
+
+use crate::annotations;
+use crate::digest::{ConfigObject, Contents, Digest, Presence};
+use crate::hash::{HashKey, Keyring};
+use crate::name::Name;
+use crate::reference::{ConfigKind, Reference};
+use crate::workload::{Workload, WorkloadKind, WorkloadObject};
+
+/// A Deployment in the namespace `ns`.
+pub(crate) fn deployment(name: &str) -> Builder {
+    Builder(json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "ns", "uid": "uid-1", "generation": 3},
+        "spec": {"template": {"metadata": {"labels": {"app": name}}, "spec": {"volumes": [], "containers": []}}},
+    }))
+}
+
+pub(crate) struct Builder(Value);
+
+impl Builder {
+    pub(crate) fn lists(self, config_maps: &str) -> Self {
+        self.annotation("configmaps", config_maps)
+    }
+
+    pub(crate) fn annotation(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["annotations"][format!("pod-reloader.cs.sap.com/{key}")] = json!(value);
+        self
+    }
+
+    pub(crate) fn label(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["labels"][format!("pod-reloader.cs.sap.com/{key}")] = json!(value);
+        self
+    }
+
+    pub(crate) fn stamped(mut self, value: &str) -> Self {
+        self.0["spec"]["template"]["metadata"]["annotations"][annotations::CONFIG_HASH] =
+            json!(value);
+        self
+    }
+
+    pub(crate) fn requires(mut self, config_map: &str, key: Option<&str>) -> Self {
+        let items = key.map(|key| json!([{"key": key, "path": key}]));
+        let volume = json!({"configMap": {"name": config_map, "items": items}});
+        if let Some(volumes) = self.0["spec"]["template"]["spec"]["volumes"].as_array_mut() {
+            volumes.push(volume);
+        }
+        self
+    }
+
+    pub(crate) fn image(mut self, image: &str) -> Self {
+        self.0["spec"]["template"]["spec"]["containers"] =
+            json!([{"name": "main", "image": image}]);
+        self
+    }
+
+    pub(crate) fn with(mut self, pointer: &str, value: Value) -> Self {
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        self.0.pointer_mut(parent).unwrap()[field] = value;
+        self
+    }
+
+    pub(crate) fn json(self) -> Value {
+        self.0
+    }
+
+    pub(crate) fn build(self) -> Workload {
+        let object: WorkloadObject = serde_json::from_value(self.0).unwrap();
+        object.into_workload(WorkloadKind::Deployment).unwrap()
+    }
+}
+
+/// A ConfigMap with the given `data` and `binaryData`.
+pub(crate) fn config_map(content: &Value) -> ConfigObject {
+    let mut object = content.clone();
+    object["metadata"] = json!({"uid": "uid-c", "resourceVersion": "7"});
+    ConfigObject::parse(object.to_string().as_bytes()).unwrap()
+}
+
+/// A ConfigMap whose one value is `value`.
+pub(crate) fn holding(value: &str) -> Option<ConfigObject> {
+    Some(config_map(&json!({"data": {"key": value}})))
+}
+
+pub(crate) fn digest_of(content: &Value) -> Digest {
+    config_map(content).digest
+}
+
+pub(crate) fn reference(name: &str) -> Reference {
+    let parse = |name| Name::parse(name).unwrap();
+    Reference {
+        kind: ConfigKind::ConfigMap,
+        namespace: parse("ns"),
+        name: parse(name),
+    }
+}
+
+/// ConfigMaps by name; `None` is absent.
+pub(crate) fn contents(objects: &[(&str, Option<ConfigObject>)]) -> Contents {
+    let presence = |object: &Option<_>| object.clone().map_or(Presence::Absent, Presence::Present);
+    objects
+        .iter()
+        .map(|(name, object)| (reference(name), presence(object)))
+        .collect()
+}
+
+/// Keys made of one repeated byte each, the first one newest.
+pub(crate) fn keyring(bytes: &[u8]) -> Keyring {
+    Keyring::new(bytes.iter().map(|&byte| HashKey::new([byte; 32])).collect()).unwrap()
+}
+
+impl From<Value> for Builder {
+    fn from(object: Value) -> Self {
+        Self(object)
+    }
+}

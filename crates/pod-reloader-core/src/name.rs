@@ -1,0 +1,113 @@
+//! Names of namespaces and objects that are safe to put into a URL.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The longest name of a Kubernetes object, in bytes.
+pub const MAX_LENGTH: usize = 253;
+
+/// A DNS-1123 subdomain: what Kubernetes accepts as the name of a ConfigMap, a Secret or a namespace.
+///
+/// *Guarantees*: holds nothing that has a meaning in a URL. A client pastes names into paths, and
+/// `?limit=1` in the place of a name turns a GET of one Secret into a LIST of all of them; so this
+/// type is the only thing that is ever read from the apiserver by name.
+///
+/// Cloning is cheap.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+impl Name {
+    /// Checks `text` and keeps it.
+    ///
+    /// *Errors*: says which rule of DNS-1123 subdomains it breaks.
+    pub fn parse(text: &str) -> Result<Self, InvalidName> {
+        if text.is_empty() {
+            return Err(InvalidName::Empty);
+        }
+        if text.len() > MAX_LENGTH {
+            return Err(InvalidName::TooLong);
+        }
+        if text.split('.').all(is_label) {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidName::NotASubdomain)
+        }
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::borrow::Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Why a text is no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidName {
+    /// Nothing was left of it.
+    #[error("it is empty")]
+    Empty,
+    /// It has more than [`MAX_LENGTH`] bytes.
+    #[error("it is longer than 253 characters")]
+    TooLong,
+    /// It has characters, or a first or last character of a part, that DNS-1123 does not allow.
+    #[error("a name has only lower case letters, digits, '-' and '.'")]
+    NotASubdomain,
+}
+
+fn is_label(part: &str) -> bool {
+    let alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = part.as_bytes();
+    bytes.first().is_some_and(|&first| alphanumeric(first))
+        && bytes.last().is_some_and(|&last| alphanumeric(last))
+        && bytes.iter().all(|&byte| alphanumeric(byte) || byte == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_kubernetes_accepts_are_names() {
+        for text in [
+            "a",
+            "app-config",
+            "app.config-2",
+            "0",
+            "a--b",
+            &"a".repeat(253),
+        ] {
+            assert_eq!(
+                Name::parse(text).map(|name| name.to_string()),
+                Ok(text.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn what_could_change_a_url_is_no_name() {
+        for text in [
+            "?limit=1", "../x", "a/b", "%2e", "a\0b", "App", "a_b", "-a", "a-", ".a", "a.", "a..b",
+            "a b", "ä", "a\n", "a#b", "a?b", "a:b",
+        ] {
+            assert_eq!(
+                Name::parse(text),
+                Err(InvalidName::NotASubdomain),
+                "{text:?}"
+            );
+        }
+        assert_eq!(Name::parse(""), Err(InvalidName::Empty));
+        assert_eq!(Name::parse(&"a".repeat(254)), Err(InvalidName::TooLong));
+    }
+}

@@ -1,0 +1,220 @@
+//! The JSON Patches that write a config hash or a baseline, and nothing else.
+
+use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
+use jsonptr::PointerBuf;
+use serde_json::{Value, json};
+
+use crate::annotations;
+use crate::workload::{TemplateShape, Workload};
+
+/// The loop's write of KEY: it fails where anything moved that the decision was made from.
+///
+/// It tests UID, generation, both lists, both labels and KEY. A status that churns cannot fail it;
+/// a leader that was frozen and thawed cannot move what has moved on.
+pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
+    let mut operations = tests(workload);
+    operations.extend(add_to_template(workload.template, config_hash));
+    Patch(operations)
+}
+
+/// The loop's write of a baseline, tested like [`set_config_hash`]. It restarts nothing.
+pub fn set_baseline(workload: &Workload, baseline: &str) -> Patch {
+    let path = ["metadata", "annotations", annotations::BASELINE];
+    let mut operations = tests(workload);
+    operations.push(test(&path, workload.markers.baseline.as_deref()));
+    operations.push(add(&path, json!(baseline)));
+    Patch(operations)
+}
+
+/// The webhook's write of KEY into a pod template of this shape: one `add`, and missing parents.
+pub fn add_to_template(shape: TemplateShape, config_hash: &str) -> Vec<PatchOperation> {
+    let parents: &[&[&str]] = match shape {
+        TemplateShape::Bare => &[&TEMPLATE_METADATA, &TEMPLATE_ANNOTATIONS],
+        TemplateShape::Metadata => &[&TEMPLATE_ANNOTATIONS],
+        TemplateShape::Annotations => &[],
+    };
+    let mut operations: Vec<_> = parents.iter().map(|path| add(path, json!({}))).collect();
+    operations.push(add(&KEY, json!(config_hash)));
+    operations
+}
+
+/// The webhook's removal of a KEY that the request brought along.
+pub fn remove_from_template() -> Vec<PatchOperation> {
+    vec![PatchOperation::Remove(RemoveOperation {
+        path: PointerBuf::from_tokens(KEY),
+    })]
+}
+
+const TEMPLATE_METADATA: [&str; 3] = ["spec", "template", "metadata"];
+const TEMPLATE_ANNOTATIONS: [&str; 4] = ["spec", "template", "metadata", "annotations"];
+const KEY: [&str; 5] = [
+    "spec",
+    "template",
+    "metadata",
+    "annotations",
+    annotations::CONFIG_HASH,
+];
+
+/// A `test` of `null` passes for a member that is absent, but not where its parent is: then the
+/// parent is tested.
+fn tests(workload: &Workload) -> Vec<PatchOperation> {
+    let markers = &workload.markers;
+    let mut tests = vec![
+        test(&["metadata", "uid"], Some(&workload.uid)),
+        PatchOperation::Test(TestOperation {
+            path: PointerBuf::from_tokens(["metadata", "generation"]),
+            value: json!(workload.generation),
+        }),
+        test(
+            &["metadata", "annotations", annotations::CONFIG_MAPS],
+            markers.config_maps.as_deref(),
+        ),
+        test(
+            &["metadata", "annotations", annotations::SECRETS],
+            markers.secrets.as_deref(),
+        ),
+    ];
+    if markers.has_labels {
+        tests.push(test(
+            &["metadata", "labels", annotations::IGNORED],
+            markers.ignored.as_deref(),
+        ));
+        tests.push(test(
+            &["metadata", "labels", annotations::DISABLED],
+            markers.disabled.as_deref(),
+        ));
+    } else {
+        tests.push(test(&["metadata", "labels"], None));
+    }
+    tests.push(match workload.template {
+        TemplateShape::Bare => test(&TEMPLATE_METADATA, None),
+        TemplateShape::Metadata => test(&TEMPLATE_ANNOTATIONS, None),
+        TemplateShape::Annotations => test(&KEY, workload.config_hash.as_deref()),
+    });
+    tests
+}
+
+fn test(path: &[&str], value: Option<&str>) -> PatchOperation {
+    let value = value.map_or(Value::Null, |value| json!(value));
+    PatchOperation::Test(TestOperation {
+        path: PointerBuf::from_tokens(path.iter().copied()),
+        value,
+    })
+}
+
+fn add(path: &[&str], value: Value) -> PatchOperation {
+    PatchOperation::Add(AddOperation {
+        path: PointerBuf::from_tokens(path.iter().copied()),
+        value,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{Builder, deployment};
+
+    /// The apiserver's `test` passes for an absent member and `null`; the crate's does not.
+    fn applied(patch: &Patch, onto: Builder) -> Result<Value, String> {
+        let mut object = onto.json();
+        let with_nulls: Vec<_> = patch.iter().filter_map(absent_test).collect();
+        for path in &with_nulls {
+            let parent = path.parent().expect("no test is of the root");
+            let parent = parent.resolve(&object).map_err(|error| error.to_string())?;
+            let last = path.last().expect("no test is of the root");
+            let member = last.decoded();
+            if parent.get(&*member).is_some_and(|value| !value.is_null()) {
+                return Err(format!("{path} is there"));
+            }
+        }
+        let rest = patch
+            .iter()
+            .filter(|operation| absent_test(operation).is_none())
+            .cloned();
+        json_patch::patch(&mut object, &rest.collect::<Vec<_>>())
+            .map_err(|error| error.to_string())?;
+        Ok(object)
+    }
+
+    fn absent_test(operation: &PatchOperation) -> Option<PointerBuf> {
+        match operation {
+            PatchOperation::Test(test) if test.value.is_null() => Some(test.path.clone()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_write_sets_key_and_nothing_else() {
+        let shapes = [
+            deployment("web")
+                .lists("a")
+                .with("/spec/template/metadata", Value::Null),
+            deployment("web").lists("a"),
+            deployment("web").lists("a").stamped("old"),
+            deployment("web").lists("a").label("ignored", "no"),
+        ];
+        for builder in shapes {
+            let before = builder.json();
+            let builder = || Builder::from(before.clone());
+            let after = applied(&set_config_hash(&builder().build(), "new"), builder()).unwrap();
+            let mut expected = before.clone();
+            expected["spec"]["template"]["metadata"]["annotations"][annotations::CONFIG_HASH] =
+                json!("new");
+            assert_eq!(after, expected);
+        }
+    }
+
+    #[test]
+    fn the_write_fails_where_anything_moved_that_it_was_decided_from() {
+        let decided_from = || {
+            deployment("web")
+                .lists("a")
+                .stamped("old")
+                .label("other", "x")
+        };
+        for patch in [
+            set_config_hash(&decided_from().build(), "new"),
+            set_baseline(&decided_from().build(), "old=new"),
+        ] {
+            let moved = [
+                decided_from().with("/metadata/uid", json!("other")),
+                decided_from().with("/metadata/generation", json!(4)),
+                decided_from().lists("a,b"),
+                decided_from().annotation("secrets", "s"),
+                decided_from().label("ignored", "true"),
+                decided_from().label("disabled", "true"),
+                decided_from().stamped("newer"),
+                decided_from().with("/spec/template/metadata/annotations", json!({})),
+                decided_from().with("/spec/template/metadata/annotations", Value::Null),
+            ];
+            for moved in moved {
+                let moved = moved.json();
+                assert!(
+                    applied(&patch, Builder::from(moved.clone())).is_err(),
+                    "{moved}"
+                );
+            }
+            assert!(applied(&patch, decided_from()).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_write_onto_no_labels_and_no_template_annotations_notices_both() {
+        let patch = set_config_hash(&deployment("web").lists("a").build(), "new");
+        assert!(
+            applied(
+                &patch,
+                deployment("web").lists("a").label("ignored", "true")
+            )
+            .is_err()
+        );
+        assert!(applied(&patch, deployment("web").lists("a").stamped("x")).is_err());
+    }
+
+    #[test]
+    fn a_baseline_touches_the_metadata_only() {
+        let workload = || deployment("web").lists("a").stamped("old");
+        let after = applied(&set_baseline(&workload().build(), "old=new"), workload()).unwrap();
+        assert_eq!(after, workload().annotation("baseline", "old=new").json());
+    }
+}

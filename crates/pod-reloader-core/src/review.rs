@@ -1,0 +1,367 @@
+//! Admission reviews: what the apiserver asks, read without copying it, and what it is told.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use json_patch::PatchOperation;
+use k8s_openapi::ByteString;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::annotations;
+
+/// The request of an `admission.k8s.io/v1` AdmissionReview. Fields that are not asked for are skipped,
+/// the two objects are kept as they stand.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request<'a> {
+    /// Echoed in the response.
+    #[serde(borrow)]
+    pub uid: Cow<'a, str>,
+    /// The kind of the objects.
+    #[serde(borrow)]
+    pub kind: GroupKind<'a>,
+    /// `scale`, `status` and the like.
+    #[serde(default)]
+    pub sub_resource: Option<String>,
+    /// The namespace of the request.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
+    #[serde(borrow)]
+    pub operation: Cow<'a, str>,
+    /// Who asks.
+    #[serde(default)]
+    pub user_info: UserInfo,
+    /// The object as it would be stored.
+    #[serde(borrow, default)]
+    pub object: Option<&'a RawValue>,
+    /// The object as it is stored.
+    #[serde(borrow, default)]
+    pub old_object: Option<&'a RawValue>,
+    /// The options of the request.
+    #[serde(default)]
+    pub options: Option<Options>,
+}
+
+/// API group and kind.
+#[derive(Debug, Deserialize)]
+pub struct GroupKind<'a> {
+    /// The API group, empty for core.
+    #[serde(borrow, default)]
+    pub group: Cow<'a, str>,
+    /// The kind.
+    #[serde(borrow)]
+    pub kind: Cow<'a, str>,
+}
+
+/// Who asks.
+#[derive(Debug, Default, Deserialize)]
+pub struct UserInfo {
+    /// `system:serviceaccount:NAMESPACE:NAME` and the like.
+    #[serde(default)]
+    pub username: Option<String>,
+}
+
+/// CreateOptions, UpdateOptions or PatchOptions.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Options {
+    /// The field manager of the write.
+    #[serde(default)]
+    pub field_manager: Option<String>,
+}
+
+impl<'a> Request<'a> {
+    /// Reads the body of a call.
+    ///
+    /// *Errors*: says what kept it from being a review of version v1 with a request and a UID.
+    pub fn parse(body: &'a [u8]) -> Result<Self, InvalidReview> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Review<'a> {
+            #[serde(borrow, default)]
+            api_version: Cow<'a, str>,
+            #[serde(borrow, default)]
+            kind: Cow<'a, str>,
+            #[serde(borrow, default)]
+            request: Option<Request<'a>>,
+        }
+        let review: Review<'_> = serde_json::from_slice(body).map_err(InvalidReview::at)?;
+        if review.api_version != API_VERSION || review.kind != KIND {
+            return Err(InvalidReview::Version);
+        }
+        let request = review.request.ok_or(InvalidReview::NoRequest)?;
+        if request.uid.is_empty() {
+            return Err(InvalidReview::NoUid);
+        }
+        Ok(request)
+    }
+}
+
+/// Why a call cannot be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidReview {
+    /// Not JSON, or not of the shape of a review. The text of the parser is not kept: it quotes.
+    #[error("the body is no AdmissionReview (line {line}, column {column})")]
+    Json {
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+    },
+    /// Another kind, or another version.
+    #[error("the body is no AdmissionReview of {API_VERSION}")]
+    Version,
+    /// A review without request.
+    #[error("the AdmissionReview has no request")]
+    NoRequest,
+    /// A request without UID.
+    #[error("the AdmissionReview has no request.uid")]
+    NoUid,
+    /// A create without object, or an update without the old one.
+    #[error("the AdmissionReview has no request.{0}")]
+    NoObject(&'static str),
+}
+
+impl InvalidReview {
+    pub(crate) fn at(error: serde_json::Error) -> Self {
+        Self::Json {
+            line: error.line(),
+            column: error.column(),
+        }
+    }
+}
+
+/// The body of the answer to a review: the write is allowed, with `patch` and `warnings`.
+pub fn response(uid: &str, patch: &[PatchOperation], warnings: &[String]) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Review<'a> {
+        api_version: &'static str,
+        kind: &'static str,
+        response: Response<'a>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Response<'a> {
+        uid: &'a str,
+        allowed: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        patch_type: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        patch: Option<ByteString>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        warnings: &'a [String],
+    }
+    let json = "maps with text keys can be JSON";
+    let patch = (!patch.is_empty()).then(|| ByteString(serde_json::to_vec(patch).expect(json)));
+    let patch_type = patch.is_some().then_some("JSONPatch");
+    let response = Response {
+        uid,
+        allowed: true,
+        patch_type,
+        patch,
+        warnings,
+    };
+    serde_json::to_vec(&Review {
+        api_version: API_VERSION,
+        kind: KIND,
+        response,
+    })
+    .expect(json)
+}
+
+/// A pod template as it stands in a review, taken apart as far as it must be to compare two.
+pub(crate) struct RawTemplate<'a> {
+    /// The whole text.
+    text: &'a str,
+    /// Everything but the metadata.
+    rest: Fields<'a>,
+    /// The metadata but for the annotations.
+    metadata: Fields<'a>,
+    /// The annotations but for KEY.
+    annotations: BTreeMap<String, String>,
+    /// KEY.
+    pub(crate) config_hash: Option<String>,
+}
+
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
+
+impl<'a> RawTemplate<'a> {
+    /// The pod template of a serialised workload.
+    pub(crate) fn of(object: &'a RawValue) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Object<'a> {
+            #[serde(borrow)]
+            spec: Spec<'a>,
+        }
+        #[derive(Deserialize)]
+        struct Spec<'a> {
+            #[serde(borrow)]
+            template: &'a RawValue,
+        }
+        let template = serde_json::from_str::<Object<'_>>(object.get())?
+            .spec
+            .template;
+        let mut rest = fields(template)?;
+        let mut metadata = rest
+            .remove("metadata")
+            .map(fields)
+            .transpose()?
+            .unwrap_or_default();
+        let mut annotations: BTreeMap<String, String> = match metadata.remove("annotations") {
+            Some(annotations) => serde_json::from_str(annotations.get())?,
+            None => BTreeMap::new(),
+        };
+        let config_hash = annotations.remove(annotations::CONFIG_HASH);
+        Ok(Self {
+            text: template.get(),
+            rest,
+            metadata,
+            annotations,
+            config_hash,
+        })
+    }
+
+    /// Whether both are the same but for KEY. An absent map is an empty map.
+    ///
+    /// The apiserver serialises both objects of a review in one order, so their texts are compared;
+    /// only where those differ are they read, in case another webhook reordered them.
+    pub(crate) fn same_but_for_key(&self, other: &Self) -> bool {
+        self.text == other.text
+            || (self.annotations == other.annotations
+                && same_fields(&self.metadata, &other.metadata)
+                && same_fields(&self.rest, &other.rest))
+    }
+}
+
+/// The members of an object, those that are `null` left out.
+fn fields(object: &RawValue) -> Result<Fields<'_>, serde_json::Error> {
+    let mut fields: Fields<'_> = serde_json::from_str(object.get())?;
+    fields.retain(|_, value| value.get() != "null");
+    Ok(fields)
+}
+
+fn same_fields(one: &Fields<'_>, other: &Fields<'_>) -> bool {
+    one.len() == other.len()
+        && one
+            .iter()
+            .zip(other)
+            .all(|((name, one), (other_name, other))| {
+                name == other_name && (one.get() == other.get() || same_value(one, other))
+            })
+}
+
+fn same_value(one: &RawValue, other: &RawValue) -> bool {
+    let parsed = |raw: &RawValue| serde_json::from_str::<serde_json::Value>(raw.get()).ok();
+    parsed(one).is_some_and(|one| Some(one) == parsed(other))
+}
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn error(body: &serde_json::Value) -> String {
+        Request::parse(body.to_string().as_bytes())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn what_is_no_review_is_refused_by_name() {
+        let kind = json!({"group": "apps", "kind": "Deployment"});
+        assert_eq!(
+            error(&json!(1)),
+            "the body is no AdmissionReview (line 1, column 1)"
+        );
+        assert_eq!(
+            error(&json!({})),
+            "the body is no AdmissionReview of admission.k8s.io/v1"
+        );
+        let old = json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"});
+        assert_eq!(
+            error(&old),
+            "the body is no AdmissionReview of admission.k8s.io/v1"
+        );
+        let review = |request| json!({"apiVersion": API_VERSION, "kind": KIND, "request": request});
+        assert_eq!(
+            error(&review(json!(null))),
+            "the AdmissionReview has no request"
+        );
+        let request = json!({"uid": "", "kind": kind, "operation": "CREATE"});
+        assert_eq!(
+            error(&review(request)),
+            "the AdmissionReview has no request.uid"
+        );
+        assert!(Request::parse(b"").is_err() && Request::parse(b"{\"a\":").is_err());
+    }
+
+    #[test]
+    fn an_error_quotes_nothing_of_the_body() {
+        let body = json!({"apiVersion": API_VERSION, "kind": KIND, "request": "hunter2"});
+        assert!(
+            !format!("{} {:?}", error(&body), Request::parse(b"\"hunter2\"")).contains("hunter2")
+        );
+    }
+
+    fn same(one: &serde_json::Value, other: &serde_json::Value) -> bool {
+        let [one, other] = [one, other].map(|template| {
+            serde_json::value::to_raw_value(&json!({"spec": {"template": template}})).unwrap()
+        });
+        let [one, other] = [&one, &other].map(|raw| RawTemplate::of(raw).unwrap());
+        one.same_but_for_key(&other)
+    }
+
+    #[test]
+    fn templates_that_differ_in_key_alone_are_the_same() {
+        let stamped = |annotations| json!({"metadata": {"annotations": annotations, "labels": {"a": "b"}}, "spec": {}});
+        let bare = json!({"metadata": {"labels": {"a": "b"}}, "spec": {}});
+        assert!(same(
+            &bare,
+            &stamped(json!({annotations::CONFIG_HASH: "x"}))
+        ));
+        assert!(same(&bare, &stamped(json!({}))));
+        assert!(same(&bare, &stamped(json!(null))));
+        assert!(!same(&bare, &stamped(json!({"other": "x"}))));
+    }
+
+    #[test]
+    fn any_other_difference_counts() {
+        let template =
+            json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"image": "1"}]}});
+        for (pointer, value) in [
+            ("/spec/containers/0/image", json!("2")),
+            ("/metadata/labels/a", json!("c")),
+            ("/metadata/labels", json!({})),
+            ("/spec/fieldOfTheFuture", json!(1)),
+            ("/fieldOfTheFuture", json!(1)),
+            ("/metadata/fieldOfTheFuture", json!(1)),
+        ] {
+            let mut other = template.clone();
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            let parent = other.pointer_mut(parent).unwrap();
+            match field.parse::<usize>() {
+                Ok(index) => parent[index] = value,
+                Err(_) => parent[field] = value,
+            }
+            assert!(!same(&template, &other), "{pointer}");
+        }
+    }
+
+    #[test]
+    fn another_order_of_members_is_no_difference() {
+        let read = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
+        let one = read(r#"{"spec":{"template":{"spec":{"a":{"x":1,"y":2}},"metadata":{}}}}"#);
+        let other = read(r#"{"spec":{"template":{"spec":{"a":{"y":2,"x":1}}}}}"#);
+        assert!(
+            RawTemplate::of(&one)
+                .unwrap()
+                .same_but_for_key(&RawTemplate::of(&other).unwrap())
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! The config hash of SAP's pod-reloader, so that taking over from it loses no change.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::digest::{Contents, Presence};
+use crate::hash::Verdict;
+use crate::name::Name;
+use crate::reference::{ConfigKind, Reference, items};
+use crate::workload::Workload;
+
+/// Whether `value` is SAP's hash of what `workload` references: [`Verdict::Foreign`] where it is no
+/// such hash at all.
+///
+/// SAP's is the SHA-256, in hex, of one line `configmap/NAMESPACE/NAME/UID.RESOURCEVERSION` for each
+/// listed object in list order, then the same for Secrets; an absent object has nothing after its
+/// last slash. It covers metadata too, so it says "outdated" after a change of a label.
+pub fn verify(value: &str, workload: &Workload, contents: &Contents) -> Verdict {
+    let mut digest = [0; 32];
+    if hex::decode_to_slice(value, &mut digest).is_err() || value != value.to_lowercase() {
+        return Verdict::Foreign;
+    }
+    if Sha256::digest(lines(workload, contents)).as_slice() == digest {
+        Verdict::Current
+    } else {
+        Verdict::Outdated
+    }
+}
+
+fn lines(workload: &Workload, contents: &Contents) -> String {
+    let mut lines = String::new();
+    for kind in ConfigKind::ALL {
+        let (list, prefix) = match kind {
+            ConfigKind::ConfigMap => (&workload.markers.config_maps, "configmap"),
+            ConfigKind::Secret => (&workload.markers.secrets, "secret"),
+        };
+        for item in items(list.as_deref()) {
+            let namespace = &workload.id.namespace;
+            let state = Name::parse(item)
+                .ok()
+                .and_then(|name| {
+                    contents.get(&Reference {
+                        kind,
+                        namespace: namespace.clone(),
+                        name,
+                    })
+                })
+                .map_or_else(String::new, |presence| match presence {
+                    Presence::Present(object) => {
+                        format!("{}.{}", object.uid, object.resource_version)
+                    }
+                    Presence::Absent => String::new(),
+                });
+            writeln!(lines, "{prefix}/{namespace}/{item}/{state}")
+                .expect("a String takes everything");
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{contents, deployment, holding};
+
+    #[test]
+    fn the_hash_of_what_is_there_is_current() {
+        let workload = deployment("web")
+            .lists("b, a")
+            .annotation("secrets", "s")
+            .build();
+        let contents = contents(&[("a", holding("1")), ("b", None)]);
+        let value = hex::encode(Sha256::digest(
+            "configmap/ns/b/\nconfigmap/ns/a/uid-c.7\nsecret/ns/s/\n",
+        ));
+        assert_eq!(verify(&value, &workload, &contents), Verdict::Current);
+        assert_eq!(
+            verify(&hex::encode([7; 32]), &workload, &contents),
+            Verdict::Outdated
+        );
+    }
+
+    #[test]
+    fn what_is_no_sha256_in_hex_is_foreign() {
+        let workload = deployment("web").lists("a").build();
+        for value in ["", "rubbish", &"A".repeat(64), &"a".repeat(63)] {
+            assert_eq!(
+                verify(value, &workload, &contents(&[])),
+                Verdict::Foreign,
+                "{value}"
+            );
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! What the rules know of one workload.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use k8s_openapi::NamespaceResourceScope;
+use kube_core::{ObjectMeta, Resource};
+use serde::Deserialize;
+
+use crate::annotations;
+use crate::digest::{Contents, Presence};
+use crate::discovery::{PodSpec, Requirement};
+use crate::name::{InvalidName, Name};
+use crate::reference::{References, references};
+
+/// The kinds of workload that are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WorkloadKind {
+    /// A Deployment.
+    Deployment,
+    /// A StatefulSet.
+    StatefulSet,
+    /// A DaemonSet.
+    DaemonSet,
+}
+
+impl WorkloadKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Deployment, Self::StatefulSet, Self::DaemonSet];
+
+    /// The kind with this API group and name, if it is kept.
+    pub fn from_group_kind(group: &str, kind: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|own| group == "apps" && own.as_str() == kind)
+    }
+
+    /// The kind as Kubernetes spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+            Self::DaemonSet => "DaemonSet",
+        }
+    }
+
+    fn plural(self) -> &'static str {
+        match self {
+            Self::Deployment => "deployments",
+            Self::StatefulSet => "statefulsets",
+            Self::DaemonSet => "daemonsets",
+        }
+    }
+}
+
+impl fmt::Display for WorkloadKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Which workload: its kind, namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkloadId {
+    /// Its kind.
+    pub kind: WorkloadKind,
+    /// Its namespace.
+    pub namespace: Name,
+    /// Its name. Empty while it is created by `generateName`.
+    pub name: Box<str>,
+}
+
+impl fmt::Display for WorkloadId {
+    /// `Deployment namespace/name`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
+/// A workload, read once into what the rules ask of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Which one.
+    pub id: WorkloadId,
+    /// Its UID; empty while it is created.
+    pub uid: Box<str>,
+    /// Its generation: grows with every change of its spec.
+    pub generation: i64,
+    /// What its lists come to.
+    pub references: References,
+    /// What its pods need to start.
+    pub requirements: BTreeSet<Requirement>,
+    /// KEY: the config hash on its pod template.
+    pub config_hash: Option<Box<str>>,
+    /// What of its metadata the decision rests on, as it stands there.
+    pub markers: Markers,
+    /// Which parents of KEY the pod template has.
+    pub template: TemplateShape,
+}
+
+/// Labels and annotations of a workload, as they stand there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Markers {
+    /// The annotation [`annotations::CONFIG_MAPS`].
+    pub config_maps: Option<Box<str>>,
+    /// The annotation [`annotations::SECRETS`].
+    pub secrets: Option<Box<str>>,
+    /// The annotation [`annotations::BASELINE`].
+    pub baseline: Option<Box<str>>,
+    /// The annotation [`annotations::SETTLE_PERIOD`].
+    pub settle_period: Option<Box<str>>,
+    /// The label [`annotations::IGNORED`].
+    pub ignored: Option<Box<str>>,
+    /// The label [`annotations::DISABLED`].
+    pub disabled: Option<Box<str>>,
+    /// Whether there are labels at all.
+    pub has_labels: bool,
+}
+
+/// How much of `/spec/template/metadata/annotations` is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemplateShape {
+    /// The pod template has no metadata.
+    Bare,
+    /// It has metadata without annotations.
+    Metadata,
+    /// It has annotations.
+    Annotations,
+}
+
+impl Workload {
+    /// Whether it asks to be kept: it has a list, and no label that says otherwise.
+    pub fn is_subscribed(&self) -> bool {
+        let says_true = |label: &Option<Box<str>>| label.as_deref() == Some("true");
+        (self.markers.config_maps.is_some() || self.markers.secrets.is_some())
+            && !says_true(&self.markers.ignored)
+            && !says_true(&self.markers.disabled)
+    }
+
+    /// The listed objects and keys that its pods need to start and that are not there.
+    pub fn missing<'a>(&'a self, contents: &'a Contents) -> impl Iterator<Item = &'a Requirement> {
+        self.requirements.iter().filter(|requirement| {
+            match (contents.get(&requirement.reference), &requirement.key) {
+                (None, _) => false,
+                (Some(Presence::Absent), _) => true,
+                (Some(Presence::Present(_)), None) => false,
+                (Some(Presence::Present(object)), Some(key)) => !object.keys.contains(key),
+            }
+        })
+    }
+
+    /// Its own settle period. `None` where it has none, or one that cannot be read.
+    pub fn settle_period(&self) -> Option<Duration> {
+        let text = self.markers.settle_period.as_deref()?;
+        Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()
+    }
+}
+
+/// A workload as the apiserver serialises it: of its spec, only what names configuration is read.
+#[derive(Clone, Debug, Deserialize)]
+pub struct WorkloadObject {
+    #[serde(deserialize_with = "metadata")]
+    metadata: ObjectMeta,
+    spec: Spec,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Spec {
+    template: Template,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Template {
+    metadata: Option<TemplateMetadata>,
+    spec: Option<PodSpec>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct TemplateMetadata {
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl WorkloadObject {
+    /// Reads it into what the rules ask of it.
+    ///
+    /// *Errors*: its namespace is no name, which the apiserver never sends.
+    pub fn into_workload(self, kind: WorkloadKind) -> Result<Workload, InvalidName> {
+        let ObjectMeta {
+            name,
+            namespace,
+            uid,
+            generation,
+            annotations,
+            labels,
+            ..
+        } = self.metadata;
+        let namespace = Name::parse(&namespace.unwrap_or_default())?;
+        let has_labels = labels.is_some();
+        let annotation = take(annotations.unwrap_or_default());
+        let label = take(labels.unwrap_or_default());
+        let markers = Markers {
+            config_maps: annotation(annotations::CONFIG_MAPS),
+            secrets: annotation(annotations::SECRETS),
+            baseline: annotation(annotations::BASELINE),
+            settle_period: annotation(annotations::SETTLE_PERIOD),
+            ignored: label(annotations::IGNORED),
+            disabled: label(annotations::DISABLED),
+            has_labels,
+        };
+        let Template { metadata, spec } = self.spec.template;
+        let template = match &metadata {
+            None => TemplateShape::Bare,
+            Some(TemplateMetadata { annotations: None }) => TemplateShape::Metadata,
+            Some(_) => TemplateShape::Annotations,
+        };
+        let template_annotations = metadata.and_then(|metadata| metadata.annotations);
+        Ok(Workload {
+            references: references(
+                &namespace,
+                markers.config_maps.as_deref(),
+                markers.secrets.as_deref(),
+            ),
+            requirements: spec.unwrap_or_default().requirements(&namespace),
+            id: WorkloadId {
+                kind,
+                namespace,
+                name: name.unwrap_or_default().into(),
+            },
+            uid: uid.unwrap_or_default().into(),
+            generation: generation.unwrap_or_default(),
+            config_hash: take(template_annotations.unwrap_or_default())(annotations::CONFIG_HASH),
+            markers,
+            template,
+        })
+    }
+}
+
+fn take(map: BTreeMap<String, String>) -> impl Fn(&str) -> Option<Box<str>> {
+    move |key| map.get(key).map(|value| value.as_str().into())
+}
+
+/// Reads metadata without `managedFields` and the rest that nobody asks for: most of it, by size.
+fn metadata<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Partial {
+        name: Option<String>,
+        namespace: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+        generation: Option<i64>,
+        annotations: Option<BTreeMap<String, String>>,
+        labels: Option<BTreeMap<String, String>>,
+    }
+    let partial = Partial::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: partial.name,
+        namespace: partial.namespace,
+        uid: partial.uid,
+        resource_version: partial.resource_version,
+        generation: partial.generation,
+        annotations: partial.annotations,
+        labels: partial.labels,
+        ..ObjectMeta::default()
+    })
+}
+
+impl Resource for WorkloadObject {
+    type DynamicType = WorkloadKind;
+    type Scope = NamespaceResourceScope;
+
+    fn kind(kind: &WorkloadKind) -> Cow<'_, str> {
+        kind.as_str().into()
+    }
+
+    fn group(_: &WorkloadKind) -> Cow<'_, str> {
+        "apps".into()
+    }
+
+    fn version(_: &WorkloadKind) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural(kind: &WorkloadKind) -> Cow<'_, str> {
+        kind.plural().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::fixtures::{config_map, contents, deployment};
+    use serde_json::json;
+    use std::time::Duration;
+
+    #[test]
+    fn a_workload_without_lists_or_with_a_label_is_left_alone() {
+        assert!(!deployment("web").build().is_subscribed());
+        assert!(
+            deployment("web")
+                .lists("app-config")
+                .build()
+                .is_subscribed()
+        );
+        assert!(deployment("web").lists("").build().is_subscribed());
+        for label in ["ignored", "disabled"] {
+            let labelled = |value| {
+                deployment("web")
+                    .lists("app-config")
+                    .label(label, value)
+                    .build()
+            };
+            assert!(!labelled("true").is_subscribed());
+            assert!(labelled("True").is_subscribed());
+        }
+    }
+
+    #[test]
+    fn the_key_on_the_metadata_of_the_object_is_no_config_hash() {
+        let workload = deployment("web").annotation("config-hash", "x").build();
+        assert_eq!(workload.config_hash, None);
+    }
+
+    #[test]
+    fn only_listed_objects_and_their_keys_can_be_missing() {
+        let workload = deployment("web")
+            .lists("a")
+            .requires("a", Some("k"))
+            .requires("b", None)
+            .build();
+        let with = |object| workload.missing(&contents(&[("a", object)])).count();
+        assert_eq!(with(None), 1);
+        assert_eq!(with(Some(config_map(&json!({"data": {"other": ""}})))), 1);
+        assert_eq!(with(Some(config_map(&json!({"data": {"k": ""}})))), 0);
+    }
+
+    #[test]
+    fn a_settle_period_is_a_duration_or_nothing() {
+        let period = |text| {
+            deployment("web")
+                .annotation("settle-period", text)
+                .build()
+                .settle_period()
+        };
+        assert_eq!(period("10s"), Some(Duration::from_secs(10)));
+        assert_eq!(period("1m30s"), Some(Duration::from_secs(90)));
+        assert_eq!(period("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(period("0s"), Some(Duration::ZERO));
+        assert_eq!(period("-1s"), None);
+        assert_eq!(period("soon"), None);
+    }
+}
