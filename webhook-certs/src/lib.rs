@@ -1,1 +1,42 @@
 //! Serving certificates for admission webhooks: load, check, reload.
+//!
+//! Bytes in, TLS acceptor out. A [`ServingCertificate`] is a chain and a key that belong together; a
+//! [`CurrentCertificate`] holds the one in force, and an [`Acceptor`] answers each handshake with
+//! whatever that is at the moment:
+//!
+//! ```no_run
+//! use webhook_certs::{Acceptor, CertificateDirectory, CurrentCertificate, MinTlsVersion};
+//!
+//! let directory = CertificateDirectory::new("/etc/webhook-tls");
+//! let certificate = CurrentCertificate::new();
+//! let acceptor = Acceptor::new(&certificate, MinTlsVersion::default());
+//! // Now, and then every few seconds: an error leaves the last good certificate in force.
+//! let outcome = certificate.reload(&directory);
+//! # let _ = (acceptor, outcome);
+//! ```
+//!
+//! # Guarantees
+//! - A chain with a key that is not its own, or that does not parse, never comes into force.
+//! - Every handshake that begins after a replacement shows the new certificate: there is no session
+//!   resumption, which would carry the old one on.
+//! - No byte of a private key is in any `Debug`, `Display` or error.
+//!
+//! # Caveats
+//! - There are no timers and no file watches here: the caller decides when to reload. Kubernetes
+//!   swaps a symlink above the files, which watches on the files do not see; contents are compared.
+//! - A certificate that has expired, or is not yet valid, is taken: the clock that counts is the
+//!   client's. Ask [`ServingCertificate::not_after`] and say so before it hurts.
+
+mod acceptor;
+mod certificate;
+mod current;
+mod directory;
+mod error;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use acceptor::{Acceptor, ClientHello, MinTlsVersion, TlsStream};
+pub use certificate::ServingCertificate;
+pub use current::{CurrentCertificate, Reload};
+pub use directory::CertificateDirectory;
+pub use error::Error;

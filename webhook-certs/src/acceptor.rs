@@ -1,0 +1,105 @@
+//! Answers TLS handshakes with the certificate in force.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::server::{Acceptor as HelloReader, NoServerSessionStorage};
+use rustls::version::{TLS12, TLS13};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
+
+use crate::CurrentCertificate;
+use crate::current::Resolver;
+
+pub use tokio_rustls::server::TlsStream;
+
+/// The oldest version of TLS that a client may speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MinTlsVersion {
+    /// TLS 1.2 or 1.3.
+    Tls12,
+    /// TLS 1.3 alone, which every apiserver that is still supported speaks.
+    #[default]
+    Tls13,
+}
+
+/// Answers TLS handshakes with the certificate in force; clones are cheap.
+///
+/// # Guarantees
+/// - HTTP/1.1 is all that is offered by ALPN: a client that wants only h2 is turned away.
+/// - No sessions are resumed, so each connection shows the certificate that is in force as it begins.
+/// - The process needs no default crypto provider.
+#[derive(Clone, Debug)]
+pub struct Acceptor(Arc<ServerConfig>);
+
+impl Acceptor {
+    /// Serves whatever `certificate` holds at the time of each handshake.
+    pub fn new(certificate: &CurrentCertificate, minimum: MinTlsVersion) -> Self {
+        let versions = match minimum {
+            MinTlsVersion::Tls12 => vec![&TLS13, &TLS12],
+            MinTlsVersion::Tls13 => vec![&TLS13],
+        };
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&versions)
+            .expect("ring has cipher suites for TLS 1.2 and 1.3")
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(Resolver(certificate.clone())));
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // The apiserver keeps no sessions, so tickets would be work for nobody; and a resumed
+        // session is one that never sees the renewed certificate.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Self(Arc::new(config))
+    }
+
+    /// The whole handshake.
+    ///
+    /// # Errors
+    /// Whatever ends the handshake: the connection, the client, or that there is no certificate.
+    pub async fn accept<IO>(&self, io: IO) -> io::Result<TlsStream<IO>>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        self.client_hello(io).await?.answer().await
+    }
+
+    /// The first part of a handshake: waits for the client's hello. There is no time limit, and no
+    /// cryptography yet, so that a server can bound the waiting and the work each in its own way.
+    ///
+    /// # Errors
+    /// The connection ended, or what came is no TLS.
+    pub async fn client_hello<IO>(&self, io: IO) -> io::Result<ClientHello<IO>>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let start = LazyConfigAcceptor::new(HelloReader::default(), io).await?;
+        Ok(ClientHello {
+            start,
+            config: self.0.clone(),
+        })
+    }
+}
+
+/// A client's hello, to be answered.
+pub struct ClientHello<IO> {
+    start: StartHandshake<IO>,
+    config: Arc<ServerConfig>,
+}
+
+impl<IO> ClientHello<IO>
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    /// The second part of a handshake. Key exchange and signature, which is nearly all of the work,
+    /// are done within this call; the future sends the answer and waits for the client's.
+    ///
+    /// # Errors
+    /// The future's output is an error if the connection ended, the two have nothing in common, or
+    /// there is no certificate.
+    pub fn answer(self) -> impl Future<Output = io::Result<TlsStream<IO>>> {
+        self.start.into_stream(self.config)
+    }
+}

@@ -1,0 +1,77 @@
+//! The certificate in force, shared by those who replace it and those who serve it.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::{CertificateDirectory, Error, ServingCertificate};
+
+/// The certificate in force; clones share it.
+///
+/// It may be empty, so that a server can start before its certificate has been issued: handshakes
+/// fail until there is one.
+#[derive(Clone, Debug, Default)]
+pub struct CurrentCertificate(Arc<RwLock<Option<Arc<ServingCertificate>>>>);
+
+/// What came of an attempt to replace the certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// It is the one in force already.
+    Unchanged,
+    /// The next handshake shows it.
+    Replaced {
+        /// When it ceases to be valid.
+        not_after: SystemTime,
+    },
+}
+
+impl CurrentCertificate {
+    /// Nothing in force yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The certificate in force, or `None` before the first.
+    pub fn current(&self) -> Option<Arc<ServingCertificate>> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Reads the directory and puts what it holds in force, if that differs.
+    ///
+    /// # Errors
+    /// As [`CertificateDirectory::read`]; what was in force stays so.
+    pub fn reload(&self, directory: &CertificateDirectory) -> Result<Reload, Error> {
+        directory
+            .read()
+            .map(|certificate| self.replace(certificate))
+    }
+
+    /// Puts a certificate in force, if it differs from the one that is.
+    pub fn replace(&self, certificate: ServingCertificate) -> Reload {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if current
+            .as_ref()
+            .is_some_and(|current| current.same_as(&certificate))
+        {
+            return Reload::Unchanged;
+        }
+        let not_after = certificate.not_after();
+        *current = Some(Arc::new(certificate));
+        Reload::Replaced { not_after }
+    }
+}
+
+/// Shows rustls the certificate in force, without showing rustls to our callers.
+#[derive(Debug)]
+pub(crate) struct Resolver(pub(crate) CurrentCertificate);
+
+impl ResolvesServerCert for Resolver {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.current()?.certified_key().clone())
+    }
+}
