@@ -3,6 +3,7 @@
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
+use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
 use crate::digest::{Contents, Presence};
@@ -142,6 +143,40 @@ impl Keyring {
         (!keys.is_empty()).then_some(Self(keys))
     }
 
+    /// The keys as they are stored: each entry is named by when it was made, as in
+    /// `20261121T083000Z`, and holds [`KEY_LENGTH`] bytes. `None` where no entry is a key.
+    ///
+    /// The newest comes first once it is `grace` old: until then a replica may not have read it yet,
+    /// so it only verifies. The second value names the entries that are no keys.
+    pub fn from_entries<'a>(
+        entries: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+        now: Timestamp,
+        grace: SignedDuration,
+    ) -> (Option<Self>, Vec<&'a str>) {
+        let mut rejected = Vec::new();
+        let mut keys: Vec<(Timestamp, HashKey)> = Vec::new();
+        for (name, bytes) in entries {
+            match (parse_entry_name(name), bytes.try_into()) {
+                (Some(made), Ok(bytes)) => keys.push((made, HashKey::new(bytes))),
+                _ => rejected.push(name),
+            }
+        }
+        keys.sort_by_key(|(made, _)| *made);
+        let is_young = |made: Timestamp| now.duration_since(made) < grace;
+        let settled = keys
+            .partition_point(|(made, _)| !is_young(*made))
+            .max(1)
+            .min(keys.len());
+        let young = keys.split_off(settled);
+        let keys = keys
+            .into_iter()
+            .rev()
+            .chain(young)
+            .map(|(_, key)| key)
+            .collect();
+        (Self::new(keys), rejected)
+    }
+
     /// The config hash of `contents`, under the first key.
     pub fn hash(&self, contents: &Contents) -> ConfigHash {
         let key = &self.0[0];
@@ -178,7 +213,18 @@ impl Keyring {
     }
 }
 
+/// The name under which a key that is made at `now` is stored.
+pub fn entry_name(now: Timestamp) -> String {
+    now.strftime(ENTRY_NAME).to_string()
+}
+
+fn parse_entry_name(name: &str) -> Option<Timestamp> {
+    let time = jiff::civil::DateTime::strptime(ENTRY_NAME, name).ok()?;
+    Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+}
+
 const PREFIX: &str = "v1.";
+const ENTRY_NAME: &str = "%Y%m%dT%H%M%SZ";
 
 #[cfg(test)]
 mod tests {
@@ -242,6 +288,43 @@ mod tests {
             !printed.contains("65") && !printed.contains("AAAA"),
             "{printed}"
         );
+    }
+
+    fn ids_of(entries: &[(&str, [u8; KEY_LENGTH])]) -> Option<Vec<KeyId>> {
+        let entries = entries.iter().map(|(name, bytes)| (*name, &bytes[..]));
+        let now = parse_entry_name("20261121T120000Z").unwrap();
+        let (keys, _) = Keyring::from_entries(entries, now, SignedDuration::from_mins(2));
+        Some(keys?.0.iter().map(|key| key.id).collect())
+    }
+
+    #[test]
+    fn stored_keys_are_used_newest_first_once_every_replica_can_have_read_them() {
+        let id = |byte| HashKey::new([byte; KEY_LENGTH]).id();
+        let (old, newer) = (("20250101T000000Z", [1; 32]), ("20261121T115800Z", [2; 32]));
+        let (young, future) = (("20261121T115801Z", [3; 32]), ("20261122T000000Z", [4; 32]));
+        assert_eq!(ids_of(&[newer, old]), Some(vec![id(2), id(1)]));
+        assert_eq!(
+            ids_of(&[young, newer, old]),
+            Some(vec![id(2), id(1), id(3)])
+        );
+        assert_eq!(ids_of(&[future, young]), Some(vec![id(3), id(4)]));
+        assert_eq!(ids_of(&[future]), Some(vec![id(4)]));
+        assert_eq!(ids_of(&[]), None);
+    }
+
+    #[test]
+    fn entries_that_are_no_keys_are_named() {
+        let entries = [
+            ("20250101T000000Z", &[1; 31][..]),
+            ("rubbish", &[1; 32]),
+            ("20250101T000001Z", &[1; 32]),
+        ];
+        let (keys, rejected) =
+            Keyring::from_entries(entries, Timestamp::now(), SignedDuration::ZERO);
+        assert_eq!(keys.unwrap().0.len(), 1);
+        assert_eq!(rejected, ["20250101T000000Z", "rubbish"]);
+        let name = entry_name(Timestamp::now());
+        assert!(parse_entry_name(&name).is_some(), "{name}");
     }
 
     /// A change of the scheme would restart every pod in the world: it needs a `v2`.

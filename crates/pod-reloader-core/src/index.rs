@@ -14,16 +14,17 @@ pub struct Index {
 }
 
 impl Index {
-    /// Takes in a workload that is kept, as it is now. Says whether that is news.
-    pub fn apply(&mut self, workload: Workload) -> bool {
+    /// Takes in a workload that is kept, as it is now. Where that is news, says which objects nobody
+    /// references any more.
+    pub fn apply(&mut self, workload: Workload) -> Option<Vec<Reference>> {
         if self
             .workloads
             .get(&workload.id)
             .is_some_and(|known| **known == workload)
         {
-            return false;
+            return None;
         }
-        self.delete(&workload.id);
+        let mut orphaned = self.delete(&workload.id).unwrap_or_default();
         for reference in &workload.references.accepted {
             self.consumers
                 .entry(reference.clone())
@@ -32,23 +33,25 @@ impl Index {
         }
         self.workloads
             .insert(workload.id.clone(), Arc::new(workload));
-        true
+        orphaned.retain(|reference| !self.is_referenced(reference));
+        Some(orphaned)
     }
 
-    /// Forgets a workload: it is gone, or no longer kept. Says whether it was known.
-    pub fn delete(&mut self, id: &WorkloadId) -> bool {
-        let Some(workload) = self.workloads.remove(id) else {
-            return false;
-        };
+    /// Forgets a workload: it is gone, or no longer kept. Where it was known, says which objects nobody
+    /// references any more.
+    pub fn delete(&mut self, id: &WorkloadId) -> Option<Vec<Reference>> {
+        let workload = self.workloads.remove(id)?;
+        let mut orphaned = Vec::new();
         for reference in &workload.references.accepted {
             if let Some(consumers) = self.consumers.get_mut(reference) {
                 consumers.remove(id);
                 if consumers.is_empty() {
                     self.consumers.remove(reference);
+                    orphaned.push(reference.clone());
                 }
             }
         }
-        true
+        Some(orphaned)
     }
 
     /// The workload, if it is kept.
@@ -88,11 +91,18 @@ mod tests {
     #[test]
     fn a_workload_is_found_by_what_it_lists_now() {
         let mut index = Index::default();
-        assert!(index.apply(deployment("web").lists("a,b").build()));
-        assert!(index.apply(deployment("api").lists("b").build()));
+        assert_eq!(
+            index.apply(deployment("web").lists("a,b").build()),
+            Some(vec![])
+        );
+        assert_eq!(
+            index.apply(deployment("api").lists("b").build()),
+            Some(vec![])
+        );
         assert_eq!(names_of(&index, "b"), ["api", "web"]);
 
-        assert!(index.apply(deployment("web").lists("c").build()));
+        let orphaned = index.apply(deployment("web").lists("c").build());
+        assert_eq!(orphaned, Some(vec![reference("a")]));
         assert_eq!(names_of(&index, "b"), ["api"]);
         assert_eq!(names_of(&index, "c"), ["web"]);
         assert!(!index.is_referenced(&reference("a")));
@@ -101,9 +111,13 @@ mod tests {
     #[test]
     fn the_same_workload_again_is_no_news() {
         let mut index = Index::default();
-        assert!(index.apply(deployment("web").lists("a").build()));
-        assert!(!index.apply(deployment("web").lists("a").build()));
-        assert!(index.apply(deployment("web").lists("a").stamped("x").build()));
+        assert!(index.apply(deployment("web").lists("a").build()).is_some());
+        assert!(index.apply(deployment("web").lists("a").build()).is_none());
+        assert!(
+            index
+                .apply(deployment("web").lists("a").stamped("x").build())
+                .is_some()
+        );
     }
 
     proptest! {

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use k8s_openapi::NamespaceResourceScope;
-use kube_core::{ObjectMeta, Resource};
+use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
 use serde::Deserialize;
 
 use crate::annotations;
@@ -269,7 +268,7 @@ fn metadata<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<ObjectM
 
 impl Resource for WorkloadObject {
     type DynamicType = WorkloadKind;
-    type Scope = NamespaceResourceScope;
+    type Scope = DynamicResourceScope;
 
     fn kind(kind: &WorkloadKind) -> Cow<'_, str> {
         kind.as_str().into()

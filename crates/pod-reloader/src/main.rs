@@ -1,3 +1,38 @@
 //! Restarts pods when the ConfigMaps and Secrets that they read change.
 
-fn main() {}
+mod admin;
+mod args;
+mod client;
+mod digests;
+mod error;
+mod events;
+mod keys;
+mod leader;
+mod logging;
+mod metrics;
+mod queue;
+mod reconcile;
+mod run;
+mod server;
+mod source;
+mod watch;
+mod webhook;
+mod workloads;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    logging::init(args.log_format, args.log_level);
+    let runtime = tokio::runtime::Runtime::new()
+        .expect("a runtime needs threads, which this process may not have");
+    match runtime.block_on(run::run(args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = error::chain(&error), "stopped");
+            ExitCode::FAILURE
+        }
+    }
+}

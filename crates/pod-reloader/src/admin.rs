@@ -1,0 +1,82 @@
+//! Serves probes and metrics, on ports of their own.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use axum::Router;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use http::{StatusCode, header};
+use tokio::net::TcpListener;
+use webhook_certs::CurrentCertificate;
+
+use crate::error::Error;
+use crate::keys::Keys;
+use crate::metrics::Metrics;
+
+/// Whether calls should be sent here.
+pub(crate) struct Readiness {
+    /// The webhook's certificate, where a webhook is served.
+    pub(crate) certificate: Option<CurrentCertificate>,
+    /// The keys of the config hash.
+    pub(crate) keys: Arc<Keys>,
+    /// Set once we are about to stop.
+    pub(crate) stopping: AtomicBool,
+}
+
+impl Readiness {
+    /// What keeps us from being ready, if anything does.
+    fn obstacle(&self, now: SystemTime) -> Option<&'static str> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Some("stopping");
+        }
+        if self.keys.keyring().is_none() {
+            return Some("the hash keys have not been read");
+        }
+        let certificate = match &self.certificate {
+            None => return None,
+            Some(current) => current.current(),
+        };
+        match certificate {
+            None => Some("there is no serving certificate"),
+            Some(certificate) if certificate.not_after() <= now => {
+                Some("the serving certificate has expired")
+            }
+            Some(certificate) if certificate.not_before() > now => {
+                Some("the serving certificate is not valid yet")
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+/// The routes of the probes.
+pub(crate) fn probes(readiness: Arc<Readiness>) -> Router {
+    let ready = move || async move {
+        match readiness.obstacle(SystemTime::now()) {
+            None => (StatusCode::OK, "ok"),
+            Some(obstacle) => (StatusCode::SERVICE_UNAVAILABLE, obstacle),
+        }
+    };
+    Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+}
+
+/// The route of the metrics.
+pub(crate) fn metrics(metrics: Metrics) -> Router {
+    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let text = move || async move {
+        ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text()).into_response()
+    };
+    Router::new().route("/metrics", get(text))
+}
+
+/// Listens on `address`.
+pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address)
+        .await
+        .map_err(|source| Error::Listen { address, source })
+}

@@ -1,0 +1,240 @@
+//! The command line, which is also the reference of every setting.
+
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Parser, ValueEnum};
+use jiff::SignedDuration;
+use pod_reloader_core::decision::FirstStamp;
+use pod_reloader_core::name::Name;
+use webhook_certs::MinTlsVersion;
+
+/// Restarts pods when the ConfigMaps and Secrets that they read change.
+///
+/// Talks to the cluster that KUBECONFIG names, or else to the one it runs in. Every flag can also be
+/// given as the environment variable that is named with it.
+#[derive(Clone, Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub(crate) struct Args {
+    /// Address of the webhook (HTTPS, at /mutate).
+    #[arg(long, env = "POD_RELOADER_WEBHOOK_BIND_ADDRESS", value_name = "[HOST]:PORT", default_value = ":9443", value_parser = address)]
+    pub(crate) webhook_bind_address: SocketAddr,
+
+    /// Directory of the webhook's tls.crt and tls.key, reread when it changes; without it no webhook is served.
+    #[arg(long, env = "POD_RELOADER_WEBHOOK_TLS_DIRECTORY", value_name = "PATH")]
+    pub(crate) webhook_tls_directory: Option<PathBuf>,
+
+    /// Oldest version of TLS that the webhook speaks.
+    #[arg(
+        long,
+        env = "POD_RELOADER_WEBHOOK_TLS_MIN_VERSION",
+        value_name = "VERSION",
+        default_value = "1.3"
+    )]
+    pub(crate) webhook_tls_min_version: TlsVersion,
+
+    /// Address of the metrics (HTTP, at /metrics); 0 switches them off.
+    #[arg(long, env = "POD_RELOADER_METRICS_BIND_ADDRESS", value_name = "[HOST]:PORT", default_value = ":8080", value_parser = optional_address)]
+    pub(crate) metrics_bind_address: OptionalAddress,
+
+    /// Address of the probes (HTTP, at /healthz and /readyz); 0 switches them off.
+    #[arg(long, env = "POD_RELOADER_HEALTH_PROBE_BIND_ADDRESS", value_name = "[HOST]:PORT", default_value = ":8081", value_parser = optional_address)]
+    pub(crate) health_probe_bind_address: OptionalAddress,
+
+    /// Reconcile in one replica at a time, elected by a Lease.
+    #[arg(long, env = "POD_RELOADER_LEADER_ELECT", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub(crate) leader_elect: bool,
+
+    /// Namespace of that Lease [default: the operator's own].
+    #[arg(long, env = "POD_RELOADER_LEADER_ELECTION_NAMESPACE", value_name = "NAMESPACE", value_parser = name)]
+    pub(crate) leader_election_namespace: Option<Name>,
+
+    /// Namespace of the operator itself, never kept [default in a cluster: that of the pod].
+    #[arg(long, env = "POD_NAMESPACE", value_parser = name)]
+    pub(crate) namespace: Option<Name>,
+
+    /// Namespaces to keep, comma-separated [default: all].
+    #[arg(long, env = "POD_RELOADER_NAMESPACES", value_delimiter = ',', value_parser = name)]
+    pub(crate) namespaces: Vec<Name>,
+
+    /// How long the objects of a workload must be quiet before it is restarted; at most five times as long in all.
+    #[arg(long, env = "POD_RELOADER_SETTLE_PERIOD", value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub(crate) settle_period: Duration,
+
+    /// What the reconcile loop does: restart workloads, only say which it would restart, or nothing at all.
+    #[arg(long, env = "POD_RELOADER_RECONCILE", default_value = "on")]
+    pub(crate) reconcile: Reconcile,
+
+    /// What a workload gets that has just subscribed: a rollout, or a baseline without one.
+    #[arg(long, env = "POD_RELOADER_FIRST_STAMP", default_value = "rollout")]
+    pub(crate) first_stamp: FirstStampArg,
+
+    /// Name of the Secret with the keys of the config hash, in the operator's own namespace.
+    #[arg(long, env = "POD_RELOADER_HASH_KEYS_SECRET", value_name = "NAME", default_value = "pod-reloader-hash-keys", value_parser = name)]
+    pub(crate) hash_keys_secret: Name,
+
+    /// How long to go on serving after SIGTERM, until nobody sends calls here any more.
+    #[arg(long, env = "POD_RELOADER_DRAIN_PERIOD", value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub(crate) drain_period: Duration,
+
+    /// Form of the log.
+    #[arg(long, env = "POD_RELOADER_LOG_FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+
+    /// Level of the log: error, warn, info, debug or trace.
+    #[arg(long, env = "POD_RELOADER_LOG_LEVEL", default_value = "info")]
+    pub(crate) log_level: tracing::Level,
+}
+
+/// What the reconcile loop does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Reconcile {
+    /// It restarts workloads.
+    On,
+    /// It says in Events and metrics what it would restart.
+    Observe,
+    /// It does not run: only the webhook does.
+    Off,
+}
+
+/// [`FirstStamp`] on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FirstStampArg {
+    /// Stamp it, which restarts its pods once.
+    Rollout,
+    /// Write down what is true now: its first restart is its first change.
+    Baseline,
+}
+
+impl From<FirstStampArg> for FirstStamp {
+    fn from(argument: FirstStampArg) -> Self {
+        match argument {
+            FirstStampArg::Rollout => Self::Rollout,
+            FirstStampArg::Baseline => Self::Baseline,
+        }
+    }
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// One line of text for each event.
+    Text,
+    /// One JSON object for each event.
+    Json,
+}
+
+/// [`MinTlsVersion`] on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TlsVersion {
+    /// TLS 1.2
+    #[value(name = "1.2")]
+    Tls12,
+    /// TLS 1.3
+    #[value(name = "1.3")]
+    Tls13,
+}
+
+impl From<TlsVersion> for MinTlsVersion {
+    fn from(argument: TlsVersion) -> Self {
+        match argument {
+            TlsVersion::Tls12 => Self::Tls12,
+            TlsVersion::Tls13 => Self::Tls13,
+        }
+    }
+}
+
+/// An address, or none: a type of its own, because clap takes `Option` for "may be left out".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OptionalAddress(pub(crate) Option<SocketAddr>);
+
+/// `host:port`, or `:port` for all interfaces, as Go programs take it.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    match text.strip_prefix(':') {
+        Some(port) => {
+            let port = port.parse().map_err(|_| format!("{port:?} is no port"))?;
+            Ok((Ipv6Addr::UNSPECIFIED, port).into())
+        }
+        None => text
+            .to_socket_addrs()
+            .map_err(|error| error.to_string())?
+            .next()
+            .ok_or_else(|| format!("{text:?} has no address")),
+    }
+}
+
+fn optional_address(text: &str) -> Result<OptionalAddress, String> {
+    if text == "0" {
+        Ok(OptionalAddress(None))
+    } else {
+        address(text).map(|at| OptionalAddress(Some(at)))
+    }
+}
+
+fn name(text: &str) -> Result<Name, String> {
+    Name::parse(text.trim()).map_err(|error| error.to_string())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration: SignedDuration = text
+        .parse()
+        .map_err(|_| "write it like 2s, 500ms or 1m30s".to_owned())?;
+    Duration::try_from(duration).map_err(|_| "it must not be negative".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_an_environment_variable_and_a_line_of_help() {
+        for flag in Args::command().get_arguments() {
+            let name = flag.get_id();
+            assert!(
+                flag.get_env().is_some(),
+                "{name} has no environment variable"
+            );
+            assert!(flag.get_help().is_some(), "{name} has no help");
+        }
+    }
+
+    #[test]
+    fn the_flags_of_saps_controller_are_understood() {
+        let args = Args::parse_from([
+            "pod-reloader",
+            "--webhook-bind-address=:2443",
+            "--webhook-tls-directory=/tls",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=127.0.0.1:8081",
+            "--leader-elect",
+            "--leader-election-namespace=operator",
+        ]);
+        assert_eq!(args.webhook_bind_address, "[::]:2443".parse().unwrap());
+        assert_eq!(args.metrics_bind_address, OptionalAddress(None));
+        assert!(args.leader_elect);
+        assert!(!Args::parse_from(["pod-reloader", "--leader-elect=false"]).leader_elect);
+    }
+
+    #[test]
+    fn what_cannot_be_right_is_refused() {
+        for wrong in [
+            "--webhook-bind-address=nowhere",
+            "--settle-period=-1s",
+            "--settle-period=soon",
+            "--namespaces=a,?limit=1",
+            "--reconcile=maybe",
+        ] {
+            assert!(
+                Args::try_parse_from(["pod-reloader", wrong]).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+}

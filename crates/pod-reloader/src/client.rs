@@ -1,0 +1,87 @@
+//! Clients of the apiserver: found, told apart by purpose, and never without a deadline.
+
+use std::time::Duration;
+
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::PostParams;
+use kube::{Api, Client, Config};
+
+use crate::error::{CallError, Error};
+
+/// How long one call may take, watches aside.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Where the namespace of a pod stands.
+const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// One client for each purpose, with a connection pool each: none waits behind another.
+#[derive(Clone)]
+pub(crate) struct Clients {
+    /// Reads of the webhook.
+    pub(crate) admission: Client,
+    /// Reads and patches of the reconcile loop.
+    pub(crate) reconcile: Client,
+    /// Watches.
+    pub(crate) watch: Client,
+    /// The Lease.
+    pub(crate) lease: Client,
+    /// Events.
+    pub(crate) events: Client,
+}
+
+impl Clients {
+    /// Clients for the cluster that KUBECONFIG names, or else for the one we run in.
+    pub(crate) async fn infer() -> Result<Self, Error> {
+        let mut config = Config::infer()
+            .await
+            .map_err(|source| Error::NoCluster { source })?;
+        // We know better than a client which call is worth another try, and when.
+        config.default_retry = false;
+        let mut calls = config.clone();
+        calls.read_timeout = Some(DEADLINE);
+        calls.reset_reader_on_write = true;
+        let client = |config: &Config| {
+            Client::try_from(config.clone()).map_err(|source| Error::Client {
+                source: source.into(),
+            })
+        };
+        Ok(Self {
+            admission: client(&calls)?,
+            reconcile: client(&calls)?,
+            watch: client(&config)?,
+            lease: client(&calls)?,
+            events: client(&calls)?,
+        })
+    }
+}
+
+/// The namespace of the pod that we run in, if we run in one.
+pub(crate) fn pod_namespace() -> Option<String> {
+    std::fs::read_to_string(POD_NAMESPACE_FILE)
+        .ok()
+        .map(|namespace| namespace.trim().to_owned())
+}
+
+/// The user that the apiserver takes us for.
+pub(crate) async fn own_username(client: &Client) -> Result<String, CallError> {
+    let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
+    let review = within(
+        DEADLINE,
+        reviews.create(&PostParams::default(), &SelfSubjectReview::default()),
+    )
+    .await?;
+    let user = review.status.and_then(|status| status.user_info);
+    user.and_then(|user| user.username)
+        .ok_or(CallError::Unreadable)
+}
+
+/// Waits for a call, but not longer than `deadline`.
+pub(crate) async fn within<T>(
+    deadline: Duration,
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(deadline, call).await {
+        Ok(result) => result.map_err(CallError::from),
+        Err(_) => Err(CallError::TimedOut(deadline)),
+    }
+}

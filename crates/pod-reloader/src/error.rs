@@ -1,0 +1,208 @@
+//! What can go wrong in the operator, and how it is told.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use pod_reloader_core::digest::NotAConfigObject;
+use pod_reloader_core::reference::Reference;
+use pod_reloader_core::workload::WorkloadId;
+
+/// What was tried, on what, and the cause.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("finding a cluster: neither KUBECONFIG nor the service account of a pod names one")]
+    NoCluster {
+        #[source]
+        source: kube::config::InferConfigError,
+    },
+    #[error("building a client for the cluster")]
+    Client {
+        #[source]
+        source: CallError,
+    },
+    #[error(
+        "outside a cluster, --namespace must name the namespace of our Lease and our hash keys, which is not kept itself"
+    )]
+    NoNamespace,
+    #[error("listening on {address}")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the task {0} has ended")]
+    TaskEnded(&'static str),
+    #[error("reading {reference}")]
+    Read {
+        reference: Reference,
+        #[source]
+        source: CallError,
+    },
+    #[error("reading {workload}")]
+    ReadWorkload {
+        workload: WorkloadId,
+        #[source]
+        source: CallError,
+    },
+    #[error("patching {workload}")]
+    Patch {
+        workload: WorkloadId,
+        #[source]
+        source: CallError,
+    },
+    #[error("reading the hash keys in Secret {secret}")]
+    Keys {
+        secret: Reference,
+        #[source]
+        source: CallError,
+    },
+    #[error("Secret {0} holds no hash key")]
+    NoKeys(Reference),
+}
+
+/// Why a call to the apiserver brought no answer that we can use.
+///
+/// Holds no error of kube or serde: those may quote what they received.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+    #[error("the apiserver says {code}: {message}")]
+    Refused {
+        code: u16,
+        reason: String,
+        message: String,
+        has_details: bool,
+    },
+    #[error("the connection failed: {0}")]
+    Connection(String),
+    #[error(transparent)]
+    NotAConfigObject(#[from] NotAConfigObject),
+    #[error("the answer cannot be read")]
+    Unreadable,
+}
+
+impl CallError {
+    /// A closed set of words, for metrics and Events.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::TimedOut(_) => "timeout",
+            Self::Refused {
+                code: 401 | 403, ..
+            } => "forbidden",
+            Self::Refused {
+                code: 429 | 500.., ..
+            } => "unavailable",
+            Self::Refused { .. } => "refused",
+            Self::Connection(_) => "unreachable",
+            Self::NotAConfigObject(_) | Self::Unreadable => "unreadable",
+        }
+    }
+
+    /// The object, or its namespace, is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        // A proxy may say 404 in words of its own: that is no word about the object.
+        matches!(self, Self::Refused { code: 404, reason, .. } if reason == "NotFound")
+    }
+
+    /// Somebody made the object before us, or changed it.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { code: 409, .. })
+    }
+
+    /// A `test` of our JSON Patch did not hold: the apiserver answers 422 without details. A policy or
+    /// a webhook that refuses the patch gives some.
+    pub(crate) fn is_failed_test(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused {
+                code: 422,
+                has_details: false,
+                ..
+            }
+        )
+    }
+
+    /// The apiserver refuses it, and will again until somebody changes something.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { code: 400..=428 | 430..=499, .. })
+    }
+}
+
+impl From<kube::Error> for CallError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Refused {
+                code: status.code,
+                has_details: status
+                    .details
+                    .as_ref()
+                    .is_some_and(|details| !details.name.is_empty() || !details.causes.is_empty()),
+                reason: status.reason,
+                message: status.message,
+            },
+            kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => Self::Unreadable,
+            other => Self::Connection(chain(&other)),
+        }
+    }
+}
+
+/// An error and its causes on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        // hyper and kube repeat their causes in their own text.
+        if !text.contains(&message) {
+            write!(text, ": {message}").expect("a String takes everything");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+    use kube::core::response::{StatusCause, StatusDetails};
+
+    fn refused(code: u16, reason: &str, details: Option<StatusDetails>) -> CallError {
+        let status = Status {
+            details,
+            ..Status::failure("no", reason).with_code(code)
+        };
+        kube::Error::Api(status.boxed()).into()
+    }
+
+    #[test]
+    fn a_failed_test_is_told_from_a_policy_that_refuses() {
+        let details = |name: &str, causes| StatusDetails {
+            name: name.to_owned(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes,
+            retry_after_seconds: 0,
+        };
+        let cause = StatusCause {
+            reason: String::new(),
+            message: "no".to_owned(),
+            field: String::new(),
+        };
+        assert!(refused(422, "Invalid", None).is_failed_test());
+        assert!(refused(422, "Invalid", Some(details("", vec![]))).is_failed_test());
+        assert!(!refused(422, "Invalid", Some(details("web", vec![]))).is_failed_test());
+        assert!(!refused(422, "Invalid", Some(details("", vec![cause]))).is_failed_test());
+        assert!(!refused(409, "Conflict", None).is_failed_test());
+    }
+
+    #[test]
+    fn only_the_apiservers_own_404_says_that_an_object_is_absent() {
+        assert!(refused(404, "NotFound", None).is_not_found());
+        assert!(!refused(404, "Failed to parse error data", None).is_not_found());
+        assert!(!refused(403, "Forbidden", None).is_not_found());
+    }
+}

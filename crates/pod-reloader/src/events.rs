@@ -1,0 +1,241 @@
+//! Tells users about their workloads in Events, beside the work and never in its way.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use pod_reloader_core::annotations::FIELD_MANAGER;
+use pod_reloader_core::decision::Cause;
+use pod_reloader_core::discovery::Requirement;
+use pod_reloader_core::reference::{Reference, Rejected};
+use pod_reloader_core::workload::Workload;
+use tokio::sync::mpsc;
+use tracing::{debug, warn};
+
+use crate::client::{DEADLINE, within};
+
+/// How many Events may wait to be sent. More are dropped, with a line in the log.
+const BACKLOG: usize = 4096;
+
+/// What there is to tell about one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Notice {
+    /// Its pods are restarted, because these objects changed.
+    Restarted(Cause, Vec<Reference>),
+    /// Its pods would be restarted, if we did not only observe.
+    WouldRestart(Cause, Vec<Reference>),
+    /// A change waits, because its pods could not start without these.
+    Waiting(Vec<Requirement>),
+    /// Items of its lists are no references.
+    Rejected(Vec<Rejected>),
+    /// A listed object cannot be read.
+    Unreadable(Reference, String),
+    /// The apiserver refuses our patch.
+    Refused(String),
+}
+
+impl Notice {
+    /// The reason of the Event, which people filter by.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Restarted(..) => "ConfigChanged",
+            Self::WouldRestart(..) => "WouldRestart",
+            Self::Waiting(_) => "WaitingForConfig",
+            Self::Rejected(_) => "InvalidReference",
+            Self::Unreadable(..) => "ConfigUnreadable",
+            Self::Refused(_) => "PatchRefused",
+        }
+    }
+
+    fn note(&self) -> String {
+        match self {
+            Self::Restarted(cause, changed) => format!("restarting pods: {}", why(*cause, changed)),
+            Self::WouldRestart(cause, changed) => {
+                format!(
+                    "would restart pods (--reconcile=observe): {}",
+                    why(*cause, changed)
+                )
+            }
+            Self::Waiting(missing) => {
+                let missing = missing
+                    .iter()
+                    .map(|Requirement { reference, key }| match key {
+                        Some(key) => format!("key {key} of {} {}", reference.kind, reference.name),
+                        None => format!("{} {}", reference.kind, reference.name),
+                    });
+                format!(
+                    "not restarting pods: they could not start without {}",
+                    list(missing)
+                )
+            }
+            Self::Rejected(rejected) => list(rejected.iter().map(ToString::to_string)),
+            Self::Unreadable(reference, error) => {
+                format!(
+                    "cannot tell whether {} {} changed: {error}",
+                    reference.kind, reference.name
+                )
+            }
+            Self::Refused(error) => format!("cannot set the config hash: {error}"),
+        }
+    }
+
+    fn event_type(&self) -> EventType {
+        match self {
+            Self::Restarted(..) | Self::WouldRestart(..) => EventType::Normal,
+            _ => EventType::Warning,
+        }
+    }
+
+    /// The object that the Event is about, besides the workload.
+    fn related(&self) -> Option<&Reference> {
+        match self {
+            Self::Restarted(_, changed) | Self::WouldRestart(_, changed) => changed.first(),
+            Self::Waiting(missing) => missing.first().map(|requirement| &requirement.reference),
+            Self::Unreadable(reference, _) => Some(reference),
+            Self::Rejected(_) | Self::Refused(_) => None,
+        }
+    }
+}
+
+fn why(cause: Cause, changed: &[Reference]) -> String {
+    match cause {
+        Cause::FirstStamp => "first config hash of this workload".to_owned(),
+        Cause::ChangedBeforeTakeover => {
+            "its config changed before pod-reloader took over".to_owned()
+        }
+        Cause::Changed if changed.is_empty() => {
+            "its config changed while nobody watched".to_owned()
+        }
+        Cause::Changed => {
+            let names = changed
+                .iter()
+                .map(|reference| format!("{} {}", reference.kind, reference.name));
+            format!("{} changed", list(names))
+        }
+    }
+}
+
+/// A few items in full, the rest as a number: the text of an Event is limited to 1 KiB.
+fn list(items: impl Iterator<Item = String>) -> String {
+    const SHOWN: usize = 3;
+    let items: Vec<_> = items.collect();
+    let shown = items
+        .iter()
+        .take(SHOWN)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    let text = match items.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    };
+    text.chars().take(900).collect()
+}
+
+/// Where Events are handed in.
+#[derive(Clone)]
+pub(crate) struct Events(mpsc::Sender<(ObjectReference, Notice)>);
+
+impl Events {
+    /// Somewhere to hand in Events, and the task that sends them.
+    pub(crate) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
+        let (sender, receiver) = mpsc::channel(BACKLOG);
+        (Self(sender), send(client, receiver))
+    }
+
+    /// Hands in an Event about `workload`. Never waits.
+    pub(crate) fn publish(&self, workload: &Workload, notice: Notice) {
+        let about = ObjectReference {
+            api_version: Some("apps/v1".to_owned()),
+            kind: Some(workload.id.kind.to_string()),
+            namespace: Some(workload.id.namespace.to_string()),
+            name: Some(workload.id.name.to_string()),
+            uid: Some(workload.uid.to_string()),
+            ..ObjectReference::default()
+        };
+        if self.0.try_send((about, notice)).is_err() {
+            warn!(workload = %workload.id, "dropped an Event: too many wait to be sent");
+        }
+    }
+}
+
+async fn send(client: Client, mut receiver: mpsc::Receiver<(ObjectReference, Notice)>) {
+    let reporter = Reporter {
+        controller: FIELD_MANAGER.to_owned(),
+        instance: None,
+    };
+    let recorder = Recorder::new(client, reporter);
+    while let Some((about, notice)) = receiver.recv().await {
+        let related = notice.related().map(|reference| ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some(reference.kind.to_string()),
+            namespace: Some(reference.namespace.to_string()),
+            name: Some(reference.name.to_string()),
+            ..ObjectReference::default()
+        });
+        let event = Event {
+            type_: notice.event_type(),
+            reason: notice.reason().to_owned(),
+            note: Some(notice.note()),
+            action: "Reconcile".to_owned(),
+            secondary: related,
+        };
+        if let Err(error) = within(DEADLINE, recorder.publish(&event, &about)).await {
+            // The namespace may be on its way out; the log line of the change itself is there.
+            debug!(%error, reason = notice.reason(), "an Event was not taken");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pod_reloader_core::name::Name;
+    use pod_reloader_core::reference::ConfigKind;
+
+    fn reference(name: &str) -> Reference {
+        let parse = |name| Name::parse(name).unwrap();
+        Reference {
+            kind: ConfigKind::Secret,
+            namespace: parse("ns"),
+            name: parse(name),
+        }
+    }
+
+    #[test]
+    fn a_restart_says_what_changed() {
+        let note = |names: &[&str]| {
+            Notice::Restarted(
+                Cause::Changed,
+                names.iter().map(|name| reference(name)).collect(),
+            )
+            .note()
+        };
+        assert_eq!(note(&["a"]), "restarting pods: Secret a changed");
+        assert_eq!(
+            note(&["a", "b", "c", "d", "e"]),
+            "restarting pods: Secret a, Secret b, Secret c and 2 more changed"
+        );
+        assert_eq!(
+            note(&[]),
+            "restarting pods: its config changed while nobody watched"
+        );
+    }
+
+    #[test]
+    fn a_held_change_says_what_it_waits_for() {
+        let missing = vec![
+            Requirement {
+                reference: reference("a"),
+                key: None,
+            },
+            Requirement {
+                reference: reference("b"),
+                key: Some("k".into()),
+            },
+        ];
+        assert_eq!(
+            Notice::Waiting(missing).note(),
+            "not restarting pods: they could not start without Secret a, key k of Secret b"
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! Sets up the log.
+
+use tracing::Level;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt};
+
+use crate::args::LogFormat;
+
+/// Sends events of `level` and above to standard error.
+///
+/// The libraries that see answers of the apiserver are kept quiet whatever the level: kube logs a
+/// body that it cannot read, and the body may be a Secret.
+pub(crate) fn init(format: LogFormat, level: Level) {
+    let layer = match format {
+        LogFormat::Text => fmt::layer()
+            .with_ansi(false)
+            .with_writer(std::io::stderr)
+            .boxed(),
+        LogFormat::Json => fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_writer(std::io::stderr)
+            .boxed(),
+    };
+    tracing_subscriber::registry()
+        .with(layer.with_filter(filter(level)))
+        .init();
+}
+
+fn filter(level: Level) -> Targets {
+    Targets::new()
+        .with_default(LevelFilter::WARN)
+        .with_targets(
+            ["pod_reloader", "pod_reloader_core", "webhook_certs"].map(|own| (own, level)),
+        )
+        .with_targets(
+            [
+                "kube_client",
+                "kube_runtime",
+                "hyper",
+                "hyper_util",
+                "h2",
+                "tower",
+                "rustls",
+            ]
+            .map(|name| (name, LevelFilter::OFF)),
+        )
+        .with_target("kube_lease_manager", level.min(Level::WARN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_level_makes_a_library_log_what_it_received() {
+        let filter = filter(Level::TRACE);
+        assert!(filter.would_enable("pod_reloader::watch", &Level::TRACE));
+        assert!(!filter.would_enable("kube_client::client", &Level::ERROR));
+        assert!(!filter.would_enable("kube_runtime::watcher", &Level::ERROR));
+    }
+}

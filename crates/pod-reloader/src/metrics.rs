@@ -1,0 +1,186 @@
+//! The metrics: what is counted, under which names.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
+
+use pod_reloader_core::admission::Outcome;
+use pod_reloader_core::decision::Cause;
+use pod_reloader_core::workload::WorkloadKind;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// Labels from closed sets only.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
+
+/// All metrics. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct Metrics {
+    registry: Arc<Registry>,
+    admissions: Family<Labels<1>, Counter>,
+    restarts: Family<Labels<2>, Counter>,
+    would_restart: Family<Labels<2>, Counter>,
+    baselines: Counter,
+    errors: Family<Labels<1>, Counter>,
+    /// Workloads that are kept.
+    pub(crate) workloads: Gauge,
+    /// Workloads whose restart waits for an object.
+    pub(crate) waiting: Gauge,
+    /// Workloads whose config hash is not verifiable: only their baseline is.
+    pub(crate) foreign: Gauge,
+    /// 1 while this replica reconciles.
+    pub(crate) leading: Gauge,
+    certificate_not_after: Gauge<f64, AtomicU64>,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("pod_reloader");
+        let mut metrics = Self {
+            registry: Arc::default(),
+            admissions: Family::default(),
+            restarts: Family::default(),
+            would_restart: Family::default(),
+            baselines: Counter::default(),
+            errors: Family::default(),
+            workloads: Gauge::default(),
+            waiting: Gauge::default(),
+            foreign: Gauge::default(),
+            leading: Gauge::default(),
+            certificate_not_after: Gauge::default(),
+        };
+        let m = &metrics;
+        registry.register(
+            "admissions",
+            "Admission reviews, by what became of the config hash",
+            m.admissions.clone(),
+        );
+        registry.register(
+            "restarts",
+            "Config hashes set by the reconcile loop, each of which restarts pods",
+            m.restarts.clone(),
+        );
+        registry.register(
+            "would_restart",
+            "Config hashes that the reconcile loop would have set, had it not only observed",
+            m.would_restart.clone(),
+        );
+        registry.register(
+            "baselines",
+            "Baselines written, which restart nothing",
+            m.baselines.clone(),
+        );
+        registry.register(
+            "reconcile_errors",
+            "Reconciliations that failed and are tried again, by reason",
+            m.errors.clone(),
+        );
+        registry.register("workloads", "Workloads that are kept", m.workloads.clone());
+        registry.register(
+            "waiting_workloads",
+            "Workloads whose restart waits for an object that their pods need",
+            m.waiting.clone(),
+        );
+        registry.register(
+            "foreign_hash_workloads",
+            "Workloads whose config hash cannot be verified: they rely on their baseline",
+            m.foreign.clone(),
+        );
+        registry.register(
+            "leading",
+            "1 while this replica runs the reconcile loop",
+            m.leading.clone(),
+        );
+        registry.register(
+            "webhook_certificate_not_after_seconds",
+            "When the webhook's certificate expires, in seconds since 1970",
+            m.certificate_not_after.clone(),
+        );
+        metrics.registry = Arc::new(registry);
+        metrics
+    }
+
+    /// Counts an admission review. `None` could not be answered.
+    pub(crate) fn admission(&self, outcome: Option<Outcome>) {
+        let outcome = match outcome {
+            Some(Outcome::Ignored) => "ignored",
+            Some(Outcome::Kept) => "kept",
+            Some(Outcome::Set) => "set",
+            Some(Outcome::Held) => "held",
+            Some(Outcome::Unknown) => "unknown",
+            None => "error",
+        };
+        self.admissions.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
+    /// Counts a restart.
+    pub(crate) fn restart(&self, kind: WorkloadKind, cause: Cause) {
+        self.restarts.get_or_create(&labels(kind, cause)).inc();
+    }
+
+    /// Counts a restart that only was observed.
+    pub(crate) fn would_restart(&self, kind: WorkloadKind, cause: Cause) {
+        self.would_restart.get_or_create(&labels(kind, cause)).inc();
+    }
+
+    /// Counts a baseline.
+    pub(crate) fn baseline(&self) {
+        self.baselines.inc();
+    }
+
+    /// Counts a failed reconciliation. `reason` is of a closed set.
+    pub(crate) fn error(&self, reason: &'static str) {
+        self.errors.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    /// Says when the webhook's certificate expires.
+    pub(crate) fn certificate_not_after(&self, at: SystemTime) {
+        let since_1970 = at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        self.certificate_not_after.set(since_1970.as_secs_f64());
+    }
+
+    /// The metrics in the text format of OpenMetrics.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("a String takes everything");
+        text
+    }
+}
+
+fn labels(kind: WorkloadKind, cause: Cause) -> Labels<2> {
+    let cause = match cause {
+        Cause::FirstStamp => "first_stamp",
+        Cause::Changed => "changed",
+        Cause::ChangedBeforeTakeover => "changed_before_takeover",
+    };
+    [("kind", kind.as_str()), ("cause", cause)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_shown() {
+        let metrics = Metrics::new();
+        metrics.restart(WorkloadKind::Deployment, Cause::Changed);
+        metrics.admission(Some(Outcome::Kept));
+        metrics.workloads.set(3);
+        let text = metrics.text();
+        for line in [
+            r#"pod_reloader_restarts_total{kind="Deployment",cause="changed"} 1"#,
+            r#"pod_reloader_admissions_total{outcome="kept"} 1"#,
+            "pod_reloader_workloads 3",
+        ] {
+            assert!(
+                text.lines().any(|shown| shown == line),
+                "{line} is not in\n{text}"
+            );
+        }
+    }
+}

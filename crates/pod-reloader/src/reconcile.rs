@@ -1,0 +1,568 @@
+//! The reconcile loop: keeps each workload's config hash at what its objects come to.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use pod_reloader_core::annotations::FIELD_MANAGER;
+use pod_reloader_core::decision::{Cause, Decision, FirstStamp, decide};
+use pod_reloader_core::patch;
+use pod_reloader_core::reference::{Reference, Rejected};
+use pod_reloader_core::scope::Scope;
+use pod_reloader_core::workload::{Workload, WorkloadId, WorkloadObject};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use crate::client::{DEADLINE, within};
+use crate::digests::{Digests, Known};
+use crate::error::{CallError, Error, chain};
+use crate::events::{Events, Notice};
+use crate::keys::Keys;
+use crate::metrics::Metrics;
+use crate::queue::Queue;
+use crate::source::Source;
+use crate::workloads::Workloads;
+
+/// How many workloads are looked at, and so patched, at once.
+const AT_ONCE: usize = 16;
+/// Restarts wait for at most this many settle periods.
+const MAX_SETTLE_PERIODS: u32 = 5;
+/// How often in a row a workload may move under our hands before that counts as a failure.
+const MAX_MOVES: u32 = 5;
+
+/// How the loop behaves.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    /// How long the objects of a workload must be quiet before it is restarted.
+    pub(crate) settle_period: Duration,
+    /// What a workload gets that has just subscribed.
+    pub(crate) first_stamp: FirstStamp,
+    /// Whether to only say what would be restarted.
+    pub(crate) observe: bool,
+}
+
+/// The state of the loop during one term of leadership. Starts empty: what is true is read.
+pub(crate) struct Reconciler {
+    settings: Settings,
+    scope: Scope,
+    client: Client,
+    keys: Arc<Keys>,
+    events: Events,
+    metrics: Metrics,
+    workloads: Workloads,
+    digests: Digests,
+    queue: Mutex<Queue>,
+    pushed: Notify,
+    progress: Mutex<HashMap<WorkloadId, Progress>>,
+    foreign: Mutex<HashSet<WorkloadId>>,
+}
+
+/// What is remembered of a workload between two looks at it.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Since when it has been about to be restarted.
+    pending_since: Option<Instant>,
+    /// How often in a row looking at it has failed.
+    failures: u32,
+    /// How often in a row it has moved while it was patched.
+    moves: u32,
+    /// What its user was told last, so as not to repeat it.
+    told: Option<Notice>,
+    /// Of which bad items its user was told last.
+    told_rejected: Vec<Rejected>,
+}
+
+/// What comes after a look at a workload.
+enum Next {
+    /// Nothing, until something happens.
+    Rest,
+    /// Another look at this time.
+    At(Instant),
+    /// It moved while it was patched: another look now.
+    Moved,
+}
+
+impl Reconciler {
+    pub(crate) fn new(
+        settings: Settings,
+        scope: Scope,
+        client: Client,
+        keys: Arc<Keys>,
+        events: Events,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            settings,
+            scope,
+            digests: Digests::new(Source::new(client.clone(), DEADLINE)),
+            client,
+            keys,
+            events,
+            metrics,
+            workloads: Workloads::default(),
+            queue: Mutex::default(),
+            pushed: Notify::new(),
+            progress: Mutex::default(),
+            foreign: Mutex::default(),
+        }
+    }
+
+    /// Looks at workloads as they become due, for ever.
+    pub(crate) async fn run(self: &Arc<Self>) {
+        let mut looks = JoinSet::new();
+        loop {
+            while looks.len() < AT_ONCE {
+                let Some(id) = lock(&self.queue).pop(Instant::now()) else {
+                    break;
+                };
+                let this = self.clone();
+                looks.spawn(async move { this.look(id).await });
+            }
+            let next_due = lock(&self.queue)
+                .next_due()
+                .filter(|_| looks.len() < AT_ONCE);
+            tokio::select! {
+                () = self.pushed.notified() => {}
+                () = until(next_due) => {}
+                Some(_) = looks.join_next() => {}
+            }
+        }
+    }
+
+    /// Takes in a workload as a watch, or an answer to a patch, shows it.
+    pub(crate) fn workload_seen(&self, workload: Workload) {
+        let id = workload.id.clone();
+        if !self.scope.keeps(&workload) {
+            return self.workload_gone(&id);
+        }
+        let now = Instant::now();
+        if let Some(orphaned) = self.workloads.apply(workload, now) {
+            self.digests.forget(&orphaned);
+            self.metrics.workloads.set(self.workloads.len() as i64);
+            self.push(id, now);
+        }
+    }
+
+    /// Takes in that a workload is gone, or no longer kept.
+    pub(crate) fn workload_gone(&self, id: &WorkloadId) {
+        if let Some(orphaned) = self.workloads.delete(id) {
+            self.digests.forget(&orphaned);
+            self.metrics.workloads.set(self.workloads.len() as i64);
+            if let Some(progress) = lock(&self.progress).remove(id) {
+                self.count_waiting(progress.told.as_ref(), None);
+            }
+            self.count_foreign(id, false);
+        }
+    }
+
+    /// Takes in that a config object has this resourceVersion now, or is gone.
+    pub(crate) fn config_seen(&self, reference: &Reference, resource_version: Option<&str>) {
+        let now = Instant::now();
+        if self.digests.observe(reference, resource_version, now) {
+            for id in self.workloads.consumers(reference) {
+                self.push(id, now);
+            }
+        }
+    }
+
+    /// Whether any workload lists the object.
+    pub(crate) fn is_referenced(&self, reference: &Reference) -> bool {
+        self.workloads.is_referenced(reference)
+    }
+
+    /// The config objects that were there when they were last read.
+    pub(crate) fn present_config(&self) -> Vec<Reference> {
+        self.digests.present()
+    }
+
+    /// The workloads that are kept.
+    pub(crate) fn workloads(&self) -> &Workloads {
+        &self.workloads
+    }
+
+    fn push(&self, id: WorkloadId, at: Instant) {
+        lock(&self.queue).push(id, at);
+        self.pushed.notify_one();
+    }
+
+    /// Looks at one workload, and says when it wants to be looked at again.
+    async fn look(&self, id: WorkloadId) {
+        let again = match self.workloads.get(&id) {
+            None => None,
+            Some((workload, key_seen)) => match self.reconcile(&workload, key_seen).await {
+                Ok(next) => self.after(&id, next),
+                Err(error) => Some(self.failed(&workload, &error)),
+            },
+        };
+        lock(&self.queue).done(id, again);
+        self.pushed.notify_one();
+    }
+
+    /// One pass over one workload: the first half asks what is remembered whether there is anything
+    /// to do, the second asks the apiserver, decides again, and writes.
+    async fn reconcile(&self, workload: &Workload, key_seen: Instant) -> Result<Next, Error> {
+        self.tell_rejected(workload);
+        let references = || workload.references.accepted.iter();
+        let known = self.digests.known(references(), None).await?;
+        let (since, cause) = match self.decide(workload, &known, key_seen).await? {
+            Decision::Keep => return Ok(self.keep(workload)),
+            Decision::Hold(missing) => {
+                self.tell(workload, Notice::Waiting(missing));
+                return Ok(Next::Rest);
+            }
+            Decision::Baseline(_) => (key_seen, None),
+            Decision::Set { cause, .. } => {
+                let settled = self.settled(workload, known.changed);
+                if Instant::now() < settled {
+                    return Ok(Next::At(settled));
+                }
+                (key_seen.max(settled), Some(cause))
+            }
+        };
+        let fresh = self.digests.known(references(), Some(since)).await?;
+        match self.decide(workload, &fresh, key_seen).await? {
+            Decision::Keep => Ok(self.keep(workload)),
+            Decision::Set { config_hash, .. } if cause.is_some() => {
+                let settled = self.settled(workload, fresh.changed);
+                if Instant::now() < settled {
+                    return Ok(Next::At(settled));
+                }
+                self.restart(
+                    workload,
+                    &config_hash,
+                    cause.unwrap_or(Cause::Changed),
+                    &fresh,
+                )
+                .await
+            }
+            Decision::Baseline(baseline) => self.set_baseline(workload, &baseline).await,
+            // It changed from one kind of decision to another meanwhile.
+            Decision::Set { .. } | Decision::Hold(_) => Ok(Next::At(Instant::now())),
+        }
+    }
+
+    async fn decide(
+        &self,
+        workload: &Workload,
+        known: &Known,
+        key_seen: Instant,
+    ) -> Result<Decision, Error> {
+        let mut keys = match self.keys.keyring() {
+            Some(keys) => keys,
+            None => self.keys.read_since(key_seen).await?,
+        };
+        if workload
+            .config_hash
+            .as_deref()
+            .is_some_and(|value| keys.lacks_key_of(value))
+        {
+            keys = self.keys.read_since(key_seen).await?;
+        }
+        let is_foreign = workload
+            .config_hash
+            .as_deref()
+            .is_some_and(|value| !keys.knows(value));
+        self.count_foreign(&workload.id, is_foreign);
+        Ok(decide(
+            workload,
+            &known.contents,
+            &keys,
+            self.settings.first_stamp,
+        ))
+    }
+
+    /// When a workload may be restarted whose objects last changed at `changed`.
+    fn settled(&self, workload: &Workload, changed: Instant) -> Instant {
+        let period = workload
+            .settle_period()
+            .unwrap_or(self.settings.settle_period);
+        let mut progress = lock(&self.progress);
+        let progress = progress.entry(workload.id.clone()).or_default();
+        let pending_since = *progress.pending_since.get_or_insert(changed);
+        (changed + period).min(pending_since + period * MAX_SETTLE_PERIODS)
+    }
+
+    fn keep(&self, workload: &Workload) -> Next {
+        let mut all = lock(&self.progress);
+        if let Some(progress) = all.remove(&workload.id) {
+            self.count_waiting(progress.told.as_ref(), None);
+            if !progress.told_rejected.is_empty() {
+                let told_rejected = progress.told_rejected;
+                all.insert(
+                    workload.id.clone(),
+                    Progress {
+                        told_rejected,
+                        ..Progress::default()
+                    },
+                );
+            }
+        }
+        Next::Rest
+    }
+
+    async fn restart(
+        &self,
+        workload: &Workload,
+        config_hash: &str,
+        cause: Cause,
+        known: &Known,
+    ) -> Result<Next, Error> {
+        let changed = self.changed_objects(workload, known);
+        if self.settings.observe {
+            if self.tell(workload, Notice::WouldRestart(cause, changed)) {
+                self.metrics.would_restart(workload.id.kind, cause);
+                log_restart(workload, cause, "would restart pods");
+            }
+            return Ok(Next::Rest);
+        }
+        let next = self
+            .write(workload, patch::set_config_hash(workload, config_hash))
+            .await?;
+        if matches!(next, Next::Rest) {
+            self.metrics.restart(workload.id.kind, cause);
+            log_restart(workload, cause, "restarting pods");
+            self.tell(workload, Notice::Restarted(cause, changed));
+        }
+        Ok(next)
+    }
+
+    async fn set_baseline(&self, workload: &Workload, baseline: &str) -> Result<Next, Error> {
+        if self.settings.observe {
+            return Ok(Next::Rest);
+        }
+        let next = self
+            .write(workload, patch::set_baseline(workload, baseline))
+            .await?;
+        if matches!(next, Next::Rest) {
+            self.metrics.baseline();
+            let WorkloadId {
+                kind,
+                namespace,
+                name,
+            } = &workload.id;
+            info!(%kind, %namespace, name, "wrote a baseline");
+        }
+        Ok(next)
+    }
+
+    /// The objects that changed since this restart began to be due.
+    fn changed_objects(&self, workload: &Workload, known: &Known) -> Vec<Reference> {
+        let progress = lock(&self.progress);
+        let since = progress
+            .get(&workload.id)
+            .and_then(|progress| progress.pending_since);
+        let is_new = |at: Instant| since.is_some_and(|since| at >= since);
+        known
+            .changes
+            .iter()
+            .filter(|(_, at)| is_new(*at))
+            .map(|(reference, _)| reference.clone())
+            .collect()
+    }
+
+    /// Writes `patch`, whose tests hold only as long as `workload` is as we saw it.
+    async fn write(&self, workload: &Workload, patch: json_patch::Patch) -> Result<Next, Error> {
+        let id = &workload.id;
+        let api: Api<WorkloadObject> =
+            Api::namespaced_with(self.client.clone(), id.namespace.as_str(), &id.kind);
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        match within(
+            DEADLINE,
+            api.patch(&id.name, &params, &Patch::<()>::Json(patch)),
+        )
+        .await
+        {
+            Ok(object) => {
+                self.take_in(id, object);
+                Ok(Next::Rest)
+            }
+            Err(error) if error.is_not_found() => {
+                self.workload_gone(id);
+                Ok(Next::Rest)
+            }
+            Err(error) if error.is_failed_test() || error.is_conflict() => {
+                debug!(workload = %id, "it moved while it was patched");
+                match within(DEADLINE, api.get(&id.name)).await {
+                    Ok(object) => self.take_in(id, object),
+                    Err(error) if error.is_not_found() => self.workload_gone(id),
+                    Err(source) => {
+                        return Err(Error::ReadWorkload {
+                            workload: id.clone(),
+                            source,
+                        });
+                    }
+                }
+                let moves = {
+                    let mut progress = lock(&self.progress);
+                    let progress = progress.entry(id.clone()).or_default();
+                    progress.moves += 1;
+                    progress.moves
+                };
+                if moves < MAX_MOVES {
+                    Ok(Next::Moved)
+                } else {
+                    Err(Error::Patch {
+                        workload: id.clone(),
+                        source: error,
+                    })
+                }
+            }
+            Err(source) => Err(Error::Patch {
+                workload: id.clone(),
+                source,
+            }),
+        }
+    }
+
+    fn take_in(&self, id: &WorkloadId, object: WorkloadObject) {
+        if let Ok(workload) = object.into_workload(id.kind) {
+            self.workload_seen(workload);
+        }
+    }
+
+    fn after(&self, id: &WorkloadId, next: Next) -> Option<Instant> {
+        match next {
+            Next::Rest => {
+                if let Some(progress) = lock(&self.progress).get_mut(id) {
+                    (progress.failures, progress.moves) = (0, 0);
+                }
+                None
+            }
+            Next::At(at) => Some(at),
+            Next::Moved => Some(Instant::now()),
+        }
+    }
+
+    /// Says what failed, once, and when to try again.
+    fn failed(&self, workload: &Workload, error: &Error) -> Instant {
+        let (cause, notice) = match error {
+            Error::Read { reference, source } => (
+                Some(source),
+                source
+                    .is_refusal()
+                    .then(|| Notice::Unreadable(reference.clone(), source.to_string())),
+            ),
+            Error::Patch { source, .. } => (
+                Some(source),
+                source
+                    .is_refusal()
+                    .then(|| Notice::Refused(source.to_string())),
+            ),
+            Error::ReadWorkload { source, .. } | Error::Keys { source, .. } => (Some(source), None),
+            _ => (None, None),
+        };
+        self.metrics.error(cause.map_or("other", CallError::reason));
+        if let Some(notice) = notice {
+            self.tell(workload, notice);
+        }
+        let failures = {
+            let mut progress = lock(&self.progress);
+            let progress = progress.entry(workload.id.clone()).or_default();
+            progress.failures += 1;
+            progress.failures
+        };
+        let WorkloadId {
+            kind,
+            namespace,
+            name,
+        } = &workload.id;
+        let pause = pause(failures, cause.is_some_and(CallError::is_refusal));
+        if failures == 1 {
+            warn!(%kind, %namespace, name, error = chain(error), "reconciling failed, trying again");
+        } else {
+            debug!(%kind, %namespace, name, error = chain(error), ?pause, "reconciling failed again");
+        }
+        Instant::now() + pause
+    }
+
+    /// Publishes `notice`, unless it is what the user was told last.
+    fn tell(&self, workload: &Workload, notice: Notice) -> bool {
+        let mut progress = lock(&self.progress);
+        let progress = progress.entry(workload.id.clone()).or_default();
+        let is_news = progress.told.as_ref() != Some(&notice);
+        if is_news {
+            self.count_waiting(progress.told.as_ref(), Some(&notice));
+            progress.told = Some(notice.clone());
+            self.events.publish(workload, notice);
+        }
+        is_news
+    }
+
+    fn tell_rejected(&self, workload: &Workload) {
+        let rejected = &workload.references.rejected;
+        let mut progress = lock(&self.progress);
+        let told = progress
+            .get(&workload.id)
+            .map_or(&[][..], |progress| &progress.told_rejected);
+        if told != rejected {
+            progress
+                .entry(workload.id.clone())
+                .or_default()
+                .told_rejected
+                .clone_from(rejected);
+            if !rejected.is_empty() {
+                self.events
+                    .publish(workload, Notice::Rejected(rejected.clone()));
+            }
+        }
+    }
+
+    /// Counts the workloads whose restart waits for an object.
+    fn count_waiting(&self, before: Option<&Notice>, after: Option<&Notice>) {
+        let waits = |notice: Option<&Notice>| i64::from(matches!(notice, Some(Notice::Waiting(_))));
+        self.metrics.waiting.inc_by(waits(after) - waits(before));
+    }
+
+    /// Counts the workloads whose KEY cannot be verified.
+    fn count_foreign(&self, id: &WorkloadId, is_foreign: bool) {
+        let mut foreign = lock(&self.foreign);
+        if is_foreign {
+            foreign.insert(id.clone())
+        } else {
+            foreign.remove(id)
+        };
+        self.metrics.foreign.set(foreign.len() as i64);
+    }
+}
+
+fn log_restart(workload: &Workload, cause: Cause, message: &str) {
+    let WorkloadId {
+        kind,
+        namespace,
+        name,
+    } = &workload.id;
+    info!(%kind, %namespace, name, ?cause, "{message}");
+}
+
+/// How long to wait after so many failures: doubled each time, with some chance in it so that many
+/// do not come back at once. What was refused waits longer: somebody has to change something first.
+fn pause(failures: u32, refused: bool) -> Duration {
+    let (first, longest) = if refused { (15, 600) } else { (1, 60) };
+    let doubled =
+        Duration::from_secs(first) * 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
+    let mut random = [0];
+    // Without random bytes there is no chance in it: no reason to fail.
+    let _ = getrandom::fill(&mut random);
+    doubled
+        .min(Duration::from_secs(longest))
+        .mul_f64(0.75 + f64::from(random[0]) / 512.0)
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Nothing panics while it holds one of these locks, so what they guard is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

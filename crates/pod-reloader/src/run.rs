@@ -1,0 +1,396 @@
+//! Builds the parts of the operator, and runs them until one ends or we are told to stop.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use axum::Router;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::scope::Scope;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use webhook_certs::{Acceptor, CertificateDirectory, CurrentCertificate, Reload};
+
+use crate::admin::{self, Readiness};
+use crate::args::{Args, Reconcile};
+use crate::client::{self, Clients, DEADLINE};
+use crate::error::{Error, chain};
+use crate::events::Events;
+use crate::keys::{self, Keys};
+use crate::leader::Candidate;
+use crate::metrics::Metrics;
+use crate::reconcile::{Reconciler, Settings};
+use crate::server::{self, Limits};
+use crate::source::Source;
+use crate::watch;
+use crate::webhook::Webhook;
+
+/// How often the content of the certificate directory is compared.
+const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(10);
+/// The same, while there is no certificate.
+const MISSING_CERTIFICATE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long to wait before a call is tried again that must succeed before we are of use.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Runs the operator until it is told to stop.
+///
+/// *Errors*: it could not start, or one of its tasks ended by itself.
+pub(crate) async fn run(args: Args) -> Result<(), Error> {
+    let namespace = own_namespace(&args)?;
+    let clients = Clients::infer().await?;
+    let scope = Scope::new(args.namespaces.iter().cloned(), namespace.clone());
+    let metrics = Metrics::new();
+    let keys = Arc::new(Keys::new(
+        clients.lease.clone(),
+        &namespace,
+        &args.hash_keys_secret,
+    ));
+    let ourselves = Arc::new(OnceLock::new());
+    let certificate = args
+        .webhook_tls_directory
+        .as_ref()
+        .map(|_| CurrentCertificate::new());
+    let readiness = Arc::new(Readiness {
+        certificate: certificate.clone(),
+        keys: keys.clone(),
+        stopping: AtomicBool::new(false),
+    });
+    let stop = CancellationToken::new();
+    let mut tasks = Tasks::new(stop.clone());
+
+    info!(version = env!("CARGO_PKG_VERSION"), %namespace, namespaces = ?args.namespaces, reconcile = ?args.reconcile, "starting");
+    if let Some(address) = args.health_probe_bind_address.0 {
+        tasks.serve(
+            "probes",
+            admin::listen(address).await?,
+            admin::probes(readiness.clone()),
+        );
+    }
+    if let Some(address) = args.metrics_bind_address.0 {
+        tasks.serve(
+            "metrics",
+            admin::listen(address).await?,
+            admin::metrics(metrics.clone()),
+        );
+    }
+    tasks.spawn("keys", refresh_keys(keys.clone()));
+    tasks.spawn(
+        "identity",
+        learn_username(clients.admission.clone(), ourselves.clone()),
+    );
+
+    if let (Some(directory), Some(certificate)) = (&args.webhook_tls_directory, certificate) {
+        let directory = CertificateDirectory::new(directory);
+        tasks.spawn(
+            "certificate",
+            reload_certificate(directory, certificate.clone(), metrics.clone()),
+        );
+        let source = Source::new(clients.admission.clone(), DEADLINE);
+        let webhook = Webhook::new(
+            scope.clone(),
+            keys.clone(),
+            source,
+            metrics.clone(),
+            ourselves.clone(),
+        );
+        let acceptor = Acceptor::new(&certificate, args.webhook_tls_min_version.into());
+        let listener = admin::listen(args.webhook_bind_address).await?;
+        let limits = Limits {
+            drain: args.drain_period,
+            ..Limits::default()
+        };
+        let stopped = stop.clone().cancelled_owned();
+        tasks.spawn_draining(
+            "webhook",
+            server::serve(listener, acceptor, webhook.router(), limits, stopped),
+        );
+    } else {
+        warn!("no webhook is served: --webhook-tls-directory is not given");
+    }
+
+    if args.reconcile == Reconcile::Off {
+        warn!("not reconciling: --reconcile=off");
+    } else {
+        let (events, send_events) = Events::new(clients.events.clone());
+        tasks.spawn("events", send_events);
+        let settings = Settings {
+            settle_period: args.settle_period,
+            first_stamp: args.first_stamp.into(),
+            observe: args.reconcile == Reconcile::Observe,
+        };
+        let term = {
+            let (clients, scope, metrics) = (clients.clone(), scope.clone(), metrics.clone());
+            move || {
+                let reconciler = Reconciler::new(
+                    settings.clone(),
+                    scope.clone(),
+                    clients.reconcile.clone(),
+                    keys.clone(),
+                    events.clone(),
+                    metrics.clone(),
+                );
+                reconcile(
+                    Arc::new(reconciler),
+                    clients.clone(),
+                    scope.clone(),
+                    metrics.clone(),
+                    ourselves.clone(),
+                )
+            }
+        };
+        if args.leader_elect {
+            let lease_namespace = args.leader_election_namespace.unwrap_or(namespace);
+            tasks.spawn_draining(
+                "leader election",
+                lead(clients, lease_namespace, term, stop.clone()),
+            );
+        } else {
+            tasks.spawn("reconcile loop", term());
+        }
+    }
+
+    let ended = tasks.run_until(told_to_stop()).await;
+    readiness.stopping.store(true, Ordering::Relaxed);
+    stop.cancel();
+    match ended {
+        Some(name) => Err(Error::TaskEnded(name)),
+        None => {
+            info!("stopping");
+            tasks.drain().await;
+            info!("stopped");
+            Ok(())
+        }
+    }
+}
+
+/// One term of reconciling: watches and the loop, until dropped.
+async fn reconcile(
+    reconciler: Arc<Reconciler>,
+    clients: Clients,
+    scope: Scope,
+    metrics: Metrics,
+    ourselves: Arc<OnceLock<String>>,
+) {
+    // A webhook configuration without match conditions takes our patches for somebody else's until
+    // it knows our name.
+    while ourselves.get().is_none() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    info!("reconciling");
+    let _leading = Leading::new(metrics);
+    let mut watches = watch::spawn(&clients.watch, &scope, &reconciler);
+    tokio::select! {
+        () = reconciler.run() => {}
+        _ = watches.join_next() => {}
+    }
+}
+
+/// Reconciles whenever this replica is elected.
+async fn lead<T: Future<Output = ()>>(
+    clients: Clients,
+    namespace: Name,
+    term: impl Fn() -> T,
+    stop: CancellationToken,
+) {
+    let Some(mut candidate) = stop
+        .run_until_cancelled(Candidate::stand(&clients.lease, &namespace))
+        .await
+    else {
+        return;
+    };
+    let terms = async {
+        while candidate.wait_until(true).await {
+            tokio::select! {
+                () = term() => return,
+                more = candidate.wait_until(false) => {
+                    warn!("no longer the leader");
+                    if !more { return }
+                }
+            }
+        }
+    };
+    stop.run_until_cancelled(terms).await;
+    candidate.leave().await;
+}
+
+async fn refresh_keys(keys: Arc<Keys>) {
+    let mut complained = false;
+    loop {
+        match keys.read_since(Instant::now()).await {
+            Ok(_) => {
+                complained = false;
+                tokio::time::sleep(keys::REFRESH_INTERVAL).await;
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut complained, true) {
+                    warn!(
+                        error = chain(&error),
+                        "cannot read the hash keys, trying again"
+                    );
+                }
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+async fn learn_username(client: kube::Client, ourselves: Arc<OnceLock<String>>) {
+    while ourselves.get().is_none() {
+        match client::own_username(&client).await {
+            Ok(username) => {
+                info!(username, "known to the apiserver");
+                ourselves.get_or_init(|| username);
+            }
+            // A cluster may not let us ask: then its webhook configuration must have the condition.
+            Err(error) if error.is_refusal() => {
+                warn!(%error, "cannot ask for our own name: the webhook configuration must exclude our writes");
+                ourselves.get_or_init(String::new);
+            }
+            Err(error) => {
+                warn!(%error, "cannot ask for our own name, trying again");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+async fn reload_certificate(
+    directory: CertificateDirectory,
+    certificate: CurrentCertificate,
+    metrics: Metrics,
+) {
+    let mut complaint = None;
+    loop {
+        match certificate.reload(&directory) {
+            Ok(outcome) => {
+                complaint = None;
+                if let Reload::Replaced { not_after } = outcome {
+                    info!(
+                        serial = certificate.current().map(|now| now.serial().to_owned()),
+                        "serving a new certificate"
+                    );
+                    metrics.certificate_not_after(not_after);
+                }
+            }
+            Err(error) => {
+                let text = chain(&error);
+                if complaint.as_ref() != Some(&text) {
+                    warn!(
+                        error = text,
+                        "cannot take the serving certificate, keeping the last good one"
+                    );
+                    complaint = Some(text);
+                }
+            }
+        }
+        let is_missing = certificate.current().is_none();
+        tokio::time::sleep(if is_missing {
+            MISSING_CERTIFICATE_INTERVAL
+        } else {
+            CERTIFICATE_INTERVAL
+        })
+        .await;
+    }
+}
+
+fn own_namespace(args: &Args) -> Result<Name, Error> {
+    let pod_namespace = || Name::parse(&client::pod_namespace()?).ok();
+    args.namespace
+        .clone()
+        .or_else(pod_namespace)
+        .ok_or(Error::NoNamespace)
+}
+
+async fn told_to_stop() {
+    let mut terminate = signal(SignalKind::terminate()).expect("SIGTERM can be handled");
+    let mut interrupt = signal(SignalKind::interrupt()).expect("SIGINT can be handled");
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// Sets the gauge of leadership for as long as it lives.
+struct Leading(Metrics);
+
+impl Leading {
+    fn new(metrics: Metrics) -> Self {
+        metrics.leading.set(1);
+        Self(metrics)
+    }
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.0.leading.set(0);
+    }
+}
+
+/// The tasks of the process: none of them ends before it is told to.
+struct Tasks {
+    stop: CancellationToken,
+    /// Those that are dropped when we stop.
+    running: JoinSet<&'static str>,
+    /// Those that finish by themselves when we stop.
+    draining: JoinSet<&'static str>,
+}
+
+impl Tasks {
+    fn new(stop: CancellationToken) -> Self {
+        Self {
+            stop,
+            running: JoinSet::new(),
+            draining: JoinSet::new(),
+        }
+    }
+
+    fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.running.spawn(async move {
+            task.await;
+            name
+        });
+    }
+
+    fn spawn_draining(
+        &mut self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.draining.spawn(async move {
+            task.await;
+            name
+        });
+    }
+
+    fn serve(&mut self, name: &'static str, listener: tokio::net::TcpListener, router: Router) {
+        self.spawn(name, async move {
+            // Never returns: it goes on after errors.
+            let _ = axum::serve(listener, router).await;
+        });
+    }
+
+    /// Waits for `stop`, or for the first task that ends before, and says which.
+    async fn run_until(&mut self, stop: impl Future<Output = ()>) -> Option<&'static str> {
+        let name = |ended: Option<Result<&'static str, _>>| match ended {
+            Some(Ok(name)) => name,
+            _ => "(panicked)",
+        };
+        tokio::select! {
+            () = stop => None,
+            ended = self.running.join_next(), if !self.running.is_empty() => Some(name(ended)),
+            ended = self.draining.join_next(), if !self.draining.is_empty() => Some(name(ended)),
+        }
+    }
+
+    /// Waits for the tasks that finish by themselves; drops the rest.
+    async fn drain(mut self) {
+        self.stop.cancel();
+        while self.draining.join_next().await.is_some() {}
+        self.running.shutdown().await;
+    }
+}

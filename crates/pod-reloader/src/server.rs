@@ -1,0 +1,247 @@
+//! Serves a router over TLS, within limits of time and number, and drains before it stops.
+//!
+//! The loops of axum and hyper-util have no limit before a connection's first byte, and hyper's
+//! limit on headers counts idle time too, so that it would close connections which the apiserver
+//! still means to use. So the limits are kept here, one step of a connection at a time.
+
+mod connection;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+use tracing::{debug, error, info, warn};
+use webhook_certs::{Acceptor, TlsStream};
+
+use connection::Progress;
+
+/// What one server grants its clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// From the connection until TLS is agreed on.
+    pub(crate) handshake: Duration,
+    /// From there until the first byte of the first request.
+    pub(crate) first_byte: Duration,
+    /// From the first byte of a request until the end of its headers.
+    pub(crate) headers: Duration,
+    /// From the end of the headers until the answer is written: a backstop behind the limits that the
+    /// router keeps, for a body that trickles in or an answer that nobody takes.
+    pub(crate) answer: Duration,
+    /// Between the answer to one request and the first byte of the next.
+    pub(crate) idle: Duration,
+    /// Open connections, in whatever step.
+    pub(crate) connections: usize,
+    /// Handshakes whose cryptography is due at once. Waiting for a client takes up none of them.
+    pub(crate) handshakes: usize,
+    /// From the shutdown signal until nothing more is accepted.
+    pub(crate) drain: Duration,
+    /// From there until what is still in flight is cut off.
+    pub(crate) finish: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(5),
+            first_byte: Duration::from_secs(5),
+            headers: Duration::from_secs(5),
+            // The apiserver waits for no webhook longer than 30 s.
+            answer: Duration::from_secs(35),
+            // The apiserver reuses a connection for 90 s: a server that closes it earlier fails writes.
+            idle: Duration::from_secs(120),
+            connections: 1024,
+            handshakes: 64,
+            // Time for every apiserver and kube-proxy to learn that we are no longer an endpoint.
+            drain: Duration::from_secs(15),
+            finish: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Serves `router` until `shutdown` is done, and then for the time of a drain.
+///
+/// # Guarantees
+/// - Nothing ends the loop but `shutdown`: an error of accept is waited out, a panic of the router
+///   is a 500 for that request.
+/// - No step of a connection lasts for ever: each has its limit.
+/// - At the limit of connections, one that is waited for makes room: the one that has kept us
+///   waiting longest before its first request is answered, else the one that has been idle longest.
+///   A new connection is refused only while every other one is being answered.
+/// - While draining, requests are served on old and new connections alike, each answer with
+///   `Connection: close`.
+///
+/// # Caveats
+/// The size of bodies, and how many requests are answered at once, is up to the router. When a
+/// client goes away, the router's future is dropped at its next await.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    acceptor: Acceptor,
+    router: Router,
+    limits: Limits,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let (stage, stage_seen) = watch::channel(Stage::Open);
+    let server = Arc::new(Server {
+        handshakes: Semaphore::new(limits.handshakes),
+        limits: limits.clone(),
+        acceptor,
+        router,
+        stage: stage_seen,
+    });
+    let mut connections = Connections::default();
+    let mut shutdown = pin!(shutdown);
+    let mut drained = pin!(sleep(Duration::ZERO));
+    loop {
+        let draining = *stage.borrow() == Stage::Draining;
+        tokio::select! {
+            () = &mut shutdown, if !draining => {
+                info!(connections = connections.open.len(), "draining connections");
+                drained.as_mut().reset(Instant::now() + limits.drain);
+                stage.send_replace(Stage::Draining);
+            }
+            () = &mut drained, if draining => break,
+            stream = accept(&listener) => connections.admit(&server, stream),
+            Some(ended) = connections.tasks.join_next_with_id() => connections.reap(ended),
+        }
+    }
+    drop(listener);
+    stage.send_replace(Stage::Stopping);
+    let finished = async { while connections.tasks.join_next().await.is_some() {} };
+    if timeout(limits.finish, finished).await.is_err() {
+        warn!(
+            connections = connections.tasks.len(),
+            "cutting off requests that were still in flight"
+        );
+        connections.tasks.shutdown().await;
+    }
+}
+
+/// How far the server is on its way to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    Draining,
+    Stopping,
+}
+
+/// What all connections share.
+struct Server {
+    limits: Limits,
+    acceptor: Acceptor,
+    router: Router,
+    handshakes: Semaphore,
+    stage: watch::Receiver<Stage>,
+}
+
+impl Server {
+    /// One connection, from its first byte to its last.
+    async fn attend(self: Arc<Self>, stream: TcpStream, progress: Arc<Progress>) {
+        let mut stage = self.stage.clone();
+        let handshake = timeout(self.limits.handshake, self.handshake(stream));
+        let stream = tokio::select! {
+            _ = stage.wait_for(|stage| *stage == Stage::Stopping) => return,
+            outcome = handshake => match outcome {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => return debug!(%error, "TLS handshake failed"),
+                Err(_) => return debug!("TLS handshake timed out"),
+            },
+        };
+        connection::serve(stream, &self, progress).await;
+    }
+
+    async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let hello = self.acceptor.client_hello(stream).await?;
+        let turn = self.handshakes.acquire().await.expect("it is never closed");
+        // The turn bounds how much cryptography stands between two polls of any other task: so the
+        // others are let in before it, and it is given back before the client is waited for. A turn
+        // held while waiting would hand silent clients the power to keep everybody else out.
+        tokio::task::yield_now().await;
+        let answer = hello.answer();
+        drop(turn);
+        answer.await
+    }
+}
+
+/// The next connection; errors of accept are waited out.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    let mut pause = Duration::from_millis(10);
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            // The client's own doing, and over already.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
+                ) => {}
+            // Out of file descriptors or memory: it would fail again at once.
+            Err(error) => {
+                warn!(%error, "accepting a connection failed");
+                sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(1));
+            }
+        }
+    }
+}
+
+/// The connections that are open, to find one that can be spared.
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    open: HashMap<Id, (Arc<Progress>, AbortHandle)>,
+}
+
+impl Connections {
+    fn admit(&mut self, server: &Arc<Server>, stream: TcpStream) {
+        if self.open.len() >= server.limits.connections && !self.spare_one() {
+            debug!("refused a connection: all others are being answered");
+            return;
+        }
+        // Answers are small and wanted now; without it, the system only gathers them for longer.
+        let _ = stream.set_nodelay(true);
+        let progress = Arc::new(Progress::new());
+        let task = self
+            .tasks
+            .spawn(server.clone().attend(stream, progress.clone()));
+        self.open.insert(task.id(), (progress, task));
+    }
+
+    /// Drops the connection that can best be spared, if any can.
+    fn spare_one(&mut self) -> bool {
+        let waited_for = self
+            .open
+            .iter()
+            .filter_map(|(id, (progress, _))| Some((progress.waited_for()?, *id)));
+        let Some((_, id)) = waited_for.min_by_key(|(waited_for, _)| *waited_for) else {
+            return false;
+        };
+        if let Some((_, task)) = self.open.remove(&id) {
+            debug!("dropped a connection to make room");
+            task.abort();
+        }
+        true
+    }
+
+    fn reap(&mut self, ended: Result<(Id, ()), JoinError>) {
+        let id = match ended {
+            Ok((id, ())) => id,
+            Err(error) => {
+                if error.is_panic() {
+                    error!("the task of a connection panicked");
+                }
+                error.id()
+            }
+        };
+        self.open.remove(&id);
+    }
+}

@@ -1,0 +1,261 @@
+//! Serves HTTP/1.1 on one connection, and ends it when its client keeps us waiting.
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::response::IntoResponse;
+use futures::FutureExt;
+use http::header::{CONNECTION, HeaderValue};
+use http::{Request, Response, StatusCode};
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, sleep_until};
+use tower::Service;
+use tracing::{debug, error};
+
+use super::{Limits, Server, Stage};
+
+/// Serves requests on `stream` until either side has enough of it.
+pub(super) async fn serve<IO>(stream: IO, server: &Server, progress: Arc<Progress>)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    progress.enter(Step::FirstByte);
+    let io = TokioIo::new(Watched {
+        stream,
+        progress: progress.clone(),
+    });
+    let service = service_fn(|request| answer(server, request, progress.clone()));
+    let mut connection = pin!(
+        http1::Builder::new()
+            // It runs while a connection is idle too; ours is `Limits::headers`.
+            .header_read_timeout(None)
+            .max_buf_size(BUFFER)
+            .serve_connection(io, service)
+    );
+    let mut stage = server.stage.clone();
+    let mut stopping = pin!(stage.wait_for(|stage| *stage == Stage::Stopping).fuse());
+    let mut timer = pin!(sleep_until(Instant::now()));
+    poll_fn(|cx| {
+        if stopping.as_mut().poll(cx).is_ready() {
+            connection.as_mut().graceful_shutdown();
+        }
+        if let Poll::Ready(outcome) = connection.as_mut().poll(cx) {
+            if let Err(error) = outcome {
+                debug!(%error, "connection failed");
+            }
+            return Poll::Ready(());
+        }
+        // Every step is entered within the poll above, so there is nothing else to be woken by.
+        let deadline = progress.deadline(&server.limits);
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
+        }
+        timer
+            .as_mut()
+            .poll(cx)
+            .map(|()| debug!(step = ?progress.state().step, "connection timed out"))
+    })
+    .await;
+}
+
+/// The router's answer to one request, whatever becomes of the router.
+async fn answer(
+    server: &Server,
+    request: Request<Incoming>,
+    progress: Arc<Progress>,
+) -> Result<Response<Tracked>, Infallible> {
+    progress.enter(Step::Answer);
+    let answered = Answered(progress);
+    let mut router = server.router.clone();
+    let response = AssertUnwindSafe(async { router.call(request).await })
+        .catch_unwind()
+        .await;
+    let mut response = match response {
+        Ok(Ok(response)) => response,
+        Err(_) => {
+            error!("a request made the router panic");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    };
+    if *server.stage.borrow() != Stage::Open {
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response.map(|body| Tracked {
+        body,
+        _answered: answered,
+    }))
+}
+
+/// What a connection is waiting for, and since when.
+pub(super) struct Progress(Mutex<State>);
+
+#[derive(Clone, Copy)]
+struct State {
+    step: Step,
+    since: Instant,
+    /// Whether a request has been answered yet.
+    proven: bool,
+}
+
+/// The steps of a connection: the first two once, the others for each request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Handshake,
+    FirstByte,
+    Headers,
+    Answer,
+    Idle,
+}
+
+impl Progress {
+    /// A connection that has just been accepted.
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(State {
+            step: Step::Handshake,
+            since: Instant::now(),
+            proven: false,
+        }))
+    }
+
+    /// Which connection to spare first, in ascending order: those before their first answer, then by
+    /// how long they have been waited for. `None` while a request is being answered.
+    pub(super) fn waited_for(&self) -> Option<(bool, Instant)> {
+        let state = self.state();
+        (state.step != Step::Answer).then_some((state.proven, state.since))
+    }
+
+    fn deadline(&self, limits: &Limits) -> Instant {
+        let state = self.state();
+        let limit = match state.step {
+            Step::Handshake => limits.handshake,
+            Step::FirstByte => limits.first_byte,
+            Step::Headers => limits.headers,
+            Step::Answer => limits.answer,
+            Step::Idle => limits.idle,
+        };
+        state.since + limit
+    }
+
+    fn enter(&self, step: Step) {
+        let mut state = self.state();
+        let proven = state.proven || step == Step::Idle;
+        *state = State {
+            step,
+            since: Instant::now(),
+            proven,
+        };
+    }
+
+    /// Bytes have come. Those of a body, or of a request sent ahead, begin no step.
+    fn received(&self) {
+        if matches!(self.state().step, Step::FirstByte | Step::Idle) {
+            self.enter(Step::Headers);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the step in which a request is answered.
+struct Answered(Arc<Progress>);
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        self.0.enter(Step::Idle);
+    }
+}
+
+/// A body that tells when hyper is done with it.
+struct Tracked {
+    body: Body,
+    _answered: Answered,
+}
+
+impl HttpBody for Tracked {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A stream that tells when bytes come in.
+struct Watched<IO> {
+    stream: IO,
+    progress: Arc<Progress>,
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Watched<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.progress.received();
+        }
+        outcome
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+/// What hyper may hold for one connection, and so the most that headers may take. Its default of
+/// 400 KiB would be 400 MiB over all connections.
+const BUFFER: usize = 64 * 1024;

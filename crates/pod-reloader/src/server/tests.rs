@@ -1,0 +1,299 @@
+//! Clients of every temper against a server with short limits.
+
+mod running;
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+use super::Limits;
+use running::{says_close, start};
+
+/// Long enough for a healthy client on a busy machine, short enough to wait for.
+const SHORT: Duration = Duration::from_millis(300);
+
+#[tokio::test]
+async fn a_connection_serves_one_request_after_the_other() {
+    let server = start(Limits::default()).await;
+    let mut connected = server.connect().await;
+    for _ in 0..3 {
+        let answer = connected.ask("/").await;
+        assert!(
+            answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("hello"),
+            "{answer}"
+        );
+        assert!(!says_close(&answer));
+    }
+}
+
+#[tokio::test]
+async fn a_body_larger_than_the_buffer_passes() {
+    let server = start(Limits::default()).await;
+    let mut connected = server.connect().await;
+    let body = "x".repeat(1024 * 1024);
+    let head = format!(
+        "POST /echo HTTP/1.1\r\nhost: webhook\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    connected.send(&(head + &body)).await;
+    let mut echoed = vec![0; body.len()];
+    connected.0.read_exact(&mut echoed).await.unwrap();
+    assert!(echoed.starts_with(b"HTTP/1.1 200 OK\r\n"));
+}
+
+#[tokio::test]
+async fn a_client_that_begins_no_handshake_is_closed() {
+    let server = start(Limits {
+        handshake: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut silent = server.connect_without_tls().await;
+    assert!(silent.closed().await < Limits::default().handshake);
+}
+
+#[tokio::test]
+async fn silence_after_the_handshake_is_closed_and_takes_nothing_from_others() {
+    let server = start(Limits {
+        first_byte: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut silent = server.connect().await;
+    let mut healthy = server.connect().await;
+    healthy.ask("/").await;
+    assert!(silent.closed().await < Limits::default().first_byte);
+    healthy.ask("/").await;
+}
+
+#[tokio::test]
+async fn half_a_header_is_closed_as_a_first_request_and_as_a_later_one() {
+    let server = start(Limits {
+        headers: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let (mut first, mut later) = (server.connect().await, server.connect().await);
+    later.ask("/").await;
+    for half in [&mut first, &mut later] {
+        half.send("GET / HTTP/1.1\r\nhost: web").await;
+        assert!(half.closed().await < Limits::default().headers);
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_outlives_the_limits_of_a_new_one() {
+    let server = start(Limits {
+        handshake: SHORT,
+        first_byte: SHORT,
+        headers: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut idle = server.connect().await;
+    idle.ask("/").await;
+    for mut passing_time in [server.connect_without_tls().await, server.connect().await] {
+        passing_time.closed().await;
+    }
+    assert!(idle.ask("/").await.ends_with("hello"));
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_closed_in_the_end() {
+    let server = start(Limits {
+        idle: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut idle = server.connect().await;
+    idle.ask("/").await;
+    assert!(idle.closed().await >= SHORT / 2);
+}
+
+#[tokio::test]
+async fn a_slow_answer_outlives_the_limits_on_waiting() {
+    let limits = Limits {
+        first_byte: SHORT,
+        headers: SHORT,
+        idle: SHORT,
+        ..Limits::default()
+    };
+    let server = start(limits).await;
+    let mut slow = server.connect().await;
+    slow.send("GET /slow HTTP/1.1\r\nhost: webhook\r\n\r\n")
+        .await;
+    server.arrived.notified().await;
+    server.connect().await.closed().await;
+    server.release.notify_one();
+    assert!(slow.answer().await.ends_with("at last"));
+}
+
+#[tokio::test]
+async fn an_answer_that_never_comes_is_closed_in_the_end() {
+    let server = start(Limits {
+        answer: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut slow = server.connect().await;
+    slow.send("GET /slow HTTP/1.1\r\nhost: webhook\r\n\r\n")
+        .await;
+    assert!(slow.closed().await < Limits::default().answer);
+}
+
+#[tokio::test]
+async fn a_body_that_trickles_in_is_closed_in_the_end() {
+    let server = start(Limits {
+        answer: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut slow = server.connect().await;
+    slow.send("POST /echo HTTP/1.1\r\nhost: webhook\r\ncontent-length: 9\r\n\r\nx")
+        .await;
+    assert!(slow.closed().await < Limits::default().answer);
+}
+
+#[tokio::test]
+async fn at_the_limit_a_silent_connection_makes_room_and_an_idle_one_does_not() {
+    let server = start(Limits {
+        connections: 3,
+        ..Limits::default()
+    })
+    .await;
+    let mut idle = server.connect().await;
+    idle.ask("/").await;
+    let mut oldest = server.connect_without_tls().await;
+    let mut newer = server.connect().await;
+    let mut newest = server.connect().await;
+    assert!(oldest.closed().await < Limits::default().handshake);
+    for served in [&mut idle, &mut newer, &mut newest] {
+        assert!(served.ask("/").await.ends_with("hello"));
+    }
+}
+
+#[tokio::test]
+async fn at_the_limit_the_longest_idle_makes_room_before_any_that_is_being_answered() {
+    let server = start(Limits {
+        connections: 2,
+        ..Limits::default()
+    })
+    .await;
+    let mut slow = server.connect().await;
+    slow.send("GET /slow HTTP/1.1\r\nhost: webhook\r\n\r\n")
+        .await;
+    server.arrived.notified().await;
+    let mut idle = server.connect().await;
+    idle.ask("/").await;
+    let mut newest = server.connect().await;
+    idle.closed().await;
+    assert!(newest.ask("/").await.ends_with("hello"));
+    server.release.notify_one();
+    assert!(slow.answer().await.ends_with("at last"));
+}
+
+#[tokio::test]
+async fn clients_that_leave_their_handshake_keep_nobody_out() {
+    let server = start(Limits {
+        handshakes: 1,
+        ..Limits::default()
+    })
+    .await;
+    let _silent = server.connect_without_tls().await;
+    let mut half_hello = server.connect_without_tls().await;
+    half_hello
+        .0
+        .write_all(&[0x16, 0x03, 0x01, 0x02])
+        .await
+        .unwrap();
+    let _answered = server.connect_and_leave_the_handshake().await;
+    let began = Instant::now();
+    assert!(server.connect().await.ask("/").await.ends_with("hello"));
+    assert!(began.elapsed() < Limits::default().handshake);
+}
+
+#[tokio::test]
+async fn what_is_no_tls_ends_its_own_connection_only() {
+    let server = start(Limits::default()).await;
+    let mut plain = server.connect_without_tls().await;
+    plain.send("GET / HTTP/1.1\r\nhost: webhook\r\n\r\n").await;
+    let mut alert = Vec::new();
+    let _ = plain.0.read_to_end(&mut alert).await;
+    assert!(server.connect().await.ask("/").await.ends_with("hello"));
+}
+
+#[tokio::test]
+async fn a_panic_is_a_500_for_that_request_only() {
+    let server = start(Limits::default()).await;
+    let mut connected = server.connect().await;
+    assert!(connected.ask("/panic").await.starts_with("HTTP/1.1 500 "));
+    assert!(connected.ask("/").await.ends_with("hello"));
+}
+
+#[tokio::test]
+async fn while_draining_old_and_new_connections_are_served_and_told_to_close() {
+    let mut server = start(Limits::default()).await;
+    let (mut slow, mut idle) = (server.connect().await, server.connect().await);
+    idle.ask("/").await;
+    slow.send("GET /slow HTTP/1.1\r\nhost: webhook\r\n\r\n")
+        .await;
+    server.arrived.notified().await;
+    server.stop();
+    // The signal is taken in some time after it is sent: until then, answers do not say so.
+    while !says_close(&server.connect().await.ask("/").await) {}
+
+    let answer = idle.ask("/").await;
+    assert!(says_close(&answer) && answer.ends_with("hello"), "{answer}");
+    idle.closed().await;
+    server.release.notify_one();
+    let answer = slow.answer().await;
+    assert!(
+        says_close(&answer) && answer.ends_with("at last"),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_in_flight_at_the_end_of_the_drain_is_finished_and_the_idle_closed() {
+    let mut server = start(Limits {
+        drain: Duration::ZERO,
+        ..Limits::default()
+    })
+    .await;
+    let (mut slow, mut idle, mut silent) = (
+        server.connect().await,
+        server.connect().await,
+        server.connect_without_tls().await,
+    );
+    idle.ask("/").await;
+    slow.send("GET /slow HTTP/1.1\r\nhost: webhook\r\n\r\n")
+        .await;
+    server.arrived.notified().await;
+    server.stop();
+    idle.closed().await;
+    silent.closed().await;
+    assert!(TcpStream::connect(server.address).await.is_err());
+
+    server.release.notify_one();
+    assert!(slow.answer().await.ends_with("at last"));
+    server.ended().await;
+}
+
+#[tokio::test]
+async fn a_request_that_never_ends_is_cut_off() {
+    let mut server = start(Limits {
+        drain: Duration::ZERO,
+        finish: SHORT,
+        ..Limits::default()
+    })
+    .await;
+    let mut slow = server.connect().await;
+    slow.send("GET /slow HTTP/1.1\r\nhost: webhook\r\n\r\n")
+        .await;
+    server.arrived.notified().await;
+    server.stop();
+    slow.closed().await;
+    server.ended().await;
+}

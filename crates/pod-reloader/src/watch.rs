@@ -1,0 +1,238 @@
+//! Watches workloads and config objects, and tells the reconciler what it sees.
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, TryStreamExt};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch};
+use kube::{Api, Client, Resource, ResourceExt};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_core::scope::Scope;
+use pod_reloader_core::workload::{WorkloadId, WorkloadKind, WorkloadObject};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+use tracing::{debug, warn};
+
+use crate::error::{CallError, chain};
+use crate::reconcile::Reconciler;
+
+/// How long one watch call lasts. A connection that has gone silent is given up five seconds later.
+const WATCH_CALL: Duration = Duration::from_secs(60);
+/// Helm keeps its releases in Secrets: large, often written, and never read by pods.
+const SECRETS: &str = "type!=helm.sh/release.v1";
+
+/// Starts every watch that `scope` needs. They end with the set.
+pub(crate) fn spawn(client: &Client, scope: &Scope, reconciler: &Arc<Reconciler>) -> JoinSet<()> {
+    let mut watches = JoinSet::new();
+    let namespaces: Vec<Option<Name>> = match scope.namespaces() {
+        Some(namespaces) => namespaces.cloned().map(Some).collect(),
+        None => vec![None],
+    };
+    for namespace in namespaces {
+        for kind in WorkloadKind::ALL {
+            let api = match &namespace {
+                Some(namespace) => Api::namespaced_with(client.clone(), namespace.as_str(), &kind),
+                None => Api::all_with(client.clone(), &kind),
+            };
+            watches.spawn(watch_workloads(
+                api,
+                kind,
+                namespace.clone(),
+                reconciler.clone(),
+            ));
+        }
+        let config_maps = api::<ConfigMap>(client, namespace.as_ref());
+        let config_maps = watch_config(
+            config_maps,
+            config(),
+            ConfigKind::ConfigMap,
+            namespace.clone(),
+            reconciler.clone(),
+        );
+        watches.spawn(config_maps);
+        let secrets = api::<Secret>(client, namespace.as_ref());
+        watches.spawn(watch_config(
+            secrets,
+            config().fields(SECRETS),
+            ConfigKind::Secret,
+            namespace,
+            reconciler.clone(),
+        ));
+    }
+    watches
+}
+
+/// Asks for metadata only: kube does so for this type.
+fn api<K>(client: &Client, namespace: Option<&Name>) -> Api<PartialObjectMeta<K>>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace.as_str()),
+        None => Api::all(client.clone()),
+    }
+}
+
+/// Lists are consistent reads in pages: the watcher's default, never resourceVersion 0.
+fn config() -> watcher::Config {
+    watcher::Config::default().timeout(WATCH_CALL.as_secs() as u32)
+}
+
+async fn watch_workloads(
+    api: Api<WorkloadObject>,
+    kind: WorkloadKind,
+    namespace: Option<Name>,
+    reconciler: Arc<Reconciler>,
+) {
+    let mut events = std::pin::pin!(healed(watch(api, config()), kind.as_str()));
+    let mut listed: HashSet<WorkloadId> = HashSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Event::Init => listed.clear(),
+            Event::InitApply(object) | Event::Apply(object) => {
+                let Ok(workload) = object.into_workload(kind) else {
+                    continue;
+                };
+                listed.insert(workload.id.clone());
+                reconciler.workload_seen(workload);
+            }
+            Event::Delete(object) => {
+                if let Ok(workload) = object.into_workload(kind) {
+                    reconciler.workload_gone(&workload.id);
+                }
+            }
+            // Only a list that is whole says what is gone.
+            Event::InitDone => {
+                let in_list = |id: &WorkloadId| {
+                    id.kind == kind
+                        && namespace
+                            .as_ref()
+                            .is_none_or(|namespace| *namespace == id.namespace)
+                };
+                for id in reconciler
+                    .workloads()
+                    .ids(|id| in_list(id) && !listed.contains(id))
+                {
+                    reconciler.workload_gone(&id);
+                }
+                listed = HashSet::new();
+            }
+        }
+    }
+}
+
+async fn watch_config<K>(
+    api: Api<PartialObjectMeta<K>>,
+    config: watcher::Config,
+    kind: ConfigKind,
+    namespace: Option<Name>,
+    reconciler: Arc<Reconciler>,
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let mut events = std::pin::pin!(healed(watch(api, config), kind.as_str()));
+    let mut listed: HashSet<Reference> = HashSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Event::Init => listed.clear(),
+            Event::InitApply(object) | Event::Apply(object) => {
+                let version = object
+                    .metadata
+                    .resource_version
+                    .as_deref()
+                    .unwrap_or_default();
+                if let Some(reference) =
+                    reference(kind, &object).filter(|it| reconciler.is_referenced(it))
+                {
+                    reconciler.config_seen(&reference, Some(version));
+                    listed.insert(reference);
+                }
+            }
+            Event::Delete(object) => {
+                if let Some(reference) =
+                    reference(kind, &object).filter(|it| reconciler.is_referenced(it))
+                {
+                    reconciler.config_seen(&reference, None);
+                }
+            }
+            Event::InitDone => {
+                let in_list = |reference: &Reference| {
+                    reference.kind == kind
+                        && namespace
+                            .as_ref()
+                            .is_none_or(|namespace| *namespace == reference.namespace)
+                };
+                for reference in reconciler.present_config() {
+                    if in_list(&reference) && !listed.contains(&reference) {
+                        reconciler.config_seen(&reference, None);
+                    }
+                }
+                listed = HashSet::new();
+            }
+        }
+    }
+}
+
+fn reference<K>(kind: ConfigKind, object: &PartialObjectMeta<K>) -> Option<Reference>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let namespace = Name::parse(&object.namespace()?).ok()?;
+    let name = Name::parse(&object.name_any()).ok()?;
+    Some(Reference {
+        kind,
+        namespace,
+        name,
+    })
+}
+
+/// A watch that is taken up again after an error, a little later each time.
+fn healed<T: Send>(
+    events: impl Stream<Item = watcher::Result<Event<T>>>,
+    kind: &'static str,
+) -> impl Stream<Item = Event<T>> {
+    events
+        .default_backoff()
+        .inspect_err(move |error| report(kind, error))
+        .filter_map(|event| std::future::ready(event.ok()))
+}
+
+fn report(kind: &'static str, error: &watcher::Error) {
+    use watcher::Error as Watch;
+    let cause = match error {
+        Watch::InitialListFailed(_) => "listing",
+        Watch::WatchStartFailed(_) | Watch::WatchFailed(_) | Watch::WatchError(_) => "watching",
+        _ => "watching",
+    };
+    // A watch that the apiserver ends, and a list that has become too old, are the usual turn of things.
+    if matches!(error, Watch::WatchError(status) if status.code == 410) {
+        debug!(kind, "watch is too old, listing again");
+    } else {
+        warn!(
+            kind,
+            error = describe(error),
+            "{cause} failed, trying again"
+        );
+    }
+}
+
+/// The cause, without what was received.
+fn describe(error: &watcher::Error) -> String {
+    use watcher::Error as Watch;
+    match error {
+        Watch::WatchError(status) => {
+            format!("the apiserver says {}: {}", status.code, status.message)
+        }
+        Watch::InitialListFailed(kube::Error::SerdeError(_))
+        | Watch::WatchStartFailed(kube::Error::SerdeError(_))
+        | Watch::WatchFailed(kube::Error::SerdeError(_)) => CallError::Unreadable.to_string(),
+        other => chain(other),
+    }
+}

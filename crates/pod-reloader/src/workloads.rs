@@ -1,0 +1,79 @@
+//! What the reconcile loop knows of the workloads, and since when.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pod_reloader_core::index::Index;
+use pod_reloader_core::reference::Reference;
+use pod_reloader_core::workload::{Workload, WorkloadId};
+use tokio::time::Instant;
+
+/// The workloads that are kept, as they were last seen.
+#[derive(Default)]
+pub(crate) struct Workloads(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    index: Index,
+    /// When the present value of KEY was first seen.
+    key_seen: HashMap<WorkloadId, Instant>,
+}
+
+impl Workloads {
+    /// Takes in a workload that is kept. Where that is news, says which objects nobody references
+    /// any more.
+    pub(crate) fn apply(&self, workload: Workload, now: Instant) -> Option<Vec<Reference>> {
+        let mut inner = self.lock();
+        let known = inner.index.workload(&workload.id);
+        let same_key = known.is_some_and(|known| {
+            known.uid == workload.uid && known.config_hash == workload.config_hash
+        });
+        if !same_key {
+            inner.key_seen.insert(workload.id.clone(), now);
+        }
+        inner.index.apply(workload)
+    }
+
+    /// Forgets a workload. Where it was known, says which objects nobody references any more.
+    pub(crate) fn delete(&self, id: &WorkloadId) -> Option<Vec<Reference>> {
+        let mut inner = self.lock();
+        inner.key_seen.remove(id);
+        inner.index.delete(id)
+    }
+
+    /// The workload, and since when it has carried its KEY.
+    pub(crate) fn get(&self, id: &WorkloadId) -> Option<(Arc<Workload>, Instant)> {
+        let inner = self.lock();
+        Some((inner.index.workload(id)?, *inner.key_seen.get(id)?))
+    }
+
+    /// The workloads that list the object.
+    pub(crate) fn consumers(&self, reference: &Reference) -> Vec<WorkloadId> {
+        self.lock().index.workloads_of(reference).cloned().collect()
+    }
+
+    /// Whether any workload lists the object.
+    pub(crate) fn is_referenced(&self, reference: &Reference) -> bool {
+        self.lock().index.is_referenced(reference)
+    }
+
+    /// Those that `matches` holds for.
+    pub(crate) fn ids(&self, matches: impl Fn(&WorkloadId) -> bool) -> Vec<WorkloadId> {
+        self.lock()
+            .index
+            .workloads()
+            .filter(|id| matches(id))
+            .cloned()
+            .collect()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().key_seen.len()
+    }
+
+    /// Nothing panics while it holds the lock, so what it guards is whole.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
