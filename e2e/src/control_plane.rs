@@ -1,0 +1,345 @@
+//! Runs a control plane, or joins one that a parent process runs.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::{
+    authentication::v1::{TokenRequest, TokenRequestSpec},
+    core::v1::ServiceAccount,
+};
+use kube::{Api, Client, api::PostParams};
+
+use crate::{
+    audit::AuditLog,
+    credentials::User,
+    description::{CONTROL_PLANE_VARIABLE, Description},
+    directory::Directory,
+    kubeconfig::{KubeconfigFile, client_from},
+    launch::Launch,
+    process::Process,
+    programs::Programs,
+    readiness::{create_nodes, ready},
+    tool::Tool,
+};
+
+/// How to start a [`ControlPlane`].
+#[derive(Clone, Debug)]
+pub struct ControlPlaneOptions {
+    /// How many nodes kwok plays.
+    pub nodes: usize,
+    /// More arguments for kube-apiserver; one given twice counts as the last says.
+    pub apiserver_args: Vec<String>,
+    /// Where the directory with data and logs is made; without it, where the system has such things.
+    pub parent: Option<PathBuf>,
+    /// Leaves that directory behind.
+    pub keep: bool,
+    /// How long one component may take to become ready.
+    pub patience: Duration,
+}
+
+impl Default for ControlPlaneOptions {
+    fn default() -> Self {
+        Self {
+            nodes: 2,
+            apiserver_args: Vec::new(),
+            parent: None,
+            keep: false,
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A process of a control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Component {
+    /// The store.
+    Etcd,
+    /// kube-apiserver.
+    Apiserver,
+    /// kube-controller-manager.
+    ControllerManager,
+    /// kube-scheduler.
+    Scheduler,
+    /// kwok, which plays the kubelets.
+    Kwok,
+}
+
+impl Component {
+    /// In the order in which they are started. They are stopped the other way round: an apiserver
+    /// without etcd does not end on SIGTERM.
+    pub const ALL: [Self; 5] = [
+        Self::Etcd,
+        Self::Apiserver,
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::Kwok,
+    ];
+}
+
+/// A real control plane without containers.
+///
+/// # Guarantees
+/// Everything listens on 127.0.0.1 only. The processes end with the value, at the latest with this
+/// process (see [`Process`]).
+#[derive(Debug)]
+pub struct ControlPlane {
+    description: Description,
+    own: Option<Own>,
+}
+
+/// What only the one who has started a control plane has.
+#[derive(Debug)]
+struct Own {
+    processes: Vec<(Component, Process)>,
+    launch: Launch,
+    patience: Duration,
+    // Dropped last, when nobody writes there any more.
+    _directory: Directory,
+}
+
+impl ControlPlane {
+    /// Starts a control plane and waits until it works: each component answers, the nodes are ready.
+    ///
+    /// # Errors
+    /// When a program is missing, or a component does not get ready; then with the end of its log,
+    /// and the directory with all logs is left behind.
+    pub async fn start(options: ControlPlaneOptions) -> Result<Self> {
+        let mut directory = Directory::create(&options)?;
+        let result = Self::start_in(&directory, &options).await;
+        if result.is_err() {
+            directory.keep();
+        }
+        let (description, launch, processes) = result
+            .with_context(|| format!("starting a control plane in {}", directory.path.display()))?;
+        let own = Own {
+            processes,
+            launch,
+            patience: options.patience,
+            _directory: directory,
+        };
+        Ok(Self {
+            description,
+            own: Some(own),
+        })
+    }
+
+    /// Joins the control plane that [`CONTROL_PLANE_VARIABLE`] names.
+    ///
+    /// # Errors
+    /// When the variable is not set, or what it names is no control plane.
+    pub fn connect() -> Result<Self> {
+        let description = Description::from_environment()?.with_context(|| {
+            format!(
+                "{CONTROL_PLANE_VARIABLE} is not set: run this under `control-plane -- COMMAND`"
+            )
+        })?;
+        Ok(Self {
+            description,
+            own: None,
+        })
+    }
+
+    /// Stops everything, etcd last, and waits for it. Does nothing to a control plane that was joined.
+    pub async fn stop(self) {
+        let Some(own) = self.own else { return };
+        for (_, process) in own.processes.iter().rev() {
+            process.stop(STOP_PATIENCE).await;
+        }
+    }
+
+    /// Where it is and how to reach it.
+    pub fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// The URL of the apiserver.
+    pub fn api_url(&self) -> &str {
+        &self.description.api_url
+    }
+
+    /// The CA of the apiserver, in PEM.
+    ///
+    /// # Errors
+    /// When its file cannot be read.
+    pub fn ca_pem(&self) -> Result<String> {
+        let path = &self.description.certificate_authority;
+        fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
+    }
+
+    /// The kubeconfig of a user in `system:masters`.
+    pub fn kubeconfig_path(&self) -> &Path {
+        &self.description.kubeconfig
+    }
+
+    /// The kubeconfig of whoever has `token`; change its server to go through a proxy.
+    pub fn kubeconfig_for(&self, token: String) -> KubeconfigFile {
+        KubeconfigFile {
+            server: self.description.api_url.clone(),
+            certificate_authority: self.description.certificate_authority.clone(),
+            token,
+        }
+    }
+
+    /// A new token of a service account, as a pod has it.
+    ///
+    /// # Errors
+    /// When there is no such account.
+    pub async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.admin_client().await?, namespace);
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                expiration_seconds: Some(24 * 60 * 60),
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let answer = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .with_context(|| format!("asking for a token of {namespace}/{name}"))?;
+        Ok(answer
+            .status
+            .context("no status in the token request")?
+            .token)
+    }
+
+    /// A client in `system:masters`, for the runtime that this is called in. It never repeats a request.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be read.
+    pub async fn admin_client(&self) -> Result<Client> {
+        client_from(&self.description.kubeconfig).await
+    }
+
+    /// kubectl, as admin.
+    pub fn kubectl(&self) -> Tool {
+        self.tool("kubectl")
+    }
+
+    /// helm, as admin.
+    pub fn helm(&self) -> Tool {
+        self.tool("helm")
+    }
+
+    fn tool(&self, name: &str) -> Tool {
+        let Description {
+            kubeconfig,
+            directory,
+            ..
+        } = &self.description;
+        Tool::new(self.bin(name), kubeconfig.clone(), directory.clone())
+    }
+
+    /// The path of one of the programs.
+    pub fn bin(&self, name: &str) -> PathBuf {
+        Programs::at(&self.description.programs).program(name)
+    }
+
+    /// The file that the apiserver writes its audit events to.
+    pub fn audit_log_path(&self) -> &Path {
+        &self.description.audit_log
+    }
+
+    /// What the apiserver has been asked for.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::admin_client`].
+    pub async fn audit_log(&self) -> Result<AuditLog> {
+        Ok(AuditLog::new(
+            self.description.audit_log.clone(),
+            self.admin_client().await?,
+        ))
+    }
+
+    /// The directory with one log for each process.
+    pub fn logs_dir(&self) -> &Path {
+        &self.description.logs
+    }
+
+    /// The data of etcd: copy it while etcd is stopped, and swap it in to play a restore.
+    pub fn etcd_data_dir(&self) -> PathBuf {
+        self.description.directory.join("etcd")
+    }
+
+    /// One process, to pause, kill or start again.
+    ///
+    /// # Errors
+    /// When this control plane was joined, not started.
+    pub fn process(&self, component: Component) -> Result<&Process> {
+        self.own()?
+            .processes
+            .iter()
+            .find_map(|(of, process)| (*of == component).then_some(process))
+            .context("start() has started every component")
+    }
+
+    /// Stops one component, starts it again, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When this control plane was joined, or the component does not come back.
+    pub async fn restart(&self, component: Component) -> Result<()> {
+        let process = self.process(component)?;
+        process.stop(STOP_PATIENCE).await;
+        process.start_again()?;
+        self.ready(component).await
+    }
+
+    /// Waits until a component answers.
+    ///
+    /// # Errors
+    /// When this control plane was joined, or the component does not get ready.
+    pub async fn ready(&self, component: Component) -> Result<()> {
+        let own = self.own()?;
+        ready(
+            &own.launch,
+            component,
+            self.process(component)?,
+            own.patience,
+        )
+        .await
+    }
+
+    fn own(&self) -> Result<&Own> {
+        self.own
+            .as_ref()
+            .context("this control plane belongs to another process: start one to break it")
+    }
+
+    async fn start_in(
+        directory: &Directory,
+        options: &ControlPlaneOptions,
+    ) -> Result<(Description, Launch, Vec<(Component, Process)>)> {
+        let programs = Programs::find()?;
+        let launch = Launch::prepare(
+            &directory.path,
+            programs.clone(),
+            options.apiserver_args.clone(),
+        )?;
+        let description = Description {
+            directory: launch.directory.clone(),
+            api_url: launch.api_url(),
+            certificate_authority: launch.credentials.ca.clone(),
+            kubeconfig: launch.kubeconfig(User::Admin),
+            programs: programs.directory().to_owned(),
+            audit_log: launch.audit_log.clone(),
+            logs: launch.logs.clone(),
+        };
+        description.write()?;
+
+        let mut processes = Vec::new();
+        for component in Component::ALL {
+            let process = Process::start(launch.program(component))?;
+            ready(&launch, component, &process, options.patience).await?;
+            processes.push((component, process));
+        }
+        let client = client_from(&description.kubeconfig).await?;
+        create_nodes(client, options).await?;
+        Ok((description, launch, processes))
+    }
+}
+
+const STOP_PATIENCE: Duration = Duration::from_secs(15);

@@ -1,0 +1,72 @@
+//! Writes kubeconfig files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde_json::{Value, json};
+
+/// One server as one user: what a kubeconfig file says.
+#[derive(Clone, Debug)]
+pub struct KubeconfigFile {
+    /// The URL of the apiserver, or of a proxy in front of it.
+    pub server: String,
+    /// The file with the CA that `server` must prove itself by.
+    pub certificate_authority: PathBuf,
+    /// The bearer token.
+    pub token: String,
+}
+
+impl KubeconfigFile {
+    /// Writes it to `path` in JSON, which every reader of kubeconfigs takes for the YAML that it is.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        fs::write(path, self.content().to_string())
+            .with_context(|| format!("writing {}", path.display()))
+    }
+
+    fn content(&self) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{
+                "name": NAME,
+                "cluster": { "server": self.server, "certificate-authority": self.certificate_authority },
+            }],
+            "users": [{ "name": NAME, "user": { "token": self.token } }],
+            "contexts": [{ "name": NAME, "context": { "cluster": NAME, "user": NAME } }],
+            "current-context": NAME,
+        })
+    }
+
+    /// A client that never repeats a request, so that a test sees what happens.
+    ///
+    /// # Errors
+    /// When the CA file cannot be read.
+    pub async fn client(&self) -> Result<Client> {
+        let kubeconfig: Kubeconfig = serde_json::from_value(self.content())?;
+        client(kubeconfig).await
+    }
+}
+
+/// A client for a kubeconfig file, as [`KubeconfigFile::client`].
+pub(crate) async fn client_from(path: &Path) -> Result<Client> {
+    client(Kubeconfig::read_from(path)?).await
+}
+
+async fn client(kubeconfig: Kubeconfig) -> Result<Client> {
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+const NAME: &str = "e2e";

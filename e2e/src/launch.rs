@@ -1,0 +1,304 @@
+//! Says how each component of a control plane is run: its arguments, its files, its health URL.
+
+use std::{
+    ffi::OsString,
+    fs,
+    hash::{BuildHasher, RandomState},
+    net::TcpListener,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use crate::{
+    control_plane::Component,
+    credentials::{Credentials, User},
+    kubeconfig::KubeconfigFile,
+    process::Program,
+    programs::Programs,
+};
+
+/// Everything that the components of one control plane have to agree on.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) directory: PathBuf,
+    pub(crate) logs: PathBuf,
+    pub(crate) audit_log: PathBuf,
+    pub(crate) credentials: Credentials,
+    programs: Programs,
+    ports: Ports,
+    apiserver_args: Vec<String>,
+}
+
+impl Launch {
+    /// Chooses ports and writes the files that the components start from.
+    pub(crate) fn prepare(
+        directory: &Path,
+        programs: Programs,
+        apiserver_args: Vec<String>,
+    ) -> Result<Self> {
+        let logs = directory.join("logs");
+        fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
+        let launch = Self {
+            audit_log: logs.join("audit.jsonl"),
+            logs,
+            credentials: Credentials::create(directory)?,
+            ports: Ports::choose()?,
+            directory: directory.to_owned(),
+            programs,
+            apiserver_args,
+        };
+        fs::write(launch.audit_policy(), AUDIT_POLICY)?;
+        fs::write(launch.stages(), launch.all_stages()?)?;
+        for user in [
+            User::Admin,
+            User::ControllerManager,
+            User::Scheduler,
+            User::Kwok,
+        ] {
+            launch.kubeconfig_of(user).write(&launch.kubeconfig(user))?;
+        }
+        Ok(launch)
+    }
+
+    pub(crate) fn api_url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.ports.apiserver)
+    }
+
+    /// The file with the kubeconfig of `user`.
+    pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
+        let name = user.name().trim_start_matches("system:");
+        self.directory.join(format!("{name}.kubeconfig"))
+    }
+
+    /// A client's way to the health of `component`: its server, and the path to ask there.
+    pub(crate) fn health(&self, component: Component) -> (KubeconfigFile, &'static str) {
+        let Ports {
+            etcd,
+            controller_manager,
+            scheduler,
+            kwok,
+            ..
+        } = self.ports;
+        let (server, path) = match component {
+            Component::Etcd => (format!("http://127.0.0.1:{etcd}"), "/readyz"),
+            Component::Apiserver => (self.api_url(), "/readyz"),
+            Component::ControllerManager => (
+                format!("https://127.0.0.1:{controller_manager}"),
+                "/healthz",
+            ),
+            Component::Scheduler => (format!("https://127.0.0.1:{scheduler}"), "/healthz"),
+            Component::Kwok => (format!("http://127.0.0.1:{kwok}"), "/healthz"),
+        };
+        let client = KubeconfigFile {
+            server,
+            ..self.kubeconfig_of(User::Admin)
+        };
+        (client, path)
+    }
+
+    pub(crate) fn program(&self, component: Component) -> Program {
+        let (name, args) = match component {
+            Component::Etcd => ("etcd", self.etcd()),
+            Component::Apiserver => ("kube-apiserver", self.apiserver()),
+            Component::ControllerManager => ("kube-controller-manager", self.controller_manager()),
+            Component::Scheduler => ("kube-scheduler", self.scheduler()),
+            Component::Kwok => ("kwok", self.kwok()),
+        };
+        Program {
+            name: name.to_owned(),
+            executable: self.programs.program(name),
+            args: args.into_iter().map(OsString::from).collect(),
+            // kwok reads the configuration of its user: there is none in this home.
+            env: vec![("HOME".into(), self.directory.clone().into())],
+            log: self.logs.join(format!("{name}.log")),
+        }
+    }
+
+    fn etcd(&self) -> Vec<String> {
+        let clients = format!("http://127.0.0.1:{}", self.ports.etcd);
+        let peers = format!("http://127.0.0.1:{}", self.ports.etcd_peer);
+        vec![
+            format!("--data-dir={}", self.path("etcd")),
+            format!("--listen-client-urls={clients}"),
+            format!("--advertise-client-urls={clients}"),
+            format!("--listen-peer-urls={peers}"),
+            format!("--initial-advertise-peer-urls={peers}"),
+            format!("--initial-cluster=default={peers}"),
+            // The data is gone with the test: no need to wait for the disk.
+            "--unsafe-no-fsync".to_owned(),
+            "--log-level=warn".to_owned(),
+        ]
+    }
+
+    fn apiserver(&self) -> Vec<String> {
+        let credentials = &self.credentials;
+        let mut args = self.serving(self.ports.apiserver);
+        args.extend([
+            "--advertise-address=127.0.0.1".to_owned(),
+            format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd),
+            format!("--token-auth-file={}", credentials.tokens.display()),
+            "--authorization-mode=Node,RBAC".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!(
+                "--service-account-key-file={}",
+                credentials.service_account_public_key.display()
+            ),
+            format!(
+                "--service-account-signing-key-file={}",
+                credentials.service_account_key.display()
+            ),
+            "--service-cluster-ip-range=10.0.0.0/16".to_owned(),
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--allow-privileged".to_owned(),
+            // Ends watches on SIGTERM. Without it the apiserver waits a minute for them.
+            "--shutdown-watch-termination-grace-period=5s".to_owned(),
+            format!("--audit-policy-file={}", self.audit_policy().display()),
+            format!("--audit-log-path={}", self.audit_log.display()),
+            "--audit-log-mode=blocking".to_owned(),
+            // In MB. A rotated log would hide events from a reader that holds a position.
+            "--audit-log-maxsize=1000000".to_owned(),
+        ]);
+        args.extend(self.apiserver_args.iter().cloned());
+        args
+    }
+
+    fn controller_manager(&self) -> Vec<String> {
+        let mut args = self.serving(self.ports.controller_manager);
+        args.extend(self.client(User::ControllerManager));
+        args.extend([
+            format!(
+                "--service-account-private-key-file={}",
+                self.credentials.service_account_key.display()
+            ),
+            format!("--root-ca-file={}", self.credentials.ca.display()),
+            // The defaults would make a rollout of thousands take minutes.
+            "--kube-api-qps=1000".to_owned(),
+            "--kube-api-burst=2000".to_owned(),
+        ]);
+        args
+    }
+
+    fn scheduler(&self) -> Vec<String> {
+        let mut args = self.serving(self.ports.scheduler);
+        args.extend(self.client(User::Scheduler));
+        args.extend([
+            "--kube-api-qps=1000".to_owned(),
+            "--kube-api-burst=2000".to_owned(),
+        ]);
+        args
+    }
+
+    fn kwok(&self) -> Vec<String> {
+        vec![
+            format!("--kubeconfig={}", self.kubeconfig(User::Kwok).display()),
+            format!("--config={}", self.stages().display()),
+            format!("--server-address=127.0.0.1:{}", self.ports.kwok),
+            "--manage-all-nodes".to_owned(),
+            "--node-ip=127.0.0.1".to_owned(),
+            "--cidr=10.64.0.0/10".to_owned(),
+        ]
+    }
+
+    fn serving(&self, port: u16) -> Vec<String> {
+        vec![
+            "--bind-address=127.0.0.1".to_owned(),
+            format!("--secure-port={port}"),
+            format!(
+                "--tls-cert-file={}",
+                self.credentials.serving_certificate.display()
+            ),
+            format!(
+                "--tls-private-key-file={}",
+                self.credentials.serving_key.display()
+            ),
+        ]
+    }
+
+    fn client(&self, user: User) -> Vec<String> {
+        let kubeconfig = self.kubeconfig(user);
+        let kubeconfig = kubeconfig.display();
+        vec![
+            format!("--kubeconfig={kubeconfig}"),
+            format!("--authentication-kubeconfig={kubeconfig}"),
+            format!("--authorization-kubeconfig={kubeconfig}"),
+            "--leader-elect=false".to_owned(),
+        ]
+    }
+
+    fn kubeconfig_of(&self, user: User) -> KubeconfigFile {
+        KubeconfigFile {
+            server: self.api_url(),
+            certificate_authority: self.credentials.ca.clone(),
+            token: self.credentials.token(user).to_owned(),
+        }
+    }
+
+    fn all_stages(&self) -> Result<String> {
+        let directory = self.programs.program("stages");
+        let context = || format!("reading kwok's stages in {}", directory.display());
+        let mut stages = String::new();
+        for entry in fs::read_dir(&directory).with_context(context)? {
+            stages.push_str(&fs::read_to_string(entry?.path()).with_context(context)?);
+            stages.push_str("\n---\n");
+        }
+        Ok(stages)
+    }
+
+    fn audit_policy(&self) -> PathBuf {
+        self.directory.join("audit-policy.yaml")
+    }
+
+    fn stages(&self) -> PathBuf {
+        self.directory.join("stages.yaml")
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.join(name).display().to_string()
+    }
+}
+
+#[derive(Debug)]
+struct Ports {
+    etcd: u16,
+    etcd_peer: u16,
+    apiserver: u16,
+    controller_manager: u16,
+    scheduler: u16,
+    kwok: u16,
+}
+
+impl Ports {
+    fn choose() -> Result<Self> {
+        let mut free = free_ports();
+        let mut next = || free.next().context("no free port between 20000 and 30000");
+        Ok(Self {
+            etcd: next()?,
+            etcd_peer: next()?,
+            apiserver: next()?,
+            controller_manager: next()?,
+            scheduler: next()?,
+            kwok: next()?,
+        })
+    }
+}
+
+/// Free ports from a random one on. Below the ephemeral range, where a connection that somebody
+/// opens could take a port before its owner listens.
+fn free_ports() -> impl Iterator<Item = u16> {
+    let start = RandomState::new().hash_one("port") % 10_000;
+    (0..10_000)
+        .map(move |step| 20_000 + ((start + step) % 10_000) as u16)
+        .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+}
+
+/// Whole requests of service accounts, which are what a test asks about; of all others who did what.
+const AUDIT_POLICY: &str = "\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Request
+  userGroups: [system:serviceaccounts]
+- level: Metadata
+";

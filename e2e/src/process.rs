@@ -1,0 +1,321 @@
+//! Runs one program as a child process that can be paused, killed and started again.
+
+use std::{
+    ffi::OsString,
+    fs::{self, File, OpenOptions},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::wait::{Attempt, wait_for};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// What messages call it.
+    pub name: String,
+    /// The file to run.
+    pub executable: PathBuf,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// Its whole environment: nothing is inherited.
+    pub env: Vec<(OsString, OsString)>,
+    /// Takes stdout and stderr; a second start appends.
+    pub log: PathBuf,
+}
+
+/// A [`Program`] that runs, or has run.
+///
+/// # Guarantees
+/// The child is killed when the value is dropped and, where `setpriv` is installed, also when this
+/// process dies in any other way. It has a process group of its own, so Ctrl-C does not reach it.
+#[derive(Debug)]
+pub struct Process {
+    program: Program,
+    running: Mutex<Option<Arc<Running>>>,
+}
+
+impl Process {
+    /// Starts `program`.
+    ///
+    /// # Errors
+    /// When its log cannot be written or the program cannot be run.
+    pub fn start(program: Program) -> Result<Self> {
+        let process = Self {
+            program,
+            running: Mutex::new(None),
+        };
+        process.start_again()?;
+        Ok(process)
+    }
+
+    /// Starts the program again after it has exited or was killed.
+    ///
+    /// # Errors
+    /// When it still runs, and as [`Process::start`].
+    pub fn start_again(&self) -> Result<()> {
+        let mut running = lock(&self.running);
+        if running
+            .as_ref()
+            .is_some_and(|running| running.exit().is_none())
+        {
+            bail!("{} is running", self.program.name);
+        }
+        *running = Some(Running::start(&self.program)?);
+        Ok(())
+    }
+
+    /// What messages call this process.
+    pub fn name(&self) -> &str {
+        &self.program.name
+    }
+
+    /// The file with its output.
+    pub fn log(&self) -> &Path {
+        &self.program.log
+    }
+
+    /// The process id of the last start.
+    pub fn pid(&self) -> i32 {
+        self.current().pid.as_raw_nonzero().get()
+    }
+
+    /// How the process ended, if it has.
+    pub fn exit(&self) -> Option<ExitStatus> {
+        self.current().exit()
+    }
+
+    /// Stops the process where it is (SIGSTOP).
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn pause(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a paused process go on (SIGCONT).
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Asks the process to end (SIGTERM).
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn terminate(&self) -> Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Kills the process (SIGKILL) and waits until it is gone.
+    pub async fn kill(&self) {
+        self.current().kill();
+        // SIGKILL cannot be refused: only a broken kernel makes this time out.
+        let _ = self.exited(Duration::from_secs(30)).await;
+    }
+
+    /// Ends the process: SIGTERM, and SIGKILL when it is still there after `patience`.
+    pub async fn stop(&self, patience: Duration) {
+        if self.terminate().is_ok() && self.exited(patience).await.is_err() {
+            tracing::warn!(
+                "{} did not end within {patience:?} and is killed",
+                self.name()
+            );
+        }
+        self.kill().await;
+    }
+
+    /// Waits until the process has ended.
+    ///
+    /// # Errors
+    /// When it still runs after `timeout`.
+    pub async fn exited(&self, timeout: Duration) -> Result<ExitStatus> {
+        let running = self.current();
+        wait_for(
+            &format!("the end of {}", self.name()),
+            timeout,
+            async || {
+                Ok(match running.exit() {
+                    Some(status) => Attempt::Done(status),
+                    None => Attempt::NotYet("it runs".to_owned()),
+                })
+            },
+        )
+        .await
+    }
+
+    /// Fails with the end of the log if the process has ended.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub fn must_run(&self) -> Result<()> {
+        match self.exit() {
+            None => Ok(()),
+            Some(status) => Err(anyhow!(
+                "{} ended: {status}\n{}",
+                self.name(),
+                self.last_output()
+            )),
+        }
+    }
+
+    /// The last lines of the log, under a heading that names the file.
+    pub fn last_output(&self) -> String {
+        let log = fs::read(&self.program.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        let tail = &lines[lines.len().saturating_sub(TAIL_LINES)..];
+        format!(
+            "--- last lines of {}\n{}",
+            self.program.log.display(),
+            tail.join("\n")
+        )
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        self.current()
+            .signal(signal)
+            .with_context(|| format!("sending {signal:?} to {}", self.name()))
+    }
+
+    fn current(&self) -> Arc<Running> {
+        lock(&self.running).clone().expect("start() has set it")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(running) = lock(&self.running).take() {
+            running.kill();
+            // Not to leave a listening port behind for whoever comes next.
+            running.wait_for_exit(Duration::from_secs(5));
+        }
+    }
+}
+
+/// One run of a program.
+#[derive(Debug)]
+struct Running {
+    pid: Pid,
+    exit: Mutex<Option<ExitStatus>>,
+    ended: Condvar,
+}
+
+impl Running {
+    /// Starts the program from a thread of its own, which stays until the program ends: the kernel
+    /// takes the *thread* for the parent, and a thread of a runtime may be gone long before.
+    fn start(program: &Program) -> Result<Arc<Self>> {
+        let mut command = command(program)?;
+        let (send, receive) = mpsc::channel();
+        thread::Builder::new()
+            .name(format!("parent of {}", program.name))
+            .spawn(move || match command.spawn() {
+                Ok(child) => {
+                    let running = Arc::new(Self {
+                        pid: Pid::from_child(&child),
+                        exit: Mutex::new(None),
+                        ended: Condvar::new(),
+                    });
+                    let _ = send.send(Ok(Arc::clone(&running)));
+                    running.reap(child);
+                }
+                Err(error) => {
+                    let _ = send.send(Err(error));
+                }
+            })
+            .context("starting a thread")?;
+        receive
+            .recv()
+            .context("the thread ended")?
+            .with_context(|| format!("running {}", program.executable.display()))
+    }
+
+    fn reap(&self, mut child: Child) {
+        // Leaves the zombie in place, so that no signal can reach a stranger with the same id.
+        while let Err(rustix::io::Errno::INTR) = waitid(
+            WaitId::Pid(self.pid),
+            WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+        ) {}
+        let mut exit = lock(&self.exit);
+        *exit = child.wait().ok();
+        self.ended.notify_all();
+    }
+
+    fn exit(&self) -> Option<ExitStatus> {
+        *lock(&self.exit)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let exit = lock(&self.exit);
+        if let Some(status) = *exit {
+            bail!("it has ended: {status}");
+        }
+        Ok(kill_process(self.pid, signal)?)
+    }
+
+    fn kill(&self) {
+        // Already ended is as good.
+        let _ = self.signal(Signal::KILL);
+    }
+
+    fn wait_for_exit(&self, timeout: Duration) {
+        let exit = lock(&self.exit);
+        let _ = self
+            .ended
+            .wait_timeout_while(exit, timeout, |exit| exit.is_none());
+    }
+}
+
+fn command(program: &Program) -> Result<Command> {
+    if !program.executable.is_file() {
+        bail!("{} is missing", program.executable.display());
+    }
+    let log =
+        open_log(&program.log).with_context(|| format!("opening {}", program.log.display()))?;
+    let mut command = match setpriv() {
+        Some(setpriv) => {
+            let mut command = Command::new(setpriv);
+            command
+                .args(["--pdeathsig", "KILL", "--"])
+                .arg(&program.executable);
+            command
+        }
+        None => Command::new(&program.executable),
+    };
+    command
+        .args(&program.args)
+        .env_clear()
+        .envs(program.env.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().context("duplicating the log's handle")?)
+        .stderr(log)
+        .process_group(0);
+    Ok(command)
+}
+
+fn open_log(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// util-linux has it, so nearly every Linux; elsewhere only our own clean end ends the children.
+fn setpriv() -> Option<&'static Path> {
+    ["/usr/bin/setpriv", "/bin/setpriv"]
+        .map(Path::new)
+        .into_iter()
+        .find(|path| path.exists())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const TAIL_LINES: usize = 20;

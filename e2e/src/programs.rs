@@ -1,0 +1,83 @@
+//! Finds the programs of the control plane.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+
+/// Names the folder of the programs; without it, the cache of the build script is asked.
+pub const PROGRAMS_VARIABLE: &str = "POD_RELOADER_CONTROL_PLANE_BIN";
+
+/// The folder with etcd, kube-apiserver and the rest.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    directory: PathBuf,
+}
+
+impl Programs {
+    /// Finds the folder.
+    ///
+    /// # Errors
+    /// When a program is missing.
+    pub fn find() -> Result<Self> {
+        let directory = match env::var_os(PROGRAMS_VARIABLE) {
+            Some(directory) => PathBuf::from(directory),
+            None => built()?,
+        };
+        for name in REQUIRED {
+            if !directory.join(name).exists() {
+                bail!(
+                    "{name} is missing in {}: run `make control-plane`",
+                    directory.display()
+                );
+            }
+        }
+        Ok(Self { directory })
+    }
+
+    pub(crate) fn at(directory: &Path) -> Self {
+        Self {
+            directory: directory.to_owned(),
+        }
+    }
+
+    /// The folder itself.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// One program.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+fn built() -> Result<PathBuf> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane/build.sh");
+    let output = Command::new(&script)
+        .arg("--where")
+        .output()
+        .with_context(|| format!("running {}", script.display()))?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let stdout = String::from_utf8(output.stdout)?;
+    let directory = stdout
+        .lines()
+        .last()
+        .context("the build script printed no folder")?;
+    Ok(PathBuf::from(directory))
+}
+
+const REQUIRED: [&str; 7] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+    "kwok",
+    "stages",
+];

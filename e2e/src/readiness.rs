@@ -1,0 +1,107 @@
+//! Waits until a control plane works.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use kube::{Api, Client, api::PostParams};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::{
+    control_plane::{Component, ControlPlaneOptions},
+    launch::Launch,
+    process::Process,
+    wait::{Attempt, wait_for},
+};
+
+/// Waits until `component` answers, and fails at once when its process has ended.
+pub(crate) async fn ready(
+    launch: &Launch,
+    component: Component,
+    process: &Process,
+    patience: Duration,
+) -> Result<()> {
+    let started = Instant::now();
+    let (kubeconfig, path) = launch.health(component);
+    let client = kubeconfig.client().await?;
+    let answer = wait_for(
+        &format!("{} to be ready", process.name()),
+        patience,
+        async || {
+            process.must_run()?;
+            let request = http::Request::get(path).body(Vec::new())?;
+            Ok(
+                match timeout(Duration::from_secs(5), client.request_text(request)).await {
+                    Ok(answer) => answer.into(),
+                    Err(_) => Attempt::NotYet(format!("no answer to {path} within 5 s")),
+                },
+            )
+        },
+    )
+    .await;
+    match answer {
+        // A process that has ended has shown its log already.
+        Err(error) if process.exit().is_none() => bail!("{error:#}\n{}", process.last_output()),
+        answer => answer?,
+    };
+    tracing::info!(
+        "{} is ready after {:.1} s",
+        process.name(),
+        started.elapsed().as_secs_f32()
+    );
+    Ok(())
+}
+
+/// Creates the nodes and waits until pods can run: the nodes are ready, and the default service
+/// account, without which no pod is admitted, is there.
+pub(crate) async fn create_nodes(client: Client, options: &ControlPlaneOptions) -> Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    for number in 0..options.nodes {
+        let name = format!("node-{number}");
+        let node = serde_json::from_value(json!({
+            "metadata": { "name": name, "labels": { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" } },
+        }))?;
+        nodes
+            .create(&PostParams::default(), &node)
+            .await
+            .with_context(|| format!("creating {name}"))?;
+        wait_for(
+            &format!("{name} to be ready"),
+            options.patience,
+            async || {
+                let node = nodes.get(&name).await?;
+                Ok(if is_ready(&node) {
+                    Attempt::Done(())
+                } else {
+                    Attempt::NotYet(format!(
+                        "conditions {:?}",
+                        node.status.and_then(|status| status.conditions)
+                    ))
+                })
+            },
+        )
+        .await?;
+    }
+    let accounts: Api<ServiceAccount> = Api::namespaced(client, "default");
+    wait_for(
+        "the default service account",
+        options.patience,
+        async || Ok(accounts.get("default").await.into()),
+    )
+    .await?;
+    Ok(())
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node
+        .status
+        .as_ref()
+        .and_then(|status| status.conditions.as_deref());
+    let tainted = node.spec.as_ref().is_some_and(|spec| spec.taints.is_some());
+    !tainted
+        && conditions
+            .unwrap_or_default()
+            .iter()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}

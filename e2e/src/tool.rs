@@ -1,0 +1,119 @@
+//! Runs kubectl and helm as a user would.
+
+use std::{ffi::OsString, path::PathBuf, process::Stdio};
+
+use anyhow::{Context, Result, bail};
+use tokio::{io::AsyncWriteExt, process::Command};
+
+/// A command-line program, pointed at a control plane by its kubeconfig.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    program: PathBuf,
+    env: Vec<(OsString, OsString)>,
+}
+
+/// What a run of a [`Tool`] gave.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+    /// The exit code; none where a signal ended it.
+    pub code: Option<i32>,
+}
+
+impl Tool {
+    pub(crate) fn new(program: PathBuf, kubeconfig: PathBuf, home: PathBuf) -> Self {
+        Self {
+            program,
+            // A home of its own: what kubectl caches about an address is wrong for the next cluster there.
+            env: vec![
+                ("KUBECONFIG".into(), kubeconfig.into()),
+                ("HOME".into(), home.into()),
+                ("PATH".into(), std::env::var_os("PATH").unwrap_or_default()),
+            ],
+        }
+    }
+
+    /// The same program as another user.
+    #[must_use]
+    pub fn with_kubeconfig(self, kubeconfig: PathBuf) -> Self {
+        self.with_env("KUBECONFIG", kubeconfig)
+    }
+
+    /// The same program with one more variable in its environment.
+    #[must_use]
+    pub fn with_env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Runs it, and returns its standard output.
+    ///
+    /// # Errors
+    /// When it exits with another code than 0: with the command and what it printed.
+    pub async fn run(&self, args: &[&str]) -> Result<String> {
+        self.run_with_input(args, "").await
+    }
+
+    /// As [`Tool::run`], with something to read.
+    ///
+    /// # Errors
+    /// As [`Tool::run`].
+    pub async fn run_with_input(&self, args: &[&str], stdin: &str) -> Result<String> {
+        let output = self.output(args, stdin).await?;
+        if output.code != Some(0) {
+            let code = output
+                .code
+                .map_or("a signal".to_owned(), |code| format!("code {code}"));
+            bail!(
+                "{} ended by {code}\n{}{}",
+                self.command_line(args),
+                output.stderr,
+                output.stdout
+            );
+        }
+        Ok(output.stdout)
+    }
+
+    /// Runs it, and returns whatever it gave.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub async fn output(&self, args: &[&str], stdin: &str) -> Result<Output> {
+        let context = || format!("running {}", self.command_line(args));
+        let mut child = Command::new(&self.program)
+            .args(args)
+            .env_clear()
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(context)?;
+        let mut input = child.stdin.take().expect("stdin is piped");
+        let write = async {
+            // A program that does not read its input closes it: no failure.
+            let _ = input.write_all(stdin.as_bytes()).await;
+            drop(input);
+        };
+        let ((), output) = tokio::join!(write, child.wait_with_output());
+        let output = output.with_context(context)?;
+        Ok(Output {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+        })
+    }
+
+    fn command_line(&self, args: &[&str]) -> String {
+        let name = self
+            .program
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
+        format!("{name} {}", args.join(" "))
+    }
+}

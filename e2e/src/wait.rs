@@ -1,0 +1,52 @@
+//! Waits for a condition, with a deadline and an answer to "what was missing?".
+
+use std::{pin::pin, time::Duration};
+
+use anyhow::{Result, bail};
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// What one look at a condition found.
+#[derive(Debug)]
+pub enum Attempt<T> {
+    /// The condition holds.
+    Done(T),
+    /// It does not hold yet; the text tells what was seen instead.
+    NotYet(String),
+}
+
+impl<T, E: Into<anyhow::Error>> From<std::result::Result<T, E>> for Attempt<T> {
+    /// An error is a reason to look again.
+    fn from(result: std::result::Result<T, E>) -> Self {
+        match result {
+            Ok(value) => Self::Done(value),
+            Err(error) => Self::NotYet(format!("{:#}", error.into())),
+        }
+    }
+}
+
+/// Looks again and again until `attempt` is done.
+///
+/// # Errors
+/// When `attempt` returns an error, at once; when `timeout` has passed, with what the last attempt saw.
+pub async fn wait_for<T>(
+    what: &str,
+    timeout: Duration,
+    mut attempt: impl AsyncFnMut() -> Result<Attempt<T>>,
+) -> Result<T> {
+    let deadline = Instant::now() + timeout;
+    let mut last = String::from("nothing, the first look did not end");
+    loop {
+        match timeout_at(deadline, pin!(attempt())).await {
+            Ok(Ok(Attempt::Done(value))) => return Ok(value),
+            Ok(Ok(Attempt::NotYet(seen))) => last = seen,
+            Ok(Err(error)) => return Err(error.context(format!("waiting for {what}"))),
+            Err(_) => bail!("waited {timeout:?} for {what}; last seen: {last}"),
+        }
+        if Instant::now() + INTERVAL >= deadline {
+            bail!("waited {timeout:?} for {what}; last seen: {last}");
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+const INTERVAL: Duration = Duration::from_millis(50);
