@@ -107,7 +107,7 @@ pub(crate) fn random_hex() -> Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn ca_params() -> Result<CertificateParams> {
+pub(crate) fn ca_params() -> Result<CertificateParams> {
     let mut params = CertificateParams::default();
     params
         .distinguished_name

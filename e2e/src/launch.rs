@@ -3,8 +3,6 @@
 use std::{
     ffi::OsString,
     fs,
-    hash::{BuildHasher, RandomState},
-    net::TcpListener,
     path::{Path, PathBuf},
 };
 
@@ -14,6 +12,7 @@ use crate::{
     control_plane::Component,
     credentials::{Credentials, User},
     kubeconfig::KubeconfigFile,
+    port::free_ports,
     process::Program,
     programs::Programs,
 };
@@ -281,15 +280,6 @@ impl Ports {
             kwok: next()?,
         })
     }
-}
-
-/// Free ports from a random one on. Below the ephemeral range, where a connection that somebody
-/// opens could take a port before its owner listens.
-fn free_ports() -> impl Iterator<Item = u16> {
-    let start = RandomState::new().hash_one("port") % 10_000;
-    (0..10_000)
-        .map(move |step| 20_000 + ((start + step) % 10_000) as u16)
-        .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
 }
 
 /// Whole requests of service accounts, which are what a test asks about; of all others who did what.

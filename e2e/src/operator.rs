@@ -1,0 +1,170 @@
+//! Runs the operator as a process, with the rights of its service account.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::{
+    installation::Installation,
+    kubeconfig::KubeconfigFile,
+    port::free_ports,
+    process::{Process, Program},
+    wait::wait_for,
+};
+
+/// The variable that names the operator's program; without it, the one that was built beside this one.
+pub const OPERATOR_VARIABLE: &str = "POD_RELOADER_BIN";
+
+/// A replica of the operator.
+#[derive(Debug)]
+pub struct Operator {
+    process: Process,
+    probes: u16,
+    metrics: u16,
+}
+
+impl Operator {
+    /// Starts a replica of `installation` that reaches the cluster as `kubeconfig` says, with more
+    /// arguments. It keeps its files below `directory`. It need not be ready yet.
+    ///
+    /// # Errors
+    /// When the program is not there, or a file cannot be written.
+    pub fn start(
+        installation: &Installation,
+        kubeconfig: &KubeconfigFile,
+        directory: &Path,
+        args: &[String],
+    ) -> Result<Self> {
+        let mut ports = free_ports();
+        let mut port = || ports.next().context("every port is taken");
+        let (probes, metrics) = (port()?, port()?);
+        fs::create_dir_all(directory)?;
+        let kubeconfig_file = directory.join("kubeconfig");
+        kubeconfig.write(&kubeconfig_file)?;
+        let own = [
+            format!("--namespace={}", installation.namespace),
+            format!("--webhook-bind-address=127.0.0.1:{}", installation.port),
+            format!(
+                "--webhook-tls-directory={}",
+                installation.tls_directory().display()
+            ),
+            format!("--health-probe-bind-address=127.0.0.1:{probes}"),
+            format!("--metrics-bind-address=127.0.0.1:{metrics}"),
+            // Nobody balances calls over replicas here: there is nothing to wait for.
+            "--drain-period=0s".to_owned(),
+            "--log-level=debug".to_owned(),
+        ];
+        let program = Program {
+            name: format!("operator of {}", installation.namespace),
+            executable: program()?,
+            args: own.iter().chain(args).map(OsString::from).collect(),
+            env: vec![
+                ("KUBECONFIG".into(), kubeconfig_file.into()),
+                ("RUST_BACKTRACE".into(), "1".into()),
+            ],
+            log: directory.join("operator.log"),
+        };
+        Ok(Self {
+            process: Process::start(program)?,
+            probes,
+            metrics,
+        })
+    }
+
+    /// Waits until it answers its readiness probe with 200.
+    ///
+    /// # Errors
+    /// When it has ended, or takes longer than a minute: with the end of its log.
+    pub async fn ready(&self) -> Result<()> {
+        wait_for(
+            "the operator to be ready",
+            Duration::from_secs(60),
+            async || {
+                self.process.must_run()?;
+                Ok(get(self.probes, "/readyz").await.into())
+            },
+        )
+        .await
+        .map(|_: String| ())
+    }
+
+    /// Its metrics.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn metrics(&self) -> Result<String> {
+        get(self.metrics, "/metrics").await
+    }
+
+    /// Its process, to be signalled.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Asks it to stop, and waits until it has.
+    pub async fn stop(&self) {
+        self.process.stop(Duration::from_secs(20)).await;
+    }
+
+    /// Starts it again with the same arguments, and waits until it is ready.
+    ///
+    /// # Errors
+    /// As [`Operator::ready`].
+    pub async fn start_again(&self) -> Result<()> {
+        self.process.start_again()?;
+        self.ready().await
+    }
+
+    /// All that it has logged.
+    ///
+    /// # Errors
+    /// When its log cannot be read.
+    pub fn log(&self) -> Result<String> {
+        Ok(fs::read_to_string(self.process.log())?)
+    }
+}
+
+fn program() -> Result<PathBuf> {
+    if let Some(path) = env::var_os(OPERATOR_VARIABLE) {
+        return Ok(path.into());
+    }
+    // Test binaries lie one folder below the programs.
+    let own = env::current_exe()?;
+    let found = own
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join("pod-reloader"))
+        .find(|path| path.is_file());
+    found.with_context(|| {
+        format!("the operator is not built: run `cargo build -p pod-reloader`, or set {OPERATOR_VARIABLE}")
+    })
+}
+
+/// The body of `http://127.0.0.1:PORT/PATH`, where the answer is 200.
+async fn get(port: u16, path: &str) -> Result<String> {
+    let mut connection = TcpStream::connect(("127.0.0.1", port)).await?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await?;
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .context("the answer broke off")?;
+    ensure!(
+        head.starts_with("HTTP/1.1 200"),
+        "{}: {body}",
+        head.lines().next().unwrap_or_default()
+    );
+    Ok(body.to_owned())
+}

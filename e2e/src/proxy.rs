@@ -1,0 +1,195 @@
+//! Stands between a client and the apiserver and breaks what passes, as rules say.
+//!
+//! ```no_run
+//! # use std::time::Duration;
+//! # use pod_reloader_e2e::{ControlPlane, proxy::{Answer, Fault, Proxy, Requests, Rule, error_event}};
+//! # use http::{Method, StatusCode};
+//! # async fn example(control_plane: ControlPlane, token: String) -> anyhow::Result<()> {
+//! let proxy = Proxy::start(&control_plane).await?;
+//! proxy.kubeconfig_for(token).write("operator.kubeconfig".as_ref())?;
+//!
+//! let secrets = Requests::containing("/secrets");
+//! let hold = proxy.add(Rule::new(secrets.clone(), Fault::HoldWatch));
+//! hold.applied(1, Duration::from_secs(10)).await?; // one event is late now
+//! hold.remove(); // and is delivered
+//!
+//! let slow_down = Answer::error(StatusCode::TOO_MANY_REQUESTS).header("retry-after", "30");
+//! proxy.add(Rule::new(Requests::any().method(Method::PATCH), Fault::Answer(slow_down)).times(3));
+//! proxy.inject(&secrets, error_event(StatusCode::GONE));
+//! # Ok(()) }
+//! ```
+
+mod connection;
+mod in_force;
+mod rule;
+mod socket;
+mod tls;
+mod truncate;
+mod watch;
+
+use std::{fmt::Display, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use tempfile::TempDir;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+
+use self::{
+    connection::{Upstream, serve},
+    in_force::RulesInForce,
+    tls::{acceptor, connector},
+    watch::{Command, OpenWatches},
+};
+use crate::{control_plane::ControlPlane, kubeconfig::KubeconfigFile};
+
+pub use self::{
+    in_force::{Hits, RuleInForce},
+    rule::{Answer, Fault, Requests, Rule, error_event, status},
+};
+
+/// A fault proxy in front of an apiserver.
+///
+/// # Guarantees
+/// Method, path, query, headers and bodies pass unchanged where no rule says otherwise, and pass as
+/// they come: no more than one line of a watch is kept, other than by a rule. A connection of a client
+/// has a connection to the apiserver of its own, and what happens to one happens to the other, so no
+/// fault slows other connections. All ends with the value.
+///
+/// # Caveats
+/// It speaks HTTP/1.1 only, and no upgrades (`kubectl exec`). Watch faults need a watch in JSON, as
+/// kube-rs and kubectl ask for. An apiserver that refuses connections is seen as one that accepts and
+/// closes them.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    certificate_authority: PathBuf,
+    shared: Arc<Shared>,
+    // Aborted on drop, with all connections.
+    _accepting: JoinSet<()>,
+    _directory: TempDir,
+}
+
+/// What all connections work with.
+#[derive(Debug)]
+struct Shared {
+    upstream: Upstream,
+    rules: RulesInForce,
+    open_watches: OpenWatches,
+}
+
+impl Proxy {
+    /// Listens on a free port of 127.0.0.1, as a task of the runtime that this is called in.
+    ///
+    /// # Errors
+    /// When the CA of `control_plane` cannot be read, or that of the proxy not written.
+    pub async fn start(control_plane: &ControlPlane) -> Result<Self> {
+        let directory = TempDir::with_prefix("pod-reloader-proxy-")
+            .context("creating a directory for the proxy")?;
+        let certificate_authority = directory.path().join("ca.crt");
+        let acceptor = acceptor(&certificate_authority)?;
+        let upstream = Upstream::new(
+            control_plane.api_url(),
+            connector(&control_plane.ca_pem()?)?,
+        )?;
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .context("listening on 127.0.0.1")?;
+        let address = listener
+            .local_addr()
+            .context("asking for our own address")?;
+        let shared = Arc::new(Shared {
+            upstream,
+            rules: RulesInForce::default(),
+            open_watches: OpenWatches::default(),
+        });
+        let mut accepting = JoinSet::new();
+        let connections = Arc::clone(&shared);
+        accepting.spawn(accept(listener, move |tcp| {
+            serve(tcp, acceptor.clone(), Arc::clone(&connections))
+        }));
+        Ok(Self {
+            address,
+            certificate_authority,
+            shared,
+            _accepting: accepting,
+            _directory: directory,
+        })
+    }
+
+    /// The URL of the proxy.
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// The kubeconfig of whoever has `token`, through this proxy. The file with the CA that it names is
+    /// there as long as the proxy.
+    pub fn kubeconfig_for(&self, token: String) -> KubeconfigFile {
+        KubeconfigFile {
+            server: self.url(),
+            certificate_authority: self.certificate_authority.clone(),
+            token,
+        }
+    }
+
+    /// Puts a rule in force, after those that are. It stays until it is removed, whatever becomes of the
+    /// returned value.
+    ///
+    /// # Guarantees
+    /// Whatever comes after this call meets the rule: a request that arrives, a line that arrives on a
+    /// watch that is open. A rule that is removed has no effect any more: what it delayed or held goes
+    /// on at once, in its order. Only what it keeps without an answer ([`Fault::Hang`]) stays so.
+    pub fn add(&self, rule: Rule) -> RuleInForce {
+        self.shared.rules.add(rule)
+    }
+
+    /// Removes all rules.
+    pub fn clear(&self) {
+        self.shared.rules.clear();
+    }
+
+    /// Sends one line, such as an [`error_event`], into all open watches among `requests`, ahead of
+    /// what rules hold there and past all rules. Returns how many those are.
+    pub fn inject(&self, requests: &Requests, line: impl Display) -> usize {
+        let line = Bytes::from(format!("{line}\n"));
+        self.shared
+            .open_watches
+            .send(requests, || Command::Inject(line.clone()))
+    }
+
+    /// Resets the connections of all open watches among `requests`. Returns how many those are.
+    pub fn cut(&self, requests: &Requests) -> usize {
+        self.shared.open_watches.send(requests, || Command::Cut)
+    }
+
+    /// How many watches are open among `requests`.
+    pub fn open_watches(&self, requests: &Requests) -> usize {
+        self.shared.open_watches.count(requests)
+    }
+}
+
+async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((tcp, _)) => {
+                    connections.spawn(serve(tcp));
+                }
+                Err(error) => {
+                    tracing::warn!("accepting a connection: {error}");
+                    // Most likely out of file descriptors: somebody has to close one first.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            },
+            Some(ended) = connections.join_next() => if let Ok(Err(error)) = ended {
+                tracing::debug!("a connection ended: {error:#}");
+            },
+        }
+    }
+}

@@ -1,0 +1,541 @@
+//! One test on a control plane: an operator of its own, and a namespace that only it looks after.
+
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, resume_unwind},
+    path::Path,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use futures::FutureExt;
+use kube::Client;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    audit::{AuditEvent, AuditLog, Mark},
+    control_plane::ControlPlane,
+    credentials::random_hex,
+    installation::{Installation, SERVICE_ACCOUNT, WebhookOptions},
+    operator::Operator,
+    oracle,
+    proxy::Proxy,
+    tool::Tool,
+    wait::{Attempt, wait_for},
+    workload::{KEY, Kind, Workload, config_map},
+};
+
+/// How a [`Scene`] is set.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `--settle-period` of the operator.
+    pub settle_period: &'static str,
+    /// More arguments for the operator.
+    pub args: Vec<String>,
+    /// The failure policy of the webhook.
+    pub failure_policy: &'static str,
+    /// Whether the webhook configuration has match conditions.
+    pub match_conditions: bool,
+    /// Whether the operator reaches the apiserver through a proxy that can break.
+    pub proxied: bool,
+    /// Whether the operator runs from the start.
+    pub running: bool,
+}
+
+impl Default for Options {
+    /// A webhook that fails writes when it fails, so that a test sees it.
+    fn default() -> Self {
+        Self {
+            settle_period: "300ms",
+            args: Vec::new(),
+            failure_policy: "Fail",
+            match_conditions: true,
+            proxied: false,
+            running: true,
+        }
+    }
+}
+
+/// An operator, and a namespace that only it looks after.
+pub struct Scene {
+    /// The control plane.
+    pub control_plane: ControlPlane,
+    /// The namespace of the workloads.
+    pub namespace: String,
+    /// The traces of the operator in the cluster.
+    pub installation: Installation,
+    /// The operator.
+    pub operator: Operator,
+    /// An administrator's client.
+    pub client: Client,
+    /// The proxy between operator and apiserver, where [`Options::proxied`] asks for it.
+    pub proxy: Option<Proxy>,
+    audit_log: AuditLog,
+    options: Options,
+    directory: TempDir,
+}
+
+/// What a workload was like at some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The config hash on its pod template.
+    pub key: Option<String>,
+    /// The names of its ReplicaSets, or of its ControllerRevisions. kwok makes pods Ready even where a
+    /// Secret is missing, so rollouts are told by these and not by pods.
+    pub revisions: BTreeSet<String>,
+}
+
+impl Scene {
+    /// Plays one test: sets the scene, runs `test`, shows what happened where it failed, clears up.
+    ///
+    /// # Errors
+    /// Those of the test.
+    pub async fn play(options: Options, test: impl AsyncFnOnce(&Self) -> Result<()>) -> Result<()> {
+        let scene = Self::set(options).await?;
+        let outcome = AssertUnwindSafe(test(&scene)).catch_unwind().await;
+        if !matches!(outcome, Ok(Ok(()))) {
+            scene.show().await;
+        }
+        scene.clear().await;
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    async fn set(options: Options) -> Result<Self> {
+        let control_plane = ControlPlane::connect()?;
+        let namespace = namespace_name()?;
+        let directory = tempfile::Builder::new()
+            .prefix("pod-reloader-e2e-")
+            .tempdir()?;
+        let operator_namespace = format!("{namespace}-op");
+        let installation =
+            Installation::create(&control_plane, &operator_namespace, directory.path()).await?;
+        control_plane
+            .kubectl()
+            .run(&["create", "namespace", &namespace])
+            .await?;
+        let token = control_plane
+            .service_account_token(&operator_namespace, SERVICE_ACCOUNT)
+            .await?;
+        let proxy = match options.proxied {
+            true => Some(Proxy::start(&control_plane).await?),
+            false => None,
+        };
+        let kubeconfig = match &proxy {
+            Some(proxy) => proxy.kubeconfig_for(token),
+            None => control_plane.kubeconfig_for(token),
+        };
+        let mut args = vec![
+            format!("--namespaces={namespace}"),
+            format!("--settle-period={}", options.settle_period),
+        ];
+        args.extend(options.args.iter().cloned());
+        let operator = Operator::start(&installation, &kubeconfig, directory.path(), &args)?;
+        let client = control_plane.admin_client().await?;
+        let scene = Self {
+            audit_log: control_plane.audit_log().await?,
+            control_plane,
+            namespace,
+            installation,
+            operator,
+            client,
+            proxy,
+            options,
+            directory,
+        };
+        scene.operator.ready().await?;
+        scene.register_webhook().await?;
+        if !scene.options.running {
+            scene.operator.stop().await;
+        }
+        Ok(scene)
+    }
+
+    /// Registers the webhook, and waits until the apiserver calls it.
+    async fn register_webhook(&self) -> Result<()> {
+        let configuration = self.installation.webhook_configuration(&WebhookOptions {
+            failure_policy: self.options.failure_policy,
+            only_namespace: Some(self.namespace.clone()),
+            match_conditions: self.options.match_conditions,
+        });
+        self.apply(&[configuration]).await?;
+        let probe = Workload::deployment("probe")
+            .lists("absent")
+            .manifest()
+            .to_string();
+        let create = [
+            "create",
+            "--dry-run=server",
+            "--output=json",
+            "--filename=-",
+        ];
+        wait_for(
+            "the apiserver to call the webhook",
+            Duration::from_secs(30),
+            async || {
+                Ok(match self.kubectl_with_input(&create, &probe).await {
+                    Ok(object) if object.contains(KEY) => Attempt::Done(()),
+                    Ok(_) => Attempt::NotYet("it was not called".to_owned()),
+                    Err(error) => Attempt::NotYet(format!("{error:#}")),
+                })
+            },
+        )
+        .await
+    }
+
+    /// kubectl as an administrator. Name the namespace with [`Scene::kubectl`], which does it for you.
+    pub fn tool(&self) -> Tool {
+        self.control_plane.kubectl()
+    }
+
+    /// Runs kubectl in the namespace of the workloads.
+    ///
+    /// # Errors
+    /// When it exits with another code than 0.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        self.kubectl_with_input(args, "").await
+    }
+
+    /// As [`Scene::kubectl`], with something to read.
+    ///
+    /// # Errors
+    /// As [`Scene::kubectl`].
+    pub async fn kubectl_with_input(&self, args: &[&str], input: &str) -> Result<String> {
+        let namespaced = [&["--namespace", &self.namespace], args].concat();
+        self.tool().run_with_input(&namespaced, input).await
+    }
+
+    /// As [`Scene::kubectl_with_input`], with standard error too, where warnings are.
+    ///
+    /// # Errors
+    /// When kubectl cannot be run.
+    pub async fn kubectl_output(&self, args: &[&str], input: &str) -> Result<crate::tool::Output> {
+        let namespaced = [&["--namespace", &self.namespace], args].concat();
+        self.tool().output(&namespaced, input).await
+    }
+
+    /// `kubectl apply` of these manifests, in this order.
+    ///
+    /// # Errors
+    /// As [`Scene::kubectl`].
+    pub async fn apply(&self, manifests: &[Value]) -> Result<()> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": manifests}).to_string();
+        self.kubectl_with_input(&["apply", "--filename=-"], &list)
+            .await
+            .map(|_| ())
+    }
+
+    /// An object as it is stored, such as `deployment/web`.
+    ///
+    /// # Errors
+    /// As [`Scene::kubectl`].
+    pub async fn object(&self, reference: &str) -> Result<Value> {
+        let text = self.kubectl(&["get", reference, "--output=json"]).await?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    /// KEY of a workload.
+    ///
+    /// # Errors
+    /// When there is no such workload.
+    pub async fn key(&self, workload: &Workload) -> Result<Option<String>> {
+        Ok(key_of(&self.object(&workload.reference()).await?))
+    }
+
+    /// What KEY of a workload must be, by an independent computation.
+    ///
+    /// # Errors
+    /// When something cannot be read.
+    pub async fn expected_key(&self, workload: &Workload) -> Result<String> {
+        let object = self.object(&workload.reference()).await?;
+        oracle::config_hash(&self.client, &object, &self.installation.namespace).await
+    }
+
+    /// KEY and revisions of a workload, once its controller has seen its latest generation.
+    ///
+    /// # Errors
+    /// When that takes longer than 20 seconds.
+    pub async fn snapshot(&self, workload: &Workload) -> Result<Snapshot> {
+        let what = format!("the controller of {} to have seen it", workload.reference());
+        let object = wait_for(&what, Duration::from_secs(20), async || {
+            let object = self.object(&workload.reference()).await?;
+            let observed = object["status"]["observedGeneration"].as_i64();
+            Ok(if observed >= object["metadata"]["generation"].as_i64() {
+                Attempt::Done(object)
+            } else {
+                Attempt::NotYet(format!("it has seen generation {observed:?}"))
+            })
+        })
+        .await?;
+        let owned = match workload.kind {
+            Kind::Deployment => "replicasets",
+            Kind::StatefulSet | Kind::DaemonSet => "controllerrevisions",
+        };
+        let list: Value =
+            serde_json::from_str(&self.kubectl(&["get", owned, "--output=json"]).await?)?;
+        let uid = &object["metadata"]["uid"];
+        let revisions = list["items"].as_array().into_iter().flatten();
+        let revisions = revisions
+            .filter(|revision| revision["metadata"]["ownerReferences"][0]["uid"] == *uid)
+            .filter_map(|revision| Some(revision["metadata"]["name"].as_str()?.to_owned()))
+            .collect();
+        Ok(Snapshot {
+            key: key_of(&object),
+            revisions,
+        })
+    }
+
+    /// Creates a workload, and waits until its controller has seen it.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn create(&self, workload: &Workload) -> Result<Snapshot> {
+        self.apply(&[workload.manifest()]).await?;
+        self.snapshot(workload).await
+    }
+
+    /// Waits until a workload carries the hash of what is true.
+    ///
+    /// # Errors
+    /// When it does not within 20 seconds.
+    pub async fn right(&self, workload: &Workload) -> Result<()> {
+        let what = format!("{} to carry the hash of what is true", workload.reference());
+        wait_for(&what, Duration::from_secs(20), async || {
+            let (key, expected) = (
+                self.key(workload).await?,
+                self.expected_key(workload).await?,
+            );
+            Ok(if key.as_deref() == Some(&expected) {
+                Attempt::Done(())
+            } else {
+                Attempt::NotYet(format!("{key:?}, expected {expected}"))
+            })
+        })
+        .await
+    }
+
+    /// Claims that the pods of a workload are restarted exactly once after `before`, with the hash of
+    /// what is true.
+    ///
+    /// # Errors
+    /// When they are not restarted, or more than once.
+    pub async fn rolls_once(&self, workload: &Workload, before: &Snapshot) -> Result<Snapshot> {
+        let what = format!(
+            "{} to get another config hash than {:?}",
+            workload.reference(),
+            before.key
+        );
+        wait_for(&what, Duration::from_secs(20), async || {
+            Ok(match self.key(workload).await? {
+                key if key == before.key => Attempt::NotYet("the same".to_owned()),
+                _ => Attempt::Done(()),
+            })
+        })
+        .await?;
+        self.right(workload).await?;
+        self.quiet().await?;
+        let after = self.snapshot(workload).await?;
+        let new = after.revisions.difference(&before.revisions).count();
+        ensure!(
+            new == 1,
+            "{} has {new} new revisions: {before:?}, {after:?}",
+            workload.reference()
+        );
+        ensure!(
+            after.key == Some(self.expected_key(workload).await?),
+            "wrong hash: {after:?}"
+        );
+        Ok(after)
+    }
+
+    /// Claims that the pods of a workload have not been restarted since `before`, and that nothing is
+    /// left that would.
+    ///
+    /// # Errors
+    /// When they have.
+    pub async fn rolls_not(&self, workload: &Workload, before: &Snapshot) -> Result<()> {
+        self.quiet().await?;
+        let after = self.snapshot(workload).await?;
+        ensure!(
+            after == *before,
+            "{} moved: {before:?}, {after:?}",
+            workload.reference()
+        );
+        Ok(())
+    }
+
+    /// Waits until the operator has dealt with all that happened before: a change that comes last goes
+    /// the same way, through the same watches and the same settle period, and is seen to arrive.
+    ///
+    /// # Errors
+    /// When it does not arrive within 20 seconds.
+    pub async fn quiet(&self) -> Result<()> {
+        let sentinel = Workload::deployment("sentinel")
+            .lists("sentinel")
+            .lists_secrets("sentinel");
+        let value = random_hex()?;
+        let before = match self.key(&sentinel).await {
+            Ok(key) => key,
+            Err(_) => {
+                self.apply(&[
+                    config_map("sentinel", ""),
+                    crate::workload::secret("sentinel", ""),
+                    sentinel.manifest(),
+                ])
+                .await?;
+                self.key(&sentinel).await?
+            }
+        };
+        self.apply(&[
+            config_map("sentinel", &value),
+            crate::workload::secret("sentinel", &value),
+        ])
+        .await?;
+        wait_for(
+            "the sentinel to be restarted",
+            Duration::from_secs(20),
+            async || {
+                Ok(match self.key(&sentinel).await? {
+                    key if key == before => Attempt::NotYet("it was not".to_owned()),
+                    _ => Attempt::Done(()),
+                })
+            },
+        )
+        .await?;
+        self.right(&sentinel).await
+    }
+
+    /// Waits for an Event of this reason about a workload, and returns its text.
+    ///
+    /// # Errors
+    /// When there is none within 20 seconds.
+    pub async fn event(&self, workload: &Workload, reason: &str) -> Result<String> {
+        let what = format!("an Event {reason} about {}", workload.reference());
+        wait_for(&what, Duration::from_secs(20), async || {
+            let events = self.events(workload).await?;
+            let found = events.iter().find(|(of, _)| of == reason);
+            Ok(match found {
+                Some((_, note)) => Attempt::Done(note.clone()),
+                None => Attempt::NotYet(format!("{events:?}")),
+            })
+        })
+        .await
+    }
+
+    /// The reasons and texts of the operator's Events about a workload.
+    ///
+    /// # Errors
+    /// As [`Scene::kubectl`].
+    pub async fn events(&self, workload: &Workload) -> Result<Vec<(String, String)>> {
+        let list = self
+            .kubectl(&["get", "events.events.k8s.io", "--output=json"])
+            .await?;
+        let list: Value = serde_json::from_str(&list)?;
+        let events = list["items"].as_array().into_iter().flatten();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Ok(events
+            .filter(|event| {
+                event["reportingController"] == "pod-reloader"
+                    && event["regarding"]["kind"] == workload.kind.as_str()
+                    && event["regarding"]["name"] == workload.name.as_str()
+            })
+            .map(|event| (text(&event["reason"]), text(&event["note"])))
+            .collect())
+    }
+
+    /// A position in the audit log, after all that was answered before.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn mark(&self) -> Result<Mark> {
+        self.audit_log.mark().await
+    }
+
+    /// What the operator has asked the apiserver for since `mark`, its Lease and its start aside.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn requests(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
+        let mut events = self.audit_log.since(mark).await?;
+        let username = self.installation.username();
+        events.retain(|event| event.user == username && event.resource != "leases");
+        Ok(events)
+    }
+
+    /// All that anybody has asked the apiserver for since `mark`.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn all_requests(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
+        self.audit_log.since(mark).await
+    }
+
+    /// A directory for files of the test.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    async fn show(&self) {
+        let log = self.operator.log().unwrap_or_default();
+        let lines: Vec<_> = log.lines().rev().take(200).collect();
+        eprintln!("--- log of the operator");
+        lines.iter().rev().for_each(|line| eprintln!("{line}"));
+        for args in [
+            &["get", "events.events.k8s.io"][..],
+            &[
+                "get",
+                "deployments,statefulsets,daemonsets,configmaps",
+                "--output=yaml",
+            ],
+        ] {
+            eprintln!("--- kubectl {}", args.join(" "));
+            match self.kubectl(args).await {
+                Ok(text) => eprintln!("{text}"),
+                Err(error) => eprintln!("{error:#}"),
+            }
+        }
+    }
+
+    async fn clear(&self) {
+        self.operator.process().kill().await;
+        // Whatever is left dies with the control plane.
+        let webhook = [
+            "delete",
+            "mutatingwebhookconfiguration",
+            &self.installation.namespace,
+        ];
+        let _ = self.tool().run(&webhook).await;
+        let namespaces = [
+            "delete",
+            "namespace",
+            "--wait=false",
+            &self.namespace,
+            &self.installation.namespace,
+        ];
+        let _ = self.tool().run(&namespaces).await;
+    }
+}
+
+/// KEY of a stored workload.
+fn key_of(object: &Value) -> Option<String> {
+    object["spec"]["template"]["metadata"]["annotations"][KEY]
+        .as_str()
+        .map(str::to_owned)
+}
+
+/// The name of the test, as a namespace.
+fn namespace_name() -> Result<String> {
+    let test = thread::current().name().unwrap_or_default().to_owned();
+    let name = test
+        .rsplit("::")
+        .next()
+        .context("a split has at least one part")?
+        .replace('_', "-");
+    let short = name.chars().take(40).collect::<String>();
+    Ok(format!(
+        "{}-{}",
+        short.trim_matches('-'),
+        &random_hex()?[..5]
+    ))
+}

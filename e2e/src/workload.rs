@@ -1,0 +1,178 @@
+//! Builds workloads and config objects for tests.
+
+use serde_json::{Value, json};
+
+/// The kinds of workload that the operator keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A Deployment.
+    Deployment,
+    /// A StatefulSet.
+    StatefulSet,
+    /// A DaemonSet.
+    DaemonSet,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Deployment, Self::StatefulSet, Self::DaemonSet];
+
+    /// As Kubernetes spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+            Self::DaemonSet => "DaemonSet",
+        }
+    }
+}
+
+/// The key of the config hash.
+pub const KEY: &str = "pod-reloader.cs.sap.com/config-hash";
+/// The annotation that lists ConfigMaps.
+pub const CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/configmaps";
+/// The annotation that lists Secrets.
+pub const SECRETS: &str = "pod-reloader.cs.sap.com/secrets";
+/// The annotation that says what an unverifiable config hash stands for.
+pub const BASELINE: &str = "pod-reloader.cs.sap.com/baseline";
+
+/// A manifest of a workload, with one replica of one container.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    manifest: Value,
+}
+
+impl Workload {
+    /// A workload that lists nothing.
+    pub fn new(kind: Kind, name: &str) -> Self {
+        let labels = json!({"app": name});
+        let mut manifest = json!({
+            "apiVersion": "apps/v1",
+            "kind": kind.as_str(),
+            "metadata": {"name": name},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "main", "image": "app:1"}]},
+                },
+            },
+        });
+        if kind != Kind::DaemonSet {
+            manifest["spec"]["replicas"] = json!(1);
+        }
+        if kind == Kind::StatefulSet {
+            manifest["spec"]["serviceName"] = json!(name);
+        }
+        Self {
+            kind,
+            name: name.to_owned(),
+            manifest,
+        }
+    }
+
+    /// A Deployment that lists nothing.
+    pub fn deployment(name: &str) -> Self {
+        Self::new(Kind::Deployment, name)
+    }
+
+    /// Lists ConfigMaps, comma-separated.
+    #[must_use]
+    pub fn lists(self, config_maps: &str) -> Self {
+        self.annotated(CONFIG_MAPS, config_maps)
+    }
+
+    /// Lists Secrets, comma-separated.
+    #[must_use]
+    pub fn lists_secrets(self, secrets: &str) -> Self {
+        self.annotated(SECRETS, secrets)
+    }
+
+    /// Has an annotation on its own metadata.
+    #[must_use]
+    pub fn annotated(self, key: &str, value: &str) -> Self {
+        self.with(&["metadata", "annotations", key], json!(value))
+    }
+
+    /// Has a label on its own metadata.
+    #[must_use]
+    pub fn labelled(self, key: &str, value: &str) -> Self {
+        self.with(&["metadata", "labels", key], json!(value))
+    }
+
+    /// Carries this value of KEY in its pod template.
+    #[must_use]
+    pub fn stamped(self, value: &str) -> Self {
+        self.with(
+            &["spec", "template", "metadata", "annotations", KEY],
+            json!(value),
+        )
+    }
+
+    /// Runs this image.
+    #[must_use]
+    pub fn image(mut self, image: &str) -> Self {
+        self.manifest["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+        self
+    }
+
+    /// Cannot start without this ConfigMap.
+    #[must_use]
+    pub fn requires(mut self, config_map: &str) -> Self {
+        self.manifest["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
+            json!([{"configMapRef": {"name": config_map}}]);
+        self
+    }
+
+    /// Cannot start without this Secret.
+    #[must_use]
+    pub fn requires_secret(mut self, secret: &str) -> Self {
+        self.manifest["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
+            json!([{"secretRef": {"name": secret}}]);
+        self
+    }
+
+    /// Has any other member set.
+    #[must_use]
+    pub fn with(mut self, path: &[&str], value: Value) -> Self {
+        let place = path
+            .iter()
+            .fold(&mut self.manifest, |place, member| &mut place[*member]);
+        *place = value;
+        self
+    }
+
+    /// `deployment/NAME` and the like, as kubectl takes it.
+    pub fn reference(&self) -> String {
+        format!("{}/{}", self.kind.as_str().to_lowercase(), self.name)
+    }
+
+    /// The manifest.
+    pub fn manifest(&self) -> Value {
+        self.manifest.clone()
+    }
+}
+
+/// A ConfigMap with one key `key`.
+pub fn config_map(name: &str, value: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name},
+        "data": {"key": value},
+    })
+}
+
+/// A Secret with one key `key`.
+pub fn secret(name: &str, value: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "stringData": {"key": value},
+    })
+}
