@@ -42,6 +42,8 @@ pub struct Options {
     pub proxied: bool,
     /// Whether the operator runs from the start.
     pub running: bool,
+    /// Whether it looks after every namespace, and not just that of the scene.
+    pub everywhere: bool,
 }
 
 impl Default for Options {
@@ -54,6 +56,7 @@ impl Default for Options {
             match_conditions: true,
             proxied: false,
             running: true,
+            everywhere: false,
         }
     }
 }
@@ -93,7 +96,7 @@ impl Scene {
     /// # Errors
     /// Those of the test.
     pub async fn play(options: Options, test: impl AsyncFnOnce(&Self) -> Result<()>) -> Result<()> {
-        let scene = Self::set(options).await?;
+        let scene = Self::set(ControlPlane::connect()?, &namespace_name()?, options).await?;
         let outcome = AssertUnwindSafe(test(&scene)).catch_unwind().await;
         if !matches!(outcome, Ok(Ok(()))) {
             scene.show().await;
@@ -102,9 +105,16 @@ impl Scene {
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    async fn set(options: Options) -> Result<Self> {
-        let control_plane = ControlPlane::connect()?;
-        let namespace = namespace_name()?;
+    /// Installs an operator under the name `NAMESPACE-op`, and creates the namespace.
+    ///
+    /// # Errors
+    /// When the operator or the apiserver does not answer.
+    pub async fn set(
+        control_plane: ControlPlane,
+        namespace: &str,
+        options: Options,
+    ) -> Result<Self> {
+        let namespace = namespace.to_owned();
         let directory = tempfile::Builder::new()
             .prefix("pod-reloader-e2e-")
             .tempdir()?;
@@ -126,10 +136,10 @@ impl Scene {
             Some(proxy) => proxy.kubeconfig_for(token),
             None => control_plane.kubeconfig_for(token),
         };
-        let mut args = vec![
-            format!("--namespaces={namespace}"),
-            format!("--settle-period={}", options.settle_period),
-        ];
+        let mut args = vec![format!("--settle-period={}", options.settle_period)];
+        if !options.everywhere {
+            args.push(format!("--namespaces={namespace}"));
+        }
         args.extend(options.args.iter().cloned());
         let operator = Operator::start(&installation, &kubeconfig, directory.path(), &args)?;
         let client = control_plane.admin_client().await?;
@@ -156,7 +166,7 @@ impl Scene {
     async fn register_webhook(&self) -> Result<()> {
         let configuration = self.installation.webhook_configuration(&WebhookOptions {
             failure_policy: self.options.failure_policy,
-            only_namespace: Some(self.namespace.clone()),
+            only_namespace: (!self.options.everywhere).then(|| self.namespace.clone()),
             match_conditions: self.options.match_conditions,
         });
         self.apply(&[configuration]).await?;

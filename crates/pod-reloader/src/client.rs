@@ -11,6 +11,12 @@ use crate::error::{CallError, Error};
 /// How long one call may take, watches aside.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
+/// How long one watch call lasts.
+pub(crate) const WATCH_CALL: Duration = Duration::from_secs(60);
+
+/// How long a watch, or the list before it, may bring no byte: a connection that is dead is given up then.
+const WATCH_DEADLINE: Duration = Duration::from_secs(70);
+
 /// Where the namespace of a pod stands.
 const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
@@ -37,7 +43,10 @@ impl Clients {
             .map_err(|source| Error::NoCluster { source })?;
         // We know better than a client which call is worth another try, and when.
         config.default_retry = false;
-        let mut calls = config.clone();
+        let mut watches = config.clone();
+        watches.read_timeout = Some(WATCH_DEADLINE);
+        watches.reset_reader_on_write = true;
+        let mut calls = config;
         calls.read_timeout = Some(DEADLINE);
         calls.reset_reader_on_write = true;
         let client = |config: &Config| {
@@ -48,7 +57,7 @@ impl Clients {
         Ok(Self {
             admission: client(&calls)?,
             reconcile: client(&calls)?,
-            watch: client(&config)?,
+            watch: client(&watches)?,
             lease: client(&calls)?,
             events: client(&calls)?,
         })

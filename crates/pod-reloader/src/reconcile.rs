@@ -128,7 +128,7 @@ impl Reconciler {
             tokio::select! {
                 () = self.pushed.notified() => {}
                 () = until(next_due) => {}
-                Some(_) = looks.join_next() => {}
+                Some(look) = looks.join_next() => look.expect("a look at a workload does not panic"),
             }
         }
     }

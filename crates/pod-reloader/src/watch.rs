@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
@@ -20,11 +19,10 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use crate::client::WATCH_CALL;
 use crate::error::{CallError, chain};
 use crate::reconcile::Reconciler;
 
-/// How long one watch call lasts. A connection that has gone silent is given up five seconds later.
-const WATCH_CALL: Duration = Duration::from_secs(60);
 /// Helm keeps its releases in Secrets: large, often written, and never read by pods.
 const SECRETS: &str = "type!=helm.sh/release.v1";
 
@@ -206,10 +204,10 @@ fn healed<T: Send>(
 
 fn report(kind: &'static str, error: &watcher::Error) {
     use watcher::Error as Watch;
-    let cause = match error {
-        Watch::InitialListFailed(_) => "listing",
-        Watch::WatchStartFailed(_) | Watch::WatchFailed(_) | Watch::WatchError(_) => "watching",
-        _ => "watching",
+    let cause = if matches!(error, Watch::InitialListFailed(_)) {
+        "listing"
+    } else {
+        "watching"
     };
     // A watch that the apiserver ends, and a list that has become too old, are the usual turn of things.
     if matches!(error, Watch::WatchError(status) if status.code == 410) {
