@@ -15,8 +15,12 @@ use webhook_certs::MinTlsVersion;
 /// Talks to the cluster that KUBECONFIG names, or else to the one it runs in. Every flag can also be
 /// given as the environment variable that is named with it.
 #[derive(Clone, Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version, disable_help_flag = true)]
 pub(crate) struct Args {
+    /// Print this.
+    #[arg(short, long, action = ArgAction::HelpShort)]
+    help: Option<bool>,
+
     /// Address of the webhook (HTTPS, at /mutate).
     #[arg(long, env = "POD_RELOADER_WEBHOOK_BIND_ADDRESS", value_name = "[HOST]:PORT", default_value = ":9443", value_parser = address)]
     pub(crate) webhook_bind_address: SocketAddr,
@@ -195,7 +199,10 @@ mod tests {
 
     #[test]
     fn every_flag_has_an_environment_variable_and_a_line_of_help() {
-        for flag in Args::command().get_arguments() {
+        for flag in Args::command()
+            .get_arguments()
+            .filter(|flag| *flag.get_id() != "help")
+        {
             let name = flag.get_id();
             assert!(
                 flag.get_env().is_some(),
