@@ -2,7 +2,7 @@
 //!
 //! Everything here takes values and returns values; the operator fetches and writes.
 //! Read in this order: [`annotations`] (the contract with the user), [`workload`] (what the rules
-//! know of one workload), [`reference`] (what it lists), [`digest`] and [`hash`] (what that adds up to),
+//! know of one workload), [`mod@reference`] (what it lists), [`digest`] and [`hash`] (what that adds up to),
 //! [`decision`] (the loop's rule), [`admission`] (the webhook's rule), [`patch`] (how either is written).
 
 pub mod admission;

@@ -24,6 +24,9 @@ use crate::keys::Keys;
 use crate::metrics::Metrics;
 use crate::source::Source;
 
+#[cfg(test)]
+mod tests;
+
 /// The longest review that is read, in bytes: an object of 1.4 MB makes one of 16.8 MB.
 const MAX_REVIEW: usize = 32 << 20;
 /// How many bytes of reviews are held at once.

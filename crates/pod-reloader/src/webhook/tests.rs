@@ -1,6 +1,595 @@
 //! Reviews of every shape, at the router, with an apiserver that is a function.
 
 use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Waker};
 
-use axum::response::Response;
-use base64::Engine;
+use futures::stream;
+use http::{Method, Request as HttpRequest, Response as HttpResponse};
+use http_body_util::Full;
+use json_patch::Patch;
+use k8s_openapi::ByteString;
+use kube::Client;
+use pod_reloader_core::digest::{ConfigObject, Contents, Presence};
+use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::references;
+use serde_json::{Value, json};
+use tower::{ServiceExt, service_fn};
+
+use super::*;
+
+const KEY: &str = "pod-reloader.cs.sap.com/config-hash";
+const CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/configmaps";
+
+/// How the apiserver is, apart from the hash keys, which it always has.
+#[derive(Clone, Copy)]
+enum Apiserver {
+    /// There is ConfigMap `app`, and nothing else.
+    Up,
+    /// It does not answer.
+    Slow,
+    /// It answers with an error.
+    Down,
+}
+
+#[tokio::test]
+async fn a_create_gets_the_hash_and_keeps_fields_of_the_future() {
+    let mut object = of_the_future(deployment("app:1"));
+    let answer = reviewed(&webhook(Apiserver::Up).await, &create(&object)).await;
+    assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
+    assert_eq!(answer["kind"], "AdmissionReview");
+    assert_eq!(answer["response"]["uid"], "review-1");
+    assert_eq!(answer["response"]["allowed"], true);
+    assert_eq!(answer["response"]["patchType"], "JSONPatch");
+    let patched = patched(&answer, &object);
+    // Exactly this is new.
+    object["spec"]["template"]["metadata"]["annotations"] = json!({KEY: hash()});
+    assert_eq!(patched, object);
+}
+
+#[tokio::test]
+async fn a_template_of_any_shape_gets_exactly_the_annotation() {
+    let router = webhook(Apiserver::Up).await;
+    for metadata in [
+        None,
+        Some(json!(null)),
+        Some(json!({})),
+        Some(json!({"annotations": null})),
+        Some(json!({"annotations": {}})),
+        Some(json!({"annotations": {"a/b~c": "1"}, "future": [1]})),
+    ] {
+        let mut object = of_the_future(deployment("app:1"));
+        let template = object["spec"]["template"].as_object_mut().unwrap();
+        template.remove("metadata");
+        if let Some(metadata) = &metadata {
+            template.insert("metadata".to_owned(), metadata.clone());
+        }
+        let answer = reviewed(&router, &create(&object)).await;
+        let operations = operations(&answer);
+        assert!(
+            operations.iter().all(|operation| operation["op"] == "add"),
+            "{operations:?}"
+        );
+        let patched = patched(&answer, &object);
+        object["spec"]["template"]["metadata"]["annotations"][KEY] = json!(hash());
+        assert_eq!(patched, object, "{metadata:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_update_that_leaves_the_template_alone_is_left_alone() {
+    let router = webhook(Apiserver::Down).await;
+    let object = of_the_future(stamped(deployment("app:1"), &hash()));
+    let mut new = object.clone();
+    new["spec"]["replicas"] = json!(5);
+    new["spec"]["fieldOfTheFuture"] = json!({"b": 2});
+    let answer = reviewed(&router, &update(&object, &new)).await;
+    assert_eq!(answer["response"]["uid"], "review-1");
+    assert_eq!(answer["response"]["allowed"], true);
+    assert_eq!(operations(&answer), Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_field_of_the_future_in_the_pod_spec_is_a_change_of_the_template() {
+    let old = stamped(deployment("app:1"), "v1.01234567.rubbish");
+    let new = of_the_future(old.clone());
+    let answer = reviewed(&webhook(Apiserver::Up).await, &update(&old, &new)).await;
+    let patched = patched(&answer, &new);
+    assert_eq!(patched, stamped(new, &hash()));
+}
+
+#[tokio::test]
+async fn what_is_no_review_is_refused() {
+    let router = webhook(Apiserver::Up).await;
+    let object = deployment("app:1");
+    let without = |member: &str| {
+        let mut review = create(&object);
+        review["request"].as_object_mut().unwrap().remove(member);
+        review.to_string()
+    };
+    let with = |member: &str, value: Value| {
+        let mut review = create(&object);
+        review["request"][member] = value;
+        review.to_string()
+    };
+    let mut beta = create(&object);
+    beta["apiVersion"] = json!("admission.k8s.io/v1beta1");
+    let whole = create(&object).to_string();
+    for body in [
+        String::new(),
+        "null".to_owned(),
+        "[]".to_owned(),
+        "{}".to_owned(),
+        "{\"request\":".to_owned(),
+        whole[..whole.len() - 1].to_owned(),
+        format!("{whole}{whole}"),
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}).to_string(),
+        json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": null})
+            .to_string(),
+        beta.to_string(),
+        without("uid"),
+        with("uid", json!("")),
+        with("uid", json!(7)),
+        without("object"),
+        with("object", Value::Null),
+        with("object", json!("Deployment")),
+        with("object", json!({"metadata": {"annotations": {CONFIG_MAPS: 1}}})),
+        with("operation", json!("UPDATE")),
+        without("kind"),
+        "[".repeat(100_000),
+        "\u{0}".to_owned(),
+    ] {
+        let answer = call(&router, post("/mutate", &body)).await;
+        assert_eq!(
+            answer.status,
+            StatusCode::BAD_REQUEST,
+            "{}: {}",
+            &body[..body.len().min(200)],
+            answer.text()
+        );
+    }
+    let whole_answer = call(&router, post("/mutate", &whole)).await;
+    assert_eq!(whole_answer.status, StatusCode::OK, "it goes on");
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_text_are_refused() {
+    let router = webhook(Apiserver::Up).await;
+    let request = HttpRequest::post("/mutate").header("content-type", "application/json");
+    let answer = call(&router, request.body(Body::from(vec![0xff; 64])).unwrap()).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn a_refusal_quotes_nothing_of_the_review() {
+    let router = webhook(Apiserver::Up).await;
+    let body = create(&json!({"data": {"password": "hunter2"}})).to_string() + "hunter2";
+    let answer = call(&router, post("/mutate", &body)).await;
+    assert!(answer.status.is_client_error());
+    assert!(!answer.text().contains("hunter2"), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn other_content_types_methods_and_paths_are_refused() {
+    let router = webhook(Apiserver::Up).await;
+    let body = create(&deployment("app:1")).to_string();
+    for content_type in [None, Some("text/plain"), Some("application/yaml"), Some("")] {
+        let mut request = post("/mutate", &body);
+        request.headers_mut().remove(header::CONTENT_TYPE);
+        if let Some(content_type) = content_type {
+            let value = content_type.parse().unwrap();
+            request.headers_mut().insert(header::CONTENT_TYPE, value);
+        }
+        let answer = call(&router, request).await;
+        assert_eq!(
+            answer.status,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "{content_type:?}"
+        );
+    }
+    for method in [Method::GET, Method::PUT, Method::DELETE] {
+        let mut request = post("/mutate", &body);
+        *request.method_mut() = method.clone();
+        let answer = call(&router, request).await;
+        assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{method}");
+    }
+    let elsewhere = call(&router, post("/validate", &body)).await;
+    assert_eq!(elsewhere.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_content_type_may_name_its_charset() {
+    let mut request = post("/mutate", &create(&deployment("app:1")).to_string());
+    let value = "application/json; charset=utf-8".parse().unwrap();
+    request.headers_mut().insert(header::CONTENT_TYPE, value);
+    let answer = call(&webhook(Apiserver::Up).await, request).await;
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_review_of_17_megabytes_is_answered() {
+    let mut old = stamped(deployment("app:1"), &hash());
+    old["spec"]["template"]["spec"]["containers"][0]["env"] =
+        json!([{"name": "LARGE", "value": "x".repeat(8_400_000)}]);
+    let mut new = old.clone();
+    new["metadata"]["labels"] = json!({"team": "blue"});
+    let review = update(&old, &new);
+    assert!(review.to_string().len() > 16_800_000);
+    let answer = reviewed(&webhook(Apiserver::Up).await, &review).await;
+    assert_eq!(operations(&answer), Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_review_that_announces_more_than_32_mebibytes_is_refused_unread() {
+    let mut request = post("/mutate", "");
+    *request.body_mut() = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+    let length = (MAX_REVIEW + 1).into();
+    request.headers_mut().insert(header::CONTENT_LENGTH, length);
+    let answer = call(&webhook(Apiserver::Up).await, request).await;
+    assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn an_unannounced_review_of_more_than_32_mebibytes_is_refused() {
+    let chunk = Bytes::from(vec![b' '; 1 << 20]);
+    let chunks = stream::iter((0..33).map(move |_| Ok::<_, Infallible>(chunk.clone())));
+    let mut request = post("/mutate", "");
+    *request.body_mut() = Body::from_stream(chunks);
+    let answer = call(&webhook(Apiserver::Up).await, request).await;
+    assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn an_unannounced_review_is_answered() {
+    let body = create(&deployment("app:1")).to_string();
+    let pieces: Vec<_> = body
+        .as_bytes()
+        .chunks(100)
+        .map(|piece| Ok::<_, Infallible>(Bytes::copy_from_slice(piece)))
+        .collect();
+    let mut request = post("/mutate", "");
+    *request.body_mut() = Body::from_stream(stream::iter(pieces));
+    let answer = call(&webhook(Apiserver::Up).await, request).await;
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_refused() {
+    let pieces = [Ok(Bytes::from("{")), Err(std::io::Error::other("reset"))];
+    let mut request = post("/mutate", "");
+    *request.body_mut() = Body::from_stream(stream::iter(pieces));
+    let answer = call(&webhook(Apiserver::Up).await, request).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn without_keys_a_review_is_to_come_again() {
+    let (webhook, _) = parts(Apiserver::Up);
+    let request = post("/mutate", &create(&deployment("app:1")).to_string());
+    let answer = call(&webhook.router(), request).await;
+    assert!(answer.says_later(), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_end_within_the_timeout_and_the_hash_stays() {
+    let router = webhook(Apiserver::Slow).await;
+    let old = stamped(deployment("app:1"), &hash());
+    let new = deployment("app:2");
+    for (timeout, longest) in [("1s", 1), ("3s", 3), ("1m0s", 30)] {
+        let began = Instant::now();
+        let body = update(&old, &new).to_string();
+        let answer = call(&router, post(&format!("/mutate?timeout={timeout}"), &body)).await;
+        assert!(began.elapsed() < Duration::from_secs(longest), "{timeout}");
+        assert_eq!(answer.status, StatusCode::OK);
+        let patched = patched(&answer.json(), &new);
+        assert_eq!(patched, stamped(new.clone(), &hash()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timeout_that_cannot_be_read_is_the_usual_one() {
+    let router = webhook(Apiserver::Slow).await;
+    let body = create(&deployment("app:1")).to_string();
+    for query in ["", "?timeout=", "?timeout=soon", "?timeout=-1s", "?other=1"] {
+        let began = Instant::now();
+        let answer = call(&router, post(&format!("/mutate{query}"), &body)).await;
+        assert_eq!(answer.status, StatusCode::OK, "{query}");
+        assert!(began.elapsed() < DEFAULT_TIMEOUT, "{query}");
+        assert_eq!(
+            operations(&answer.json()),
+            Vec::<Value>::new(),
+            "it goes without a hash"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_apiserver_in_trouble_keeps_the_hash() {
+    let old = stamped(deployment("app:1"), &hash());
+    let new = stamped(deployment("app:2"), "stale");
+    let answer = reviewed(&webhook(Apiserver::Down).await, &update(&old, &new)).await;
+    assert_eq!(patched(&answer, &new), stamped(new, &hash()));
+    let warnings = answer["response"]["warnings"].to_string();
+    assert!(warnings.contains("remove"), "{warnings}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_arrive_ends_within_the_timeout() {
+    let began = Instant::now();
+    let router = webhook(Apiserver::Up).await;
+    let mut request = post("/mutate?timeout=3s", "");
+    *request.body_mut() = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+    let answer = call(&router, request).await;
+    assert_eq!(answer.status, StatusCode::REQUEST_TIMEOUT);
+    assert!(began.elapsed() < Duration::from_secs(3));
+}
+
+#[tokio::test]
+async fn too_many_reviews_at_once_are_to_come_again() {
+    let router = webhook(Apiserver::Up).await;
+    let slow = || {
+        let mut request = post("/mutate", "");
+        *request.body_mut() = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+        request
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, 1.into());
+        request
+    };
+    let waiting = begun((0..REVIEWS_AT_ONCE).map(|_| router.clone().oneshot(slow())));
+    let review = || post("/mutate", &create(&deployment("app:1")).to_string());
+    let answer = call(&router, review()).await;
+    assert!(answer.says_later(), "{answer:?}");
+    drop(waiting);
+    let answer = call(&router, review()).await;
+    assert_eq!(answer.status, StatusCode::OK, "the places are free again");
+}
+
+#[tokio::test]
+async fn more_bytes_than_fit_are_to_come_again() {
+    let router = webhook(Apiserver::Up).await;
+    let unannounced = || {
+        let mut request = post("/mutate", "");
+        *request.body_mut() = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+        request
+    };
+    let calls = 0..MAX_REVIEWS / MAX_REVIEW;
+    let waiting = begun(calls.map(|_| router.clone().oneshot(unannounced())));
+    let review = || post("/mutate", &create(&deployment("app:1")).to_string());
+    let mut announced = review();
+    let length = create(&deployment("app:1")).to_string().len();
+    announced
+        .headers_mut()
+        .insert(header::CONTENT_LENGTH, length.into());
+    let answer = call(&router, announced).await;
+    assert!(answer.says_later(), "{answer:?}");
+    drop(waiting);
+    let answer = call(&router, review()).await;
+    assert_eq!(answer.status, StatusCode::OK, "the bytes are free again");
+}
+
+fn deployment(image: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": "web",
+            "namespace": "ns",
+            "uid": "uid-1",
+            "annotations": {CONFIG_MAPS: "app, absent"},
+        },
+        "spec": {"template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "main", "image": image}]},
+        }},
+    })
+}
+
+fn stamped(mut object: Value, hash: &str) -> Value {
+    object["spec"]["template"]["metadata"]["annotations"][KEY] = json!(hash);
+    object
+}
+
+/// With fields that no Kubernetes has yet, at every level.
+fn of_the_future(mut object: Value) -> Value {
+    let future = json!({"z": [1, {"a": null}], "n": 1.5e300, "b": 12345678901234567890_u64});
+    for path in [
+        "",
+        "/metadata",
+        "/spec",
+        "/spec/template",
+        "/spec/template/metadata",
+        "/spec/template/spec",
+        "/spec/template/spec/containers/0",
+    ] {
+        if let Some(place) = object.pointer_mut(path) {
+            place["fieldOfTheFuture"] = future.clone();
+        }
+    }
+    object
+}
+
+fn create(object: &Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "fieldOfTheFuture": {"a": 1},
+        "request": {
+            "uid": "review-1",
+            "kind": {"group": "apps", "version": "v1", "kind": "Deployment", "future": 1},
+            "resource": {"group": "apps", "version": "v1", "resource": "deployments"},
+            "name": "web",
+            "namespace": "ns",
+            "operation": "CREATE",
+            "userInfo": {"username": "admin", "groups": ["system:masters"], "future": 1},
+            "object": object,
+            "oldObject": null,
+            "dryRun": false,
+            "options": {"kind": "CreateOptions", "fieldManager": "kubectl", "future": [1]},
+            "fieldOfTheFuture": [1],
+        },
+    })
+}
+
+fn update(old: &Value, new: &Value) -> Value {
+    let mut review = create(new);
+    review["request"]["operation"] = json!("UPDATE");
+    review["request"]["oldObject"] = old.clone();
+    review
+}
+
+/// The hash of what the apiserver has, for [`deployment`].
+fn hash() -> String {
+    let app = ConfigObject::parse(config_map().to_string().as_bytes()).unwrap();
+    let mut app = Some(app);
+    let references = references(&Name::parse("ns").unwrap(), Some("app,absent"), None);
+    let contents: Contents = references
+        .accepted
+        .into_iter()
+        .map(|reference| match reference.name.as_str() {
+            "app" => (reference, Presence::Present(app.take().unwrap())),
+            _ => (reference, Presence::Absent),
+        })
+        .collect();
+    let key = HashKey::new([7; KEY_LENGTH]);
+    Keyring::new(vec![key]).unwrap().hash(&contents).to_string()
+}
+
+fn config_map() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "app", "namespace": "ns", "uid": "uid-2", "resourceVersion": "5"},
+        "data": {"key": "1"},
+    })
+}
+
+/// A webhook that is ready.
+async fn webhook(apiserver: Apiserver) -> Router {
+    let (webhook, keys) = parts(apiserver);
+    keys.read_since(Instant::now()).await.unwrap();
+    webhook.router()
+}
+
+fn parts(apiserver: Apiserver) -> (Webhook, Arc<Keys>) {
+    let client = client(apiserver);
+    let operator = Name::parse("operator").unwrap();
+    let secret = Name::parse("hash-keys").unwrap();
+    let keys = Arc::new(Keys::new(client.clone(), &operator, &secret));
+    let webhook = Webhook::new(
+        Scope::new([], operator),
+        keys.clone(),
+        Source::new(client, Duration::from_secs(60)),
+        Metrics::new(),
+        Arc::default(),
+    );
+    (webhook, keys)
+}
+
+fn client(apiserver: Apiserver) -> Client {
+    let service = service_fn(move |request: HttpRequest<kube::client::Body>| async move {
+        let path = request.uri().path();
+        let (status, body) = match (path, apiserver) {
+            ("/api/v1/namespaces/operator/secrets/hash-keys", _) => {
+                let key = ByteString(vec![7; KEY_LENGTH]);
+                (StatusCode::OK, json!({"data": {"20250101T000000Z": key}}))
+            }
+            ("/api/v1/namespaces/ns/configmaps/app", Apiserver::Up) => {
+                (StatusCode::OK, config_map())
+            }
+            ("/api/v1/namespaces/ns/configmaps/absent", Apiserver::Up) => failure(404, "NotFound"),
+            (_, Apiserver::Slow) => std::future::pending().await,
+            (_, Apiserver::Down) => failure(500, "InternalError"),
+            (_, Apiserver::Up) => panic!("nobody asks for {path}"),
+        };
+        let answer = HttpResponse::builder().status(status);
+        let body = Full::new(Bytes::from(body.to_string()));
+        Ok::<_, Infallible>(answer.body(body).unwrap())
+    });
+    Client::new(service, "operator")
+}
+
+fn failure(code: u16, reason: &str) -> (StatusCode, Value) {
+    let status = json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure", "message": "as the test asks for",
+        "reason": reason, "code": code,
+    });
+    (StatusCode::from_u16(code).unwrap(), status)
+}
+
+fn post(uri: &str, body: &str) -> HttpRequest<Body> {
+    let request = HttpRequest::post(uri).header("content-type", "application/json");
+    request.body(Body::from(body.to_owned())).unwrap()
+}
+
+#[derive(Debug)]
+struct Answered {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Answered {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}", self.text()))
+    }
+
+    /// The apiserver asks again only where it is told when.
+    fn says_later(&self) -> bool {
+        self.status == StatusCode::SERVICE_UNAVAILABLE && self.headers[header::RETRY_AFTER] == "1"
+    }
+}
+
+async fn call(router: &Router, request: HttpRequest<Body>) -> Answered {
+    let Ok(response) = router.clone().oneshot(request).await;
+    let (head, body) = response.into_parts();
+    Answered {
+        status: head.status,
+        headers: head.headers,
+        body: body.collect().await.unwrap().to_bytes(),
+    }
+}
+
+/// Calls that have got as far as they can and wait now. They end when they are dropped.
+fn begun<F: Future>(calls: impl Iterator<Item = F>) -> Vec<Pin<Box<F>>> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut calls: Vec<_> = calls.map(Box::pin).collect();
+    for call in &mut calls {
+        assert!(call.as_mut().poll(&mut context).is_pending());
+    }
+    calls
+}
+
+/// The answer to a review, which must be one.
+async fn reviewed(router: &Router, review: &Value) -> Value {
+    let mut request = post("/mutate?timeout=3s", &review.to_string());
+    let length = review.to_string().len().into();
+    request.headers_mut().insert(header::CONTENT_LENGTH, length);
+    let answer = call(router, request).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
+    assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
+    answer.json()
+}
+
+/// The JSON Patch of an answer, as it goes over the wire.
+fn operations(answer: &Value) -> Vec<Value> {
+    match &answer["response"]["patch"] {
+        Value::Null => Vec::new(),
+        patch => {
+            let patch: ByteString = serde_json::from_value(patch.clone()).unwrap();
+            serde_json::from_slice(&patch.0).unwrap()
+        }
+    }
+}
+
+/// What the apiserver makes of `object` with the answer.
+fn patched(answer: &Value, object: &Value) -> Value {
+    let patch: Patch = serde_json::from_value(Value::Array(operations(answer))).unwrap();
+    let mut object = object.clone();
+    json_patch::patch(&mut object, &patch).unwrap();
+    object
+}

@@ -1,0 +1,76 @@
+# What one does in this repository: `make help` lists it.
+
+.DEFAULT_GOAL := help
+
+e2e := pod-reloader-e2e
+crates := pod-reloader-core webhook-certs pod-reloader $(e2e)
+scripts := .ci/run scripts/need scripts/boundaries e2e/control-plane/build.sh
+# Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
+control_plane := $(or $(CARGO_TARGET_DIR),target)/debug/control-plane --
+
+# Taken from PATH, or else built once: no registry has a current binary.
+cargo_deny_version := 0.20.2
+cargo_deny_root := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pod-reloader/tools/cargo-deny-$(cargo_deny_version)
+cargo_deny := $(or $(shell command -v cargo-deny),$(cargo_deny_root)/bin/cargo-deny)
+
+.PHONY: help
+help: ## List these targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | \
+	  while IFS='|' read -r target text; do printf 'make %-14s %s\n' "$$target" "$$text"; done
+
+.PHONY: demo
+demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it running
+	@scripts/need rust cc control-plane
+	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
+	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
+	$(call phase,demo,cargo run --quiet -p $(e2e) --bin demo $(if $(filter 1,$(KEEP)),-- --keep))
+
+.PHONY: test
+test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name
+	@scripts/need rust cc control-plane
+	$(call phase,unit and router tests,cargo test $(TEST))
+	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
+	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
+	$(call phase,end-to-end tests,$(control_plane) cargo test -p $(e2e) --no-fail-fast $(TEST))
+
+.PHONY: lint
+lint: $(cargo_deny) ## Check format, lints, crate boundaries, dependencies and docs
+	@scripts/need rust cc rustfmt clippy
+	$(call phase,format,cargo fmt --all --check)
+	$(call phase,boundaries,scripts/boundaries)
+	$(call phase,dependencies,$(cargo_deny) --locked check --hide-inclusion-graph bans licenses sources)
+	$(call phase,clippy,cargo clippy --locked --workspace --all-targets -- -D warnings)
+	$(call phase,each crate alone,for crate in $(crates); do cargo check -p $$crate || exit 1; done)
+	$(call phase,docs,RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps)
+	$(if $(shell command -v shellcheck),$(call phase,scripts,shellcheck $(scripts)))
+
+# Without optimisation: built in half the time, and it runs for a second either way.
+$(cargo_deny_root)/bin/cargo-deny:
+	@scripts/need rust cc
+	$(call phase,build cargo-deny,cargo install --debug --locked --root $(cargo_deny_root) cargo-deny@$(cargo_deny_version))
+
+.PHONY: fmt
+fmt: ## Format the code
+	@scripts/need rust rustfmt
+	cargo fmt --all
+
+.PHONY: build
+build: ## Build the operator for use: target/release/pod-reloader
+	@scripts/need rust cc
+	$(call phase,build,cargo build --release -p pod-reloader)
+
+.PHONY: control-plane
+control-plane: ## Build the control plane of tests and demo, once for all clones
+	@scripts/need control-plane
+	$(call phase,control plane,e2e/control-plane/build.sh)
+
+.PHONY: clean
+clean: ## Remove what cargo built; the cached control plane stays
+	cargo clean
+
+# $(call phase,NAME,COMMAND): runs a command, and says what runs and how long it took.
+define phase
+@echo '==> $(1)'; began=$$(date +%s); took() { echo "$$(($$(date +%s) - began)) s"; }; \
+{ $(2); } || { echo "==> $(1): FAILED after $$(took)" >&2; exit 1; }; \
+echo "==> $(1): $$(took)"
+endef
