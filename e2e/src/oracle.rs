@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use hmac::{Hmac, KeyInit, Mac};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, Client, api::DynamicObject, discovery::ApiResource};
 use serde_json::Value;
@@ -13,9 +14,11 @@ use crate::workload::{CONFIG_MAPS, SECRETS};
 
 /// The name of the Secret with the keys.
 pub const HASH_KEYS: &str = "pod-reloader-hash-keys";
+/// How old a key must be before the operator writes with it.
+const GRACE: SignedDuration = SignedDuration::from_secs(130);
 
 /// The config hash that `workload`, an object of the cluster, must carry: what is true now, under the
-/// newest key of the operator in `operator_namespace`.
+/// newest key of the operator in `operator_namespace` that every replica can have read.
 ///
 /// # Errors
 /// When something cannot be read.
@@ -54,7 +57,11 @@ pub async fn config_hash(
     }
     let keys: Api<Secret> = Api::namespaced(client.clone(), operator_namespace);
     let keys = keys.get(HASH_KEYS).await?.data.unwrap_or_default();
-    let (_, ByteString(key)) = keys.last_key_value().context("there are no keys")?;
+    let settled = keys
+        .range(..=entry_name(Timestamp::now() - GRACE))
+        .next_back();
+    let writing = settled.or_else(|| keys.first_key_value());
+    let (_, ByteString(key)) = writing.context("there are no keys")?;
     let id = Sha256::new()
         .chain_update("pod-reloader key id\0")
         .chain_update(key)
@@ -64,6 +71,11 @@ pub async fn config_hash(
         .finalize()
         .into_bytes();
     Ok(format!("v1.{}.{}", hex(&id[..4]), hex(&mac)))
+}
+
+/// The name of the entry of a key that is made at `time`.
+fn entry_name(time: Timestamp) -> String {
+    time.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
 async fn read(client: &Client, kind: &str, namespace: &str, name: &str) -> Result<Option<Value>> {

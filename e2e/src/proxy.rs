@@ -54,9 +54,9 @@ pub use self::{
 ///
 /// # Guarantees
 /// Method, path, query, headers and bodies pass unchanged where no rule says otherwise, and pass as
-/// they come: no more than one line of a watch is kept, other than by a rule. A connection of a client
-/// has a connection to the apiserver of its own, and what happens to one happens to the other, so no
-/// fault slows other connections. All ends with the value.
+/// they come: no more than one line of a watch is kept, other than by a rule. Each connection of a
+/// client has one to the apiserver of its own, so a fault on one keeps no other waiting. An answer that
+/// the apiserver breaks off is broken off for the client. All ends with the value.
 ///
 /// # Caveats
 /// It speaks HTTP/1.1 only, and no upgrades (`kubectl exec`). Watch faults need a watch in JSON, as

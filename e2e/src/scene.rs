@@ -481,6 +481,31 @@ impl Scene {
         self.audit_log.since(mark).await
     }
 
+    /// Starts an operator of the same installation with other arguments than those of [`Options`], and
+    /// waits until it is ready. The one that ran before must have been stopped.
+    ///
+    /// # Errors
+    /// As [`Operator::start`] and [`Operator::ready`].
+    pub async fn start_operator(&self, args: &[&str]) -> Result<Operator> {
+        let token = self
+            .control_plane
+            .service_account_token(&self.installation.namespace, SERVICE_ACCOUNT)
+            .await?;
+        let kubeconfig = match &self.proxy {
+            Some(proxy) => proxy.kubeconfig_for(token),
+            None => self.control_plane.kubeconfig_for(token),
+        };
+        let mut all = vec![
+            format!("--namespaces={}", self.namespace),
+            format!("--settle-period={}", self.options.settle_period),
+        ];
+        all.extend(args.iter().map(|arg| (*arg).to_owned()));
+        let operator =
+            Operator::start(&self.installation, &kubeconfig, self.directory.path(), &all)?;
+        operator.ready().await?;
+        Ok(operator)
+    }
+
     /// A directory for files of the test.
     pub fn directory(&self) -> &Path {
         self.directory.path()

@@ -29,7 +29,8 @@ pub enum Step {
 /// What a review is answered. The write itself is always allowed.
 #[derive(Debug, Default, PartialEq)]
 pub struct Answer {
-    /// The change to the object: none, one `add` with missing parents, or one `remove`.
+    /// The change to the object: none, one `add` of KEY with missing parents, or one `remove`; and an
+    /// `add` of the baseline, where the request dropped it.
     pub patch: Vec<PatchOperation>,
     /// What the user at the other end is told.
     pub warnings: Vec<String>,
@@ -57,9 +58,15 @@ pub enum Outcome {
 #[derive(Debug)]
 pub struct Pending {
     workload: Workload,
-    /// KEY of the stored object; of the request, where there is none yet.
-    current: Option<Box<str>>,
-    created: bool,
+    /// `None` while it is created.
+    stored: Option<Stored>,
+}
+
+/// What of ours the stored object carries.
+#[derive(Debug, Default)]
+struct Stored {
+    config_hash: Option<Box<str>>,
+    baseline: Option<Box<str>>,
 }
 
 /// Takes in a review.
@@ -95,43 +102,39 @@ pub fn begin(
         return ignored;
     }
     if created {
-        let current = workload.config_hash.clone();
         return Ok(Step::Read(Box::new(Pending {
             workload,
-            current,
-            created,
+            stored: None,
         })));
     }
     let new = RawTemplate::of(required(request.object, "object")?).map_err(InvalidReview::at)?;
     let old =
         RawTemplate::of(required(request.old_object, "oldObject")?).map_err(InvalidReview::at)?;
-    if !new.same_but_for_key(&old) {
-        let current = old.config_hash.map(Into::into);
+    let same_template = new.same_but_for_key(&old);
+    let stored = Stored {
+        config_hash: old.config_hash.map(Into::into),
+        baseline: old.baseline.map(Into::into),
+    };
+    if !same_template {
         return Ok(Step::Read(Box::new(Pending {
             workload,
-            current,
-            created,
+            stored: Some(stored),
         })));
     }
-    let known = workload
-        .config_hash
-        .as_deref()
-        .is_some_and(|value| keys.knows(value));
-    Ok(Step::Answer(
-        if known && is_written_by(ourselves, request) {
-            Answer {
-                outcome: Outcome::Kept,
-                ..Answer::default()
-            }
-        } else {
-            answer(
-                &workload,
-                old.config_hash.as_deref(),
-                old.config_hash.as_deref(),
-                Outcome::Kept,
-            )
-        },
-    ))
+    let answer = if is_our_own_write(&workload, &stored, request, keys, ourselves) {
+        Answer {
+            outcome: Outcome::Kept,
+            ..Answer::default()
+        }
+    } else {
+        answer(
+            &workload,
+            &stored,
+            stored.config_hash.as_deref(),
+            Outcome::Kept,
+        )
+    };
+    Ok(Step::Answer(answer))
 }
 
 impl Pending {
@@ -143,55 +146,59 @@ impl Pending {
     /// Whether the value of KEY was made under a key that `keys` lacks: the stored keys may be newer,
     /// and must be read again before [`Pending::answer`].
     pub fn lacks_key(&self, keys: &Keyring) -> bool {
-        self.current
-            .as_deref()
-            .is_some_and(|value| keys.lacks_key_of(value))
+        self.current().is_some_and(|value| keys.lacks_key_of(value))
     }
 
     /// The answer, given what was read. Without `contents`, something could not be read: then KEY
     /// stays as it was, and a workload that is created goes without.
     pub fn answer(&self, contents: Option<&Contents>, keys: &Keyring) -> Answer {
-        let current = self.current.as_deref();
-        let old = if self.created { None } else { current };
+        let nothing = Stored::default();
+        let stored = self.stored.as_ref().unwrap_or(&nothing);
+        let answer = |desired, outcome| answer(&self.workload, stored, desired, outcome);
         let Some(contents) = contents else {
-            return answer(&self.workload, old, old, Outcome::Unknown);
+            return answer(stored.config_hash.as_deref(), Outcome::Unknown);
         };
         if contents.is_empty() {
-            return answer(&self.workload, old, old, Outcome::Kept);
+            return answer(stored.config_hash.as_deref(), Outcome::Kept);
         }
-        if let Some(value) = current {
+        if let Some(value) = self.current() {
             if keys.verify(value, contents) == Verdict::Current {
-                return answer(&self.workload, old, current, Outcome::Kept);
+                return answer(Some(value), Outcome::Kept);
             }
             // A workload that is restored before its Secrets, like one that lost them, waits for them.
-            let is_ours = !self.created || ConfigHash::parse(value).is_some();
+            let is_ours = self.stored.is_some() || ConfigHash::parse(value).is_some();
             if is_ours && self.workload.missing(contents).next().is_some() {
-                return answer(&self.workload, old, current, Outcome::Held);
+                return answer(Some(value), Outcome::Held);
             }
         }
-        answer(
-            &self.workload,
-            old,
-            Some(&keys.hash(contents).to_string()),
-            Outcome::Set,
-        )
+        answer(Some(&keys.hash(contents).to_string()), Outcome::Set)
+    }
+
+    /// KEY of the stored object; of the request, where there is none yet.
+    fn current(&self) -> Option<&str> {
+        match &self.stored {
+            Some(stored) => stored.config_hash.as_deref(),
+            None => self.workload.config_hash.as_deref(),
+        }
     }
 }
 
-/// Turns KEY of the request into `desired`. `old` is KEY of the stored object: who sends something
-/// else in its place is told.
-fn answer(
-    workload: &Workload,
-    old: Option<&str>,
-    desired: Option<&str>,
-    outcome: Outcome,
-) -> Answer {
+/// Turns KEY of the request into `desired`. Who sends something else in the place of the stored KEY is
+/// told. Where that stays, its baseline does too: without it the value would say nothing any more.
+fn answer(workload: &Workload, stored: &Stored, desired: Option<&str>, outcome: Outcome) -> Answer {
     let requested = workload.config_hash.as_deref();
-    let patch = match desired {
+    let old = stored.config_hash.as_deref();
+    let mut patch = match desired {
         _ if requested == desired => Vec::new(),
         Some(value) => patch::add_to_template(workload.template, value),
         None => patch::remove_from_template(),
     };
+    if let Some(baseline) = &stored.baseline
+        && desired == old
+        && workload.markers.baseline != stored.baseline
+    {
+        patch.push(patch::add_baseline(baseline));
+    }
     let overridden = requested.is_some() && requested != desired && requested != old;
     let warnings = workload
         .references
@@ -226,13 +233,24 @@ fn required<T>(part: Option<T>, name: &'static str) -> Result<T, InvalidReview> 
     part.ok_or(InvalidReview::NoObject(name))
 }
 
-fn is_written_by(user: &str, request: &Request<'_>) -> bool {
-    let field_manager = request
-        .options
-        .as_ref()
-        .and_then(|options| options.field_manager.as_deref());
-    request.user_info.username.as_deref() == Some(user)
+/// Whether the loop wrote this: as our user, under our field manager, and of our form: a baseline, or
+/// a KEY under a key that we know.
+fn is_our_own_write(
+    workload: &Workload,
+    stored: &Stored,
+    request: &Request<'_>,
+    keys: &Keyring,
+    ourselves: &str,
+) -> bool {
+    let options = request.options.as_ref();
+    let field_manager = options.and_then(|options| options.field_manager.as_deref());
+    request.user_info.username.as_deref() == Some(ourselves)
         && field_manager == Some(annotations::FIELD_MANAGER)
+        && (workload.config_hash == stored.config_hash
+            || workload
+                .config_hash
+                .as_deref()
+                .is_some_and(|value| keys.knows(value)))
 }
 
 /// The apiserver cuts off warnings from 4 KiB on.
@@ -511,6 +529,46 @@ mod tests {
         assert_eq!(write(OURSELVES, "pod-reloader", "rubbish"), "old");
         assert_eq!(write(OURSELVES, "kubectl", &hash("1")), "old");
         assert_eq!(write("admin", "pod-reloader", &hash("1")), "old");
+    }
+
+    #[test]
+    fn an_edit_without_the_baseline_keeps_it_as_long_as_the_key_stays() {
+        let old = || {
+            deployment("web")
+                .stamped("foreign")
+                .annotation("baseline", "foreign=x")
+                .image("1")
+        };
+        let baseline_after = |review: &Value, answer: &Answer| {
+            let mut object = review["request"]["object"].clone();
+            json_patch::patch(&mut object, &Patch(answer.patch.clone())).unwrap();
+            object["metadata"]["annotations"][annotations::BASELINE]
+                .as_str()
+                .map(str::to_owned)
+        };
+        let same = review(Some(old()), deployment("web").image("1"));
+        let answer = answered_at_once(&same);
+        assert_eq!(key_after(&same, &answer).as_deref(), Some("foreign"));
+        assert_eq!(baseline_after(&same, &answer).as_deref(), Some("foreign=x"));
+
+        let changed = review(Some(old()), deployment("web").image("2"));
+        let answer = answered(&changed, holding("1"));
+        assert_eq!(key_after(&changed, &answer), Some(hash("1")));
+        assert_eq!(baseline_after(&changed, &answer), None);
+    }
+
+    #[test]
+    fn our_own_baseline_passes() {
+        let old = deployment("web")
+            .stamped("foreign")
+            .annotation("baseline", "foreign=x");
+        let new = deployment("web")
+            .stamped("foreign")
+            .annotation("baseline", "foreign=y");
+        let mut review = review(Some(old), new);
+        review["request"]["userInfo"]["username"] = json!(OURSELVES);
+        review["request"]["options"]["fieldManager"] = json!("pod-reloader");
+        assert_eq!(answered_at_once(&review).patch, []);
     }
 
     #[test]

@@ -14,8 +14,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// Takes in a workload that is kept, as it is now. Where that is news, says which objects nobody
-    /// references any more.
+    /// Takes in a workload that is kept, as it is now. Where that is news, says for which objects it
+    /// matters: those that nobody references any more, and those that nobody referenced before.
     pub fn apply(&mut self, workload: Workload) -> Option<Vec<Reference>> {
         if self
             .workloads
@@ -24,8 +24,13 @@ impl Index {
         {
             return None;
         }
+        let accepted = &workload.references.accepted;
+        let is_new = |reference: &&Reference| !self.is_referenced(reference);
+        let mut turned: Vec<_> = accepted.iter().filter(is_new).cloned().collect();
         let mut orphaned = self.delete(&workload.id).unwrap_or_default();
-        for reference in &workload.references.accepted {
+        orphaned.retain(|reference| !accepted.contains(reference));
+        turned.append(&mut orphaned);
+        for reference in accepted {
             self.consumers
                 .entry(reference.clone())
                 .or_default()
@@ -33,8 +38,7 @@ impl Index {
         }
         self.workloads
             .insert(workload.id.clone(), Arc::new(workload));
-        orphaned.retain(|reference| !self.is_referenced(reference));
-        Some(orphaned)
+        Some(turned)
     }
 
     /// Forgets a workload: it is gone, or no longer kept. Where it was known, says which objects nobody
@@ -91,18 +95,16 @@ mod tests {
     #[test]
     fn a_workload_is_found_by_what_it_lists_now() {
         let mut index = Index::default();
-        assert_eq!(
-            index.apply(deployment("web").lists("a,b").build()),
-            Some(vec![])
-        );
+        let new = index.apply(deployment("web").lists("a,b").build());
+        assert_eq!(new, Some(vec![reference("a"), reference("b")]));
         assert_eq!(
             index.apply(deployment("api").lists("b").build()),
             Some(vec![])
         );
         assert_eq!(names_of(&index, "b"), ["api", "web"]);
 
-        let orphaned = index.apply(deployment("web").lists("c").build());
-        assert_eq!(orphaned, Some(vec![reference("a")]));
+        let turned = index.apply(deployment("web").lists("c").build());
+        assert_eq!(turned, Some(vec![reference("c"), reference("a")]));
         assert_eq!(names_of(&index, "b"), ["api"]);
         assert_eq!(names_of(&index, "c"), ["web"]);
         assert!(!index.is_referenced(&reference("a")));

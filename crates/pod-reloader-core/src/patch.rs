@@ -19,10 +19,9 @@ pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
 
 /// The loop's write of a baseline, tested like [`set_config_hash`]. It restarts nothing.
 pub fn set_baseline(workload: &Workload, baseline: &str) -> Patch {
-    let path = ["metadata", "annotations", annotations::BASELINE];
     let mut operations = tests(workload);
-    operations.push(test(&path, workload.markers.baseline.as_deref()));
-    operations.push(add(&path, json!(baseline)));
+    operations.push(test(&BASELINE, workload.markers.baseline.as_deref()));
+    operations.push(add_baseline(baseline));
     Patch(operations)
 }
 
@@ -45,6 +44,12 @@ pub fn remove_from_template() -> Vec<PatchOperation> {
     })]
 }
 
+/// The webhook's write of a baseline that the request dropped. The workload has annotations: its lists.
+pub fn add_baseline(baseline: &str) -> PatchOperation {
+    add(&BASELINE, json!(baseline))
+}
+
+const BASELINE: [&str; 3] = ["metadata", "annotations", annotations::BASELINE];
 const TEMPLATE_METADATA: [&str; 3] = ["spec", "template", "metadata"];
 const TEMPLATE_ANNOTATIONS: [&str; 4] = ["spec", "template", "metadata", "annotations"];
 const KEY: [&str; 5] = [

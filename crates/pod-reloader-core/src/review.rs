@@ -184,6 +184,8 @@ pub(crate) struct RawTemplate<'a> {
     annotations: BTreeMap<String, String>,
     /// KEY.
     pub(crate) config_hash: Option<String>,
+    /// The baseline on the metadata of the workload.
+    pub(crate) baseline: Option<String>,
 }
 
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
@@ -193,17 +195,28 @@ impl<'a> RawTemplate<'a> {
     pub(crate) fn of(object: &'a RawValue) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Object<'a> {
+            #[serde(default)]
+            metadata: ObjectMetadata,
             #[serde(borrow)]
             spec: Spec<'a>,
+        }
+        #[derive(Default, Deserialize)]
+        struct ObjectMetadata {
+            annotations: Option<BTreeMap<String, String>>,
         }
         #[derive(Deserialize)]
         struct Spec<'a> {
             #[serde(borrow)]
             template: &'a RawValue,
         }
-        let template = serde_json::from_str::<Object<'_>>(object.get())?
-            .spec
-            .template;
+        let Object {
+            metadata,
+            spec: Spec { template },
+        } = serde_json::from_str(object.get())?;
+        let baseline = metadata
+            .annotations
+            .unwrap_or_default()
+            .remove(annotations::BASELINE);
         let mut rest = fields(template)?;
         let mut metadata = rest
             .remove("metadata")
@@ -221,6 +234,7 @@ impl<'a> RawTemplate<'a> {
             metadata,
             annotations,
             config_hash,
+            baseline,
         })
     }
 

@@ -14,6 +14,9 @@ use crate::discovery::{PodSpec, Requirement};
 use crate::name::{InvalidName, Name};
 use crate::reference::{References, references};
 
+/// The longest settle period: a change that waits longer would be taken for a lost one.
+pub const MAX_SETTLE_PERIOD: Duration = Duration::from_secs(60 * 60);
+
 /// The kinds of workload that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkloadKind {
@@ -150,10 +153,12 @@ impl Workload {
         })
     }
 
-    /// Its own settle period. `None` where it has none, or one that cannot be read.
+    /// Its own settle period, at most [`MAX_SETTLE_PERIOD`]. `None` where it has none, or one that
+    /// cannot be read.
     pub fn settle_period(&self) -> Option<Duration> {
         let text = self.markers.settle_period.as_deref()?;
-        Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()
+        let period = Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()?;
+        Some(period.min(MAX_SETTLE_PERIOD))
     }
 }
 
@@ -297,6 +302,7 @@ impl Resource for WorkloadObject {
 
 #[cfg(test)]
 mod tests {
+    use super::MAX_SETTLE_PERIOD;
     use crate::fixtures::{config_map, contents, deployment};
     use serde_json::json;
     use std::time::Duration;
@@ -354,6 +360,7 @@ mod tests {
         assert_eq!(period("1m30s"), Some(Duration::from_secs(90)));
         assert_eq!(period("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(period("0s"), Some(Duration::ZERO));
+        assert_eq!(period("9000000000000000000s"), Some(MAX_SETTLE_PERIOD));
         assert_eq!(period("-1s"), None);
         assert_eq!(period("soon"), None);
     }

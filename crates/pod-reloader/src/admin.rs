@@ -1,8 +1,8 @@
 //! Serves probes and metrics, on ports of their own.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use axum::Router;
@@ -22,6 +22,8 @@ pub(crate) struct Readiness {
     pub(crate) certificate: Option<CurrentCertificate>,
     /// The keys of the config hash.
     pub(crate) keys: Arc<Keys>,
+    /// The user that we are to the apiserver.
+    pub(crate) ourselves: Arc<OnceLock<String>>,
     /// Set once we are about to stop.
     pub(crate) stopping: AtomicBool,
 }
@@ -34,6 +36,9 @@ impl Readiness {
         }
         if self.keys.keyring().is_none() {
             return Some("the hash keys have not been read");
+        }
+        if self.ourselves.get().is_none() {
+            return Some("the apiserver has not told who we are");
         }
         let certificate = match &self.certificate {
             None => return None,

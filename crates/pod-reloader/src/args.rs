@@ -8,6 +8,7 @@ use clap::{ArgAction, Parser, ValueEnum};
 use jiff::SignedDuration;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::workload::MAX_SETTLE_PERIOD;
 use webhook_certs::MinTlsVersion;
 
 /// Restarts pods when the ConfigMaps and Secrets that they read change.
@@ -184,7 +185,12 @@ fn duration(text: &str) -> Result<Duration, String> {
     let duration: SignedDuration = text
         .parse()
         .map_err(|_| "write it like 2s, 500ms or 1m30s".to_owned())?;
-    Duration::try_from(duration).map_err(|_| "it must not be negative".to_owned())
+    let duration =
+        Duration::try_from(duration).map_err(|_| "it must not be negative".to_owned())?;
+    if duration > MAX_SETTLE_PERIOD {
+        return Err(format!("at most {MAX_SETTLE_PERIOD:?}"));
+    }
+    Ok(duration)
 }
 
 #[cfg(test)]
@@ -235,6 +241,7 @@ mod tests {
             "--webhook-bind-address=nowhere",
             "--settle-period=-1s",
             "--settle-period=soon",
+            "--settle-period=1000000000h",
             "--namespaces=a,?limit=1",
             "--reconcile=maybe",
         ] {

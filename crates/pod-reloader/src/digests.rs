@@ -98,14 +98,14 @@ impl Digests {
         })
     }
 
-    /// Takes in a watch event: the object is there with this resourceVersion, or is gone.
-    /// Says whether that is news.
+    /// Takes in a watch event: the object is there with this resourceVersion, or is gone. What is known
+    /// of it is forgotten, unless it is that already.
     pub(crate) fn observe(
         &self,
         reference: &Reference,
         resource_version: Option<&str>,
         now: Instant,
-    ) -> bool {
+    ) {
         let entry = self.entry(reference);
         let mut state = lock(&entry.state);
         let known = match (state.fresh(None), resource_version) {
@@ -128,10 +128,16 @@ impl Digests {
         if !known {
             state.forgotten = Some(now);
         }
-        !known
     }
 
-    /// Drops what nobody references any more.
+    /// Takes in that events may have been missed: everything is read again before it is relied on.
+    pub(crate) fn distrust(&self, now: Instant) {
+        for entry in lock(&self.entries).values() {
+            lock(&entry.state).forgotten = Some(now);
+        }
+    }
+
+    /// Drops what is known of objects whose events did not count, or will not.
     pub(crate) fn forget(&self, references: &[Reference]) {
         let mut entries = lock(&self.entries);
         for reference in references {

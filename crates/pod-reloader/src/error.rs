@@ -25,6 +25,8 @@ pub(crate) enum Error {
         "outside a cluster, --namespace must name the namespace of our Lease and our hash keys, which is not kept itself"
     )]
     NoNamespace,
+    #[error("--namespaces names none that can be kept: kube-system and our own never are")]
+    NothingToKeep,
     #[error("listening on {address}")]
     Listen {
         address: SocketAddr,
@@ -51,6 +53,8 @@ pub(crate) enum Error {
         #[source]
         source: CallError,
     },
+    #[error("setting the config hash of {0}: it was accepted and taken back")]
+    Undone(WorkloadId),
     #[error("reading the hash keys in Secret {secret}")]
     Keys {
         secret: Reference,

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use kube::Client;
 use kube_lease_manager::{LeaseManager, LeaseManagerBuilder};
-use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::name::Name;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -35,7 +34,6 @@ impl Candidate {
         loop {
             let manager = LeaseManagerBuilder::new(client.clone(), LEASE)
                 .with_namespace(namespace.as_str())
-                .with_field_manager(FIELD_MANAGER)
                 .with_duration(LEASE_SECONDS)
                 .with_grace(GRACE_SECONDS)
                 .build()
@@ -58,7 +56,7 @@ impl Candidate {
         self.leading.wait_for(|now| *now == leading).await.is_ok()
     }
 
-    /// Releases the Lease, so that another replica can go on at once.
+    /// Releases the Lease, so that another replica goes on by the time at which it would have expired.
     pub(crate) async fn leave(self) {
         drop(self.leading);
         if tokio::time::timeout(RELEASE, self.task).await.is_err() {

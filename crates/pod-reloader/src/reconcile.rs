@@ -1,21 +1,23 @@
 //! The reconcile loop: keeps each workload's config hash at what its objects come to.
 
 use std::collections::{HashMap, HashSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::decision::{Cause, Decision, FirstStamp, decide};
 use pod_reloader_core::patch;
 use pod_reloader_core::reference::{Reference, Rejected};
 use pod_reloader_core::scope::Scope;
-use pod_reloader_core::workload::{Workload, WorkloadId, WorkloadObject};
+use pod_reloader_core::workload::{Workload, WorkloadId, WorkloadKind, WorkloadObject};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use crate::client::{DEADLINE, within};
 use crate::digests::{Digests, Known};
@@ -31,6 +33,11 @@ use crate::workloads::Workloads;
 const AT_ONCE: usize = 16;
 /// Restarts wait for at most this many settle periods.
 const MAX_SETTLE_PERIODS: u32 = 5;
+/// How often everything is compared with the cluster, whatever the watches say.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);
+/// How long a workload is left alone that has shown a bug of ours.
+const PANIC_PAUSE: Duration = Duration::from_secs(5 * 60);
+const UNDONE: &str = "another webhook or policy takes it back";
 /// How often in a row a workload may move under our hands before that counts as a failure.
 const MAX_MOVES: u32 = 5;
 
@@ -114,13 +121,24 @@ impl Reconciler {
     /// Looks at workloads as they become due, for ever.
     pub(crate) async fn run(self: &Arc<Self>) {
         let mut looks = JoinSet::new();
+        let mut sweep = tokio::time::interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
         loop {
             while looks.len() < AT_ONCE {
                 let Some(id) = lock(&self.queue).pop(Instant::now()) else {
                     break;
                 };
                 let this = self.clone();
-                looks.spawn(async move { this.look(id).await });
+                looks.spawn(async move {
+                    let look = AssertUnwindSafe(this.look(&id)).catch_unwind().await;
+                    let again = look.unwrap_or_else(|_| {
+                        error!(workload = %id, "looking at it panicked, which is a bug");
+                        Some(Instant::now() + PANIC_PAUSE)
+                    });
+                    if this.workloads.get(&id).is_none() {
+                        this.forget(&id);
+                    }
+                    lock(&this.queue).done(id, again);
+                });
             }
             let next_due = lock(&self.queue)
                 .next_due()
@@ -128,23 +146,42 @@ impl Reconciler {
             tokio::select! {
                 () = self.pushed.notified() => {}
                 () = until(next_due) => {}
-                Some(look) = looks.join_next() => look.expect("a look at a workload does not panic"),
+                Some(_) = looks.join_next() => {}
+                _ = sweep.tick() => self.sweep(),
             }
         }
     }
 
-    /// Takes in a workload as a watch, or an answer to a patch, shows it.
-    pub(crate) fn workload_seen(&self, workload: Workload) {
-        let id = workload.id.clone();
-        if !self.scope.keeps(&workload) {
-            return self.workload_gone(&id);
-        }
+    /// Compares everything with the cluster again, in case a watch has lost something.
+    fn sweep(&self) {
         let now = Instant::now();
-        if let Some(orphaned) = self.workloads.apply(workload, now) {
-            self.digests.forget(&orphaned);
-            self.metrics.workloads.set(self.workloads.len() as i64);
+        self.digests.distrust(now);
+        for id in self.workloads.ids(|_| true) {
             self.push(id, now);
         }
+    }
+
+    /// Takes in a workload as a watch shows it. Says which it is, if it is kept.
+    pub(crate) fn workload_seen(
+        &self,
+        kind: WorkloadKind,
+        object: WorkloadObject,
+    ) -> Option<WorkloadId> {
+        let version = version(&object);
+        let workload = object.into_workload(kind).ok()?;
+        let id = workload.id.clone();
+        if !self.scope.keeps(&workload) {
+            self.workload_gone(&id);
+            return None;
+        }
+        let now = Instant::now();
+        if let Some(turned) = self.workloads.apply(workload, version, now) {
+            // What is remembered of an object that nobody referenced may have missed its events.
+            self.digests.forget(&turned);
+            self.metrics.workloads.set(self.workloads.len() as i64);
+            self.push(id.clone(), now);
+        }
+        Some(id)
     }
 
     /// Takes in that a workload is gone, or no longer kept.
@@ -152,20 +189,17 @@ impl Reconciler {
         if let Some(orphaned) = self.workloads.delete(id) {
             self.digests.forget(&orphaned);
             self.metrics.workloads.set(self.workloads.len() as i64);
-            if let Some(progress) = lock(&self.progress).remove(id) {
-                self.count_waiting(progress.told.as_ref(), None);
-            }
-            self.count_foreign(id, false);
+            self.forget(id);
         }
     }
 
-    /// Takes in that a config object has this resourceVersion now, or is gone.
+    /// Takes in that a config object has this resourceVersion now, or is gone. Its workloads are looked
+    /// at even where that is known already: it may be known from a look at one of them alone.
     pub(crate) fn config_seen(&self, reference: &Reference, resource_version: Option<&str>) {
         let now = Instant::now();
-        if self.digests.observe(reference, resource_version, now) {
-            for id in self.workloads.consumers(reference) {
-                self.push(id, now);
-            }
+        self.digests.observe(reference, resource_version, now);
+        for id in self.workloads.consumers(reference) {
+            self.push(id, now);
         }
     }
 
@@ -190,16 +224,12 @@ impl Reconciler {
     }
 
     /// Looks at one workload, and says when it wants to be looked at again.
-    async fn look(&self, id: WorkloadId) {
-        let again = match self.workloads.get(&id) {
-            None => None,
-            Some((workload, key_seen)) => match self.reconcile(&workload, key_seen).await {
-                Ok(next) => self.after(&id, next),
-                Err(error) => Some(self.failed(&workload, &error)),
-            },
-        };
-        lock(&self.queue).done(id, again);
-        self.pushed.notify_one();
+    async fn look(&self, id: &WorkloadId) -> Option<Instant> {
+        let (workload, key_seen) = self.workloads.get(id)?;
+        match self.reconcile(&workload, key_seen).await {
+            Ok(next) => self.after(id, next),
+            Err(error) => Some(self.failed(&workload, &error)),
+        }
     }
 
     /// One pass over one workload: the first half asks what is remembered whether there is anything
@@ -211,6 +241,7 @@ impl Reconciler {
         let (since, cause) = match self.decide(workload, &known, key_seen).await? {
             Decision::Keep => return Ok(self.keep(workload)),
             Decision::Hold(missing) => {
+                self.not_pending(&workload.id);
                 self.tell(workload, Notice::Waiting(missing));
                 return Ok(Next::Rest);
             }
@@ -319,25 +350,23 @@ impl Reconciler {
             }
             return Ok(Next::Rest);
         }
-        let next = self
-            .write(workload, patch::set_config_hash(workload, config_hash))
-            .await?;
-        if matches!(next, Next::Rest) {
+        let patch = patch::set_config_hash(workload, config_hash);
+        let is_written = |now: &Workload| now.config_hash.as_deref() == Some(config_hash);
+        self.write(workload, patch, is_written, || {
             self.metrics.restart(workload.id.kind, cause);
             log_restart(workload, cause, "restarting pods");
             self.tell(workload, Notice::Restarted(cause, changed));
-        }
-        Ok(next)
+        })
+        .await
     }
 
     async fn set_baseline(&self, workload: &Workload, baseline: &str) -> Result<Next, Error> {
         if self.settings.observe {
             return Ok(Next::Rest);
         }
-        let next = self
-            .write(workload, patch::set_baseline(workload, baseline))
-            .await?;
-        if matches!(next, Next::Rest) {
+        let patch = patch::set_baseline(workload, baseline);
+        let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(baseline);
+        self.write(workload, patch, is_written, || {
             self.metrics.baseline();
             let WorkloadId {
                 kind,
@@ -345,8 +374,8 @@ impl Reconciler {
                 name,
             } = &workload.id;
             info!(%kind, %namespace, name, "wrote a baseline");
-        }
-        Ok(next)
+        })
+        .await
     }
 
     /// The objects that changed since this restart began to be due.
@@ -364,8 +393,15 @@ impl Reconciler {
             .collect()
     }
 
-    /// Writes `patch`, whose tests hold only as long as `workload` is as we saw it.
-    async fn write(&self, workload: &Workload, patch: json_patch::Patch) -> Result<Next, Error> {
+    /// Writes `patch`, whose tests hold only as long as `workload` is as we saw it, and calls `written`
+    /// where the answer shows that it stands.
+    async fn write(
+        &self,
+        workload: &Workload,
+        patch: json_patch::Patch,
+        is_written: impl Fn(&Workload) -> bool,
+        written: impl FnOnce(),
+    ) -> Result<Next, Error> {
         let id = &workload.id;
         let api: Api<WorkloadObject> =
             Api::namespaced_with(self.client.clone(), id.namespace.as_str(), &id.kind);
@@ -373,15 +409,17 @@ impl Reconciler {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        match within(
-            DEADLINE,
-            api.patch(&id.name, &params, &Patch::<()>::Json(patch)),
-        )
-        .await
-        {
+        let patch = Patch::<()>::Json(patch);
+        match within(DEADLINE, api.patch(&id.name, &params, &patch)).await {
             Ok(object) => {
-                self.take_in(id, object);
-                Ok(Next::Rest)
+                let now = object.clone().into_workload(id.kind);
+                if now.is_ok_and(|now| is_written(&now)) {
+                    written();
+                    self.take_in(id, object);
+                    Ok(Next::Rest)
+                } else {
+                    Err(Error::Undone(id.clone()))
+                }
             }
             Err(error) if error.is_not_found() => {
                 self.workload_gone(id);
@@ -421,9 +459,10 @@ impl Reconciler {
         }
     }
 
+    /// Takes in an answer to a call of ours, unless a watch has shown something later meanwhile.
     fn take_in(&self, id: &WorkloadId, object: WorkloadObject) {
-        if let Ok(workload) = object.into_workload(id.kind) {
-            self.workload_seen(workload);
+        if !self.workloads.is_known_later_than(id, version(&object)) {
+            self.workload_seen(id.kind, object);
         }
     }
 
@@ -455,6 +494,7 @@ impl Reconciler {
                     .is_refusal()
                     .then(|| Notice::Refused(source.to_string())),
             ),
+            Error::Undone(_) => (None, Some(Notice::Refused(UNDONE.to_owned()))),
             Error::ReadWorkload { source, .. } | Error::Keys { source, .. } => (Some(source), None),
             _ => (None, None),
         };
@@ -466,6 +506,8 @@ impl Reconciler {
             let mut progress = lock(&self.progress);
             let progress = progress.entry(workload.id.clone()).or_default();
             progress.failures += 1;
+            // What comes after a pause is a change of its own, which settles anew.
+            progress.pending_since = None;
             progress.failures
         };
         let WorkloadId {
@@ -514,6 +556,21 @@ impl Reconciler {
         }
     }
 
+    /// Says that a workload is not about to be restarted after all.
+    fn not_pending(&self, id: &WorkloadId) {
+        if let Some(progress) = lock(&self.progress).get_mut(id) {
+            progress.pending_since = None;
+        }
+    }
+
+    /// Drops what is remembered of a workload that is no longer kept.
+    fn forget(&self, id: &WorkloadId) {
+        if let Some(progress) = lock(&self.progress).remove(id) {
+            self.count_waiting(progress.told.as_ref(), None);
+        }
+        self.count_foreign(id, false);
+    }
+
     /// Counts the workloads whose restart waits for an object.
     fn count_waiting(&self, before: Option<&Notice>, after: Option<&Notice>) {
         let waits = |notice: Option<&Notice>| i64::from(matches!(notice, Some(Notice::Waiting(_))));
@@ -530,6 +587,14 @@ impl Reconciler {
         };
         self.metrics.foreign.set(foreign.len() as i64);
     }
+}
+
+/// The resourceVersion as a number, which later ones are greater than.
+fn version(object: &WorkloadObject) -> u64 {
+    let version = object.meta().resource_version.as_deref();
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or_default()
 }
 
 fn log_restart(workload: &Workload, cause: Cause, message: &str) {

@@ -43,6 +43,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let namespace = own_namespace(&args)?;
     let clients = Clients::infer().await?;
     let scope = Scope::new(args.namespaces.iter().cloned(), namespace.clone());
+    if scope
+        .namespaces()
+        .is_some_and(|mut namespaces| namespaces.next().is_none())
+    {
+        return Err(Error::NothingToKeep);
+    }
     let metrics = Metrics::new();
     let keys = Arc::new(Keys::new(
         clients.lease.clone(),
@@ -57,6 +63,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let readiness = Arc::new(Readiness {
         certificate: certificate.clone(),
         keys: keys.clone(),
+        ourselves: ourselves.clone(),
         stopping: AtomicBool::new(false),
     });
     let stop = CancellationToken::new();
@@ -315,7 +322,7 @@ async fn told_to_stop() {
     }
 }
 
-/// Sets the gauge of leadership for as long as it lives.
+/// Sets the gauge of leadership for as long as it lives; the others of the loop end with it.
 struct Leading(Metrics);
 
 impl Leading {
@@ -327,7 +334,16 @@ impl Leading {
 
 impl Drop for Leading {
     fn drop(&mut self) {
-        self.0.leading.set(0);
+        let Metrics {
+            leading,
+            workloads,
+            waiting,
+            foreign,
+            ..
+        } = &self.0;
+        for gauge in [leading, workloads, waiting, foreign] {
+            gauge.set(0);
+        }
     }
 }
 

@@ -94,13 +94,8 @@ async fn watch_workloads(
     while let Some(event) = events.next().await {
         match event {
             Event::Init => listed.clear(),
-            Event::InitApply(object) | Event::Apply(object) => {
-                let Ok(workload) = object.into_workload(kind) else {
-                    continue;
-                };
-                listed.insert(workload.id.clone());
-                reconciler.workload_seen(workload);
-            }
+            Event::InitApply(object) => listed.extend(reconciler.workload_seen(kind, object)),
+            Event::Apply(object) => drop(reconciler.workload_seen(kind, object)),
             Event::Delete(object) => {
                 if let Ok(workload) = object.into_workload(kind) {
                     reconciler.workload_gone(&workload.id);
@@ -140,26 +135,19 @@ async fn watch_config<K>(
     while let Some(event) = events.next().await {
         match event {
             Event::Init => listed.clear(),
-            Event::InitApply(object) | Event::Apply(object) => {
-                let version = object
-                    .metadata
-                    .resource_version
-                    .as_deref()
-                    .unwrap_or_default();
-                if let Some(reference) =
-                    reference(kind, &object).filter(|it| reconciler.is_referenced(it))
-                {
-                    reconciler.config_seen(&reference, Some(version));
-                    listed.insert(reference);
-                }
-            }
-            Event::Delete(object) => {
-                if let Some(reference) =
-                    reference(kind, &object).filter(|it| reconciler.is_referenced(it))
-                {
-                    reconciler.config_seen(&reference, None);
-                }
-            }
+            Event::InitApply(object) => listed.extend(take_in(
+                kind,
+                &object,
+                object.metadata.resource_version.as_deref(),
+                &reconciler,
+            )),
+            Event::Apply(object) => drop(take_in(
+                kind,
+                &object,
+                object.metadata.resource_version.as_deref(),
+                &reconciler,
+            )),
+            Event::Delete(object) => drop(take_in(kind, &object, None, &reconciler)),
             Event::InitDone => {
                 let in_list = |reference: &Reference| {
                     reference.kind == kind
@@ -176,6 +164,21 @@ async fn watch_config<K>(
             }
         }
     }
+}
+
+/// Tells the reconciler of an object that any workload references, and says which it is.
+fn take_in<K>(
+    kind: ConfigKind,
+    object: &PartialObjectMeta<K>,
+    resource_version: Option<&str>,
+    reconciler: &Reconciler,
+) -> Option<Reference>
+where
+    K: Resource<DynamicType = ()>,
+{
+    let reference = reference(kind, object).filter(|it| reconciler.is_referenced(it))?;
+    reconciler.config_seen(&reference, resource_version);
+    Some(reference)
 }
 
 fn reference<K>(kind: ConfigKind, object: &PartialObjectMeta<K>) -> Option<Reference>

@@ -15,21 +15,37 @@ pub(crate) struct Workloads(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     index: Index,
+    seen: HashMap<WorkloadId, Seen>,
+}
+
+struct Seen {
     /// When the present value of KEY was first seen.
-    key_seen: HashMap<WorkloadId, Instant>,
+    key: Instant,
+    /// The resourceVersion that was seen last.
+    version: u64,
 }
 
 impl Workloads {
-    /// Takes in a workload that is kept. Where that is news, says which objects nobody references
-    /// any more.
-    pub(crate) fn apply(&self, workload: Workload, now: Instant) -> Option<Vec<Reference>> {
+    /// Takes in a workload that is kept, as it was at a resourceVersion. Where that is news, says for
+    /// which objects it matters: those that nobody references any more, or nobody did before.
+    pub(crate) fn apply(
+        &self,
+        workload: Workload,
+        version: u64,
+        now: Instant,
+    ) -> Option<Vec<Reference>> {
         let mut inner = self.lock();
         let known = inner.index.workload(&workload.id);
         let same_key = known.is_some_and(|known| {
             known.uid == workload.uid && known.config_hash == workload.config_hash
         });
-        if !same_key {
-            inner.key_seen.insert(workload.id.clone(), now);
+        match inner.seen.get_mut(&workload.id) {
+            Some(seen) if same_key => seen.version = version,
+            _ => drop(
+                inner
+                    .seen
+                    .insert(workload.id.clone(), Seen { key: now, version }),
+            ),
         }
         inner.index.apply(workload)
     }
@@ -37,14 +53,22 @@ impl Workloads {
     /// Forgets a workload. Where it was known, says which objects nobody references any more.
     pub(crate) fn delete(&self, id: &WorkloadId) -> Option<Vec<Reference>> {
         let mut inner = self.lock();
-        inner.key_seen.remove(id);
+        inner.seen.remove(id);
         inner.index.delete(id)
     }
 
     /// The workload, and since when it has carried its KEY.
     pub(crate) fn get(&self, id: &WorkloadId) -> Option<(Arc<Workload>, Instant)> {
         let inner = self.lock();
-        Some((inner.index.workload(id)?, *inner.key_seen.get(id)?))
+        Some((inner.index.workload(id)?, inner.seen.get(id)?.key))
+    }
+
+    /// Whether it has been seen at a later resourceVersion than this.
+    pub(crate) fn is_known_later_than(&self, id: &WorkloadId, version: u64) -> bool {
+        self.lock()
+            .seen
+            .get(id)
+            .is_some_and(|seen| seen.version > version)
     }
 
     /// The workloads that list the object.
@@ -69,7 +93,7 @@ impl Workloads {
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.lock().key_seen.len()
+        self.lock().seen.len()
     }
 
     /// Nothing panics while it holds the lock, so what it guards is whole.

@@ -1,6 +1,9 @@
 //! Runs a command on a control plane of its own, or a control plane until Ctrl-C.
 
-use std::{env, ffi::OsString, os::unix::process::ExitStatusExt, path::Path, process::ExitCode};
+use std::{
+    env, ffi::OsString, io::IsTerminal, os::unix::process::ExitStatusExt, path::Path,
+    process::ExitCode,
+};
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -37,6 +40,7 @@ async fn main() -> Result<ExitCode> {
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| LOG_FILTER.into()))
         .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
     let mut stop = StopSignals::new()?;

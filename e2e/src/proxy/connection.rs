@@ -74,7 +74,7 @@ impl Connection {
                 _ => {}
             }
         }
-        for entry in &due { if let Fault::DelayAnswer(d) = &entry.rule.fault { rules.sleep(entry, *d).await } } let mut response = self.pass_on(request).await?;
+        let mut response = self.pass_on(request).await?;
         for entry in &due {
             match &entry.rule.fault {
                 Fault::DelayAnswer(delay) => rules.sleep(entry, *delay).await,

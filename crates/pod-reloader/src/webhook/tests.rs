@@ -134,7 +134,10 @@ async fn what_is_no_review_is_refused() {
         without("object"),
         with("object", Value::Null),
         with("object", json!("Deployment")),
-        with("object", json!({"metadata": {"annotations": {CONFIG_MAPS: 1}}})),
+        with(
+            "object",
+            json!({"metadata": {"annotations": {CONFIG_MAPS: 1}}}),
+        ),
         with("operation", json!("UPDATE")),
         without("kind"),
         "[".repeat(100_000),
