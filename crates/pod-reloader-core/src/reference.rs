@@ -8,6 +8,9 @@ use crate::name::{InvalidName, Name};
 /// The most distinct references that one workload may have.
 pub const MAX_REFERENCES: usize = 256;
 
+/// The most items that are named as rejected: a workload may hold 40,000 of them.
+const MAX_REJECTED: usize = 20;
+
 /// The kinds of config object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ConfigKind {
@@ -85,6 +88,9 @@ pub enum Rejected {
         #[source]
         reason: InvalidName,
     },
+    /// So many more that are not the name of an object either.
+    #[error("{0} more items are no valid names")]
+    Others(usize),
     /// One of more than [`MAX_REFERENCES`] distinct names.
     #[error("{kind} {name} is left out: a workload may list {MAX_REFERENCES} distinct names")]
     TooMany {
@@ -110,8 +116,10 @@ pub fn references(
         (ConfigKind::Secret, secrets),
     ];
     let mut references = References::default();
+    let mut others = 0;
     for (kind, list) in lists {
-        for item in items(list) {
+        let distinct: BTreeSet<_> = items(list).collect();
+        for item in distinct {
             match Name::parse(item) {
                 Ok(name) => {
                     let namespace = namespace.clone();
@@ -121,18 +129,18 @@ pub fn references(
                         name,
                     });
                 }
+                Err(_) if references.rejected.len() == MAX_REJECTED => others += 1,
                 Err(reason) => {
-                    let rejected = Rejected::Name {
-                        kind,
-                        item: printable(item),
-                        reason,
-                    };
-                    if !references.rejected.contains(&rejected) {
-                        references.rejected.push(rejected);
-                    }
+                    let item = printable(item);
+                    references
+                        .rejected
+                        .push(Rejected::Name { kind, item, reason });
                 }
             }
         }
+    }
+    if others > 0 {
+        references.rejected.push(Rejected::Others(others));
     }
     if let Some(first) = references.accepted.iter().nth(MAX_REFERENCES).cloned() {
         references.accepted.split_off(&first);
@@ -219,6 +227,17 @@ mod tests {
         assert!(
             shown.len() < 80 && !shown.contains('\n') && !shown.contains('\0'),
             "{shown}"
+        );
+    }
+
+    #[test]
+    fn of_many_bad_items_some_are_named_and_the_rest_counted() {
+        let list: Vec<String> = (0..40_000).map(|n| format!("?{n}")).collect();
+        let references = references(&Name::parse("ns").unwrap(), Some(&list.join(",")), None);
+        assert_eq!(references.rejected.len(), MAX_REJECTED + 1);
+        assert_eq!(
+            references.rejected[MAX_REJECTED],
+            Rejected::Others(40_000 - MAX_REJECTED)
         );
     }
 

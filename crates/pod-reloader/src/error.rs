@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use kube::core::Status;
 use pod_reloader_core::digest::NotAConfigObject;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::WorkloadId;
@@ -88,6 +89,16 @@ pub(crate) enum CallError {
 }
 
 impl CallError {
+    /// Every [`CallError::reason`].
+    pub(crate) const REASONS: [&str; 6] = [
+        "timeout",
+        "forbidden",
+        "unavailable",
+        "refused",
+        "unreachable",
+        "unreadable",
+    ];
+
     /// A closed set of words, for metrics and Events.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
@@ -143,13 +154,26 @@ impl From<kube::Error> for CallError {
                     .details
                     .as_ref()
                     .is_some_and(|details| !details.name.is_empty() || !details.causes.is_empty()),
+                message: if is_status(&status) {
+                    status.message.chars().take(MAX_MESSAGE).collect()
+                } else {
+                    "in words that are no Status".to_owned()
+                },
                 reason: status.reason,
-                message: status.message,
             },
             kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => Self::Unreadable,
             other => Self::Connection(chain(&other)),
         }
     }
+}
+
+/// How much of a message is kept, in characters: an Event takes 1 KiB.
+const MAX_MESSAGE: usize = 500;
+
+/// Whether the apiserver itself said it. Of anything else, such as the page of a proxy, kube makes a
+/// Status that quotes it.
+fn is_status(status: &Status) -> bool {
+    status.code != 0 && status.reason != "Failed to parse error data"
 }
 
 /// An error and its causes on one line.
@@ -170,7 +194,6 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::core::Status;
     use kube::core::response::{StatusCause, StatusDetails};
 
     fn refused(code: u16, reason: &str, details: Option<StatusDetails>) -> CallError {
@@ -201,6 +224,16 @@ mod tests {
         assert!(!refused(422, "Invalid", Some(details("web", vec![]))).is_failed_test());
         assert!(!refused(422, "Invalid", Some(details("", vec![cause]))).is_failed_test());
         assert!(!refused(409, "Conflict", None).is_failed_test());
+    }
+
+    #[test]
+    fn what_a_proxy_says_is_not_quoted() {
+        let status = Status::failure("hunter2", "Failed to parse error data").with_code(502);
+        let error = CallError::from(kube::Error::Api(status.boxed()));
+        assert_eq!(
+            error.to_string(),
+            "the apiserver says 502: in words that are no Status"
+        );
     }
 
     #[test]

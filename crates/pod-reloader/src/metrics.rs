@@ -13,6 +13,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::error::CallError;
+
 /// Labels from closed sets only.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
@@ -100,7 +102,29 @@ impl Metrics {
             m.certificate_not_after.clone(),
         );
         metrics.registry = Arc::new(registry);
+        metrics.begin_at_zero();
         metrics
+    }
+
+    /// Shows every series from the start: an alert on the increase of one that only appears with its
+    /// first count would miss that.
+    fn begin_at_zero(&self) {
+        for outcome in OUTCOMES {
+            drop(self.admissions.get_or_create(&[("outcome", outcome)]));
+        }
+        for kind in WorkloadKind::ALL {
+            for cause in [
+                Cause::FirstStamp,
+                Cause::Changed,
+                Cause::ChangedBeforeTakeover,
+            ] {
+                drop(self.restarts.get_or_create(&labels(kind, cause)));
+                drop(self.would_restart.get_or_create(&labels(kind, cause)));
+            }
+        }
+        for reason in CallError::REASONS.into_iter().chain(["other"]) {
+            drop(self.errors.get_or_create(&[("reason", reason)]));
+        }
     }
 
     /// Counts an admission review. `None` could not be answered.
@@ -151,6 +175,9 @@ impl Metrics {
         text
     }
 }
+
+/// What [`Metrics::admission`] tells apart.
+const OUTCOMES: [&str; 6] = ["ignored", "kept", "set", "held", "unknown", "error"];
 
 fn labels(kind: WorkloadKind, cause: Cause) -> Labels<2> {
     let cause = match cause {

@@ -1,0 +1,251 @@
+//! Whatever stands in the annotations: only names reach the apiserver, and users are told about the rest.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+use pod_reloader_e2e::workload::{CONFIG_MAPS, Kind, SECRETS, Workload, config_map, secret};
+use pod_reloader_e2e::{AuditEvent, Options, Scene};
+use serde_json::{Value, json};
+
+/// Items that are no names, as they stand in a list, and as a user is shown them.
+fn bad_items() -> Vec<(String, String)> {
+    let shown_alike = [
+        "?limit=1",
+        "../x",
+        "App",
+        "a/b",
+        "%2e",
+        "a b",
+        "..",
+        "-",
+        "a?watch=1",
+    ];
+    let mut items: Vec<_> = shown_alike
+        .map(|item| (item.to_owned(), item.to_owned()))
+        .into();
+    items.push(("x".repeat(254), "x".repeat(40) + "..."));
+    items.push(("nul\u{0}".to_owned(), "nul\\0".to_owned()));
+    items.push((
+        "ünï\u{202e}\r\nX-Injected: 1".to_owned(),
+        "X-Injected".to_owned(),
+    ));
+    items
+}
+
+#[tokio::test]
+async fn items_that_are_no_names_are_told_and_never_asked_for() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("app", "1")])
+            .await?;
+        let mark = scene.mark().await?;
+        for (index, (item, shown)) in bad_items().into_iter().enumerate() {
+            let web = Workload::deployment(&format!("web-{index}"))
+                .lists(&format!("{item}, app"))
+                .lists_secrets(&format!("app,{item}"));
+            let applied = apply(scene, &web).await?;
+            ensure!(
+                applied.stderr.contains("Warning: pod-reloader: ConfigMap")
+                    && applied.stderr.contains("Warning: pod-reloader: Secret")
+                    && applied.stderr.contains(&shown),
+                "{item:?}: {}",
+                applied.stderr
+            );
+            let note = scene.event(&web, "InvalidReference").await?;
+            ensure!(note.contains(&shown), "{item:?}: {note}");
+            ensure!(
+                scene.key(&web).await? == Some(expected_key_without(scene, &web).await?),
+                "{item:?}"
+            );
+        }
+        let first = Workload::deployment("web-0");
+        let last = Workload::deployment(&format!("web-{}", bad_items().len() - 1));
+        let before = scene.snapshot(&first).await?;
+        let before_last = scene.snapshot(&last).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.quiet().await?;
+        for (workload, before) in [(first, before), (last, before_last)] {
+            let after = scene.snapshot(&workload).await?;
+            ensure!(after.key != before.key, "a good name is kept: {after:?}");
+            ensure!(
+                after.revisions.len() == before.revisions.len() + 1,
+                "{after:?}"
+            );
+        }
+        let names = names_asked_for(scene, &scene.requests(mark).await?)?;
+        let expected = ["app", "sentinel"].map(str::to_owned);
+        ensure!(names == expected.into(), "{names:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn of_ten_thousand_names_the_first_256_count() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene
+            .apply(&[config_map("n00003", "1"), config_map("n05000", "1")])
+            .await?;
+        let names: Vec<_> = (0..10_000).map(|index| format!("n{index:05}")).collect();
+        let web = Workload::deployment("web").lists(&names.join(","));
+        let mark = scene.mark().await?;
+        let applied = apply(scene, &web).await?;
+        ensure!(
+            applied.stderr.contains("n00256 is left out"),
+            "{}",
+            applied.stderr
+        );
+        let note = scene.event(&web, "InvalidReference").await?;
+        ensure!(note.contains("n00256 is left out"), "{note}");
+        let before = scene.snapshot(&web).await?;
+        ensure!(before.key.is_some(), "admitted without a hash");
+
+        scene.apply(&[config_map("n05000", "2")]).await?;
+        scene.rolls_not(&web, &before).await?;
+        scene.apply(&[config_map("n00003", "2")]).await?;
+        scene.quiet().await?;
+        let after = scene.snapshot(&web).await?;
+        ensure!(after.key != before.key, "the fourth name counts");
+        ensure!(after.revisions.len() == 2, "{after:?}");
+
+        let mut asked = names_asked_for(scene, &scene.requests(mark).await?)?;
+        asked.remove("sentinel");
+        ensure!(asked.len() == 256, "{} names", asked.len());
+        ensure!(
+            asked.last().is_some_and(|last| last == "n00255"),
+            "{asked:?}"
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn as_many_bad_items_as_fit_hold_nobody_up() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        // Annotations hold 256 KiB in all.
+        let items: Vec<_> = (0..40_000).map(|index| format!("{index:X}!")).collect();
+        let web = Workload::deployment("web").lists(&format!("{},app", items.join(",")));
+        let began = std::time::Instant::now();
+        let created = create(scene, &web, &[]).await?;
+        let took = began.elapsed();
+        ensure!(
+            created.stderr.contains("Warning: pod-reloader"),
+            "no warning"
+        );
+        ensure!(scene.key(&web).await?.is_some(), "no hash, after {took:?}");
+        let note = scene.event(&web, "InvalidReference").await?;
+        ensure!(note.contains(" more"), "{note}");
+        scene.quiet().await?;
+        ensure!(took < std::time::Duration::from_secs(3), "{took:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_workload_of_a_megabyte_gets_its_hash() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        for kind in Kind::ALL {
+            let env: Vec<_> = (0..100)
+                .map(|index| json!({"name": format!("E{index}"), "value": "<&\"> 0123456789".repeat(700)}))
+                .collect();
+            let name = format!("large-{}", kind.as_str().to_lowercase());
+            let large = Workload::new(kind, &name).lists("app");
+            let mut manifest = large.manifest();
+            manifest["spec"]["template"]["spec"]["containers"][0]["env"] = json!(env);
+            let manifest = manifest.to_string();
+            ensure!(manifest.len() > 1_000_000, "{}", manifest.len());
+
+            let dry_run = ["create", "--dry-run=server", "--output=json", "--filename=-"];
+            let dry: Value =
+                serde_json::from_str(&scene.kubectl_with_input(&dry_run, &manifest).await?)?;
+            scene
+                .kubectl_with_input(&["create", "--filename=-"], &manifest)
+                .await?;
+            let expected = Some(scene.expected_key(&large).await?);
+            ensure!(scene.key(&large).await? == expected, "created without");
+            let dry_key = &dry["spec"]["template"]["metadata"]["annotations"]
+                ["pod-reloader.cs.sap.com/config-hash"];
+            ensure!(dry_key.as_str() == expected.as_deref(), "{dry_key}");
+            scene
+                .kubectl(&["label", &large.reference(), "team=blue"])
+                .await?;
+            ensure!(scene.key(&large).await? == expected, "updated without");
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn apply(scene: &Scene, workload: &Workload) -> Result<pod_reloader_e2e::Output> {
+    write(scene, workload, &["apply", "--filename=-"]).await
+}
+
+async fn create(
+    scene: &Scene,
+    workload: &Workload,
+    more: &[&str],
+) -> Result<pod_reloader_e2e::Output> {
+    write(
+        scene,
+        workload,
+        &[&["create", "--filename=-"], more].concat(),
+    )
+    .await
+}
+
+async fn write(
+    scene: &Scene,
+    workload: &Workload,
+    args: &[&str],
+) -> Result<pod_reloader_e2e::Output> {
+    let manifest = workload.manifest().to_string();
+    let output = scene.kubectl_output(args, &manifest).await?;
+    ensure!(output.code == Some(0), "{}", output.stderr);
+    Ok(output)
+}
+
+/// What the hash must be if only `app` of both lists counts.
+async fn expected_key_without(scene: &Scene, workload: &Workload) -> Result<String> {
+    let mut object = scene.object(&workload.reference()).await?;
+    for list in [CONFIG_MAPS, SECRETS] {
+        object["metadata"]["annotations"][list] = json!("app");
+    }
+    pod_reloader_e2e::oracle::config_hash(&scene.client, &object, &scene.installation.namespace)
+        .await
+}
+
+/// The names of config objects that the operator asked for.
+///
+/// # Errors
+/// When a request is anything but a GET of one name in the namespace of the workloads, or one of the
+/// calls that the operator makes anyway.
+fn names_asked_for(scene: &Scene, requests: &[AuditEvent]) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for request in requests {
+        if !["configmaps", "secrets"].contains(&&*request.resource) {
+            continue;
+        }
+        let AuditEvent {
+            verb, name, uri, ..
+        } = request;
+        if request.namespace == scene.installation.namespace {
+            ensure!(verb == "get" && name == "pod-reloader-hash-keys", "{uri}");
+            continue;
+        }
+        ensure!(request.namespace == scene.namespace, "{uri}");
+        if verb == "watch" {
+            continue;
+        }
+        let expected = format!(
+            "/api/v1/namespaces/{}/{}/{name}",
+            scene.namespace, request.resource
+        );
+        ensure!(verb == "get" && *uri == expected, "{verb} {uri}");
+        names.insert(name.clone());
+    }
+    Ok(names)
+}

@@ -1,0 +1,446 @@
+//! The operator in each of its modes, and at its turning points: start, stop, election, new certificate.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::workload::{BASELINE, KEY, Workload, config_map};
+use pod_reloader_e2e::{
+    Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, Options, SERVICE_ACCOUNT,
+    Scene, oracle, wait_for,
+};
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn observing_says_what_would_be_restarted_and_writes_nothing() -> Result<()> {
+    Scene::play(with(&["--reconcile=observe"]), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        ensure!(before.key.is_some(), "the webhook goes on");
+        shows(&scene.operator, "pod_reloader_workloads", "1").await?;
+        let mark = scene.mark().await?;
+
+        scene.apply(&[config_map("app", "2")]).await?;
+        let note = scene.event(&web, "WouldRestart").await?;
+        ensure!(note.contains("ConfigMap app"), "{note}");
+        let counted = r#"pod_reloader_would_restart_total{kind="Deployment",cause="changed"}"#;
+        shows(&scene.operator, counted, "1").await?;
+
+        ensure!(scene.snapshot(&web).await? == before, "it moved");
+        for request in scene.requests(mark).await? {
+            let reads = ["get", "list", "watch"].contains(&&*request.verb);
+            ensure!(reads || request.resource == "events", "{request:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn observing_writes_no_hash_and_no_baseline_at_its_start() -> Result<()> {
+    let options = Options {
+        running: false,
+        failure_policy: "Ignore",
+        ..with(&["--reconcile=observe"])
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let bare = Workload::deployment("bare").lists("app");
+        let foreign = Workload::deployment("foreign").lists("app").stamped("x");
+        let (before, before_foreign) = (scene.create(&bare).await?, scene.create(&foreign).await?);
+        let mark = scene.mark().await?;
+        scene.operator.start_again().await?;
+        scene.event(&bare, "WouldRestart").await?;
+        shows(&scene.operator, "pod_reloader_foreign_hash_workloads", "1").await?;
+        ensure!(scene.snapshot(&bare).await? == before, "it moved");
+        ensure!(
+            scene.snapshot(&foreign).await? == before_foreign,
+            "it moved"
+        );
+        let requests = scene.requests(mark).await?;
+        ensure!(
+            !requests
+                .iter()
+                .any(|request| request.verb == "patch" && request.resource != "events"),
+            "{requests:?}"
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn off_leaves_the_webhook_alone_at_work() -> Result<()> {
+    Scene::play(with(&["--reconcile=off"]), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let mark = scene.mark().await?;
+        let before = scene.create(&web).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene
+            .apply(&[web.clone().image("app:2").manifest()])
+            .await?;
+        scene.right(&web).await?;
+        ensure!(scene.snapshot(&web).await?.key != before.key, "not set");
+        for request in scene.requests(mark).await? {
+            ensure!(request.verb == "get", "{request:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_first_stamp_is_one_rollout() -> Result<()> {
+    Scene::play(before_its_start(&[]), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        ensure!(before.key.is_none(), "{before:?}");
+        scene.operator.start_again().await?;
+        let after = scene.rolls_once(&web, &before).await?;
+        scene.operator.stop().await;
+        scene.operator.start_again().await?;
+        scene.rolls_not(&web, &after).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_first_stamp_can_be_a_baseline_without_a_rollout() -> Result<()> {
+    let options = before_its_start(&["--first-stamp=baseline"]);
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        scene.operator.start_again().await?;
+        let expected = format!("={}", scene.expected_key(&web).await?);
+        wait_for("the baseline", PATIENCE, async || {
+            let object = scene.object(&web.reference()).await?;
+            let baseline = &object["metadata"]["annotations"][BASELINE];
+            Ok(if baseline.as_str() == Some(&expected) {
+                Attempt::Done(())
+            } else {
+                Attempt::NotYet(format!("{baseline}, expected {expected}"))
+            })
+        })
+        .await?;
+        scene.rolls_not(&web, &before).await?;
+        scene
+            .kubectl(&["label", &web.reference(), "team=blue"])
+            .await?;
+        scene.rolls_not(&web, &before).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let after = scene.rolls_once(&web, &before).await?;
+        scene.rolls_not(&web, &after).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result<()> {
+    let options = Options {
+        failure_policy: "Ignore",
+        ..with(&["--leader-elect"])
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        shows(&scene.operator, "pod_reloader_leading", "1").await?;
+        scene.quiet().await?;
+
+        let mark = scene.mark().await?;
+        let second = second_replica(scene).await?;
+        second.ready().await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let before = scene.rolls_once(&web, &before).await?;
+        shows(&scene.operator, "pod_reloader_leading", "1").await?;
+        shows(&second, "pod_reloader_leading", "0").await?;
+        // The first watches again now and then, but only who begins to lead lists.
+        let lists = |requests: Vec<pod_reloader_e2e::AuditEvent>| {
+            let mut requests = requests.into_iter();
+            requests.any(|request| request.verb == "list")
+        };
+        ensure!(!lists(scene.requests(mark).await?), "the second lists");
+
+        let mark = scene.mark().await?;
+        scene.operator.process().terminate()?;
+        let status = scene.operator.process().exited(PATIENCE).await?;
+        ensure!(status.code() == Some(0), "{status}");
+        // Released, not expired: the Lease is good for 15 seconds.
+        let began = std::time::Instant::now();
+        shows(&second, "pod_reloader_leading", "1").await?;
+        let took = began.elapsed();
+        scene.rolls_not(&web, &before).await?;
+        scene.apply(&[config_map("app", "3")]).await?;
+        let after = scene.rolls_once(&web, &before).await?;
+        ensure!(lists(scene.requests(mark).await?), "who leads lists");
+
+        scene.operator.start_again().await?;
+        scene.rolls_not(&web, &after).await?;
+        shows(&scene.operator, "pod_reloader_leading", "0").await?;
+        second.stop().await;
+        eprintln!("took over after {took:?}");
+        ensure!(took < Duration::from_secs(12), "took over after {took:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn without_match_conditions_our_writes_pass_and_stale_hashes_do_not() -> Result<()> {
+    let options = Options {
+        match_conditions: false,
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let first = scene.create(&web).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let second = scene.rolls_once(&web, &first).await?;
+        for stale in [json!(first.key), json!("rubbish"), json!(null)] {
+            let patch = json!({"spec": {"template": {"metadata": {"annotations": {KEY: stale}}}}});
+            let patch = format!("--patch={patch}");
+            scene
+                .kubectl(&["patch", &web.reference(), "--type=merge", &patch])
+                .await?;
+            scene.rolls_not(&web, &second).await?;
+        }
+        let alone = Workload::deployment("alone");
+        ensure!(
+            scene.create(&alone).await?.key.is_none(),
+            "it lists nothing"
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn writes_go_on_while_the_certificate_is_replaced() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        let loaded = || -> Result<usize> {
+            let log = scene.operator.log()?;
+            Ok(log.matches("serving a new certificate").count())
+        };
+        for round in 0..3 {
+            let count = loaded()?;
+            scene.installation.rotate_certificate()?;
+            let label = format!("round={round}");
+            let write = ["label", "--overwrite", &web.reference(), &label];
+            wait_for("the new certificate", PATIENCE, async || {
+                // An error ends the test: the webhook must not fail.
+                scene.kubectl(&write).await?;
+                Ok(if loaded()? > count {
+                    Attempt::Done(())
+                } else {
+                    Attempt::NotYet("not loaded".to_owned())
+                })
+            })
+            .await?;
+            scene.kubectl(&write).await?;
+        }
+        scene.rolls_not(&web, &before).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn sigterm_ends_it_within_seconds_and_well() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.quiet().await?;
+        let process = scene.operator.process();
+        process.terminate()?;
+        let status = process.exited(Duration::from_secs(10)).await?;
+        ensure!(status.code() == Some(0), "{status}");
+        ensure!(
+            scene.operator.log()?.contains("stopped"),
+            "it does not say so"
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_metrics_are_those_of_the_readme() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.quiet().await?;
+        let promised: Vec<_> = include_str!("../../README.md")
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+            .filter(|name| name.starts_with("pod_reloader_"))
+            .collect();
+        ensure!(promised.len() > 5, "{promised:?}");
+        let metrics = scene.operator.metrics().await?;
+        ensure!(metrics.ends_with("# EOF\n"), "{metrics}");
+        let shown: Vec<_> = metrics
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+            .map(|(name, kind)| match kind {
+                "counter" => format!("{name}_total"),
+                _ => name.to_owned(),
+            })
+            .collect();
+        for name in &promised {
+            ensure!(shown.iter().any(|shown| shown == name), "{name}: {metrics}");
+        }
+        for name in &shown {
+            ensure!(promised.contains(&&**name), "{name} is not in README.md");
+        }
+        // How many depends on how far apart the writes of a busy machine are.
+        let restarts = r#"pod_reloader_restarts_total{kind="Deployment",cause="changed"} "#;
+        ensure!(metrics.contains(restarts), "{metrics}");
+        for (name, value) in [
+            ("pod_reloader_workloads", "1"),
+            ("pod_reloader_leading", "1"),
+            ("pod_reloader_waiting_workloads", "0"),
+            ("pod_reloader_foreign_hash_workloads", "0"),
+        ] {
+            shows(&scene.operator, name, value).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn every_line_of_a_json_log_is_an_object() -> Result<()> {
+    Scene::play(with(&["--log-format=json"]), async |scene| {
+        let web = Workload::deployment("web").lists("a/b\"\n, app");
+        scene.create(&web).await?;
+        scene.quiet().await?;
+        scene.operator.stop().await;
+        let log = scene.operator.log()?;
+        for line in log.lines() {
+            let object: Value = serde_json::from_str(line).with_context(|| line.to_owned())?;
+            for member in ["timestamp", "level", "message"] {
+                ensure!(object[member].is_string(), "{member}: {line}");
+            }
+        }
+        ensure!(log.contains("restarting pods"), "{log}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn without_a_list_of_namespaces_all_are_kept_but_kube_system_and_our_own() -> Result<()> {
+    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    let directory = tempfile::tempdir()?;
+    let installation = Installation::create(&control_plane, "operator", directory.path()).await?;
+    let token = control_plane
+        .service_account_token("operator", SERVICE_ACCOUNT)
+        .await?;
+    let kubeconfig = control_plane.kubeconfig_for(token);
+    let args = ["--settle-period=300ms".to_owned()];
+    let operator = Operator::start(&installation, &kubeconfig, directory.path(), &args)?;
+    operator.ready().await?;
+    let kubectl = control_plane.kubectl();
+    let client = control_plane.admin_client().await?;
+    let web = Workload::deployment("web").lists("app");
+    let namespaces = ["default", "a", "b", "kube-system", "operator"];
+    for namespace in ["a", "b"] {
+        kubectl.run(&["create", "namespace", namespace]).await?;
+    }
+    for value in ["1", "2"] {
+        for namespace in namespaces {
+            let items = [config_map("app", value), web.manifest()];
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+            let apply = ["--namespace", namespace, "apply", "--filename=-"];
+            kubectl.run_with_input(&apply, &list).await?;
+        }
+        for namespace in ["default", "a", "b"] {
+            let what = format!("the hash of value {value} in {namespace}");
+            wait_for(&what, PATIENCE, async || {
+                let object = stored(&control_plane, namespace).await?;
+                let expected = oracle::config_hash(&client, &object, "operator").await?;
+                let key = &object["spec"]["template"]["metadata"]["annotations"][KEY];
+                Ok(if key.as_str() == Some(&expected) {
+                    Attempt::Done(())
+                } else {
+                    Attempt::NotYet(format!("{key}\n{}", operator.log()?))
+                })
+            })
+            .await?;
+        }
+    }
+    for namespace in ["kube-system", "operator"] {
+        let object = stored(&control_plane, namespace).await?;
+        let key = &object["spec"]["template"]["metadata"]["annotations"][KEY];
+        ensure!(key.is_null(), "{namespace}: {key}");
+    }
+    shows(&operator, "pod_reloader_workloads", "3").await?;
+    operator.stop().await;
+    control_plane.stop().await;
+    Ok(())
+}
+
+fn with(args: &[&str]) -> Options {
+    Options {
+        args: args.iter().map(|&arg| arg.to_owned()).collect(),
+        ..Options::default()
+    }
+}
+
+/// No operator runs, and no webhook is in the way.
+fn before_its_start(args: &[&str]) -> Options {
+    Options {
+        failure_policy: "Ignore",
+        running: false,
+        ..with(args)
+    }
+}
+
+/// Another replica of the operator of a scene, with `--leader-elect`, which nobody calls.
+async fn second_replica(scene: &Scene) -> Result<Operator> {
+    let namespace = &scene.installation.namespace;
+    let directory = scene.directory().join("second");
+    std::fs::create_dir(&directory)?;
+    let installation = Installation::create(&scene.control_plane, namespace, &directory).await?;
+    let token = scene
+        .control_plane
+        .service_account_token(namespace, SERVICE_ACCOUNT)
+        .await?;
+    let args = [
+        format!("--namespaces={}", scene.namespace),
+        "--settle-period=300ms".to_owned(),
+        "--leader-elect".to_owned(),
+    ];
+    let kubeconfig = scene.control_plane.kubeconfig_for(token);
+    Operator::start(&installation, &kubeconfig, &directory, &args)
+}
+
+/// Waits until a metric, named with its labels, has this value.
+async fn shows(operator: &Operator, name: &str, value: &str) -> Result<()> {
+    wait_for(&format!("{name} {value}"), PATIENCE, async || {
+        let metrics = operator.metrics().await?;
+        let shown = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(if shown == Some(value) {
+            Attempt::Done(())
+        } else {
+            Attempt::NotYet(format!("{shown:?}"))
+        })
+    })
+    .await
+}
+
+async fn stored(control_plane: &ControlPlane, namespace: &str) -> Result<Value> {
+    let get = [
+        "--namespace",
+        namespace,
+        "get",
+        "deployment/web",
+        "--output=json",
+    ];
+    let text = control_plane.kubectl().run(&get).await?;
+    Ok(serde_json::from_str(&text)?)
+}

@@ -1,0 +1,195 @@
+//! No byte of a Secret leaves the operator, nor anything that it could be guessed from.
+
+use std::{fs::File, io::Read, time::Duration};
+
+use anyhow::{Result, ensure};
+use http::StatusCode;
+use k8s_openapi::ByteString;
+use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
+use pod_reloader_e2e::workload::{Workload, secret};
+use pod_reloader_e2e::{Attempt, Options, Scene, wait_for};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<()> {
+    let options = Options {
+        proxied: true,
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        let mut values = Vec::new();
+        let mut next = || -> Result<String> {
+            values.push(random_value()?);
+            Ok(values.last().cloned().unwrap_or_default())
+        };
+        let proxy = scene.proxy.as_ref().expect("the scene is proxied");
+        let app = || {
+            let path = format!("/api/v1/namespaces/{}/secrets/app", scene.namespace);
+            Requests::exactly(path)
+        };
+        let mark = scene.mark().await?;
+
+        // It comes, and changes. `kubectl apply` leaves a copy in an annotation of the Secret.
+        scene.apply(&[secret("app", &next()?)]).await?;
+        let web = Workload::deployment("web")
+            .lists_secrets("app")
+            .requires_secret("app");
+        let before = scene.create(&web).await?;
+        scene.apply(&[secret("app", &next()?)]).await?;
+        let before = scene.rolls_once(&web, &before).await?;
+
+        // It may not be read.
+        let forbidden = Answer::error(StatusCode::FORBIDDEN);
+        let rule = proxy.add(Rule::new(app(), Fault::Answer(forbidden)));
+        scene.apply(&[secret("app", &next()?)]).await?;
+        scene.event(&web, "ConfigUnreadable").await?;
+        rule.remove();
+        scene.apply(&[secret("app", &next()?)]).await?;
+        let mut before = scene.rolls_once(&web, &before).await?;
+
+        // The answer is no Secret, or breaks off.
+        let value = next()?;
+        let malformed = |data: Value| {
+            let metadata = json!({"name": "app", "uid": "u", "resourceVersion": "1"});
+            let object = json!({"kind": "Secret", "metadata": metadata, "data": data});
+            Fault::Answer(Answer::json(StatusCode::OK, &object))
+        };
+        for fault in [
+            malformed(json!(value)),
+            malformed(json!({"key": [value]})),
+            malformed(json!({"key": {&*value: value}})),
+            malformed(json!([value])),
+            Fault::Answer(Answer::json(StatusCode::OK, &json!(value))),
+            Fault::Answer(Answer::json(StatusCode::BAD_GATEWAY, &json!(value))),
+            Fault::Answer(Answer::json(
+                StatusCode::NOT_FOUND,
+                &json!({"message": value}),
+            )),
+            Fault::TruncateBody(300),
+        ] {
+            let description = format!("{fault:?}");
+            let rule = proxy.add(Rule::new(app(), fault));
+            scene.apply(&[secret("app", &next()?)]).await?;
+            let patient = rule.applied(2, PATIENCE).await;
+            patient.map_err(|error| error.context(description))?;
+            rule.remove();
+            before = scene.rolls_once(&web, &before).await?;
+        }
+
+        // The watch brings what is no Secret.
+        let secrets = Requests::containing("/secrets").watches();
+        for object in [
+            json!({"metadata": 7, "data": {"key": value}}),
+            json!({"metadata": {"name": [value], "annotations": {"copy": value}}}),
+            json!(value),
+        ] {
+            let line = json!({"type": "MODIFIED", "object": object});
+            ensure!(proxy.inject(&secrets, line) > 0, "no watch is open");
+            scene.apply(&[secret("app", &next()?)]).await?;
+            before = scene.rolls_once(&web, &before).await?;
+        }
+        ensure!(proxy.inject(&secrets, &value) > 0, "no watch is open");
+
+        // Somebody sends the webhook something that is no Deployment.
+        let rubbish = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "rubbish", "annotations": {
+                "pod-reloader.cs.sap.com/secrets": value}},
+            "spec": {"replicas": value, "template": value},
+        });
+        let create = ["create", "--validate=false", "--filename=-"];
+        let refused = scene.kubectl_output(&create, &rubbish.to_string()).await?;
+        ensure!(refused.code != Some(0), "{}", refused.stdout);
+
+        // It goes, and comes back.
+        scene.kubectl(&["delete", "secret", "app"]).await?;
+        scene.event(&web, "WaitingForConfig").await?;
+        scene.apply(&[secret("app", &next()?)]).await?;
+        scene.rolls_once(&web, &before).await?;
+
+        let said = said(scene, mark).await?;
+        for (place, text) in &said {
+            ensure!(!text.is_empty(), "{place} is empty");
+            for value in &values {
+                for (form, trace) in traces(value) {
+                    ensure!(!text.contains(&trace), "{form} of a value is in {place}");
+                }
+            }
+        }
+        let kept = scene
+            .kubectl(&["get", "secret", "app", "--output=yaml"])
+            .await?;
+        ensure!(
+            values
+                .iter()
+                .any(|value| kept.contains(&ByteString(value.clone().into()).encoded())),
+            "looked for the wrong thing"
+        );
+        Ok(())
+    })
+    .await
+}
+
+/// All that the operator has said and written, by where that is.
+async fn said(scene: &Scene, mark: pod_reloader_e2e::Mark) -> Result<Vec<(&'static str, String)>> {
+    let requests = scene.requests(mark).await?;
+    ensure!(
+        requests.iter().any(|request| request.verb == "patch"),
+        "the operator has written nothing"
+    );
+    let log = wait_for("the log", PATIENCE, async || {
+        let log = scene.operator.log()?;
+        Ok(if log.contains("restarting pods") {
+            Attempt::Done(log)
+        } else {
+            Attempt::NotYet("it tells of no restart".to_owned())
+        })
+    })
+    .await?;
+    let workloads = ["get", "deployments,replicasets", "--output=yaml"];
+    let events = ["get", "events.events.k8s.io", "--output=yaml"];
+    Ok(vec![
+        ("the log", log),
+        ("the metrics", scene.operator.metrics().await?),
+        ("the Events", scene.kubectl(&events).await?),
+        ("the workloads", scene.kubectl(&workloads).await?),
+        ("the requests", format!("{requests:?}")),
+    ])
+}
+
+/// What tells of a value.
+fn traces(value: &str) -> [(&'static str, String); 4] {
+    let digest = Sha256::digest(value);
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let base64 = |bytes: &[u8]| ByteString(bytes.to_vec()).encoded();
+    [
+        ("the text", value.to_owned()),
+        ("the base64", base64(value.as_bytes())),
+        ("the SHA-256", hex),
+        ("the base64 of the SHA-256", base64(&digest)),
+    ]
+}
+
+trait Encoded {
+    fn encoded(&self) -> String;
+}
+
+impl Encoded for ByteString {
+    /// In base64, as JSON holds it.
+    fn encoded(&self) -> String {
+        json!(self).as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// Letters that nobody can guess, and that are no part of anything else.
+fn random_value() -> Result<String> {
+    let mut bytes = [0; 24];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes
+        .map(|byte| char::from(b'A' + byte % 26))
+        .iter()
+        .collect())
+}

@@ -1,0 +1,332 @@
+//! Hashes that cannot be verified, SAP's and those of lost keys, restart nothing by themselves.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::oracle::HASH_KEYS;
+use pod_reloader_e2e::workload::{BASELINE, KEY, Workload, config_map, secret};
+use pod_reloader_e2e::{Attempt, Options, Scene, Snapshot, wait_for};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// No operator runs, and no webhook is in the way.
+fn before_the_takeover() -> Options {
+    Options {
+        failure_policy: "Ignore",
+        running: false,
+        ..Options::default()
+    }
+}
+
+#[tokio::test]
+async fn workloads_of_saps_controller_get_a_baseline_and_roll_at_their_first_change() -> Result<()>
+{
+    Scene::play(before_the_takeover(), async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("app", "1")])
+            .await?;
+        let web = Workload::deployment("web")
+            .lists("app, absent")
+            .lists_secrets("app");
+        let sap = sap_hash(scene, &["configmap/app", "configmap/absent", "secret/app"]).await?;
+        taken_over_without_a_rollout(scene, &web.stamped(&sap)).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn workloads_under_an_unknown_key_get_a_baseline_and_roll_at_their_first_change() -> Result<()>
+{
+    Scene::play(before_the_takeover(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        taken_over_without_a_rollout(scene, &web.stamped(&unknown_hash())).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn workloads_with_rubbish_get_a_baseline_and_roll_at_their_first_change() -> Result<()> {
+    Scene::play(before_the_takeover(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        taken_over_without_a_rollout(scene, &web.stamped("a=b, \"rubbish\"/~1")).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_hash_of_saps_controller_that_does_not_verify_rolls_once() -> Result<()> {
+    Scene::play(before_the_takeover(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let sap = sap_hash(scene, &["configmap/app"]).await?;
+        let web = Workload::deployment("web").lists("app").stamped(&sap);
+        let before = scene.create(&web).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.operator.start_again().await?;
+        scene.rolls_once(&web, &before).await?;
+        let note = scene.event(&web, "ConfigChanged").await?;
+        ensure!(note.contains("before pod-reloader took over"), "{note}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
+    let options = Options {
+        failure_policy: "Ignore",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), config_map("other", "1")])
+            .await?;
+        let web = Workload::deployment("web").lists("app");
+        let api = Workload::deployment("api").lists("other");
+        let before = scene.create(&web).await?;
+        let before_api = scene.create(&api).await?;
+        scene.operator.stop().await;
+        in_operator_namespace(scene, &["delete", "secret", HASH_KEYS]).await?;
+
+        scene.operator.start_again().await?;
+        has_baseline(scene, &web, &before).await?;
+        has_baseline(scene, &api, &before_api).await?;
+        scene.rolls_not(&web, &before).await?;
+        scene.rolls_not(&api, &before_api).await?;
+        shows(scene, "pod_reloader_foreign_hash_workloads", 2.0).await?;
+
+        scene.apply(&[config_map("app", "2")]).await?;
+        let after = scene.rolls_once(&web, &before).await?;
+        ensure!(
+            key_id(&after)? != key_id(&before)?,
+            "under the lost key: {after:?}"
+        );
+        scene.rolls_not(&api, &before_api).await?;
+        shows(scene, "pod_reloader_foreign_hash_workloads", 1.0).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn keys_that_are_deleted_under_a_running_operator_are_put_back() -> Result<()> {
+    let options = Options {
+        failure_policy: "Ignore",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let other = Workload::deployment("other").lists("app");
+        let before = scene.create(&web).await?;
+        scene.create(&other).await?;
+        let keys = stored_keys(scene).await?;
+        let webhook = ["delete", "mutatingwebhookconfiguration"];
+        let webhook = [&webhook[..], &[&*scene.installation.namespace]].concat();
+        scene.tool().run(&webhook).await?;
+        in_operator_namespace(scene, &["delete", "secret", HASH_KEYS]).await?;
+
+        // An unknown key is a reason to read the Secret again, ahead of time. The apiserver may call
+        // the webhook for a little longer, which undoes this.
+        let unknown = unknown_hash();
+        wait_for(
+            "the apiserver to forget the webhook",
+            Duration::from_secs(30),
+            async || {
+                set_key(scene, &other, &unknown).await?;
+                let key = scene.key(&other).await?;
+                Ok(if key.as_deref() == Some(&unknown) {
+                    Attempt::Done(())
+                } else {
+                    Attempt::NotYet(format!("{key:?}"))
+                })
+            },
+        )
+        .await?;
+        let restored = wait_for("the keys to be back", Duration::from_secs(30), async || {
+            Ok(stored_keys(scene).await.into())
+        })
+        .await?;
+        ensure!(restored == keys, "other keys than before");
+        let stamped = scene.snapshot(&other).await?;
+        has_baseline(scene, &other, &stamped).await?;
+        scene.rolls_not(&other, &stamped).await?;
+        scene.rolls_not(&web, &before).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_new_key_rolls_nothing() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+
+        // Some replica may not have read it yet: it is for reading only.
+        add_key(scene, jiff::Timestamp::now(), 1).await?;
+        scene.rolls_not(&web, &before).await?;
+        restart(scene).await?;
+        scene.rolls_not(&web, &before).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let changed = scene.rolls_once(&web, &before).await?;
+        ensure!(key_id(&changed)? == key_id(&before)?, "{changed:?}");
+
+        // By now they all have.
+        let some_time_ago = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(10);
+        let old_keys = stored_keys(scene).await?;
+        let first = old_keys.keys().next().context("no key")?.clone();
+        rename_key(scene, &first, "20250101T000000Z").await?;
+        add_key(scene, some_time_ago, 2).await?;
+        restart(scene).await?;
+        scene.rolls_not(&web, &changed).await?;
+        scene.apply(&[config_map("app", "3")]).await?;
+        let after = scene.rolls_once(&web, &changed).await?;
+        ensure!(key_id(&after)? != key_id(&before)?, "{after:?}");
+        scene.rolls_not(&web, &after).await
+    })
+    .await
+}
+
+/// Claims that a workload that is created before the operator starts gets a baseline and nothing
+/// else, until the content of ConfigMap `app` changes.
+async fn taken_over_without_a_rollout(scene: &Scene, workload: &Workload) -> Result<()> {
+    let before = scene.create(workload).await?;
+    let stamped = workload.manifest()["spec"]["template"]["metadata"]["annotations"][KEY].clone();
+    ensure!(
+        before.key.as_deref() == stamped.as_str(),
+        "stored as it was sent: {before:?}"
+    );
+    scene.operator.start_again().await?;
+    has_baseline(scene, workload, &before).await?;
+    scene.rolls_not(workload, &before).await?;
+    shows(scene, "pod_reloader_foreign_hash_workloads", 1.0).await?;
+
+    scene
+        .kubectl(&["label", "configmap", "app", "team=blue"])
+        .await?;
+    scene.rolls_not(workload, &before).await?;
+    restart(scene).await?;
+    scene.rolls_not(workload, &before).await?;
+
+    scene.apply(&[config_map("app", "2")]).await?;
+    let after = scene.rolls_once(workload, &before).await?;
+    shows(scene, "pod_reloader_foreign_hash_workloads", 0.0).await?;
+    restart(scene).await?;
+    scene.rolls_not(workload, &after).await
+}
+
+async fn restart(scene: &Scene) -> Result<()> {
+    scene.operator.stop().await;
+    scene.operator.start_again().await
+}
+
+/// Waits for the baseline of the hash that a workload carried in `before`.
+async fn has_baseline(scene: &Scene, workload: &Workload, before: &Snapshot) -> Result<()> {
+    let key = before.key.as_deref().unwrap_or_default();
+    let expected = format!("{key}={}", scene.expected_key(workload).await?);
+    let what = format!("the baseline of {}", workload.reference());
+    wait_for(&what, Duration::from_secs(20), async || {
+        let object = scene.object(&workload.reference()).await?;
+        let baseline = &object["metadata"]["annotations"][BASELINE];
+        Ok(if baseline.as_str() == Some(&expected) {
+            Attempt::Done(())
+        } else {
+            Attempt::NotYet(format!("{baseline}, expected {expected}"))
+        })
+    })
+    .await
+}
+
+/// Waits until a metric without labels has this value.
+async fn shows(scene: &Scene, name: &str, value: f64) -> Result<()> {
+    let what = format!("{name} to be {value}");
+    wait_for(&what, Duration::from_secs(20), async || {
+        let text = scene.operator.metrics().await?;
+        let shown = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok())
+            .next();
+        Ok(if shown == Some(value) {
+            Attempt::Done(())
+        } else {
+            Attempt::NotYet(format!("{shown:?}"))
+        })
+    })
+    .await
+}
+
+/// What SAP's controller makes of these objects, in the order of the lists.
+async fn sap_hash(scene: &Scene, listed: &[&str]) -> Result<String> {
+    let mut digest = Sha256::new();
+    for item in listed {
+        let (kind, name) = item.split_once('/').context("not KIND/NAME")?;
+        let found = ["get", kind, name, "--ignore-not-found", "--output=json"];
+        let found = scene.kubectl(&found).await?;
+        let state = match serde_json::from_str::<Value>(&found) {
+            Ok(object) => {
+                let text = |member: &str| object["metadata"][member].as_str().unwrap_or_default();
+                format!("{}.{}", text("uid"), text("resourceVersion"))
+            }
+            Err(_) => String::new(),
+        };
+        digest.update(format!("{kind}/{}/{name}/{state}\n", scene.namespace));
+    }
+    Ok(digest
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
+}
+
+fn unknown_hash() -> String {
+    format!("v1.deadbeef.{}", "0123456789abcdef".repeat(4))
+}
+
+fn key_id(snapshot: &Snapshot) -> Result<String> {
+    let key = snapshot.key.as_deref().context("no hash")?;
+    let id = key.split('.').nth(1).context("no hash of ours")?;
+    Ok(id.to_owned())
+}
+
+async fn set_key(scene: &Scene, workload: &Workload, value: &str) -> Result<()> {
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": {KEY: value}}}}});
+    let patch = format!("--patch={patch}");
+    scene
+        .kubectl(&["patch", &workload.reference(), "--type=merge", &patch])
+        .await
+        .map(|_| ())
+}
+
+async fn in_operator_namespace(scene: &Scene, args: &[&str]) -> Result<String> {
+    let namespaced = [&["--namespace", &*scene.installation.namespace], args].concat();
+    scene.tool().run(&namespaced).await
+}
+
+async fn stored_keys(scene: &Scene) -> Result<serde_json::Map<String, Value>> {
+    let secret = ["get", "secret", HASH_KEYS, "--output=json"];
+    let secret: Value = serde_json::from_str(&in_operator_namespace(scene, &secret).await?)?;
+    secret["data"].as_object().cloned().context("no data")
+}
+
+/// Rotates: adds a key that was made at this time.
+async fn add_key(scene: &Scene, made: jiff::Timestamp, byte: u8) -> Result<()> {
+    let name = made.strftime("%Y%m%dT%H%M%SZ").to_string();
+    let key = k8s_openapi::ByteString(vec![byte; 32]);
+    patch_keys(scene, &json!({"data": {name: key}})).await
+}
+
+async fn rename_key(scene: &Scene, from: &str, to: &str) -> Result<()> {
+    let key = stored_keys(scene).await?[from].clone();
+    patch_keys(scene, &json!({"data": {from: null, to: key}})).await
+}
+
+async fn patch_keys(scene: &Scene, patch: &Value) -> Result<()> {
+    let patch = format!("--patch={patch}");
+    in_operator_namespace(
+        scene,
+        &["patch", "secret", HASH_KEYS, "--type=merge", &patch],
+    )
+    .await
+    .map(|_| ())
+}
