@@ -1,8 +1,13 @@
 //! Changes of content restart pods once; everything else does not.
 
-use anyhow::Result;
-use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
-use pod_reloader_e2e::{Options, Scene};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Kind, Workload, config_map, secret};
+use pod_reloader_e2e::{Attempt, Mark, Options, Scene, Snapshot, wait_for};
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn a_change_of_content_rolls_every_kind_of_workload_once() -> Result<()> {
@@ -10,24 +15,613 @@ async fn a_change_of_content_rolls_every_kind_of_workload_once() -> Result<()> {
         scene
             .apply(&[config_map("app", "1"), secret("app", "1")])
             .await?;
-        for kind in Kind::ALL {
-            let workload = Workload::new(kind, "web").lists("app").lists_secrets("app");
-            let before = scene.create(&workload).await?;
-            assert_eq!(
-                before.key,
-                Some(scene.expected_key(&workload).await?),
-                "set on create"
-            );
-            scene
-                .apply(&[config_map("app", &format!("2 {kind:?}"))])
-                .await?;
-            let before = scene.rolls_once(&workload, &before).await?;
-            scene
-                .apply(&[secret("app", &format!("2 {kind:?}"))])
-                .await?;
-            scene.rolls_once(&workload, &before).await?;
+        let workloads = every_kind(|workload| workload.lists("app").lists_secrets("app"));
+        let mut before = created(scene, &workloads).await?;
+        for (workload, before) in workloads.iter().zip(&before) {
+            let expected = scene.expected_key(workload).await?;
+            assert_eq!(before.key, Some(expected), "set on create");
+        }
+        for change in [config_map("app", "2"), secret("app", "2")] {
+            scene.apply(&[change]).await?;
+            before = each_rolls_once(scene, &workloads, &before).await?;
         }
         Ok(())
     })
     .await
 }
+
+#[tokio::test]
+async fn every_form_of_content_counts() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let binary = |value: &str| {
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "binary"},
+                "data": {"same": "same"}, "binaryData": {"key": value},
+            })
+        };
+        let opaque = |value: &str| {
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "opaque"},
+                "data": {"key": value},
+            })
+        };
+        scene
+            .apply(&[binary("/w=="), opaque("MQ=="), secret("plain", "1")])
+            .await?;
+        let workloads =
+            every_kind(|workload| workload.lists("binary").lists_secrets("opaque,plain"));
+        let mut before = created(scene, &workloads).await?;
+        for change in [
+            binary("/g=="),
+            opaque("Mg=="),
+            secret("plain", "2"),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "binary"},
+                "data": {"renamed": "same"}, "binaryData": {"key": "/g=="},
+            }),
+        ] {
+            scene.apply(&[change]).await?;
+            before = each_rolls_once(scene, &workloads, &before).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_immutable_object_that_is_recreated_with_other_content_rolls_once() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let immutable = |mut object: Value| {
+            object["immutable"] = json!(true);
+            object
+        };
+        scene
+            .apply(&[
+                immutable(config_map("fixed", "1")),
+                immutable(secret("fixed", "1")),
+            ])
+            .await?;
+        // Its pods need both, so that the moment without one restarts nothing, however long it lasts.
+        let volumes = json!([
+            {"name": "config", "configMap": {"name": "fixed"}},
+            {"name": "secret", "secret": {"secretName": "fixed"}},
+        ]);
+        let workloads = every_kind(|workload| {
+            workload
+                .lists("fixed")
+                .lists_secrets("fixed")
+                .with(&["spec", "template", "spec", "volumes"], volumes.clone())
+        });
+        let mut before = created(scene, &workloads).await?;
+        for change in [config_map("fixed", "2"), secret("fixed", "2")] {
+            let change = immutable(change).to_string();
+            scene
+                .kubectl_with_input(&["replace", "--force", "--filename=-"], &change)
+                .await?;
+            before = each_rolls_once(scene, &workloads, &before).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn nothing_but_content_rolls() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let two_keys = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"},
+            "data": {"a": "1", "b": "2"},
+        });
+        scene.apply(&[two_keys.clone(), secret("app", "1")]).await?;
+        let workloads = every_kind(|workload| workload.lists("app").lists_secrets("app"));
+        let before = created(scene, &workloads).await?;
+
+        scene.apply(&[two_keys, secret("app", "1")]).await?;
+        let other_order = r#"{"metadata": {"name": "app"}, "data": {"b": "2", "a": "1"},
+            "kind": "ConfigMap", "apiVersion": "v1"}"#;
+        scene
+            .kubectl_with_input(&["replace", "--filename=-"], other_order)
+            .await?;
+        for object in ["configmap/app", "secret/app"] {
+            for args in [
+                &["label", object, "team=x"][..],
+                &["label", object, "team-"],
+                &["annotate", object, "note=x"],
+                &[
+                    "patch",
+                    object,
+                    "--type=merge",
+                    r#"--patch={"metadata": {"finalizers": ["example.com/keep"]}}"#,
+                ],
+                &[
+                    "patch",
+                    object,
+                    "--type=merge",
+                    r#"--patch={"metadata": {"finalizers": null}}"#,
+                ],
+                &["patch", object, "--patch={}"],
+                &["patch", object, r#"--patch={"immutable": true}"#],
+            ] {
+                scene.kubectl(args).await?;
+            }
+        }
+        each_rolls_not(scene, &workloads, &before).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_restart_of_the_operator_rolls_nothing_and_writes_nothing() -> Result<()> {
+    let options = Options {
+        failure_policy: "Ignore",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("app", "1")])
+            .await?;
+        let workloads = every_kind(|workload| workload.lists("app").lists_secrets("app,absent"));
+        let before = created(scene, &workloads).await?;
+        scene.quiet().await?;
+        for ended in [Ended::Asked, Ended::Killed] {
+            let mark = scene.mark().await?;
+            ended.end(scene).await;
+            scene.operator.start_again().await?;
+            each_rolls_not(scene, &workloads, &before).await?;
+            assert_eq!(writes_to(scene, mark, "web").await?, Vec::<String>::new());
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_change_while_the_operator_is_down_is_caught_up_by_one_rollout() -> Result<()> {
+    let options = Options {
+        failure_policy: "Ignore",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("app", "1")])
+            .await?;
+        let workloads = every_kind(|workload| workload.lists("app").lists_secrets("app"));
+        let mut before = created(scene, &workloads).await?;
+        for (ended, change) in [
+            (Ended::Asked, config_map("app", "2")),
+            (Ended::Killed, secret("app", "2")),
+        ] {
+            ended.end(scene).await;
+            scene.apply(&[change]).await?;
+            scene.operator.start_again().await?;
+            before = each_rolls_once(scene, &workloads, &before).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_required_object_that_goes_holds_and_only_another_content_rolls() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        for (kind, of, build) in [
+            (
+                Kind::Deployment,
+                "configmap",
+                config_map as fn(&str, &str) -> Value,
+            ),
+            (Kind::StatefulSet, "secret", secret),
+            (Kind::DaemonSet, "configmap", config_map),
+        ] {
+            scene.apply(&[build("app", "1")]).await?;
+            let workload = Workload::new(kind, "web");
+            let workload = match of {
+                "secret" => workload.lists_secrets("app").requires_secret("app"),
+                _ => workload.lists("app").requires("app"),
+            };
+            let before = scene.create(&workload).await?;
+            let delete = ["delete", of, "app"];
+
+            scene.kubectl(&delete).await?;
+            let note = scene.event(&workload, "WaitingForConfig").await?;
+            assert!(note.to_lowercase().contains(&format!("{of} app")), "{note}");
+            metric(scene, "pod_reloader_waiting_workloads", "1").await?;
+            scene.rolls_not(&workload, &before).await?;
+
+            scene.apply(&[build("app", "1")]).await?;
+            metric(scene, "pod_reloader_waiting_workloads", "0").await?;
+            scene.rolls_not(&workload, &before).await?;
+
+            scene.kubectl(&delete).await?;
+            metric(scene, "pod_reloader_waiting_workloads", "1").await?;
+            scene.apply(&[build("app", "2")]).await?;
+            scene.rolls_once(&workload, &before).await?;
+            metric(scene, "pod_reloader_waiting_workloads", "0").await?;
+            scene.kubectl(&["delete", &workload.reference()]).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn while_a_required_object_is_missing_the_changes_of_others_wait_too() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("other", "1")])
+            .await?;
+        let web = Workload::deployment("web")
+            .lists("app")
+            .lists_secrets("other")
+            .requires("app");
+        let before = scene.create(&web).await?;
+        scene.kubectl(&["delete", "configmap", "app"]).await?;
+        scene.event(&web, "WaitingForConfig").await?;
+        scene.apply(&[secret("other", "2")]).await?;
+        scene.rolls_not(&web, &before).await?;
+        scene.apply(&[config_map("app", "1")]).await?;
+        scene.rolls_once(&web, &before).await.map(|_| ())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_listed_object_that_comes_or_goes_rolls_once() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[secret("app", "1")]).await?;
+        let workloads = every_kind(|workload| workload.lists("app").lists_secrets("app"));
+        let mut before = created(scene, &workloads).await?;
+        scene.apply(&[config_map("app", "1")]).await?;
+        before = each_rolls_once(scene, &workloads, &before).await?;
+        scene.kubectl(&["delete", "secret", "app"]).await?;
+        before = each_rolls_once(scene, &workloads, &before).await?;
+        scene.apply(&[secret("app", "2")]).await?;
+        before = each_rolls_once(scene, &workloads, &before).await?;
+        scene.kubectl(&["delete", "configmap", "app"]).await?;
+        each_rolls_once(scene, &workloads, &before)
+            .await
+            .map(|_| ())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_workload_may_have_a_settle_period_of_its_own() -> Result<()> {
+    let options = Options {
+        settle_period: "1h",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let patient = Workload::deployment("patient").lists("app");
+        let hasty = Workload::deployment("hasty")
+            .lists("app")
+            .annotated(SETTLE_PERIOD, "0s");
+        let (patient_before, hasty_before) =
+            (scene.create(&patient).await?, scene.create(&hasty).await?);
+
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.right(&hasty).await?;
+        let after = scene.snapshot(&hasty).await?;
+        assert_eq!(new_revisions(&hasty_before, &after), 1);
+        assert_eq!(scene.snapshot(&patient).await?, patient_before);
+
+        let shorter = format!("{SETTLE_PERIOD}=0s");
+        scene
+            .kubectl(&["annotate", &patient.reference(), &shorter])
+            .await?;
+        scene.right(&patient).await?;
+        let after = scene.snapshot(&patient).await?;
+        assert_eq!(new_revisions(&patient_before, &after), 1);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn ten_quick_changes_make_one_rollout_with_the_last_value() -> Result<()> {
+    let options = Options {
+        settle_period: "2s",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "0")]).await?;
+        let workloads = every_kind(|workload| workload.lists("app"));
+        let before = created(scene, &workloads).await?;
+        let config_maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), &scene.namespace);
+        for value in 1..=10 {
+            let change = Patch::Merge(json!({"data": {"key": value.to_string()}}));
+            config_maps
+                .patch("app", &PatchParams::default(), &change)
+                .await?;
+        }
+        each_rolls_once(scene, &workloads, &before)
+            .await
+            .map(|_| ())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_object_that_never_rests_rolls_once_in_five_settle_periods() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "0")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        scene.create(&web).await?;
+        let config_maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), &scene.namespace);
+        let mark = scene.mark().await?;
+        let start = Instant::now();
+        let mut value = 0;
+        while start.elapsed() < Duration::from_secs(6) {
+            value += 1;
+            let change = Patch::Merge(json!({"data": {"key": value.to_string()}}));
+            config_maps
+                .patch("app", &PatchParams::default(), &change)
+                .await?;
+        }
+        let elapsed = start.elapsed();
+        let rollouts = writes_to(scene, mark, "web").await?.len();
+        let allowed = elapsed.as_millis() / (5 * 300);
+        ensure!(
+            (1..=allowed).contains(&(rollouts as u128)),
+            "{rollouts} rollouts for {value} changes in {elapsed:?}, not up to {allowed}"
+        );
+        scene.right(&web).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_change_that_was_held_for_long_still_settles() -> Result<()> {
+    let options = Options {
+        settle_period: "2s",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("other", "1")])
+            .await?;
+        let web = Workload::deployment("web")
+            .lists("app")
+            .lists_secrets("other")
+            .requires("app");
+        let before = scene.create(&web).await?;
+        scene.quiet().await?;
+        // It is about to be restarted, then it is held, for more than five settle periods.
+        scene.apply(&[secret("other", "2")]).await?;
+        scene.kubectl(&["delete", "configmap", "app"]).await?;
+        scene.event(&web, "WaitingForConfig").await?;
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(11) {
+            scene.rolls_not(&web, &before).await?;
+        }
+        let mark = scene.mark().await?;
+        let config_maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), &scene.namespace);
+        let params = PostParams::default();
+        let created: ConfigMap = serde_json::from_value(config_map("app", "2"))?;
+        config_maps.create(&params, &created).await?;
+        let change = async |value: u32| {
+            let change = Patch::Merge(json!({"data": {"key": value.to_string()}}));
+            config_maps
+                .patch("app", &PatchParams::default(), &change)
+                .await
+        };
+        // As an issuer does that creates a Secret and then fills it.
+        wait_for(
+            "the operator to have read it",
+            Duration::from_secs(20),
+            async || {
+                let requests = scene.requests(mark).await?;
+                Ok(
+                    if requests
+                        .iter()
+                        .any(|request| request.uri.ends_with("/configmaps/app"))
+                    {
+                        Attempt::Done(())
+                    } else {
+                        Attempt::NotYet("it has not".to_owned())
+                    },
+                )
+            },
+        )
+        .await?;
+        change(3).await?;
+        scene.rolls_once(&web, &before).await.map(|_| ())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_ignored_workload_is_left_alone_until_it_is_not_ignored_any_more() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let never = Workload::deployment("never")
+            .lists("app")
+            .labelled(IGNORED, "true");
+        let sometimes = Workload::deployment("sometimes").lists("app");
+        let falsely = Workload::deployment("falsely")
+            .lists("app")
+            .labelled(IGNORED, "false");
+        let never_before = scene.create(&never).await?;
+        assert_eq!(never_before.key, None);
+        let sometimes_before = scene.create(&sometimes).await?;
+        let falsely_before = scene.create(&falsely).await?;
+
+        let label = format!("{IGNORED}=true");
+        scene
+            .kubectl(&["label", &sometimes.reference(), &label])
+            .await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.rolls_once(&falsely, &falsely_before).await?;
+        scene.rolls_not(&sometimes, &sometimes_before).await?;
+        scene.rolls_not(&never, &never_before).await?;
+
+        let unlabel = format!("{IGNORED}-");
+        scene
+            .kubectl(&["label", &sometimes.reference(), &unlabel])
+            .await?;
+        scene.rolls_once(&sometimes, &sometimes_before).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn opting_out_keeps_the_hash() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let workloads = every_kind(|workload| workload.lists("app"));
+        let before = created(scene, &workloads).await?;
+        for (workload, before) in workloads.iter().zip(&before) {
+            assert!(before.key.is_some());
+            let opt_out = format!("{CONFIG_MAPS}-");
+            scene
+                .kubectl(&["annotate", &workload.reference(), &opt_out])
+                .await?;
+        }
+        scene.apply(&[config_map("app", "2")]).await?;
+        each_rolls_not(scene, &workloads, &before).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_config_hash_on_the_metadata_of_the_workload_is_neither_obeyed_nor_touched() -> Result<()>
+{
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let workloads = every_kind(|workload| workload.lists("app").annotated(KEY, "message"));
+        let mut before = created(scene, &workloads).await?;
+        for (workload, before) in workloads.iter().zip(&before) {
+            let expected = scene.expected_key(workload).await?;
+            assert_eq!(before.key, Some(expected), "set on create");
+        }
+        scene.apply(&[config_map("app", "2")]).await?;
+        before = each_rolls_once(scene, &workloads, &before).await?;
+        for workload in &workloads {
+            let object = scene.object(&workload.reference()).await?;
+            assert_eq!(object["metadata"]["annotations"][KEY], "message");
+            let other = format!("{KEY}=other");
+            scene
+                .kubectl(&["annotate", "--overwrite", &workload.reference(), &other])
+                .await?;
+        }
+        each_rolls_not(scene, &workloads, &before).await?;
+        for workload in &workloads {
+            let object = scene.object(&workload.reference()).await?;
+            assert_eq!(object["metadata"]["annotations"][KEY], "other");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_event_names_the_object_that_changed() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene
+            .apply(&[
+                config_map("app", "1"),
+                config_map("other", "1"),
+                secret("app", "1"),
+            ])
+            .await?;
+        let workloads = every_kind(|workload| workload.lists("app,other").lists_secrets("app"));
+        let before = created(scene, &workloads).await?;
+        // What the operator sees for the first time is not said to have changed.
+        scene.quiet().await?;
+        scene.apply(&[secret("app", "2")]).await?;
+        each_rolls_once(scene, &workloads, &before).await?;
+        for workload in &workloads {
+            let note = scene.event(workload, "ConfigChanged").await?;
+            assert_eq!(note, "restarting pods: Secret app changed");
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// How an operator ends.
+#[derive(Clone, Copy, Debug)]
+enum Ended {
+    Asked,
+    Killed,
+}
+
+impl Ended {
+    async fn end(self, scene: &Scene) {
+        match self {
+            Self::Asked => scene.operator.stop().await,
+            Self::Killed => scene.operator.process().kill().await,
+        }
+    }
+}
+
+/// One workload of each kind, all called `web`.
+fn every_kind(build: impl Fn(Workload) -> Workload) -> [Workload; 3] {
+    Kind::ALL.map(|kind| build(Workload::new(kind, "web")))
+}
+
+async fn created(scene: &Scene, workloads: &[Workload]) -> Result<Vec<Snapshot>> {
+    let manifests: Vec<_> = workloads.iter().map(Workload::manifest).collect();
+    scene.apply(&manifests).await?;
+    let mut snapshots = Vec::new();
+    for workload in workloads {
+        snapshots.push(scene.snapshot(workload).await?);
+    }
+    Ok(snapshots)
+}
+
+async fn each_rolls_once(
+    scene: &Scene,
+    workloads: &[Workload],
+    before: &[Snapshot],
+) -> Result<Vec<Snapshot>> {
+    let mut after = Vec::new();
+    for (workload, before) in workloads.iter().zip(before) {
+        after.push(scene.rolls_once(workload, before).await?);
+    }
+    Ok(after)
+}
+
+async fn each_rolls_not(scene: &Scene, workloads: &[Workload], before: &[Snapshot]) -> Result<()> {
+    for (workload, before) in workloads.iter().zip(before) {
+        scene.rolls_not(workload, before).await?;
+    }
+    Ok(())
+}
+
+fn new_revisions(before: &Snapshot, after: &Snapshot) -> usize {
+    after.revisions.difference(&before.revisions).count()
+}
+
+/// The operator's writes to workloads of this name since `mark`.
+async fn writes_to(scene: &Scene, mark: Mark, name: &str) -> Result<Vec<String>> {
+    let requests = scene.requests(mark).await?;
+    let writes = requests
+        .into_iter()
+        .filter(|request| request.verb == "patch" && request.name == name);
+    Ok(writes.map(|request| request.uri).collect())
+}
+
+/// Waits until a metric of the operator has this value.
+async fn metric(scene: &Scene, name: &str, value: &str) -> Result<()> {
+    let what = format!("the metric {name} to be {value}");
+    wait_for(&what, Duration::from_secs(20), async || {
+        let text = scene.operator.metrics().await?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+            .with_context(|| format!("no metric {name} in\n{text}"))?;
+        ensure!(!line.is_empty(), "an empty metric");
+        Ok(if line == value {
+            Attempt::Done(())
+        } else {
+            Attempt::NotYet(line.to_owned())
+        })
+    })
+    .await
+}
+
+const SETTLE_PERIOD: &str = "pod-reloader.cs.sap.com/settle-period";
+const IGNORED: &str = "pod-reloader.cs.sap.com/ignored";

@@ -64,7 +64,7 @@ pub(crate) struct Args {
     pub(crate) namespaces: Vec<Name>,
 
     /// How long the objects of a workload must be quiet before it is restarted; at most five times as long in all.
-    #[arg(long, env = "POD_RELOADER_SETTLE_PERIOD", value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    #[arg(long, env = "POD_RELOADER_SETTLE_PERIOD", value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub(crate) settle_period: Duration,
 
     /// What the reconcile loop does: restart workloads, only say which it would restart, or nothing at all.

@@ -29,7 +29,7 @@ async fn main() -> Result<()> {
     let started = Instant::now();
     // The operator's own default.
     let options = Options {
-        settle_period: "2s",
+        settle_period: "5s",
         failure_policy: "Ignore",
         everywhere: true,
         ..Options::default()

@@ -1,0 +1,442 @@
+//! However late a watch is, and whatever moves between decision and write, a config hash never goes back.
+
+use std::{collections::HashSet, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt};
+use http::Method;
+use k8s_openapi::api::{
+    apps::v1::{Deployment, ReplicaSet},
+    core::v1::ConfigMap,
+};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams},
+};
+use pod_reloader_e2e::proxy::{Fault, Proxy, Requests, Rule};
+use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Workload, config_map};
+use pod_reloader_e2e::{Attempt, AuditEvent, Options, Scene, Snapshot, wait_for};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+#[tokio::test]
+async fn no_hash_comes_back_while_the_config_watch_is_late() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        releases_with_a_late_watch(scene, 50, "/api/v1/", "configmaps").await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn no_hash_comes_back_while_the_workload_watch_is_late() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        releases_with_a_late_watch(scene, 20, "/apis/apps/v1/", "deployments").await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_write_does_not_hit_a_workload_whose_image_has_changed_meanwhile() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        let Overtaken { before, after } = overtake(scene, async || {
+            patch(scene, "web", image("app:2")).await?;
+            Ok(())
+        })
+        .await?;
+        ensure!(new_revisions(&before, &after) == 1, "{before:?}, {after:?}");
+        scene.right(&web()).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_write_does_not_hit_a_workload_that_was_scaled_meanwhile_and_is_done_again() -> Result<()>
+{
+    Scene::play(proxied(), async |scene| {
+        let Overtaken { before, after } = overtake(scene, async || {
+            patch(scene, "web", json!({"spec": {"replicas": 2}})).await
+        })
+        .await?;
+        ensure!(new_revisions(&before, &after) == 1, "{before:?}, {after:?}");
+        scene.right(&web()).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_write_does_not_hit_a_workload_that_lists_something_else_meanwhile() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        scene.apply(&[config_map("more", "1")]).await?;
+        let Overtaken { before, after } =
+            overtake(scene, async || patch(scene, "web", lists("app,more")).await).await?;
+        ensure!(new_revisions(&before, &after) == 1, "{before:?}, {after:?}");
+        scene.right(&web()).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_write_does_not_hit_a_workload_that_was_labelled_ignored_meanwhile() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        let Overtaken { before, after } = overtake(scene, async || {
+            let labels = json!({"pod-reloader.cs.sap.com/ignored": "true"});
+            patch(scene, "web", json!({"metadata": {"labels": labels}})).await
+        })
+        .await?;
+        ensure!(after == before, "{before:?}, {after:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_write_does_not_hit_a_workload_that_was_made_anew_meanwhile() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        let Overtaken { before, after } = overtake(scene, async || {
+            // The new one carries the old hash again, so that nothing but its UID is different.
+            set_config(scene, "app", "1").await?;
+            let api = deployments(scene);
+            let uid = api.get("web").await?.metadata.uid;
+            api.delete("web", &DeleteParams::background()).await?;
+            wait_for(
+                "the old one to be gone",
+                Duration::from_secs(5),
+                async || {
+                    Ok(match api.get_opt("web").await? {
+                        None => Attempt::Done(()),
+                        Some(_) => Attempt::NotYet("it is there".to_owned()),
+                    })
+                },
+            )
+            .await?;
+            let new: Deployment = serde_json::from_value(web().manifest())?;
+            let new = api.create(&Default::default(), &new).await?;
+            ensure!(new.metadata.uid != uid && new.metadata.generation == Some(1));
+            Ok(())
+        })
+        .await?;
+        ensure!(after.key == before.key, "{before:?}, {after:?}");
+        ensure!(after.revisions.len() == 1, "{before:?}, {after:?}");
+        scene.right(&web()).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_write_does_not_hit_a_workload_whose_hash_another_has_set_meanwhile() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        let Overtaken { before, after } = overtake(scene, async || {
+            remove_webhook(scene).await?;
+            let expected = scene.expected_key(&web()).await?;
+            patch(scene, "web", key(&expected)).await
+        })
+        .await?;
+        ensure!(new_revisions(&before, &after) == 1, "{before:?}, {after:?}");
+        scene.right(&web()).await
+    })
+    .await
+}
+
+fn proxied() -> Options {
+    Options {
+        proxied: true,
+        ..Options::default()
+    }
+}
+
+fn web() -> Workload {
+    Workload::deployment("web")
+        .lists("app")
+        .with(&["spec", "replicas"], json!(0))
+        .with(&["spec", "revisionHistoryLimit"], json!(200))
+}
+
+/// Makes `rounds` releases - the ConfigMap, then the image - while the operator's watch of `resource`
+/// is late by more than they take, and claims one ReplicaSet for each release and no hash twice.
+async fn releases_with_a_late_watch(
+    scene: &Scene,
+    rounds: usize,
+    api: &str,
+    resource: &str,
+) -> Result<()> {
+    let proxy = proxy(scene)?;
+    let web = web();
+    // Has nothing of `web`, but goes through the same watch, after it.
+    let last = Workload::deployment("last").lists("last");
+    scene
+        .apply(&[config_map("app", "0"), config_map("last", "0")])
+        .await?;
+    let first = scene.create(&web).await?;
+    let last_before = scene.create(&last).await?;
+    scene.quiet().await?;
+    let from = deployments(scene).get("web").await?;
+    let from = from.metadata.resource_version.context("a version")?;
+    let mark = scene.mark().await?;
+
+    let path = format!("{api}namespaces/{}/{resource}", scene.namespace);
+    let late = Requests::exactly(path).watches();
+    let delayed = proxy.add(Rule::new(late, Fault::DelayWatch(LATE)));
+    let start = Instant::now();
+    for round in 1..=rounds {
+        set_config(scene, "app", &round.to_string()).await?;
+        patch(scene, "web", image(&format!("app:{}", round + 1))).await?;
+        observed(scene).await?;
+    }
+    let took = start.elapsed();
+    ensure!(
+        took < LATE,
+        "the first late event came before the last release: {took:?}"
+    );
+    let held = delayed.hits().applied;
+    ensure!(held >= rounds as u64, "{held} events are late");
+    let reads_then = reads_of_app(&scene.requests(mark).await?);
+
+    // This event waits behind those of all releases: when it has arrived, so have they.
+    match resource {
+        "configmaps" => set_config(scene, "last", "1").await?,
+        // The webhook keeps the hash, so the loop has to see it.
+        _ => patch(scene, "last", lists("last,more")).await?,
+    }
+    let changed = Instant::now();
+    wait_for("the last event to arrive", 4 * LATE, async || {
+        Ok(match scene.key(&last).await? {
+            key if key == last_before.key => Attempt::NotYet("it has not".to_owned()),
+            _ => Attempt::Done(()),
+        })
+    })
+    .await?;
+    ensure!(changed.elapsed() >= LATE, "the last event was not late");
+    delayed.remove();
+    scene.quiet().await?;
+    scene.right(&web).await?;
+
+    let requests = scene.requests(mark).await?;
+    let writes: Vec<_> = requests
+        .iter()
+        .filter(|event| event.verb == "patch" && event.name == "web")
+        .map(|event| event.code)
+        .collect();
+    println!(
+        "{rounds} releases in {took:?}, {held} late events of {resource}; the operator read the \
+         ConfigMap {reads_then} times before they arrived and {} times after, and wrote {writes:?}",
+        reads_of_app(&requests) - reads_then
+    );
+    let keys = keys_since(scene, &from, first.key.context("no hash")?).await?;
+    let different: HashSet<_> = keys.iter().collect();
+    ensure!(different.len() == keys.len(), "a hash came back: {keys:?}");
+    ensure!(
+        keys.len() == rounds + 1,
+        "{} hashes in {rounds} releases",
+        keys.len()
+    );
+    let after = scene.snapshot(&web).await?;
+    ensure!(
+        after.revisions.len() == rounds + 1,
+        "{} ReplicaSets in {rounds} releases",
+        after.revisions.len()
+    );
+    no_failure_is_told(scene).await
+}
+
+fn reads_of_app(events: &[AuditEvent]) -> usize {
+    let of_app = |event: &&AuditEvent| {
+        event.verb == "get" && event.resource == "configmaps" && event.name == "app"
+    };
+    events.iter().filter(of_app).count()
+}
+
+/// How late a watch is.
+const LATE: Duration = Duration::from_secs(30);
+
+/// The hashes that `web` has carried, beginning with `first`, each as often as it was set.
+async fn keys_since(scene: &Scene, version: &str, first: String) -> Result<Vec<String>> {
+    let until = deployments(scene).get("web").await?;
+    let until = until.metadata.resource_version;
+    let params = WatchParams::default().fields("metadata.name=web");
+    let mut events = deployments(scene).watch(&params, version).await?.boxed();
+    let mut keys = vec![first];
+    loop {
+        let event = tokio::time::timeout(Duration::from_secs(20), events.try_next()).await?;
+        let event = event?.context("the watch ended")?;
+        let WatchEvent::Modified(deployment) = event else {
+            continue;
+        };
+        let key = template_key(&serde_json::to_value(&deployment)?).context("no hash")?;
+        if keys.last() != Some(&key) {
+            keys.push(key);
+        }
+        if deployment.metadata.resource_version == until {
+            return Ok(keys);
+        }
+    }
+}
+
+/// What a workload was like before a write that came too late, and in the end.
+struct Overtaken {
+    before: Snapshot,
+    after: Snapshot,
+}
+
+/// Changes the ConfigMap of `web`, holds back the operator's write of the new hash while `meanwhile`
+/// runs, lets it go, and claims that it fails, and that nobody is told.
+async fn overtake(scene: &Scene, meanwhile: impl AsyncFnOnce() -> Result<()>) -> Result<Overtaken> {
+    let proxy = proxy(scene)?;
+    let web = web();
+    scene.apply(&[config_map("app", "1")]).await?;
+    let before = scene.create(&web).await?;
+    scene.quiet().await?;
+    let mark = scene.mark().await?;
+    let path = format!(
+        "/apis/apps/v1/namespaces/{}/deployments/web",
+        scene.namespace
+    );
+    let write = Requests::exactly(path).method(Method::PATCH);
+    // Shorter than the time after which the operator gives up.
+    let held = proxy.add(Rule::new(write, Fault::Delay(Duration::from_secs(9))).times(1));
+    set_config(scene, "app", "2").await?;
+    held.applied(1, Duration::from_secs(20)).await?;
+    meanwhile().await?;
+    held.remove();
+
+    let code = wait_for("the write to arrive", Duration::from_secs(20), async || {
+        let requests = scene.requests(mark).await?;
+        let first = requests
+            .iter()
+            .find(|event| event.verb == "patch" && event.name == "web");
+        Ok(match first {
+            Some(event) => Attempt::Done(event.code),
+            None => Attempt::NotYet("it has not".to_owned()),
+        })
+    })
+    .await?;
+    ensure!(code == Some(422), "the late write was answered {code:?}");
+    settled(scene).await?;
+    let after = scene.snapshot(&web).await?;
+    no_failure_is_told(scene).await?;
+    Ok(Overtaken { before, after })
+}
+
+/// Waits until the operator has dealt with everything, twice: a failed write is tried again.
+async fn settled(scene: &Scene) -> Result<()> {
+    scene.quiet().await?;
+    scene.quiet().await
+}
+
+async fn no_failure_is_told(scene: &Scene) -> Result<()> {
+    let events = scene.events(&web()).await?;
+    let failures: Vec<_> = events
+        .iter()
+        .filter(|(reason, _)| reason != "ConfigChanged")
+        .collect();
+    ensure!(failures.is_empty(), "{failures:?}");
+    Ok(())
+}
+
+fn new_revisions(before: &Snapshot, after: &Snapshot) -> usize {
+    after.revisions.difference(&before.revisions).count()
+}
+
+/// Takes the webhook away, and waits until the apiserver does not call it any more.
+async fn remove_webhook(scene: &Scene) -> Result<()> {
+    let name = &scene.installation.namespace;
+    scene
+        .tool()
+        .run(&["delete", "mutatingwebhookconfiguration", name])
+        .await?;
+    let probe: Deployment = serde_json::from_value(
+        Workload::deployment("probe")
+            .lists("absent")
+            .with(&["metadata", "namespace"], json!(scene.namespace))
+            .manifest(),
+    )?;
+    let dry_run = kube::api::PostParams {
+        dry_run: true,
+        ..Default::default()
+    };
+    wait_for(
+        "the webhook to be gone",
+        Duration::from_secs(6),
+        async || {
+            let created = deployments(scene).create(&dry_run, &probe).await?;
+            Ok(match template_key(&serde_json::to_value(&created)?) {
+                None => Attempt::Done(()),
+                Some(_) => Attempt::NotYet("it was called".to_owned()),
+            })
+        },
+    )
+    .await
+}
+
+/// Waits until the controller of `web` has made the ReplicaSet of its latest template.
+async fn observed(scene: &Scene) -> Result<()> {
+    let api = deployments(scene);
+    let replica_sets: Api<ReplicaSet> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    wait_for(
+        "the controller to have seen web",
+        Duration::from_secs(10),
+        async || {
+            let deployment = api.get("web").await?;
+            let status = deployment.status.unwrap_or_default();
+            if status.observed_generation != deployment.metadata.generation {
+                return Ok(Attempt::NotYet(format!("{:?}", status.observed_generation)));
+            }
+            let selector = ListParams::default().labels("app=web");
+            let list = replica_sets.list(&selector).await?;
+            let template = deployment.spec.context("no spec")?.template;
+            let image =
+                |spec: &Option<k8s_openapi::api::core::v1::PodSpec>| -> Option<Option<String>> {
+                    Some(spec.as_ref()?.containers.first()?.image.clone())
+                };
+            let made = list.items.iter().any(|set| {
+                let spec = set.spec.as_ref().and_then(|spec| spec.template.as_ref());
+                spec.is_some_and(|made| image(&made.spec) == image(&template.spec))
+            });
+            Ok(match made {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet("no ReplicaSet yet".to_owned()),
+            })
+        },
+    )
+    .await
+}
+
+fn proxy(scene: &Scene) -> Result<&Proxy> {
+    scene.proxy.as_ref().context("the scene has no proxy")
+}
+
+fn deployments(scene: &Scene) -> Api<Deployment> {
+    Api::namespaced(scene.client.clone(), &scene.namespace)
+}
+
+async fn set_config(scene: &Scene, name: &str, value: &str) -> Result<()> {
+    let api: Api<ConfigMap> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    let change = json!({"data": {"key": value}});
+    api.patch(name, &PatchParams::default(), &Patch::Merge(change))
+        .await?;
+    Ok(())
+}
+
+async fn patch(scene: &Scene, name: &str, change: Value) -> Result<()> {
+    let params = PatchParams::default();
+    deployments(scene)
+        .patch(name, &params, &Patch::Strategic(change))
+        .await?;
+    Ok(())
+}
+
+fn image(image: &str) -> Value {
+    json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}})
+}
+
+fn lists(config_maps: &str) -> Value {
+    json!({"metadata": {"annotations": {CONFIG_MAPS: config_maps}}})
+}
+
+fn key(value: &str) -> Value {
+    json!({"spec": {"template": {"metadata": {"annotations": {KEY: value}}}}})
+}
+
+fn template_key(object: &Value) -> Option<String> {
+    let annotations = &object["spec"]["template"]["metadata"]["annotations"];
+    annotations[KEY].as_str().map(str::to_owned)
+}

@@ -1,0 +1,170 @@
+//! What cannot be read is unknown, not absent: no write is made of it, and it is repaired afterwards.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use http::{Method, StatusCode};
+use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule, RuleInForce};
+use pod_reloader_e2e::workload::{Workload, config_map};
+use pod_reloader_e2e::{Attempt, Mark, Options, Scene, wait_for};
+
+#[tokio::test]
+async fn a_forbidden_read_is_told_and_leads_to_no_write() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        let unreadable = changes_unseen(scene, error(StatusCode::FORBIDDEN), 1).await?;
+        let note = scene.event(&web(), "ConfigUnreadable").await?;
+        ensure!(note.contains("ConfigMap app"), "{note}");
+        unreadable.repaired(scene).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_failing_read_leads_to_no_write() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        let error = error(StatusCode::INTERNAL_SERVER_ERROR);
+        let unreadable = changes_unseen(scene, error, 2).await?;
+        unreadable.repaired(scene).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_hanging_read_leads_to_no_write() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        // The second is made when the first was given up.
+        let unreadable = changes_unseen(scene, Fault::Hang, 2).await?;
+        unreadable.repaired(scene).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_workload_made_while_its_config_cannot_be_read_is_stamped_later() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        for (fault, name) in [
+            (error(StatusCode::FORBIDDEN), "forbidden"),
+            (error(StatusCode::INTERNAL_SERVER_ERROR), "failing"),
+            (Fault::Hang, "hanging"),
+        ] {
+            let workload = Workload::deployment(name).lists(name);
+            scene.apply(&[config_map(name, "1")]).await?;
+            let unreadable = break_reads(scene, name, fault)?;
+            let before = scene.create(&workload).await?;
+            ensure!(before.key.is_none(), "{before:?}");
+            unreadable.applied(1, Duration::from_secs(1)).await?;
+            unreadable.remove();
+            right_in_the_end(scene, &workload).await?;
+            scene.quiet().await?;
+            let after = scene.snapshot(&workload).await?;
+            ensure!(after.revisions.len() == 2, "{before:?}, {after:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_update_while_the_config_cannot_be_read_keeps_the_hash() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        for (fault, name) in [
+            (error(StatusCode::FORBIDDEN), "forbidden"),
+            (error(StatusCode::INTERNAL_SERVER_ERROR), "failing"),
+            (Fault::Hang, "hanging"),
+        ] {
+            let workload = Workload::deployment(name).lists(name);
+            scene.apply(&[config_map(name, "1")]).await?;
+            let before = scene.create(&workload).await?;
+            let unreadable = break_reads(scene, name, fault)?;
+            scene.apply(&[config_map(name, "2")]).await?;
+            unreadable.applied(1, Duration::from_secs(20)).await?;
+            let image = scene
+                .create(&workload.clone().image("app:2"))
+                .await
+                .context("changing the image")?;
+            ensure!(image.key == before.key, "{before:?}, {image:?}");
+            ensure!(image.revisions.len() == 2, "{before:?}, {image:?}");
+            unreadable.remove();
+            right_in_the_end(scene, &workload).await?;
+            scene.quiet().await?;
+            let after = scene.snapshot(&workload).await?;
+            ensure!(after.revisions.len() == 3, "{image:?}, {after:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+fn proxied() -> Options {
+    Options {
+        proxied: true,
+        ..Options::default()
+    }
+}
+
+fn web() -> Workload {
+    Workload::deployment("web").lists("app")
+}
+
+fn error(code: StatusCode) -> Fault {
+    Fault::Answer(Answer::error(code))
+}
+
+/// Breaks the operator's reads of one ConfigMap.
+fn break_reads(scene: &Scene, name: &str, fault: Fault) -> Result<RuleInForce> {
+    let proxy = scene.proxy.as_ref().context("the scene has no proxy")?;
+    let path = format!("/api/v1/namespaces/{}/configmaps/{name}", scene.namespace);
+    let reads = Requests::exactly(path).method(Method::GET);
+    Ok(proxy.add(Rule::new(reads, fault)))
+}
+
+/// A workload whose ConfigMap has changed where the operator cannot read it.
+struct Unreadable {
+    rule: RuleInForce,
+    before: pod_reloader_e2e::Snapshot,
+    mark: Mark,
+}
+
+/// Changes the ConfigMap of `web` while reads of it end in `fault`, until the operator has tried so
+/// many times.
+async fn changes_unseen(scene: &Scene, fault: Fault, tries: u64) -> Result<Unreadable> {
+    scene.apply(&[config_map("app", "1")]).await?;
+    let before = scene.create(&web()).await?;
+    scene.quiet().await?;
+    let mark = scene.mark().await?;
+    let rule = break_reads(scene, "app", fault)?;
+    scene.apply(&[config_map("app", "2")]).await?;
+    rule.applied(tries, Duration::from_secs(40)).await?;
+    Ok(Unreadable { rule, before, mark })
+}
+
+impl Unreadable {
+    /// Claims that nothing was written, and that it is once the ConfigMap can be read again.
+    async fn repaired(self, scene: &Scene) -> Result<()> {
+        let Self { rule, before, mark } = self;
+        scene.rolls_not(&web(), &before).await?;
+        let requests = scene.requests(mark).await?;
+        let writes: Vec<_> = requests
+            .iter()
+            .filter(|event| event.verb == "patch" && event.name == "web")
+            .collect();
+        ensure!(writes.is_empty(), "{writes:?}");
+        println!("{} reads failed before", rule.hits().applied);
+        rule.remove();
+        right_in_the_end(scene, &web()).await?;
+        scene.rolls_once(&web(), &before).await.map(|_| ())
+    }
+}
+
+/// Waits until a workload is right, for longer than the loop waits between two tries.
+async fn right_in_the_end(scene: &Scene, workload: &Workload) -> Result<()> {
+    let what = format!("{} to be repaired", workload.reference());
+    wait_for(&what, Duration::from_secs(40), async || {
+        let expected = scene.expected_key(workload).await?;
+        Ok(match scene.key(workload).await? {
+            Some(key) if key == expected => Attempt::Done(()),
+            key => Attempt::NotYet(format!("{key:?}, expected {expected}")),
+        })
+    })
+    .await
+}
