@@ -161,8 +161,22 @@ impl Reconciler {
         }
     }
 
-    /// Takes in a workload as a watch shows it. Says which it is, if it is kept.
-    pub(crate) fn workload_seen(
+    /// Takes in a workload as a watch, or the answer to a call of ours, shows it, unless it was seen
+    /// later than that: the two are not in step.
+    pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: WorkloadObject) {
+        let version = version(&object);
+        let id = object
+            .clone()
+            .into_workload(kind)
+            .map(|workload| workload.id);
+        if id.is_ok_and(|id| !self.workloads.is_known_later_than(&id, version)) {
+            self.workload_listed(kind, object);
+        }
+    }
+
+    /// Takes in a workload as a list shows it, which counts even where its resourceVersion has gone back:
+    /// then the cluster was restored. Says which it is, if it is kept.
+    pub(crate) fn workload_listed(
         &self,
         kind: WorkloadKind,
         object: WorkloadObject,
@@ -353,6 +367,8 @@ impl Reconciler {
         let patch = patch::set_config_hash(workload, config_hash);
         let is_written = |now: &Workload| now.config_hash.as_deref() == Some(config_hash);
         self.write(workload, patch, is_written, || {
+            // What changes from here on is a restart of its own, which settles anew.
+            self.not_pending(&workload.id);
             self.metrics.restart(workload.id.kind, cause);
             log_restart(workload, cause, "restarting pods");
             self.tell(workload, Notice::Restarted(cause, changed));
@@ -415,7 +431,7 @@ impl Reconciler {
                 let now = object.clone().into_workload(id.kind);
                 if now.is_ok_and(|now| is_written(&now)) {
                     written();
-                    self.take_in(id, object);
+                    self.workload_seen(id.kind, object);
                     Ok(Next::Rest)
                 } else {
                     Err(Error::Undone(id.clone()))
@@ -428,7 +444,7 @@ impl Reconciler {
             Err(error) if error.is_failed_test() || error.is_conflict() => {
                 debug!(workload = %id, "it moved while it was patched");
                 match within(DEADLINE, api.get(&id.name)).await {
-                    Ok(object) => self.take_in(id, object),
+                    Ok(object) => self.workload_seen(id.kind, object),
                     Err(error) if error.is_not_found() => self.workload_gone(id),
                     Err(source) => {
                         return Err(Error::ReadWorkload {
@@ -456,13 +472,6 @@ impl Reconciler {
                 workload: id.clone(),
                 source,
             }),
-        }
-    }
-
-    /// Takes in an answer to a call of ours, unless a watch has shown something later meanwhile.
-    fn take_in(&self, id: &WorkloadId, object: WorkloadObject) {
-        if !self.workloads.is_known_later_than(id, version(&object)) {
-            self.workload_seen(id.kind, object);
         }
     }
 
@@ -631,3 +640,6 @@ async fn until(at: Option<Instant>) {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

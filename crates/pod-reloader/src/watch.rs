@@ -94,8 +94,8 @@ async fn watch_workloads(
     while let Some(event) = events.next().await {
         match event {
             Event::Init => listed.clear(),
-            Event::InitApply(object) => listed.extend(reconciler.workload_seen(kind, object)),
-            Event::Apply(object) => drop(reconciler.workload_seen(kind, object)),
+            Event::InitApply(object) => listed.extend(reconciler.workload_listed(kind, object)),
+            Event::Apply(object) => reconciler.workload_seen(kind, object),
             Event::Delete(object) => {
                 if let Ok(workload) = object.into_workload(kind) {
                     reconciler.workload_gone(&workload.id);

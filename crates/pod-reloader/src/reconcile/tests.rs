@@ -1,0 +1,439 @@
+//! The loop against an apiserver that is a function, in a time that passes when nothing else happens.
+
+mod apiserver;
+
+use pod_reloader_core::annotations::{CONFIG_HASH, CONFIG_MAPS, SETTLE_PERIOD};
+use pod_reloader_core::digest::{ConfigObject, Contents, Presence};
+use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::ConfigKind;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use self::apiserver::{Apiserver, Call};
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_not_lost_to_a_workload_that_was_looked_at_before_its_event() {
+    let operator = Operator::with([deployment("web"), deployment("api")]).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.apiserver.write_deployment(deployment("new"));
+    operator.sees("new");
+    pass(Duration::from_millis(50)).await;
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    for name in ["web", "api", "new"] {
+        assert_eq!(
+            operator.config_hash(name),
+            operator.hash_of("app"),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_huge_settle_period_is_an_hour_and_ends_no_loop() {
+    let operator = Operator::with([]).await;
+    operator.apiserver.write_config_map("app", "1");
+    let huge = settling(deployment("web"), "9000000000000000000s");
+    operator.apiserver.write_deployment(huge);
+    operator.sees("web");
+    pass(Duration::from_secs(59 * 60)).await;
+    assert_eq!(operator.config_hash("web"), "");
+    pass(Duration::from_secs(2 * 60)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert!(!operator.running.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_is_taken_back_is_no_restart_and_is_tried_again_with_pauses() {
+    let operator = Operator::with([deployment("web")]).await;
+    let restarts = operator.restarts();
+    operator.apiserver.now(|state| state.takes_back = true);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(100)).await;
+    assert_grow(&operator.patches()[..6]);
+    assert_eq!(operator.restarts(), restarts);
+    assert_eq!(operator.events("PatchRefused"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_while_nobody_referenced_an_object_is_not_relied_on() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.reconciler.workload_gone(&id("web"));
+    // A look that was under way when the workload went.
+    let app = reference("app");
+    drop(
+        operator
+            .reconciler
+            .digests
+            .known([&app].into_iter(), None)
+            .await,
+    );
+    operator.apiserver.write_config_map("app", "2");
+    assert!(
+        !operator.reconciler.is_referenced(&app),
+        "the watch passes no event on"
+    );
+    operator.sees("web");
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_within_the_settle_period_make_one_restart_with_the_last_content() {
+    let operator = Operator::with([deployment("web")]).await;
+    for value in ["2", "3"] {
+        operator.apiserver.write_config_map("app", value);
+        operator.hears("app").await;
+        pass(Duration::from_millis(1500)).await;
+    }
+    assert_eq!(operator.patches().len(), 0, "it has not been quiet yet");
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 1);
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_changing_waits_for_five_settle_periods_at_most() {
+    let operator = Operator::with([deployment("web")]).await;
+    let began = Instant::now();
+    operator.changes_every_second("app", 11).await;
+    let waited = operator.patches()[0] - began;
+    assert_about(waited, SETTLE_PERIOD_OF_ALL * MAX_SETTLE_PERIODS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_a_restart_is_written_settles_anew() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator
+        .apiserver
+        .now(|state| state.patch_answer_takes = Duration::from_millis(1500));
+    operator.changes_every_second("app", 20).await;
+    let patches = operator.patches();
+    let between = patches.get(1).map(|second| *second - patches[0]);
+    assert!(
+        between.is_none_or(|between| between > SETTLE_PERIOD_OF_ALL * (MAX_SETTLE_PERIODS - 1)),
+        "{between:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_leads_to_no_patch_and_is_read_again_with_pauses() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator
+        .apiserver
+        .now(|state| state.failing_reads = Some(503));
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    assert_grow(&operator.reads("app")[..6]);
+    assert_eq!(operator.patches().len(), 0);
+    operator.apiserver.now(|state| state.failing_reads = None);
+    pass(Duration::from_secs(90)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_read_is_told_once() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator
+        .apiserver
+        .now(|state| state.failing_reads = Some(403));
+    operator.hears_of_loss("app").await;
+    pass(Duration::from_secs(120)).await;
+    assert!(operator.reads("app").len() > 1);
+    assert_eq!(operator.events("ConfigUnreadable"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_moved_while_it_was_patched_is_patched_again_at_once_and_quietly() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.now(|state| state.moves = 1);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    let patches = operator.patches();
+    assert_eq!(patches.len(), 2);
+    assert!(patches[1] - patches[0] < Duration::from_millis(100));
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.events("PatchRefused"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_whose_tests_never_hold_is_given_a_pause_after_a_few_moves() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.now(|state| state.fails_tests = true);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    let patches = operator.patches();
+    let moves = MAX_MOVES as usize;
+    assert!(patches[moves - 1] - patches[0] < Duration::from_millis(100));
+    assert!(patches[moves] - patches[moves - 1] > Duration::from_secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fan_out_of_fifty_makes_fifty_patches_and_one_read() {
+    let names: Vec<_> = (0..50).map(|number| format!("web-{number}")).collect();
+    let fan = names.iter().map(|name| settling(deployment(name), "0s"));
+    let operator = Operator::with(fan).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 50);
+    assert_eq!(operator.reads("app").len(), 1);
+    for name in names {
+        assert_eq!(operator.config_hash(&name), operator.hash_of("app"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_writes_nothing_where_nothing_changed() {
+    let old = Operator::with([deployment("web"), deployment("api")]).await;
+    old.running.abort();
+    let new = Operator::start(old.apiserver.clone());
+    for name in ["web", "api"] {
+        new.sees(name);
+    }
+    new.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    assert!(!new.reads("app").is_empty());
+    assert_eq!(new.patches().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_older_than_what_the_watch_has_shown_moves_nothing_back() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator
+        .apiserver
+        .now(|state| state.patch_answer_takes = Duration::from_secs(5));
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(3)).await;
+    assert_eq!(operator.patches().len(), 1, "its answer is on its way");
+    let mut moved = operator.apiserver.deployment("web");
+    moved["metadata"]["annotations"][CONFIG_MAPS] = json!("other");
+    operator.apiserver.write_config_map("other", "1");
+    operator.apiserver.write_deployment(moved);
+    operator.sees("web");
+    pass(Duration::from_secs(4)).await;
+    assert!(operator.reconciler.is_referenced(&reference("other")));
+    assert!(!operator.reconciler.is_referenced(&reference("app")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_sweep_finds_a_change_whose_event_was_lost() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.write_config_map("app", "2");
+    pass(Duration::from_secs(60)).await;
+    assert_ne!(operator.config_hash("web"), operator.hash_of("app"));
+    pass(SWEEP_INTERVAL).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_over_one_workload_leaves_the_others_alone_and_passes() {
+    let operator = Operator::with([]).await;
+    operator
+        .apiserver
+        .now(|state| state.panicking_read = Some("bug"));
+    for name in ["app", "bug"] {
+        operator.apiserver.write_config_map(name, "1");
+    }
+    operator
+        .apiserver
+        .write_deployment(listing(deployment("web"), "bug"));
+    operator.apiserver.write_deployment(deployment("api"));
+    operator.sees("web");
+    operator.sees("api");
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("api"), operator.hash_of("app"));
+
+    operator.apiserver.now(|state| state.panicking_read = None);
+    pass(PANIC_PAUSE).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("bug"));
+}
+
+/// A loop that runs, and the apiserver that it keeps.
+struct Operator {
+    apiserver: Apiserver,
+    reconciler: Arc<Reconciler>,
+    metrics: Metrics,
+    running: JoinHandle<()>,
+}
+
+impl Operator {
+    fn start(apiserver: Apiserver) -> Self {
+        let (client, own) = (apiserver.client(), name("operator"));
+        let keys = Arc::new(Keys::new(client.clone(), &own, &name("keys")));
+        let (events, sending) = Events::new(client.clone());
+        tokio::spawn(sending);
+        let metrics = Metrics::new();
+        let settings = Settings {
+            settle_period: SETTLE_PERIOD_OF_ALL,
+            first_stamp: FirstStamp::Rollout,
+            observe: false,
+        };
+        let scope = Scope::new([], own);
+        let reconciler = Reconciler::new(settings, scope, client, keys, events, metrics.clone());
+        let reconciler = Arc::new(reconciler);
+        let running = reconciler.clone();
+        apiserver.forget_calls();
+        Self {
+            apiserver,
+            reconciler,
+            metrics,
+            running: tokio::spawn(async move { running.run().await }),
+        }
+    }
+
+    /// With these Deployments, which carry the config hash of ConfigMap `app`. Nothing was asked yet.
+    async fn with(deployments: impl IntoIterator<Item = Value>) -> Self {
+        let operator = Self::start(Apiserver::default());
+        operator.apiserver.write_config_map("app", "1");
+        let mut names = Vec::new();
+        for object in deployments {
+            names.push(apiserver::name_of(&object));
+            operator.apiserver.write_deployment(object);
+        }
+        names.iter().for_each(|name| operator.sees(name));
+        pass(Duration::from_secs(10)).await;
+        for name in names {
+            assert_eq!(operator.config_hash(&name), operator.hash_of("app"));
+        }
+        operator.apiserver.forget_calls();
+        operator
+    }
+
+    /// The watch shows the Deployment as it is.
+    fn sees(&self, name: &str) {
+        let object = serde_json::from_value(self.apiserver.deployment(name)).unwrap();
+        self.reconciler
+            .workload_seen(WorkloadKind::Deployment, object);
+    }
+
+    /// The watch shows the ConfigMap as it is.
+    async fn hears(&self, config_map: &str) {
+        let object = self.apiserver.config_map(config_map);
+        let version = object["metadata"]["resourceVersion"].as_str();
+        self.reconciler.config_seen(&reference(config_map), version);
+        // Whatever the loop does about it, it does later.
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+
+    /// The watch shows that the ConfigMap is gone.
+    async fn hears_of_loss(&self, config_map: &str) {
+        self.reconciler.config_seen(&reference(config_map), None);
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+
+    async fn changes_every_second(&self, config_map: &str, seconds: u32) {
+        for second in 0..seconds {
+            let value = format!("after {second}");
+            self.apiserver.write_config_map(config_map, &value);
+            self.hears(config_map).await;
+            pass(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// What the Deployment carries; nothing where it has none.
+    fn config_hash(&self, name: &str) -> String {
+        let object = self.apiserver.deployment(name);
+        let hash = &object["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH];
+        hash.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// What a Deployment should carry that lists this ConfigMap alone.
+    fn hash_of(&self, config_map: &str) -> String {
+        let object = self.apiserver.config_map(config_map).to_string();
+        let object = ConfigObject::parse(object.as_bytes()).unwrap();
+        let contents = Contents::from([(reference(config_map), Presence::Present(object))]);
+        let keys = Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap();
+        keys.hash(&contents).to_string()
+    }
+
+    fn patches(&self) -> Vec<Instant> {
+        self.apiserver.times(|call| matches!(call, Call::Patch(_)))
+    }
+
+    fn reads(&self, config_map: &str) -> Vec<Instant> {
+        let read = Call::ReadConfigMap(config_map.to_owned());
+        self.apiserver.times(|call| *call == read)
+    }
+
+    fn events(&self, reason: &str) -> usize {
+        let event = Call::Event(reason.to_owned());
+        self.apiserver.times(|call| *call == event).len()
+    }
+
+    fn restarts(&self) -> String {
+        let text = self.metrics.text();
+        let restarts = |line: &&str| line.starts_with("pod_reloader_restarts_total");
+        text.lines().filter(restarts).collect()
+    }
+}
+
+/// Lets the loop do what is to be done in that time.
+async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// A Deployment that lists ConfigMap `app`.
+fn deployment(name: &str) -> Value {
+    let object = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "generation": 1},
+        "spec": {"template": {"metadata": {}, "spec": {"containers": []}}},
+    });
+    listing(object, "app")
+}
+
+fn listing(mut object: Value, config_maps: &str) -> Value {
+    object["metadata"]["annotations"][CONFIG_MAPS] = json!(config_maps);
+    object
+}
+
+fn settling(mut object: Value, period: &str) -> Value {
+    object["metadata"]["annotations"][SETTLE_PERIOD] = json!(period);
+    object
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+fn id(text: &str) -> WorkloadId {
+    WorkloadId {
+        kind: WorkloadKind::Deployment,
+        namespace: name("ns"),
+        name: text.into(),
+    }
+}
+
+fn reference(text: &str) -> Reference {
+    Reference {
+        kind: ConfigKind::ConfigMap,
+        namespace: name("ns"),
+        name: name(text),
+    }
+}
+
+/// The pauses between `times` become longer and longer.
+fn assert_grow(times: &[Instant]) {
+    let pauses: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses[0] >= Duration::from_millis(700), "{pauses:?}");
+    assert!(pauses.is_sorted(), "{pauses:?}");
+}
+
+fn assert_about(actual: Duration, expected: Duration) {
+    let late = actual.saturating_sub(expected);
+    assert!(
+        actual >= expected && late < Duration::from_millis(100),
+        "{actual:?}"
+    );
+}
+
+const SETTLE_PERIOD_OF_ALL: Duration = Duration::from_secs(2);

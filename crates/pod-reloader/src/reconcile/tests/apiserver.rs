@@ -1,0 +1,218 @@
+//! An apiserver that is a function: ConfigMaps and Deployments, and a record of what was asked.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use json_patch::{Patch, PatchOperation};
+use k8s_openapi::ByteString;
+use kube::Client;
+use kube::client::Body;
+use pod_reloader_core::hash::KEY_LENGTH;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tower::service_fn;
+
+/// Cloning it is cheap: all clones are one apiserver.
+#[derive(Clone, Default)]
+pub(super) struct Apiserver(Arc<Mutex<State>>);
+
+#[derive(Default)]
+pub(super) struct State {
+    config_maps: BTreeMap<String, Value>,
+    deployments: BTreeMap<String, Value>,
+    version: u64,
+    calls: Vec<(Instant, Call)>,
+    /// Every read of a ConfigMap fails with this status.
+    pub(super) failing_reads: Option<u16>,
+    /// The read of this ConfigMap panics, in the middle of whoever reads.
+    pub(super) panicking_read: Option<&'static str>,
+    /// Every patch is accepted, and its change taken out again.
+    pub(super) takes_back: bool,
+    /// So many patches come too late: somebody else moves the Deployment before them.
+    pub(super) moves: u32,
+    /// Every patch is answered as one with a failed test, though nothing moved.
+    pub(super) fails_tests: bool,
+    /// How long after a patch was applied its answer arrives.
+    pub(super) patch_answer_takes: Duration,
+}
+
+/// What was asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Call {
+    ReadConfigMap(String),
+    ReadDeployment(String),
+    Patch(String),
+    /// An Event with this reason.
+    Event(String),
+}
+
+type Answer = Result<Value, (u16, &'static str)>;
+
+impl Apiserver {
+    pub(super) fn client(&self) -> Client {
+        let this = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let this = this.clone();
+            async move { Ok::<_, Infallible>(this.answer(request).await) }
+        });
+        Client::new(service, "ns")
+    }
+
+    /// Behaves as `set` says from now on.
+    pub(super) fn now(&self, set: impl FnOnce(&mut State)) {
+        set(&mut self.lock());
+    }
+
+    /// Makes or overwrites a ConfigMap whose one value is `value`.
+    pub(super) fn write_config_map(&self, name: &str, value: &str) {
+        let mut state = self.lock();
+        let version = state.next_version();
+        let metadata =
+            json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": version});
+        let object = json!({"metadata": metadata, "data": {"key": value}});
+        state.config_maps.insert(name.to_owned(), object);
+    }
+
+    /// Makes or overwrites a Deployment.
+    pub(super) fn write_deployment(&self, mut object: Value) {
+        let mut state = self.lock();
+        object["metadata"]["resourceVersion"] = json!(state.next_version());
+        let name = name_of(&object);
+        state.deployments.insert(name, object);
+    }
+
+    pub(super) fn config_map(&self, name: &str) -> Value {
+        self.lock().config_maps[name].clone()
+    }
+
+    pub(super) fn deployment(&self, name: &str) -> Value {
+        self.lock().deployments[name].clone()
+    }
+
+    /// When it was asked what `is_meant` holds for.
+    pub(super) fn times(&self, is_meant: impl Fn(&Call) -> bool) -> Vec<Instant> {
+        let state = self.lock();
+        let calls = state.calls.iter();
+        calls
+            .filter(|(_, call)| is_meant(call))
+            .map(|(at, _)| *at)
+            .collect()
+    }
+
+    /// Forgets what was asked.
+    pub(super) fn forget_calls(&self) {
+        self.lock().calls.clear();
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<Full<bytes::Bytes>> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let (answer, takes) = self.handled(&head.method, head.uri.path(), &body);
+        // No answer comes in no time: an answer always is later than its question.
+        tokio::time::sleep(takes.max(Duration::from_millis(1))).await;
+        let (code, body) = match answer {
+            Ok(object) => (200, object),
+            Err((code, reason)) => {
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code});
+                (code, status)
+            }
+        };
+        let response = Response::builder().status(code);
+        response
+            .body(Full::new(body.to_string().into()))
+            .expect("the status is valid")
+    }
+
+    fn handled(&self, method: &Method, path: &str, body: &[u8]) -> (Answer, Duration) {
+        let mut state = self.lock();
+        if path.ends_with("/secrets/keys") {
+            let key = ByteString(vec![7; KEY_LENGTH]);
+            let keys = json!({"metadata": {}, "data": {"20250101T000000Z": key}});
+            (Ok(keys), Duration::ZERO)
+        } else if let Some(name) = path.strip_prefix("/api/v1/namespaces/ns/configmaps/") {
+            (state.read_config_map(name), Duration::ZERO)
+        } else if let Some(name) = path.strip_prefix("/apis/apps/v1/namespaces/ns/deployments/") {
+            if method == Method::PATCH {
+                (state.patch(name, body), state.patch_answer_takes)
+            } else {
+                state.record(Call::ReadDeployment(name.to_owned()));
+                let object = state.deployments.get(name).cloned();
+                (object.ok_or((404, "NotFound")), Duration::ZERO)
+            }
+        } else {
+            let event: Value = serde_json::from_slice(body).unwrap();
+            let reason = event["reason"].as_str().unwrap_or("again");
+            state.record(Call::Event(reason.to_owned()));
+            (Ok(event), Duration::ZERO)
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn read_config_map(&mut self, name: &str) -> Answer {
+        self.record(Call::ReadConfigMap(name.to_owned()));
+        assert_ne!(self.panicking_read, Some(name), "as the test asked for");
+        if let Some(code) = self.failing_reads {
+            return Err((code, "Failing"));
+        }
+        let object = self.config_maps.get(name).cloned();
+        object.ok_or((404, "NotFound"))
+    }
+
+    fn patch(&mut self, name: &str, body: &[u8]) -> Answer {
+        self.record(Call::Patch(name.to_owned()));
+        if self.moves > 0 {
+            self.moves -= 1;
+            let version = self.next_version();
+            let object = self.deployments.get_mut(name).unwrap();
+            bump(object, &version);
+        }
+        let mut object = self.deployments.get(name).cloned().unwrap();
+        let patch: Patch = serde_json::from_slice(body).unwrap();
+        for operation in patch.0 {
+            match &operation {
+                // Unlike the crate, the apiserver takes a member that is absent for null.
+                PatchOperation::Test(test) => {
+                    let found = object.pointer(test.path.as_str()).unwrap_or(&Value::Null);
+                    if self.fails_tests || *found != test.value {
+                        return Err((422, "Invalid"));
+                    }
+                }
+                _ => json_patch::patch(&mut object, &[operation]).unwrap(),
+            }
+        }
+        if !self.takes_back {
+            let version = self.next_version();
+            bump(&mut object, &version);
+            self.deployments.insert(name.to_owned(), object);
+        }
+        Ok(self.deployments[name].clone())
+    }
+
+    fn record(&mut self, call: Call) {
+        self.calls.push((Instant::now(), call));
+    }
+
+    fn next_version(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+}
+
+fn bump(object: &mut Value, version: &str) {
+    let metadata = &mut object["metadata"];
+    metadata["resourceVersion"] = json!(version);
+    metadata["generation"] = json!(metadata["generation"].as_i64().unwrap() + 1);
+}
+
+pub(super) fn name_of(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
