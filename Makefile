@@ -25,13 +25,14 @@ demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it runni
 	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
 	$(call phase,demo,cargo run --quiet -p $(e2e) --bin demo $(if $(filter 1,$(KEEP)),-- --keep))
 
+# End-to-end tests mostly wait.
 .PHONY: test
 test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name
 	@scripts/need rust cc control-plane
 	$(call phase,unit and router tests,cargo test $(TEST))
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
-	$(call phase,end-to-end tests,$(control_plane) cargo test -p $(e2e) --no-fail-fast $(TEST))
+	$(call phase,end-to-end tests,RUST_TEST_THREADS=4 $(control_plane) cargo test -p $(e2e) --no-fail-fast $(TEST))
 
 .PHONY: lint
 lint: $(cargo_deny) ## Check format, lints, crate boundaries, dependencies and docs
