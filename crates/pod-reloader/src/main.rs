@@ -10,6 +10,7 @@ mod keys;
 mod leader;
 mod logging;
 mod metrics;
+mod progress;
 mod queue;
 mod reconcile;
 mod run;

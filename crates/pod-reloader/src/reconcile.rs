@@ -1,6 +1,5 @@
 //! The reconcile loop: keeps each workload's config hash at what its objects come to.
 
-use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use kube::{Api, Client, Resource};
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::decision::{Cause, Decision, FirstStamp, decide};
 use pod_reloader_core::patch;
-use pod_reloader_core::reference::{Reference, Rejected};
+use pod_reloader_core::reference::Reference;
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::{Workload, WorkloadId, WorkloadKind, WorkloadObject};
 use tokio::sync::Notify;
@@ -25,14 +24,13 @@ use crate::error::{CallError, Error, chain};
 use crate::events::{Events, Notice};
 use crate::keys::Keys;
 use crate::metrics::Metrics;
+use crate::progress::Progress;
 use crate::queue::Queue;
 use crate::source::Source;
 use crate::workloads::Workloads;
 
 /// How many workloads are looked at, and so patched, at once.
 const AT_ONCE: usize = 16;
-/// Restarts wait for at most this many settle periods.
-const MAX_SETTLE_PERIODS: u32 = 5;
 /// How often everything is compared with the cluster, whatever the watches say.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// How long a workload is left alone that has shown a bug of ours.
@@ -58,29 +56,12 @@ pub(crate) struct Reconciler {
     scope: Scope,
     client: Client,
     keys: Arc<Keys>,
-    events: Events,
     metrics: Metrics,
     workloads: Workloads,
     digests: Digests,
     queue: Mutex<Queue>,
     pushed: Notify,
-    progress: Mutex<HashMap<WorkloadId, Progress>>,
-    foreign: Mutex<HashSet<WorkloadId>>,
-}
-
-/// What is remembered of a workload between two looks at it.
-#[derive(Debug, Default)]
-struct Progress {
-    /// Since when it has been about to be restarted.
-    pending_since: Option<Instant>,
-    /// How often in a row looking at it has failed.
-    failures: u32,
-    /// How often in a row it has moved while it was patched.
-    moves: u32,
-    /// What its user was told last, so as not to repeat it.
-    told: Option<Notice>,
-    /// Of which bad items its user was told last.
-    told_rejected: Vec<Rejected>,
+    progress: Progress,
 }
 
 /// What comes after a look at a workload.
@@ -108,13 +89,11 @@ impl Reconciler {
             digests: Digests::new(Source::new(client.clone(), DEADLINE)),
             client,
             keys,
-            events,
+            progress: Progress::new(events, metrics.clone()),
             metrics,
             workloads: Workloads::default(),
             queue: Mutex::default(),
             pushed: Notify::new(),
-            progress: Mutex::default(),
-            foreign: Mutex::default(),
         }
     }
 
@@ -135,7 +114,7 @@ impl Reconciler {
                         Some(Instant::now() + PANIC_PAUSE)
                     });
                     if this.workloads.get(&id).is_none() {
-                        this.forget(&id);
+                        this.progress.forget(&id);
                     }
                     lock(&this.queue).done(id, again);
                 });
@@ -203,7 +182,7 @@ impl Reconciler {
         if let Some(orphaned) = self.workloads.delete(id) {
             self.digests.forget(&orphaned);
             self.metrics.workloads.set(self.workloads.len() as i64);
-            self.forget(id);
+            self.progress.forget(id);
         }
     }
 
@@ -249,14 +228,14 @@ impl Reconciler {
     /// One pass over one workload: the first half asks what is remembered whether there is anything
     /// to do, the second asks the apiserver, decides again, and writes.
     async fn reconcile(&self, workload: &Workload, key_seen: Instant) -> Result<Next, Error> {
-        self.tell_rejected(workload);
+        self.progress.tell_rejected(workload);
         let references = || workload.references.accepted.iter();
         let known = self.digests.known(references(), None).await?;
         let (since, cause) = match self.decide(workload, &known, key_seen).await? {
             Decision::Keep => return Ok(self.keep(workload)),
             Decision::Hold(missing) => {
-                self.not_pending(&workload.id);
-                self.tell(workload, Notice::Waiting(missing));
+                self.progress.not_pending(&workload.id);
+                self.progress.tell(workload, Notice::Waiting(missing));
                 return Ok(Next::Rest);
             }
             Decision::Baseline(_) => (key_seen, None),
@@ -311,7 +290,7 @@ impl Reconciler {
             .config_hash
             .as_deref()
             .is_some_and(|value| !keys.knows(value));
-        self.count_foreign(&workload.id, is_foreign);
+        self.progress.foreign(&workload.id, is_foreign);
         Ok(decide(
             workload,
             &known.contents,
@@ -325,27 +304,11 @@ impl Reconciler {
         let period = workload
             .settle_period()
             .unwrap_or(self.settings.settle_period);
-        let mut progress = lock(&self.progress);
-        let progress = progress.entry(workload.id.clone()).or_default();
-        let pending_since = *progress.pending_since.get_or_insert(changed);
-        (changed + period).min(pending_since + period * MAX_SETTLE_PERIODS)
+        self.progress.settled(&workload.id, changed, period)
     }
 
     fn keep(&self, workload: &Workload) -> Next {
-        let mut all = lock(&self.progress);
-        if let Some(progress) = all.remove(&workload.id) {
-            self.count_waiting(progress.told.as_ref(), None);
-            if !progress.told_rejected.is_empty() {
-                let told_rejected = progress.told_rejected;
-                all.insert(
-                    workload.id.clone(),
-                    Progress {
-                        told_rejected,
-                        ..Progress::default()
-                    },
-                );
-            }
-        }
+        self.progress.at_rest(&workload.id);
         Next::Rest
     }
 
@@ -358,20 +321,25 @@ impl Reconciler {
     ) -> Result<Next, Error> {
         let changed = self.changed_objects(workload, known);
         if self.settings.observe {
-            if self.tell(workload, Notice::WouldRestart(cause, changed)) {
+            if self
+                .progress
+                .tell(workload, Notice::WouldRestart(cause, changed))
+            {
                 self.metrics.would_restart(workload.id.kind, cause);
                 log_restart(workload, cause, "would restart pods");
             }
+            self.progress.not_pending(&workload.id);
             return Ok(Next::Rest);
         }
         let patch = patch::set_config_hash(workload, config_hash);
         let is_written = |now: &Workload| now.config_hash.as_deref() == Some(config_hash);
         self.write(workload, patch, is_written, || {
             // What changes from here on is a restart of its own, which settles anew.
-            self.not_pending(&workload.id);
+            self.progress.not_pending(&workload.id);
             self.metrics.restart(workload.id.kind, cause);
             log_restart(workload, cause, "restarting pods");
-            self.tell(workload, Notice::Restarted(cause, changed));
+            self.progress
+                .tell(workload, Notice::Restarted(cause, changed));
         })
         .await
     }
@@ -396,10 +364,7 @@ impl Reconciler {
 
     /// The objects that changed since this restart began to be due.
     fn changed_objects(&self, workload: &Workload, known: &Known) -> Vec<Reference> {
-        let progress = lock(&self.progress);
-        let since = progress
-            .get(&workload.id)
-            .and_then(|progress| progress.pending_since);
+        let since = self.progress.pending_since(&workload.id);
         let is_new = |at: Instant| since.is_some_and(|since| at >= since);
         known
             .changes
@@ -431,7 +396,7 @@ impl Reconciler {
                 let now = object.clone().into_workload(id.kind);
                 if now.is_ok_and(|now| is_written(&now)) {
                     written();
-                    self.workload_seen(id.kind, object);
+                    self.take_in(id, object);
                     Ok(Next::Rest)
                 } else {
                     Err(Error::Undone(id.clone()))
@@ -444,7 +409,7 @@ impl Reconciler {
             Err(error) if error.is_failed_test() || error.is_conflict() => {
                 debug!(workload = %id, "it moved while it was patched");
                 match within(DEADLINE, api.get(&id.name)).await {
-                    Ok(object) => self.workload_seen(id.kind, object),
+                    Ok(object) => self.take_in(id, object),
                     Err(error) if error.is_not_found() => self.workload_gone(id),
                     Err(source) => {
                         return Err(Error::ReadWorkload {
@@ -453,13 +418,7 @@ impl Reconciler {
                         });
                     }
                 }
-                let moves = {
-                    let mut progress = lock(&self.progress);
-                    let progress = progress.entry(id.clone()).or_default();
-                    progress.moves += 1;
-                    progress.moves
-                };
-                if moves < MAX_MOVES {
+                if self.progress.moved(id) < MAX_MOVES {
                     Ok(Next::Moved)
                 } else {
                     Err(Error::Patch {
@@ -475,12 +434,17 @@ impl Reconciler {
         }
     }
 
+    /// Takes in an answer to a call of ours. It does not bring back what a watch has shown to be gone.
+    fn take_in(&self, id: &WorkloadId, object: WorkloadObject) {
+        if self.workloads.get(id).is_some() {
+            self.workload_seen(id.kind, object);
+        }
+    }
+
     fn after(&self, id: &WorkloadId, next: Next) -> Option<Instant> {
         match next {
             Next::Rest => {
-                if let Some(progress) = lock(&self.progress).get_mut(id) {
-                    (progress.failures, progress.moves) = (0, 0);
-                }
+                self.progress.went_well(id);
                 None
             }
             Next::At(at) => Some(at),
@@ -509,16 +473,9 @@ impl Reconciler {
         };
         self.metrics.error(cause.map_or("other", CallError::reason));
         if let Some(notice) = notice {
-            self.tell(workload, notice);
+            self.progress.tell(workload, notice);
         }
-        let failures = {
-            let mut progress = lock(&self.progress);
-            let progress = progress.entry(workload.id.clone()).or_default();
-            progress.failures += 1;
-            // What comes after a pause is a change of its own, which settles anew.
-            progress.pending_since = None;
-            progress.failures
-        };
+        let failures = self.progress.failed(&workload.id);
         let WorkloadId {
             kind,
             namespace,
@@ -531,70 +488,6 @@ impl Reconciler {
             debug!(%kind, %namespace, name, error = chain(error), ?pause, "reconciling failed again");
         }
         Instant::now() + pause
-    }
-
-    /// Publishes `notice`, unless it is what the user was told last.
-    fn tell(&self, workload: &Workload, notice: Notice) -> bool {
-        let mut progress = lock(&self.progress);
-        let progress = progress.entry(workload.id.clone()).or_default();
-        let is_news = progress.told.as_ref() != Some(&notice);
-        if is_news {
-            self.count_waiting(progress.told.as_ref(), Some(&notice));
-            progress.told = Some(notice.clone());
-            self.events.publish(workload, notice);
-        }
-        is_news
-    }
-
-    fn tell_rejected(&self, workload: &Workload) {
-        let rejected = &workload.references.rejected;
-        let mut progress = lock(&self.progress);
-        let told = progress
-            .get(&workload.id)
-            .map_or(&[][..], |progress| &progress.told_rejected);
-        if told != rejected {
-            progress
-                .entry(workload.id.clone())
-                .or_default()
-                .told_rejected
-                .clone_from(rejected);
-            if !rejected.is_empty() {
-                self.events
-                    .publish(workload, Notice::Rejected(rejected.clone()));
-            }
-        }
-    }
-
-    /// Says that a workload is not about to be restarted after all.
-    fn not_pending(&self, id: &WorkloadId) {
-        if let Some(progress) = lock(&self.progress).get_mut(id) {
-            progress.pending_since = None;
-        }
-    }
-
-    /// Drops what is remembered of a workload that is no longer kept.
-    fn forget(&self, id: &WorkloadId) {
-        if let Some(progress) = lock(&self.progress).remove(id) {
-            self.count_waiting(progress.told.as_ref(), None);
-        }
-        self.count_foreign(id, false);
-    }
-
-    /// Counts the workloads whose restart waits for an object.
-    fn count_waiting(&self, before: Option<&Notice>, after: Option<&Notice>) {
-        let waits = |notice: Option<&Notice>| i64::from(matches!(notice, Some(Notice::Waiting(_))));
-        self.metrics.waiting.inc_by(waits(after) - waits(before));
-    }
-
-    /// Counts the workloads whose KEY cannot be verified.
-    fn count_foreign(&self, id: &WorkloadId, is_foreign: bool) {
-        let mut foreign = lock(&self.foreign);
-        if is_foreign {
-            foreign.insert(id.clone())
-        } else {
-            foreign.remove(id)
-        };
-        self.metrics.foreign.set(foreign.len() as i64);
     }
 }
 

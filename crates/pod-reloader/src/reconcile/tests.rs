@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use self::apiserver::{Apiserver, Call};
 use super::*;
+use crate::progress::MAX_SETTLE_PERIODS;
 
 #[tokio::test(start_paused = true)]
 async fn a_change_is_not_lost_to_a_workload_that_was_looked_at_before_its_event() {
@@ -218,9 +219,11 @@ async fn an_answer_that_is_older_than_what_the_watch_has_shown_moves_nothing_bac
     operator.apiserver.write_config_map("other", "1");
     operator.apiserver.write_deployment(moved);
     operator.sees("web");
-    pass(Duration::from_secs(4)).await;
+    // The answer has arrived by then, and the patch for what it lists now.
+    pass(Duration::from_secs(20)).await;
     assert!(operator.reconciler.is_referenced(&reference("other")));
     assert!(!operator.reconciler.is_referenced(&reference("app")));
+    assert_eq!(operator.config_hash("web"), operator.hash_of("other"));
 }
 
 #[tokio::test(start_paused = true)]

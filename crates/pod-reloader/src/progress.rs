@@ -1,0 +1,187 @@
+//! What the reconcile loop remembers of a workload between two looks at it, and has told its user.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pod_reloader_core::reference::Rejected;
+use pod_reloader_core::workload::{Workload, WorkloadId};
+use tokio::time::Instant;
+
+use crate::events::{Events, Notice};
+use crate::metrics::Metrics;
+
+/// Restarts wait for at most this many settle periods.
+pub(crate) const MAX_SETTLE_PERIODS: u32 = 5;
+
+/// How far the loop is with each workload. What is at rest takes no room.
+pub(crate) struct Progress {
+    events: Events,
+    metrics: Metrics,
+    entries: Mutex<HashMap<WorkloadId, Entry>>,
+    /// The workloads whose KEY cannot be verified.
+    foreign: Mutex<HashSet<WorkloadId>>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// Since when it has been about to be restarted.
+    pending_since: Option<Instant>,
+    /// How often in a row looking at it has failed.
+    failures: u32,
+    /// How often in a row it has moved while it was patched.
+    moves: u32,
+    /// What its user was told last, so as not to repeat it.
+    told: Option<Notice>,
+    /// Of which bad items its user was told last.
+    told_rejected: Vec<Rejected>,
+}
+
+impl Progress {
+    pub(crate) fn new(events: Events, metrics: Metrics) -> Self {
+        Self {
+            events,
+            metrics,
+            entries: Mutex::default(),
+            foreign: Mutex::default(),
+        }
+    }
+
+    /// Says that a workload is about to be restarted whose objects last changed at `changed`, and when
+    /// they will have settled.
+    pub(crate) fn settled(&self, id: &WorkloadId, changed: Instant, period: Duration) -> Instant {
+        self.with(id, |entry| {
+            let pending_since = *entry.pending_since.get_or_insert(changed);
+            (changed + period).min(pending_since + period * MAX_SETTLE_PERIODS)
+        })
+    }
+
+    /// Since when a workload has been about to be restarted.
+    pub(crate) fn pending_since(&self, id: &WorkloadId) -> Option<Instant> {
+        self.entries().get(id)?.pending_since
+    }
+
+    /// Says that a workload is not about to be restarted: what changes from here on settles anew.
+    pub(crate) fn not_pending(&self, id: &WorkloadId) {
+        if let Some(entry) = self.entries().get_mut(id) {
+            entry.pending_since = None;
+        }
+    }
+
+    /// Says that a workload moved while it was patched, and how often in a row it has.
+    pub(crate) fn moved(&self, id: &WorkloadId) -> u32 {
+        self.with(id, |entry| {
+            entry.moves += 1;
+            entry.moves
+        })
+    }
+
+    /// Says that looking at a workload failed, and how often in a row it has.
+    pub(crate) fn failed(&self, id: &WorkloadId) -> u32 {
+        self.with(id, |entry| {
+            entry.failures += 1;
+            entry.pending_since = None;
+            entry.failures
+        })
+    }
+
+    /// Says that looking at a workload went well.
+    pub(crate) fn went_well(&self, id: &WorkloadId) {
+        if let Some(entry) = self.entries().get_mut(id) {
+            (entry.failures, entry.moves) = (0, 0);
+        }
+    }
+
+    /// Says that a workload carries what it should: all but its bad items is forgotten.
+    pub(crate) fn at_rest(&self, id: &WorkloadId) {
+        let mut entries = self.entries();
+        if let Some(Entry {
+            told,
+            told_rejected,
+            ..
+        }) = entries.remove(id)
+        {
+            self.count_waiting(told.as_ref(), None);
+            if !told_rejected.is_empty() {
+                entries.insert(
+                    id.clone(),
+                    Entry {
+                        told_rejected,
+                        ..Entry::default()
+                    },
+                );
+            }
+        }
+    }
+
+    /// Drops what is remembered of a workload that is no longer kept.
+    pub(crate) fn forget(&self, id: &WorkloadId) {
+        if let Some(entry) = self.entries().remove(id) {
+            self.count_waiting(entry.told.as_ref(), None);
+        }
+        self.foreign(id, false);
+    }
+
+    /// Publishes `notice`, unless it is what the user was told last. Says whether it is news.
+    pub(crate) fn tell(&self, workload: &Workload, notice: Notice) -> bool {
+        self.with(&workload.id, |entry| {
+            let is_news = entry.told.as_ref() != Some(&notice);
+            if is_news {
+                self.count_waiting(entry.told.as_ref(), Some(&notice));
+                entry.told = Some(notice.clone());
+                self.events.publish(workload, notice);
+            }
+            is_news
+        })
+    }
+
+    /// Publishes which items of its lists are no references, where that is news.
+    pub(crate) fn tell_rejected(&self, workload: &Workload) {
+        let rejected = &workload.references.rejected;
+        let mut entries = self.entries();
+        let told = entries
+            .get(&workload.id)
+            .map_or(&[][..], |entry| &entry.told_rejected);
+        if told != rejected {
+            entries
+                .entry(workload.id.clone())
+                .or_default()
+                .told_rejected
+                .clone_from(rejected);
+            if !rejected.is_empty() {
+                self.events
+                    .publish(workload, Notice::Rejected(rejected.clone()));
+            }
+        }
+    }
+
+    /// Says whether KEY of a workload can be verified.
+    pub(crate) fn foreign(&self, id: &WorkloadId, is_foreign: bool) {
+        let mut foreign = lock(&self.foreign);
+        if is_foreign {
+            foreign.insert(id.clone())
+        } else {
+            foreign.remove(id)
+        };
+        self.metrics.foreign.set(foreign.len() as i64);
+    }
+
+    /// Counts the workloads whose restart waits for an object.
+    fn count_waiting(&self, before: Option<&Notice>, after: Option<&Notice>) {
+        let waits = |notice: Option<&Notice>| i64::from(matches!(notice, Some(Notice::Waiting(_))));
+        self.metrics.waiting.inc_by(waits(after) - waits(before));
+    }
+
+    fn with<T>(&self, id: &WorkloadId, act: impl FnOnce(&mut Entry) -> T) -> T {
+        act(self.entries().entry(id.clone()).or_default())
+    }
+
+    fn entries(&self) -> MutexGuard<'_, HashMap<WorkloadId, Entry>> {
+        lock(&self.entries)
+    }
+}
+
+/// Nothing panics while it holds one of these locks, so what they guard is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
