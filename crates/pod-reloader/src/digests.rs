@@ -4,9 +4,10 @@
 //! after a given moment, so that a late watch cannot move a config hash back.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use pod_reloader_core::digest::{Contents, Presence};
 use pod_reloader_core::reference::Reference;
 use tokio::time::Instant;
@@ -107,7 +108,7 @@ impl Digests {
         now: Instant,
     ) {
         let entry = self.entry(reference);
-        let mut state = lock(&entry.state);
+        let mut state = entry.state.lock();
         let known = match (state.fresh(None), resource_version) {
             (
                 Some(Read {
@@ -132,14 +133,14 @@ impl Digests {
 
     /// Takes in that events may have been missed: everything is read again before it is relied on.
     pub(crate) fn distrust(&self, now: Instant) {
-        for entry in lock(&self.entries).values() {
-            lock(&entry.state).forgotten = Some(now);
+        for entry in self.entries.lock().values() {
+            entry.state.lock().forgotten = Some(now);
         }
     }
 
     /// Drops what is known of objects whose events did not count, or will not.
     pub(crate) fn forget(&self, references: &[Reference]) {
-        let mut entries = lock(&self.entries);
+        let mut entries = self.entries.lock();
         for reference in references {
             entries.remove(reference);
         }
@@ -147,10 +148,10 @@ impl Digests {
 
     /// The objects that are remembered as present.
     pub(crate) fn present(&self) -> Vec<Reference> {
-        let entries = lock(&self.entries);
+        let entries = self.entries.lock();
         let is_present = |entry: &Entry| {
             matches!(
-                lock(&entry.state).read,
+                entry.state.lock().read,
                 Some(Read {
                     presence: Presence::Present(_),
                     ..
@@ -166,18 +167,18 @@ impl Digests {
 
     async fn read(&self, reference: &Reference, since: Option<Instant>) -> Result<Read, Error> {
         let entry = self.entry(reference);
-        if let Some(read) = lock(&entry.state).fresh(since) {
+        if let Some(read) = entry.state.lock().fresh(since) {
             return Ok(read.clone());
         }
         let _reading = entry.reading.lock().await;
         let mut attempt = 1;
         loop {
-            if let Some(read) = lock(&entry.state).fresh(since) {
+            if let Some(read) = entry.state.lock().fresh(since) {
                 return Ok(read.clone());
             }
             let began = Instant::now();
             let presence = self.source.read(reference).await?;
-            let mut state = lock(&entry.state);
+            let mut state = entry.state.lock();
             let read = Read::after(state.read.as_ref(), presence, began);
             state.read = Some(read.clone());
             if attempt == ATTEMPTS {
@@ -190,7 +191,8 @@ impl Digests {
     }
 
     fn entry(&self, reference: &Reference) -> Arc<Entry> {
-        lock(&self.entries)
+        self.entries
+            .lock()
             .entry(reference.clone())
             .or_default()
             .clone()
@@ -226,9 +228,4 @@ impl Read {
             },
         }
     }
-}
-
-/// Nothing panics while it holds one of these locks, so what they guard is whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

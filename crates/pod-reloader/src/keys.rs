@@ -1,7 +1,7 @@
 //! The keys of the config hash: read from one Secret of our namespace, which is made where it is missing.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -9,6 +9,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::hash::{KEY_LENGTH, Keyring, entry_name};
 use pod_reloader_core::name::Name;
@@ -57,7 +58,7 @@ impl Keys {
 
     /// The keys, once they have been read.
     pub(crate) fn keyring(&self) -> Option<Arc<Keyring>> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         last.as_ref().map(|last| last.keyring.clone())
     }
 
@@ -65,7 +66,7 @@ impl Keys {
     pub(crate) async fn read_since(&self, since: Instant) -> Result<Arc<Keyring>, Error> {
         let _reading = self.reading.lock().await;
         let recent = {
-            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = self.last.lock();
             last.as_ref()
                 .filter(|last| last.began >= since)
                 .map(|last| last.keyring.clone())
@@ -100,7 +101,7 @@ impl Keys {
             warn!(secret = %self.secret, entry = name, "entry is no hash key: a key is named like 20261121T083000Z and has {KEY_LENGTH} bytes");
         }
         let keyring = Arc::new(keyring.ok_or_else(|| Error::NoKeys(self.secret.clone()))?);
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Last {
+        *self.last.lock() = Some(Last {
             keyring: keyring.clone(),
             entries,
             began,
@@ -115,7 +116,7 @@ impl Keys {
 
     async fn create(&self) -> Result<Entries, CallError> {
         let known = {
-            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = self.last.lock();
             last.as_ref().map(|last| last.entries.clone())
         };
         let entries = known.unwrap_or_else(new_key);

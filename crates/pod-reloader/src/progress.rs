@@ -1,9 +1,9 @@
 //! What the reconcile loop remembers of a workload between two looks at it, and has told its user.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use pod_reloader_core::reference::Rejected;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
@@ -157,7 +157,7 @@ impl Progress {
 
     /// Says whether KEY of a workload can be verified.
     pub(crate) fn foreign(&self, id: &WorkloadId, is_foreign: bool) {
-        let mut foreign = lock(&self.foreign);
+        let mut foreign = self.foreign.lock();
         if is_foreign {
             foreign.insert(id.clone())
         } else {
@@ -177,11 +177,6 @@ impl Progress {
     }
 
     fn entries(&self) -> MutexGuard<'_, HashMap<WorkloadId, Entry>> {
-        lock(&self.entries)
+        self.entries.lock()
     }
-}
-
-/// Nothing panics while it holds one of these locks, so what they guard is whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,13 @@
 //! The reconcile loop: keeps each workload's config hash at what its objects come to.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::decision::{Cause, Decision, FirstStamp, decide};
 use pod_reloader_core::patch;
@@ -103,7 +104,7 @@ impl Reconciler {
         let mut sweep = tokio::time::interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
         loop {
             while looks.len() < AT_ONCE {
-                let Some(id) = lock(&self.queue).pop(Instant::now()) else {
+                let Some(id) = self.queue.lock().pop(Instant::now()) else {
                     break;
                 };
                 let this = self.clone();
@@ -116,10 +117,12 @@ impl Reconciler {
                     if this.workloads.get(&id).is_none() {
                         this.progress.forget(&id);
                     }
-                    lock(&this.queue).done(id, again);
+                    this.queue.lock().done(id, again);
                 });
             }
-            let next_due = lock(&self.queue)
+            let next_due = self
+                .queue
+                .lock()
                 .next_due()
                 .filter(|_| looks.len() < AT_ONCE);
             tokio::select! {
@@ -212,7 +215,7 @@ impl Reconciler {
     }
 
     fn push(&self, id: WorkloadId, at: Instant) {
-        lock(&self.queue).push(id, at);
+        self.queue.lock().push(id, at);
         self.pushed.notify_one();
     }
 
@@ -527,11 +530,6 @@ async fn until(at: Option<Instant>) {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
-}
-
-/// Nothing panics while it holds one of these locks, so what they guard is whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

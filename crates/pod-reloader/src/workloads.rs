@@ -1,8 +1,9 @@
 //! What the reconcile loop knows of the workloads, and since when.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use pod_reloader_core::index::Index;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Workload, WorkloadId};
@@ -34,7 +35,7 @@ impl Workloads {
         version: u64,
         now: Instant,
     ) -> Option<Vec<Reference>> {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         let known = inner.index.workload(&workload.id);
         let same_key = known.is_some_and(|known| {
             known.uid == workload.uid && known.config_hash == workload.config_hash
@@ -52,20 +53,21 @@ impl Workloads {
 
     /// Forgets a workload. Where it was known, says which objects nobody references any more.
     pub(crate) fn delete(&self, id: &WorkloadId) -> Option<Vec<Reference>> {
-        let mut inner = self.lock();
+        let mut inner = self.0.lock();
         inner.seen.remove(id);
         inner.index.delete(id)
     }
 
     /// The workload, and since when it has carried its KEY.
     pub(crate) fn get(&self, id: &WorkloadId) -> Option<(Arc<Workload>, Instant)> {
-        let inner = self.lock();
+        let inner = self.0.lock();
         Some((inner.index.workload(id)?, inner.seen.get(id)?.key))
     }
 
     /// Whether it has been seen at a later resourceVersion than this.
     pub(crate) fn is_known_later_than(&self, id: &WorkloadId, version: u64) -> bool {
-        self.lock()
+        self.0
+            .lock()
             .seen
             .get(id)
             .is_some_and(|seen| seen.version > version)
@@ -73,17 +75,23 @@ impl Workloads {
 
     /// The workloads that list the object.
     pub(crate) fn consumers(&self, reference: &Reference) -> Vec<WorkloadId> {
-        self.lock().index.workloads_of(reference).cloned().collect()
+        self.0
+            .lock()
+            .index
+            .workloads_of(reference)
+            .cloned()
+            .collect()
     }
 
     /// Whether any workload lists the object.
     pub(crate) fn is_referenced(&self, reference: &Reference) -> bool {
-        self.lock().index.is_referenced(reference)
+        self.0.lock().index.is_referenced(reference)
     }
 
     /// Those that `matches` holds for.
     pub(crate) fn ids(&self, matches: impl Fn(&WorkloadId) -> bool) -> Vec<WorkloadId> {
-        self.lock()
+        self.0
+            .lock()
             .index
             .workloads()
             .filter(|id| matches(id))
@@ -93,11 +101,6 @@ impl Workloads {
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.lock().seen.len()
-    }
-
-    /// Nothing panics while it holds the lock, so what it guards is whole.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().seen.len()
     }
 }
