@@ -143,16 +143,12 @@ impl Reconciler {
         }
     }
 
-    /// Takes in a workload as a watch, or the answer to a call of ours, shows it, unless it was seen
-    /// later than that: the two are not in step.
+    /// Takes in a workload as a watch shows it, unless it was seen later than that in the answer to a
+    /// call of ours: the two are not in step.
     pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: WorkloadObject) {
         let version = version(&object);
-        let id = object
-            .clone()
-            .into_workload(kind)
-            .map(|workload| workload.id);
-        if id.is_ok_and(|id| !self.workloads.is_known_later_than(&id, version)) {
-            self.workload_listed(kind, object);
+        if let Ok(workload) = object.into_workload(kind) {
+            self.take_in(workload, version);
         }
     }
 
@@ -164,7 +160,16 @@ impl Reconciler {
         object: WorkloadObject,
     ) -> Option<WorkloadId> {
         let version = version(&object);
-        let workload = object.into_workload(kind).ok()?;
+        self.apply(object.into_workload(kind).ok()?, version)
+    }
+
+    fn take_in(&self, workload: Workload, version: u64) {
+        if !self.workloads.is_known_later_than(&workload.id, version) {
+            self.apply(workload, version);
+        }
+    }
+
+    fn apply(&self, workload: Workload, version: u64) -> Option<WorkloadId> {
         let id = workload.id.clone();
         if !self.scope.keeps(&workload) {
             self.workload_gone(&id);
@@ -396,13 +401,14 @@ impl Reconciler {
         let patch = Patch::<()>::Json(patch);
         match within(DEADLINE, api.patch(&id.name, &params, &patch)).await {
             Ok(object) => {
-                let now = object.clone().into_workload(id.kind);
-                if now.is_ok_and(|now| is_written(&now)) {
-                    written();
-                    self.take_in(id, object);
-                    Ok(Next::Rest)
-                } else {
-                    Err(Error::Undone(id.clone()))
+                let version = version(&object);
+                match object.into_workload(id.kind) {
+                    Ok(now) if is_written(&now) => {
+                        written();
+                        self.take_in_answer(now, version);
+                        Ok(Next::Rest)
+                    }
+                    _ => Err(Error::Undone(id.clone())),
                 }
             }
             Err(error) if error.is_not_found() => {
@@ -412,7 +418,12 @@ impl Reconciler {
             Err(error) if error.is_failed_test() || error.is_conflict() => {
                 debug!(workload = %id, "it moved while it was patched");
                 match within(DEADLINE, api.get(&id.name)).await {
-                    Ok(object) => self.take_in(id, object),
+                    Ok(object) => {
+                        let version = version(&object);
+                        if let Ok(now) = object.into_workload(id.kind) {
+                            self.take_in_answer(now, version);
+                        }
+                    }
                     Err(error) if error.is_not_found() => self.workload_gone(id),
                     Err(source) => {
                         return Err(Error::ReadWorkload {
@@ -438,9 +449,9 @@ impl Reconciler {
     }
 
     /// Takes in an answer to a call of ours. It does not bring back what a watch has shown to be gone.
-    fn take_in(&self, id: &WorkloadId, object: WorkloadObject) {
-        if self.workloads.get(id).is_some() {
-            self.workload_seen(id.kind, object);
+    fn take_in_answer(&self, workload: Workload, version: u64) {
+        if self.workloads.get(&workload.id).is_some() {
+            self.take_in(workload, version);
         }
     }
 
