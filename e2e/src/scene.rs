@@ -212,8 +212,16 @@ impl Scene {
     /// # Errors
     /// As [`Scene::kubectl`].
     pub async fn kubectl_with_input(&self, args: &[&str], input: &str) -> Result<String> {
-        let namespaced = [&["--namespace", &self.namespace], args].concat();
-        self.tool().run_with_input(&namespaced, input).await
+        let output = self.kubectl_output(args, input).await?;
+        ensure!(
+            output.code == Some(0),
+            "kubectl {} ended by {:?}\n{}{}",
+            args.join(" "),
+            output.code,
+            output.stderr,
+            output.stdout
+        );
+        Ok(output.stdout)
     }
 
     /// As [`Scene::kubectl_with_input`], with standard error too, where warnings are.
@@ -221,7 +229,16 @@ impl Scene {
     /// # Errors
     /// When kubectl cannot be run.
     pub async fn kubectl_output(&self, args: &[&str], input: &str) -> Result<crate::tool::Output> {
+        // kubectl replace reads before it writes: a controller that writes the status in between makes
+        // it fail. A user does as it says then, and tries again.
+        const ATTEMPTS: usize = 10;
         let namespaced = [&["--namespace", &self.namespace], args].concat();
+        for _ in 1..ATTEMPTS {
+            let output = self.tool().output(&namespaced, input).await?;
+            if output.code == Some(0) || !output.stderr.contains("the object has been modified") {
+                return Ok(output);
+            }
+        }
         self.tool().output(&namespaced, input).await
     }
 
