@@ -60,6 +60,8 @@ pub struct Pending {
     workload: Workload,
     /// `None` while it is created.
     stored: Option<Stored>,
+    /// Whether the request gave KEY, though it may not be in the object any more.
+    claims_key: bool,
 }
 
 /// What of ours the stored object carries.
@@ -98,13 +100,21 @@ pub fn begin(
         return ignored;
     }
     let workload = workload(request, kind)?;
-    if !scope.keeps(&workload) {
+    if !scope.covers(&workload.id.namespace) {
         return ignored;
+    }
+    if !workload.is_subscribed() {
+        // It may be a spelling mistake that keeps it from being so.
+        return Ok(Step::Answer(Answer {
+            warnings: warnings(&workload),
+            ..Answer::default()
+        }));
     }
     if created {
         return Ok(Step::Read(Box::new(Pending {
             workload,
             stored: None,
+            claims_key: false,
         })));
     }
     let new = RawTemplate::of(required(request.object, "object")?).map_err(InvalidReview::at)?;
@@ -115,10 +125,12 @@ pub fn begin(
         config_hash: old.config_hash.map(Into::into),
         baseline: old.baseline.map(Into::into),
     };
+    let claims_key = request.claims_config_hash();
     if !same_template {
         return Ok(Step::Read(Box::new(Pending {
             workload,
             stored: Some(stored),
+            claims_key,
         })));
     }
     let answer = if is_our_own_write(&workload, &stored, request, keys, ourselves) {
@@ -130,6 +142,7 @@ pub fn begin(
         answer(
             &workload,
             &stored,
+            claims_key,
             stored.config_hash.as_deref(),
             Outcome::Kept,
         )
@@ -154,7 +167,8 @@ impl Pending {
     pub fn answer(&self, contents: Option<&Contents>, keys: &Keyring) -> Answer {
         let nothing = Stored::default();
         let stored = self.stored.as_ref().unwrap_or(&nothing);
-        let answer = |desired, outcome| answer(&self.workload, stored, desired, outcome);
+        let answer =
+            |desired, outcome| answer(&self.workload, stored, self.claims_key, desired, outcome);
         let Some(contents) = contents else {
             return answer(stored.config_hash.as_deref(), Outcome::Unknown);
         };
@@ -185,7 +199,13 @@ impl Pending {
 
 /// Turns KEY of the request into `desired`. Who sends something else in the place of the stored KEY is
 /// told. Where that stays, its baseline does too: without it the value would say nothing any more.
-fn answer(workload: &Workload, stored: &Stored, desired: Option<&str>, outcome: Outcome) -> Answer {
+fn answer(
+    workload: &Workload,
+    stored: &Stored,
+    claims_key: bool,
+    desired: Option<&str>,
+    outcome: Outcome,
+) -> Answer {
     let requested = workload.config_hash.as_deref();
     let old = stored.config_hash.as_deref();
     let mut patch = match desired {
@@ -199,21 +219,25 @@ fn answer(workload: &Workload, stored: &Stored, desired: Option<&str>, outcome: 
     {
         patch.push(patch::add_baseline(baseline));
     }
-    let overridden = requested.is_some() && requested != desired && requested != old;
-    let warnings = workload
-        .references
-        .rejected
-        .iter()
-        .map(|rejected| format!("pod-reloader: {rejected}"));
-    let warnings = warnings
-        .take(MAX_WARNINGS)
-        .chain(overridden.then(|| OVERRIDDEN.to_owned()))
-        .collect();
+    let overridden = claims_key || requested.is_some() && requested != desired && requested != old;
+    let mut warnings = warnings(workload);
+    warnings.extend(overridden.then(|| OVERRIDDEN.to_owned()));
     Answer {
         patch,
         warnings,
         outcome,
     }
+}
+
+/// What is wrong with the keys and lists of `workload`, at most [`MAX_WARNINGS`].
+fn warnings(workload: &Workload) -> Vec<String> {
+    let advice = workload.advice.iter().map(ToString::to_string);
+    let rejected = workload.references.rejected.iter();
+    advice
+        .chain(rejected.map(ToString::to_string))
+        .take(MAX_WARNINGS)
+        .map(|warning| format!("pod-reloader: {warning}"))
+        .collect()
 }
 
 fn workload(request: &Request<'_>, kind: WorkloadKind) -> Result<Workload, InvalidReview> {
@@ -255,7 +279,7 @@ fn is_our_own_write(
 
 /// The apiserver cuts off warnings from 4 KiB on.
 const MAX_WARNINGS: usize = 10;
-const OVERRIDDEN: &str = "pod-reloader: the request's config-hash was replaced by the current one; \
+const OVERRIDDEN: &str = "pod-reloader: the request's config-hash does not count; \
                           remove pod-reloader.cs.sap.com/config-hash from your manifest";
 
 #[cfg(test)]
@@ -420,6 +444,26 @@ mod tests {
             assert_eq!(key_after(&review, &answer).as_deref(), Some("old"));
             assert_eq!(answer.warnings, [OVERRIDDEN]);
         }
+    }
+
+    #[test]
+    fn an_edit_whose_hash_a_policy_has_put_back_is_warned_of_by_its_managed_fields() {
+        let warned = |manager: &str, owned: &str| {
+            let fields =
+                json!({"f:spec": {"f:template": {"f:metadata": {"f:annotations": {owned: {}}}}}});
+            let managed = json!([{"manager": manager, "operation": "Apply", "fieldsV1": fields}]);
+            let mut review = review(
+                Some(deployment("web").stamped("old")),
+                deployment("web").stamped("old"),
+            );
+            review["request"]["object"]["metadata"]["managedFields"] = managed;
+            let answer = answered_at_once(&review);
+            assert_eq!(answer.patch, []);
+            answer.warnings == [OVERRIDDEN]
+        };
+        assert!(warned("kubectl", annotations::CONFIG_HASH_FIELD));
+        assert!(!warned("flux", annotations::CONFIG_HASH_FIELD));
+        assert!(!warned("kubectl", "f:other"));
     }
 
     #[test]
@@ -623,6 +667,58 @@ mod tests {
                 .iter()
                 .all(|warning| warning.len() < 200 && warning.starts_with("pod-reloader: "))
         );
+    }
+
+    #[test]
+    fn a_misspelt_key_gets_a_warning_and_nothing_else() {
+        for operation in ["CREATE", "UPDATE"] {
+            let misspelt = deployment("web").annotation("config-maps", "a").json();
+            let mut review = review(None, deployment("web"));
+            review["request"]["operation"] = json!(operation);
+            review["request"]["object"] = misspelt;
+            let answer = answered_at_once(&review);
+            let warning = "pod-reloader: unknown annotation pod-reloader.cs.sap.com/config-maps; \
+                           did you mean pod-reloader.cs.sap.com/configmaps?";
+            let expected = Answer {
+                warnings: vec![warning.to_owned()],
+                ..Answer::default()
+            };
+            assert_eq!(answer, expected, "{operation}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_key_where_nothing_is_kept_is_none_of_our_business() {
+        let mut review = review(None, deployment("web").annotation("secret", "s"));
+        review["request"]["namespace"] = json!("kube-system");
+        assert_eq!(answered_at_once(&review), Answer::default());
+    }
+
+    #[test]
+    fn a_misspelt_key_beside_a_list_is_warned_of_on_every_edit() {
+        let misspelt = || deployment("web").annotation("secret", "s");
+        let review = review(Some(misspelt()), misspelt());
+        let answer = answered_at_once(&review);
+        assert_eq!((answer.warnings.len(), answer.outcome), (1, Outcome::Kept));
+    }
+
+    #[test]
+    fn the_loops_own_write_is_warned_of_nothing() {
+        let misspelt = || deployment("web").annotation("secret", "s");
+        let mut review = review(Some(misspelt()), misspelt().stamped(&hash("1")));
+        review["request"]["userInfo"]["username"] = json!(OURSELVES);
+        review["request"]["options"]["fieldManager"] = json!(annotations::FIELD_MANAGER);
+        assert_eq!(answered_at_once(&review).warnings, [""; 0]);
+    }
+
+    #[test]
+    fn of_many_warnings_the_first_are_given() {
+        let list: Vec<String> = (0..40).map(|n| format!("?{n}")).collect();
+        let misspelt = deployment("web").annotation("secret", "s");
+        let review = review(None, misspelt.annotation("secrets", &list.join(",")));
+        let warnings = answered(&review, holding("1")).warnings;
+        assert_eq!(warnings.len(), MAX_WARNINGS);
+        assert!(warnings[0].contains("unknown annotation"), "{warnings:?}");
     }
 
     #[test]

@@ -1,5 +1,73 @@
 //! The keys of the contract between a user and pod-reloader.
 
+use std::fmt;
+
+/// What all keys begin with.
+pub const PREFIX: &str = "pod-reloader.cs.sap.com/";
+
+/// All keys, and where each is read.
+pub const KEYS: [Key; 7] = [
+    Key::of_the_user(CONFIG_MAPS, Place::Annotation),
+    Key::of_the_user(SECRETS, Place::Annotation),
+    Key::of_the_user(SETTLE_PERIOD, Place::Annotation),
+    Key::of_the_user(IGNORED, Place::Label),
+    Key::of_the_user(DISABLED, Place::Label),
+    Key::of_ours(CONFIG_HASH, Place::TemplateAnnotation),
+    Key::of_ours(BASELINE, Place::Annotation),
+];
+
+/// A key, and where it is read.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Key {
+    /// With its prefix.
+    pub key: &'static str,
+    /// Where it is read. It means nothing elsewhere.
+    pub place: Place,
+    /// Whether we alone write it.
+    pub is_ours: bool,
+}
+
+impl Key {
+    const fn of_the_user(key: &'static str, place: Place) -> Self {
+        let is_ours = false;
+        Self {
+            key,
+            place,
+            is_ours,
+        }
+    }
+
+    const fn of_ours(key: &'static str, place: Place) -> Self {
+        let is_ours = true;
+        Self {
+            key,
+            place,
+            is_ours,
+        }
+    }
+}
+
+/// Where a key can stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the annotations of the workload.
+    Annotation,
+    /// In the labels of the workload.
+    Label,
+    /// In the annotations of its pod template.
+    TemplateAnnotation,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Annotation => "an annotation of the workload",
+            Self::Label => "a label of the workload",
+            Self::TemplateAnnotation => "an annotation of the pod template",
+        })
+    }
+}
+
 /// On a workload: comma-separated names of ConfigMaps in its namespace.
 pub const CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/configmaps";
 
@@ -11,6 +79,9 @@ pub const SECRETS: &str = "pod-reloader.cs.sap.com/secrets";
 /// The same key on the workload's own metadata is a message of SAP's controller to its webhook:
 /// we neither obey nor touch it.
 pub const CONFIG_HASH: &str = "pod-reloader.cs.sap.com/config-hash";
+
+/// [`CONFIG_HASH`] as managed fields name it.
+pub(crate) const CONFIG_HASH_FIELD: &str = "f:pod-reloader.cs.sap.com/config-hash";
 
 /// On a workload: `<KEY value>=<config hash>`. Written by us alone.
 ///
@@ -30,3 +101,15 @@ pub const DISABLED: &str = "pod-reloader.cs.sap.com/disabled";
 ///
 /// It must not begin with `kubectl`: Flux strips the fields of such managers.
 pub const FIELD_MANAGER: &str = "pod-reloader";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_the_prefix_and_a_name() {
+        for Key { key, .. } in KEYS {
+            assert!(key.len() > PREFIX.len() && key.starts_with(PREFIX), "{key}");
+        }
+    }
+}

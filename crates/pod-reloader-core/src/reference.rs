@@ -131,7 +131,7 @@ pub fn references(
                 }
                 Err(_) if references.rejected.len() == MAX_REJECTED => others += 1,
                 Err(reason) => {
-                    let item = printable(item);
+                    let item = quoted(item);
                     references
                         .rejected
                         .push(Rejected::Name { kind, item, reason });
@@ -160,20 +160,25 @@ pub(crate) fn items(list: Option<&str>) -> impl Iterator<Item = &str> {
         .filter(|item| !item.is_empty())
 }
 
-/// `item` in quotes, with control characters escaped, cut to a length that fits a warning.
-fn printable(item: &str) -> String {
+/// `item` in quotes, as [`escaped`].
+pub(crate) fn quoted(item: &str) -> String {
+    format!("\"{}\"", escaped(item))
+}
+
+/// `text` with control characters escaped, cut to a length that fits a warning.
+pub(crate) fn escaped(text: &str) -> String {
     const SHOWN: usize = 40;
-    let escaped: String = item
+    let escaped: String = text
         .chars()
         .take(SHOWN)
         .flat_map(char::escape_debug)
         .collect();
-    let more = if item.chars().nth(SHOWN).is_some() {
+    let more = if text.chars().nth(SHOWN).is_some() {
         "..."
     } else {
         ""
     };
-    format!("\"{escaped}{more}\"")
+    format!("{escaped}{more}")
 }
 
 #[cfg(test)]
@@ -223,7 +228,7 @@ mod tests {
     #[test]
     fn a_bad_item_is_shown_short_and_on_one_line() {
         let item = format!("a\n\0{}", "X".repeat(100_000));
-        let shown = printable(&item);
+        let shown = quoted(&item);
         assert!(
             shown.len() < 80 && !shown.contains('\n') && !shown.contains('\0'),
             "{shown}"

@@ -97,6 +97,49 @@ impl<'a> Request<'a> {
         }
         Ok(request)
     }
+
+    /// Whether the write itself gave KEY, according to the managed fields: these are settled before any
+    /// admission, so they show it also where a policy has put the old KEY back already.
+    ///
+    /// *Errors*: none: what cannot be read claims nothing.
+    pub(crate) fn claims_config_hash(&self) -> bool {
+        self.object
+            .filter(|object| object.get().contains(annotations::CONFIG_HASH_FIELD))
+            .and_then(|object| self.claims(object))
+            .unwrap_or_default()
+    }
+
+    fn claims(&self, object: &RawValue) -> Option<bool> {
+        #[derive(Deserialize)]
+        struct Object<'a> {
+            #[serde(borrow)]
+            metadata: Metadata<'a>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata<'a> {
+            #[serde(borrow)]
+            managed_fields: Vec<Entry<'a>>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Entry<'a> {
+            manager: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            fields_v1: Option<&'a RawValue>,
+        }
+        let manager = self.options.as_ref()?.field_manager.as_deref()?;
+        let object: Object<'_> = serde_json::from_str(object.get()).ok()?;
+        let entries = object.metadata.managed_fields.into_iter();
+        let mut fields = entries
+            .filter(|entry| entry.manager.as_deref() == Some(manager))
+            .filter_map(|entry| serde_json::from_str(entry.fields_v1?.get()).ok());
+        Some(fields.any(|fields: serde_json::Value| {
+            fields["f:spec"]["f:template"]["f:metadata"]["f:annotations"]
+                .get(annotations::CONFIG_HASH_FIELD)
+                .is_some()
+        }))
+    }
 }
 
 /// Why a call cannot be answered.

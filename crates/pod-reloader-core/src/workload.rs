@@ -8,7 +8,8 @@ use std::time::Duration;
 use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
 use serde::Deserialize;
 
-use crate::annotations;
+use crate::advice::{self, Advice};
+use crate::annotations::{self, Place};
 use crate::digest::{Contents, Presence};
 use crate::discovery::{PodSpec, Requirement};
 use crate::name::{InvalidName, Name};
@@ -100,6 +101,8 @@ pub struct Workload {
     pub markers: Markers,
     /// Which parents of KEY the pod template has.
     pub template: TemplateShape,
+    /// What of its keys and values of ours cannot mean what its author hopes.
+    pub advice: Vec<Advice>,
 }
 
 /// Labels and annotations of a workload, as they stand there.
@@ -156,10 +159,14 @@ impl Workload {
     /// Its own settle period, at most [`MAX_SETTLE_PERIOD`]. `None` where it has none, or one that
     /// cannot be read.
     pub fn settle_period(&self) -> Option<Duration> {
-        let text = self.markers.settle_period.as_deref()?;
-        let period = Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()?;
+        let period = settle_period(self.markers.settle_period.as_deref()?)?;
         Some(period.min(MAX_SETTLE_PERIOD))
     }
+}
+
+/// The settle period that `text` asks for, which may be more than it is given. `None` where it is none.
+pub(crate) fn settle_period(text: &str) -> Option<Duration> {
+    Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()
 }
 
 /// A workload as the apiserver serialises it: of its spec, only what names configuration is read.
@@ -201,9 +208,25 @@ impl WorkloadObject {
             ..
         } = self.metadata;
         let namespace = Name::parse(&namespace.unwrap_or_default())?;
+        let Template { metadata, spec } = self.spec.template;
+        let template = match &metadata {
+            None => TemplateShape::Bare,
+            Some(TemplateMetadata { annotations: None }) => TemplateShape::Metadata,
+            Some(_) => TemplateShape::Annotations,
+        };
         let has_labels = labels.is_some();
-        let annotation = take(annotations.unwrap_or_default());
-        let label = take(labels.unwrap_or_default());
+        let annotations = annotations.unwrap_or_default();
+        let labels = labels.unwrap_or_default();
+        let template_annotations = metadata
+            .and_then(|metadata| metadata.annotations)
+            .unwrap_or_default();
+        let advice = advice::on([
+            (Place::Annotation, &annotations),
+            (Place::Label, &labels),
+            (Place::TemplateAnnotation, &template_annotations),
+        ]);
+        let annotation = take(annotations);
+        let label = take(labels);
         let markers = Markers {
             config_maps: annotation(annotations::CONFIG_MAPS),
             secrets: annotation(annotations::SECRETS),
@@ -213,13 +236,6 @@ impl WorkloadObject {
             disabled: label(annotations::DISABLED),
             has_labels,
         };
-        let Template { metadata, spec } = self.spec.template;
-        let template = match &metadata {
-            None => TemplateShape::Bare,
-            Some(TemplateMetadata { annotations: None }) => TemplateShape::Metadata,
-            Some(_) => TemplateShape::Annotations,
-        };
-        let template_annotations = metadata.and_then(|metadata| metadata.annotations);
         Ok(Workload {
             references: references(
                 &namespace,
@@ -234,9 +250,10 @@ impl WorkloadObject {
             },
             uid: uid.unwrap_or_default().into(),
             generation: generation.unwrap_or_default(),
-            config_hash: take(template_annotations.unwrap_or_default())(annotations::CONFIG_HASH),
+            config_hash: take(template_annotations)(annotations::CONFIG_HASH),
             markers,
             template,
+            advice,
         })
     }
 }

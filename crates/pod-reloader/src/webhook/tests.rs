@@ -100,6 +100,19 @@ async fn a_field_of_the_future_in_the_pod_spec_is_a_change_of_the_template() {
 }
 
 #[tokio::test]
+async fn a_misspelt_key_is_answered_with_a_warning_and_without_a_read() {
+    let mut object = of_the_future(deployment("app:1"));
+    object["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/config-maps": "app"});
+    let answer = reviewed(&webhook(Apiserver::Down).await, &create(&object)).await;
+    let warning = "pod-reloader: unknown annotation pod-reloader.cs.sap.com/config-maps; \
+                   did you mean pod-reloader.cs.sap.com/configmaps?";
+    assert_eq!(
+        answer["response"],
+        json!({"uid": "review-1", "allowed": true, "warnings": [warning]})
+    );
+}
+
+#[tokio::test]
 async fn what_is_no_review_is_refused() {
     let router = webhook(Apiserver::Up).await;
     let object = deployment("app:1");

@@ -1,0 +1,315 @@
+//! Advice: what of the keys under our prefix cannot mean what its author hopes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::annotations::{CONFIG_HASH, KEYS, Key, PREFIX, Place, SETTLE_PERIOD};
+use crate::reference::{escaped, quoted};
+use crate::workload::{MAX_SETTLE_PERIOD, settle_period};
+
+/// The most that is said of one workload: it may hold thousands of keys.
+const MAX_ADVICE: usize = 10;
+
+/// One thing that is worth a warning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// A key that nobody reads.
+    Unknown {
+        /// The key behind its prefix, made safe to print.
+        name: String,
+        /// Where it stands.
+        place: Place,
+        /// The key that is likely meant.
+        meant: Option<&'static Key>,
+    },
+    /// A key that is read elsewhere.
+    Misplaced {
+        /// The key.
+        key: &'static Key,
+        /// Where it stands.
+        place: Place,
+    },
+    /// A settle period that is no duration: that of the operator applies.
+    NoDuration {
+        /// The value, made safe to print.
+        value: String,
+    },
+    /// A settle period of more than [`MAX_SETTLE_PERIOD`], which applies.
+    TooLong {
+        /// The value, made safe to print.
+        value: String,
+    },
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { name, place, meant } => {
+                let kind = match place {
+                    Place::Annotation | Place::TemplateAnnotation => "annotation",
+                    Place::Label => "label",
+                };
+                write!(f, "unknown {kind} {PREFIX}{name}")?;
+                match meant {
+                    Some(meant) if meant.place == *place => {
+                        write!(f, "; did you mean {}?", meant.key)
+                    }
+                    Some(meant) => write!(f, "; did you mean {}, {}?", meant.key, meant.place),
+                    None => Ok(()),
+                }
+            }
+            Self::Misplaced { key, place } => {
+                write!(f, "{} has no effect as {place}; ", key.key)?;
+                match key.is_ours {
+                    true => f.write_str("pod-reloader alone writes it, remove it"),
+                    false => write!(f, "make it {}", key.place),
+                }
+            }
+            Self::NoDuration { value } => write!(
+                f,
+                "{SETTLE_PERIOD} {value} is no duration, such as 10s; --settle-period applies"
+            ),
+            Self::TooLong { value } => write!(
+                f,
+                "{SETTLE_PERIOD} {value} is too long; {} minutes apply",
+                MAX_SETTLE_PERIOD.as_secs() / 60
+            ),
+        }
+    }
+}
+
+/// What there is to say of a workload with these annotations and labels.
+pub(crate) fn on(places: [(Place, &BTreeMap<String, String>); 3]) -> Vec<Advice> {
+    places
+        .into_iter()
+        .flat_map(|(place, map)| map.iter().map(move |(key, value)| (place, key, value)))
+        .filter_map(|(place, key, value)| {
+            let name = key.strip_prefix(PREFIX)?;
+            match KEYS.iter().find(|known| known.key == key) {
+                Some(known) if known.place == place => on_value(known, value),
+                // There it is a message of SAP's controller to its webhook.
+                Some(known) if known.key == CONFIG_HASH && place == Place::Annotation => None,
+                Some(key) => Some(Advice::Misplaced { key, place }),
+                None => Some(Advice::Unknown {
+                    name: escaped(name),
+                    place,
+                    meant: nearest(name),
+                }),
+            }
+        })
+        .take(MAX_ADVICE)
+        .collect()
+}
+
+fn on_value(key: &Key, value: &str) -> Option<Advice> {
+    if key.key != SETTLE_PERIOD {
+        return None;
+    }
+    match settle_period(value) {
+        Some(period) if period <= MAX_SETTLE_PERIOD => None,
+        Some(_) => Some(Advice::TooLong {
+            value: quoted(value),
+        }),
+        None => Some(Advice::NoDuration {
+            value: quoted(value),
+        }),
+    }
+}
+
+/// The key whose name is `name` but for some typing errors, at most one for three letters of it.
+/// None that only we write: nobody should come to write it.
+fn nearest(name: &str) -> Option<&'static Key> {
+    // What is longer is no key, and takes long to compare.
+    if name.len() > LONGEST_NAME {
+        return None;
+    }
+    let name = name.to_lowercase();
+    let typed = |key: &Key| {
+        let own = &key.key[PREFIX.len()..];
+        let errors = strsim::osa_distance(&name, own);
+        (errors <= own.len() / 3).then_some(errors)
+    };
+    KEYS.iter()
+        .filter_map(|key| Some((typed(key)?, key)))
+        .min_by_key(|(errors, _)| *errors)
+        .map(|(_, key)| key)
+        .filter(|key| !key.is_ours)
+}
+
+/// The longest name of a label or annotation that Kubernetes takes.
+const LONGEST_NAME: usize = 63;
+
+#[cfg(test)]
+mod tests {
+    use crate::fixtures::{Builder, deployment};
+    use serde_json::json;
+
+    fn advice(workload: Builder) -> Vec<String> {
+        let advice = workload.build().advice;
+        advice.iter().map(ToString::to_string).collect()
+    }
+
+    fn on_template(key: &str) -> Builder {
+        let annotations = json!({format!("pod-reloader.cs.sap.com/{key}"): "x"});
+        deployment("web").with("/spec/template/metadata/annotations", annotations)
+    }
+
+    #[test]
+    fn known_keys_in_their_places_need_no_advice() {
+        let workload = deployment("web")
+            .lists("a")
+            .annotation("secrets", "b")
+            .annotation("settle-period", "1h")
+            .annotation("baseline", "x=y")
+            .label("ignored", "true")
+            .label("disabled", "false")
+            .stamped("x")
+            .with("/metadata/labels/app", json!("web"));
+        assert_eq!(advice(workload), [""; 0]);
+    }
+
+    #[test]
+    fn a_misspelt_key_is_named_with_the_one_that_is_meant() {
+        for (misspelt, meant) in [
+            ("config-maps", "configmaps"),
+            ("configmap", "configmaps"),
+            ("configMaps", "configmaps"),
+            ("CONFIGMAPS", "configmaps"),
+            ("cofnigmaps", "configmaps"),
+            ("configs", "configmaps"),
+            ("secret", "secrets"),
+            ("settleperiod", "settle-period"),
+            ("settle_period", "settle-period"),
+        ] {
+            assert_eq!(
+                advice(deployment("web").annotation(misspelt, "x")),
+                [format!(
+                    "unknown annotation pod-reloader.cs.sap.com/{misspelt}; \
+                     did you mean pod-reloader.cs.sap.com/{meant}?"
+                )]
+            );
+        }
+        assert_eq!(
+            advice(deployment("web").label("ignore", "true")),
+            ["unknown label pod-reloader.cs.sap.com/ignore; \
+              did you mean pod-reloader.cs.sap.com/ignored?"]
+        );
+    }
+
+    #[test]
+    fn a_misspelt_key_in_the_wrong_place_is_told_both() {
+        assert_eq!(
+            advice(deployment("web").annotation("ignore", "true")),
+            ["unknown annotation pod-reloader.cs.sap.com/ignore; \
+              did you mean pod-reloader.cs.sap.com/ignored, a label of the workload?"]
+        );
+        assert_eq!(
+            advice(on_template("config-maps")),
+            ["unknown annotation pod-reloader.cs.sap.com/config-maps; \
+              did you mean pod-reloader.cs.sap.com/configmaps, an annotation of the workload?"]
+        );
+    }
+
+    #[test]
+    fn what_is_near_to_no_key_of_the_user_is_named_alone() {
+        for unknown in [
+            "restart-at",
+            "enabled",
+            "map",
+            "",
+            "confighash",
+            "base-line",
+        ] {
+            assert_eq!(
+                advice(deployment("web").annotation(unknown, "x")),
+                [format!(
+                    "unknown annotation pod-reloader.cs.sap.com/{unknown}"
+                )]
+            );
+        }
+    }
+
+    #[test]
+    fn a_key_in_the_wrong_place_is_told_where_it_belongs() {
+        assert_eq!(
+            advice(deployment("web").annotation("ignored", "true")),
+            [
+                "pod-reloader.cs.sap.com/ignored has no effect as an annotation of the workload; \
+              make it a label of the workload"
+            ]
+        );
+        assert_eq!(
+            advice(on_template("configmaps")),
+            [
+                "pod-reloader.cs.sap.com/configmaps has no effect as an annotation of the pod \
+              template; make it an annotation of the workload"
+            ]
+        );
+        assert_eq!(
+            advice(on_template("baseline")),
+            [
+                "pod-reloader.cs.sap.com/baseline has no effect as an annotation of the pod \
+              template; pod-reloader alone writes it, remove it"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_message_of_saps_controller_gets_no_advice() {
+        assert_eq!(
+            advice(deployment("web").annotation("config-hash", "x")),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn other_prefixes_are_not_ours() {
+        let annotations = json!({
+            "cs.sap.com/config-maps": "a",
+            "pod-reloader.cs.sap.com": "a",
+            "reloader.cs.sap.com/config-maps": "a",
+        });
+        let workload = deployment("web").with("/metadata/annotations", annotations);
+        assert_eq!(advice(workload), [""; 0]);
+    }
+
+    #[test]
+    fn a_settle_period_that_does_not_apply_is_told_what_does() {
+        let settle_period = |text| advice(deployment("web").annotation("settle-period", text));
+        for text in ["soon", "10", "-1s", ""] {
+            assert_eq!(
+                settle_period(text),
+                [format!(
+                    "pod-reloader.cs.sap.com/settle-period \"{text}\" is no duration, \
+                     such as 10s; --settle-period applies"
+                )]
+            );
+        }
+        assert_eq!(
+            settle_period("2h"),
+            ["pod-reloader.cs.sap.com/settle-period \"2h\" is too long; 60 minutes apply"]
+        );
+    }
+
+    #[test]
+    fn advice_is_short_and_on_one_line() {
+        let rubbish = format!("a\n\0{}", "X".repeat(100_000));
+        let workload = deployment("web")
+            .annotation(&rubbish, "x")
+            .annotation("settle-period", &rubbish);
+        let advice = advice(workload);
+        assert_eq!(advice.len(), 2);
+        for text in advice {
+            assert!(text.len() < 200 && !text.contains(['\n', '\0']), "{text}");
+        }
+    }
+
+    #[test]
+    fn of_thousands_of_unknown_keys_ten_are_named() {
+        let annotations: serde_json::Map<_, _> = (0..5_000)
+            .map(|n| (format!("pod-reloader.cs.sap.com/k{n}"), json!("x")))
+            .collect();
+        let workload = deployment("web").with("/metadata/annotations", json!(annotations));
+        assert_eq!(advice(workload).len(), 10);
+    }
+}
