@@ -4,9 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use rustls::RootCertStore;
+use rustls::crypto::ring;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls::{Error as TlsError, InconsistentKeys};
@@ -14,6 +16,7 @@ use x509_cert::Certificate;
 use x509_cert::der::Decode;
 
 use crate::Error;
+use crate::issue::since_1970;
 
 /// A certificate chain and its private key, parsed and known to belong together.
 pub struct ServingCertificate {
@@ -97,6 +100,29 @@ impl ServingCertificate {
             .end_entity_cert()
             .and_then(ParsedCertificate::try_from)
             .and_then(|leaf| rustls::client::verify_server_name(&leaf, &name))
+            .is_ok()
+    }
+
+    /// Whether a TLS client that trusts one CA alone takes the leaf at `now`, whatever its name.
+    pub(crate) fn is_issued_by(&self, ca: &CertificateDer<'_>, now: SystemTime) -> bool {
+        let mut roots = RootCertStore::empty();
+        if roots.add(ca.clone().into_owned()).is_err() {
+            return false;
+        }
+        let intermediates = self.certified_key.cert.get(1..).unwrap_or_default();
+        let algorithms = ring::default_provider().signature_verification_algorithms;
+        self.certified_key
+            .end_entity_cert()
+            .and_then(ParsedCertificate::try_from)
+            .and_then(|leaf| {
+                rustls::client::verify_server_cert_signed_by_trust_anchor(
+                    &leaf,
+                    &roots,
+                    intermediates,
+                    UnixTime::since_unix_epoch(since_1970(now)),
+                    algorithms.all,
+                )
+            })
             .is_ok()
     }
 

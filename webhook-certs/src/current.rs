@@ -1,7 +1,7 @@
 //! The certificate in force, shared by those who replace it and those who serve it.
 
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -18,7 +18,7 @@ pub struct CurrentCertificate(Arc<RwLock<Option<Arc<ServingCertificate>>>>);
 /// What came of an attempt to replace the certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// It is the one in force already.
+    /// The one that was in force is so still.
     Unchanged,
     /// The next handshake shows it.
     Replaced {
@@ -51,6 +51,24 @@ impl CurrentCertificate {
             .map(|certificate| self.replace(certificate))
     }
 
+    /// Puts a certificate in force that its clients may not trust yet: at once if they do
+    /// (`is_trusted`), or if the one in force is none that they could take for much longer.
+    pub fn replace_once_trusted(
+        &self,
+        certificate: ServingCertificate,
+        is_trusted: bool,
+        now: SystemTime,
+    ) -> Reload {
+        let serves_on = self
+            .current()
+            .is_some_and(|current| current.not_after() > now + LAST_CALL);
+        if is_trusted || !serves_on {
+            self.replace(certificate)
+        } else {
+            Reload::Unchanged
+        }
+    }
+
     /// Puts a certificate in force, if it differs from the one that is.
     pub fn replace(&self, certificate: ServingCertificate) -> Reload {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -65,6 +83,9 @@ impl CurrentCertificate {
         Reload::Replaced { not_after }
     }
 }
+
+/// How long before its end a certificate gives way to one that may not be trusted.
+const LAST_CALL: Duration = Duration::from_secs(60 * 60);
 
 /// Shows rustls the certificate in force, without showing rustls to our callers.
 #[derive(Debug)]

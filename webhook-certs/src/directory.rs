@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use crate::stored::{CHAIN, KEY};
 use crate::{Error, ServingCertificate};
 
 /// A directory with `tls.crt` and `tls.key`, as Kubernetes mounts a TLS Secret.
@@ -59,8 +60,6 @@ impl CertificateDirectory {
     }
 }
 
-const CHAIN: &str = "tls.crt";
-const KEY: &str = "tls.key";
 /// The kubelet replaces a mounted Secret about once a minute at most, so the second attempt settles.
 const ATTEMPTS: usize = 3;
 

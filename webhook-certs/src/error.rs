@@ -63,6 +63,23 @@ pub enum Error {
     /// The key is another certificate's, as after a half-written renewal.
     #[error("checking the private key: it does not belong to the first certificate of the chain")]
     Mismatch,
+
+    /// A certificate was wanted for what is no DNS name.
+    #[error("issuing a certificate: {name:?} is no DNS name")]
+    Name {
+        /// What was given.
+        name: String,
+    },
+
+    /// A key or a certificate could not be made.
+    #[error("issuing {what}")]
+    Issue {
+        /// What was to be made.
+        what: &'static str,
+        /// What is wrong; never about the bytes of a key.
+        #[source]
+        source: Box<dyn StdError + Send + Sync>,
+    },
 }
 
 impl Error {
@@ -75,6 +92,8 @@ impl Error {
             Self::Chain { .. } | Self::Leaf { .. } => "certificate",
             Self::Key { .. } => "key",
             Self::Mismatch => "mismatch",
+            Self::Name { .. } => "name",
+            Self::Issue { .. } => "issue",
         }
     }
 

@@ -1,6 +1,6 @@
-//! Serving certificates for admission webhooks: load, check, reload.
+//! Serving certificates for admission webhooks: load, check, reload, issue.
 //!
-//! Bytes in, TLS acceptor out. A [`ServingCertificate`] is a chain and a key that belong together; a
+//! Bytes in, TLS acceptor and PEM out. A [`ServingCertificate`] is a chain and a key that belong together; a
 //! [`CurrentCertificate`] holds the one in force, and an [`Acceptor`] answers each handshake with
 //! whatever that is at the moment:
 //!
@@ -15,6 +15,10 @@
 //! # let _ = (acceptor, outcome);
 //! ```
 //!
+//! Where nobody else issues certificates, an [`Authority`] does: it says what a Secret with a CA and
+//! a certificate, [`Stored`], should hold next. A [`Publication`] and
+//! [`CurrentCertificate::replace_once_trusted`] keep a certificate back until its CA is trusted.
+//!
 //! # Guarantees
 //! - A chain with a key that is not its own, or that does not parse, never comes into force.
 //! - Every handshake that begins after a replacement shows the new certificate: there is no session
@@ -28,15 +32,23 @@
 //!   client's. Ask [`ServingCertificate::not_after`] and say so before it hurts.
 
 mod acceptor;
+mod authority;
+mod bundle;
 mod certificate;
 mod current;
 mod directory;
 mod error;
+mod issue;
+mod publication;
+mod stored;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use acceptor::{Acceptor, ClientHello, MinTlsVersion, TlsStream};
+pub use authority::{Authority, Change, Next};
 pub use certificate::ServingCertificate;
 pub use current::{CurrentCertificate, Reload};
 pub use directory::CertificateDirectory;
 pub use error::Error;
+pub use publication::{Publication, SETTLED_AFTER};
+pub use stored::Stored;

@@ -1,17 +1,29 @@
 //! The scope: which workloads are ours to keep.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_core::{Selector, SelectorExt};
 
 use crate::name::Name;
 use crate::workload::Workload;
 
-/// The namespaces that an operator looks after.
+/// The namespaces and the workloads that an operator looks after.
 ///
 /// Never `kube-system` and never its own: what keeps the cluster, or us, alive must not depend on us.
 #[derive(Clone, Debug)]
 pub struct Scope {
     namespaces: Option<BTreeSet<Name>>,
     own: Name,
+    labels: Labels,
+}
+
+/// Labels that are asked for. The default asks for none.
+#[derive(Clone, Debug, Default)]
+pub struct Labels {
+    /// Of the namespaces.
+    pub namespace: Option<Selector>,
+    /// Of the workloads themselves.
+    pub workload: Option<Selector>,
 }
 
 impl Scope {
@@ -21,7 +33,25 @@ impl Scope {
         Self {
             namespaces: (!namespaces.is_empty()).then_some(namespaces),
             own,
+            labels: Labels::default(),
         }
+    }
+
+    /// The same, for those with `labels` alone.
+    #[must_use]
+    pub fn with_labels(self, labels: Labels) -> Self {
+        Self { labels, ..self }
+    }
+
+    /// Whether a workload with these labels may be looked after.
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        let selector = self.labels.workload.as_ref();
+        selector.is_none_or(|selector| selector.matches(labels))
+    }
+
+    /// The labels that a namespace must have, if any. Whether it has them is for the caller to know.
+    pub fn namespace_selector(&self) -> Option<&Selector> {
+        self.labels.namespace.as_ref()
     }
 
     /// Whether `namespace` is looked after.
@@ -73,6 +103,19 @@ mod tests {
             assert!(scope.keeps(&deployment("web").lists("a").build()));
             assert!(!scope.keeps(&deployment("web").build()));
         }
+    }
+
+    #[test]
+    fn with_a_selector_only_workloads_with_its_labels_are_ours() {
+        let selector = Selector::from_iter([("team".to_owned(), "shop".to_owned())]);
+        let scope = Scope::new([], name("operator")).with_labels(Labels {
+            workload: Some(selector),
+            namespace: None,
+        });
+        let labels = |team: &str| BTreeMap::from([("team".to_owned(), team.to_owned())]);
+        assert!(scope.selects(&labels("shop")));
+        assert!(!scope.selects(&labels("billing")));
+        assert!(!scope.selects(&BTreeMap::new()));
     }
 
     #[test]

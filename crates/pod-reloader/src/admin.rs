@@ -20,6 +20,8 @@ use crate::metrics::Metrics;
 pub(crate) struct Readiness {
     /// The webhook's certificate, where a webhook is served.
     pub(crate) certificate: Option<CurrentCertificate>,
+    /// The apiserver was told to trust it, if that is for us to do.
+    pub(crate) is_trusted: Arc<AtomicBool>,
     /// The keys of the config hash.
     pub(crate) keys: Arc<Keys>,
     /// The user that we are to the apiserver.
@@ -51,6 +53,9 @@ impl Readiness {
             }
             Some(certificate) if certificate.not_before() > now => {
                 Some("the serving certificate is not valid yet")
+            }
+            Some(_) if !self.is_trusted.load(Ordering::Relaxed) => {
+                Some("the webhook configuration has not been seen with our CA")
             }
             Some(_) => None,
         }

@@ -1,11 +1,15 @@
 //! The command line, which is also the reference of every setting.
 
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, ValueEnum};
+use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use jiff::SignedDuration;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::Selector;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::workload::MAX_SETTLE_PERIOD;
@@ -14,9 +18,10 @@ use webhook_certs::MinTlsVersion;
 /// Restarts pods when the ConfigMaps and Secrets that they read change.
 ///
 /// Talks to the cluster that KUBECONFIG names, or else to the one it runs in. Every flag can also be
-/// given as the environment variable that is named with it.
+/// given as the environment variable that is named with it, where an empty one counts as not set; of a
+/// flag that is given twice, the last counts.
 #[derive(Clone, Debug, Parser)]
-#[command(version, disable_help_flag = true)]
+#[command(version, disable_help_flag = true, args_override_self = true)]
 pub(crate) struct Args {
     /// Print this.
     #[arg(short, long, action = ArgAction::HelpShort)]
@@ -26,9 +31,21 @@ pub(crate) struct Args {
     #[arg(long, env = "POD_RELOADER_WEBHOOK_BIND_ADDRESS", value_name = "[HOST]:PORT", default_value = ":9443", value_parser = address)]
     pub(crate) webhook_bind_address: SocketAddr,
 
-    /// Directory of the webhook's tls.crt and tls.key, reread when it changes; without it no webhook is served.
+    /// Directory of the webhook's tls.crt and tls.key, reread when it changes; without it, or the Secret below, no webhook is served.
     #[arg(long, env = "POD_RELOADER_WEBHOOK_TLS_DIRECTORY", value_name = "PATH")]
     pub(crate) webhook_tls_directory: Option<PathBuf>,
+
+    /// Secret, in the operator's own namespace, where it keeps a CA and a certificate of its own making.
+    #[arg(long, env = "POD_RELOADER_WEBHOOK_TLS_SECRET", value_name = "NAME", conflicts_with = "webhook_tls_directory", value_parser = name)]
+    pub(crate) webhook_tls_secret: Option<Name>,
+
+    /// Service of the webhook, in the operator's own namespace: the name that such a certificate is for.
+    #[arg(long, env = "POD_RELOADER_WEBHOOK_SERVICE", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
+    pub(crate) webhook_service: Name,
+
+    /// MutatingWebhookConfiguration that is told to trust such a CA, in its caBundle.
+    #[arg(long, env = "POD_RELOADER_WEBHOOK_CONFIGURATION", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
+    pub(crate) webhook_configuration: Name,
 
     /// Oldest version of TLS that the webhook speaks.
     #[arg(
@@ -55,13 +72,25 @@ pub(crate) struct Args {
     #[arg(long, env = "POD_RELOADER_LEADER_ELECTION_NAMESPACE", value_name = "NAMESPACE", value_parser = name)]
     pub(crate) leader_election_namespace: Option<Name>,
 
+    /// Name of that Lease: one for each installation.
+    #[arg(long, env = "POD_RELOADER_LEADER_ELECTION_LEASE", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
+    pub(crate) leader_election_lease: Name,
+
     /// Namespace of the operator itself, never kept [default in a cluster: that of the pod].
     #[arg(long, env = "POD_NAMESPACE", value_parser = name)]
     pub(crate) namespace: Option<Name>,
 
     /// Namespaces to keep, comma-separated [default: all].
-    #[arg(long, env = "POD_RELOADER_NAMESPACES", value_delimiter = ',', value_parser = name)]
-    pub(crate) namespaces: Vec<Name>,
+    #[arg(long, env = "POD_RELOADER_NAMESPACES", default_value = "", hide_default_value = true, value_parser = namespaces)]
+    pub(crate) namespaces: Namespaces,
+
+    /// Labels of the namespaces to keep, a LabelSelector in JSON, such as {"matchLabels":{"stage":"live"}} [default: any].
+    #[arg(long, env = "POD_RELOADER_NAMESPACE_SELECTOR", value_name = "SELECTOR", value_parser = selector)]
+    pub(crate) namespace_selector: Option<Selector>,
+
+    /// Labels of the workloads to keep, likewise [default: any].
+    #[arg(long, env = "POD_RELOADER_WORKLOAD_SELECTOR", value_name = "SELECTOR", value_parser = selector)]
+    pub(crate) workload_selector: Option<Selector>,
 
     /// How long the objects of a workload must be quiet before it is restarted; at most five times as long in all.
     #[arg(long, env = "POD_RELOADER_SETTLE_PERIOD", value_name = "DURATION", default_value = "5s", value_parser = duration)]
@@ -90,6 +119,27 @@ pub(crate) struct Args {
     /// Level of the log: error, warn, info, debug or trace.
     #[arg(long, env = "POD_RELOADER_LOG_LEVEL", default_value = "info")]
     pub(crate) log_level: tracing::Level,
+}
+
+impl Args {
+    /// The arguments and environment of the process; ends it with a message if they are wrong.
+    pub(crate) fn of_process() -> Self {
+        let mut matches = command(|variable| env::var_os(variable)).get_matches();
+        Self::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// The command line, blind to those environment variables that are empty: a manifest often sets a
+/// variable to an empty value where it means none.
+fn command(variable: impl Fn(&OsStr) -> Option<OsString>) -> Command {
+    Args::command().mut_args(|flag| {
+        let value = flag.get_env().and_then(&variable);
+        if value.is_some_and(|value| value.is_empty()) {
+            flag.env(None)
+        } else {
+            flag
+        }
+    })
 }
 
 /// What the reconcile loop does.
@@ -150,6 +200,10 @@ impl From<TlsVersion> for MinTlsVersion {
     }
 }
 
+/// Namespaces to keep, none for all: one value with commas, so that the last of two flags counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Namespaces(pub(crate) Vec<Name>);
+
 /// An address, or none: a type of its own, because clap takes `Option` for "may be left out".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OptionalAddress(pub(crate) Option<SocketAddr>);
@@ -181,6 +235,26 @@ fn name(text: &str) -> Result<Name, String> {
     Name::parse(text.trim()).map_err(|error| error.to_string())
 }
 
+fn selector(text: &str) -> Result<Selector, String> {
+    let selector: LabelSelector =
+        serde_json::from_str(text).map_err(|_| "it is no LabelSelector in JSON".to_owned())?;
+    let selector = Selector::try_from(selector).map_err(|error| error.to_string())?;
+    if selector.selects_all() {
+        return Err("it selects everything".to_owned());
+    }
+    Ok(selector)
+}
+
+fn namespaces(text: &str) -> Result<Namespaces, String> {
+    if text.trim().is_empty() {
+        return Ok(Namespaces(vec![]));
+    }
+    text.split(',')
+        .map(name)
+        .collect::<Result<_, _>>()
+        .map(Namespaces)
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let duration: SignedDuration = text
         .parse()
@@ -196,7 +270,6 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -236,6 +309,60 @@ mod tests {
     }
 
     #[test]
+    fn of_a_flag_given_twice_the_last_counts() {
+        let args = Args::parse_from([
+            "pod-reloader",
+            "--reconcile=off",
+            "--reconcile=observe",
+            "--namespaces=a,b",
+            "--namespaces=c",
+            "--leader-elect",
+            "--leader-elect=false",
+        ]);
+        assert_eq!(args.reconcile, Reconcile::Observe);
+        assert_eq!(args.namespaces.0, [Name::parse("c").unwrap()]);
+        assert!(!args.leader_elect);
+    }
+
+    #[test]
+    fn no_namespaces_are_all() {
+        for none in [&["pod-reloader"][..], &["pod-reloader", "--namespaces="]] {
+            assert_eq!(Args::parse_from(none).namespaces.0, []);
+        }
+        let two = Args::parse_from(["pod-reloader", "--namespaces=a, b"]);
+        assert_eq!(
+            two.namespaces.0,
+            ["a", "b"].map(|name| Name::parse(name).unwrap())
+        );
+    }
+
+    #[test]
+    fn an_empty_environment_variable_counts_as_not_set() {
+        let empty = "POD_RELOADER_RECONCILE";
+        let command = command(|variable| (variable == empty).then(OsString::new));
+        for flag in command
+            .get_arguments()
+            .filter(|flag| *flag.get_id() != "help")
+        {
+            assert_eq!(flag.get_env().is_none(), *flag.get_id() == "reconcile");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_mounted_or_made_not_both() {
+        let both = [
+            "pod-reloader",
+            "--webhook-tls-directory=/tls",
+            "--webhook-tls-secret=tls",
+        ];
+        assert!(Args::try_parse_from(both).is_err());
+        let args = Args::parse_from([both[0], both[2]]);
+        assert_eq!(args.webhook_tls_secret.unwrap().as_str(), "tls");
+        assert_eq!(args.webhook_service.as_str(), "pod-reloader");
+        assert_eq!(args.webhook_configuration.as_str(), "pod-reloader");
+    }
+
+    #[test]
     fn what_cannot_be_right_is_refused() {
         for wrong in [
             "--webhook-bind-address=nowhere",
@@ -243,7 +370,12 @@ mod tests {
             "--settle-period=soon",
             "--settle-period=1000000000h",
             "--namespaces=a,?limit=1",
+            "--namespaces=a,",
             "--reconcile=maybe",
+            "--workload-selector=team=shop",
+            "--workload-selector={}",
+            r#"--namespace-selector={"matchLables":{"team":"shop"}}"#,
+            r#"--namespace-selector={"matchExpressions":[{"key":"a","operator":"Near"}]}"#,
         ] {
             assert!(
                 Args::try_parse_from(["pod-reloader", wrong]).is_err(),

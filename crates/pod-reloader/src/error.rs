@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kube::core::Status;
 use pod_reloader_core::digest::NotAConfigObject;
+use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::WorkloadId;
 
@@ -64,6 +65,37 @@ pub(crate) enum Error {
     },
     #[error("Secret {0} holds no hash key")]
     NoKeys(Reference),
+    #[error("issuing the webhook's certificate")]
+    Issue {
+        #[source]
+        source: webhook_certs::Error,
+    },
+    #[error("keeping the webhook's CA and certificate in {secret}")]
+    AuthoritySecret {
+        secret: Reference,
+        #[source]
+        source: CallError,
+    },
+    #[error("keeping the CA in MutatingWebhookConfiguration {name}")]
+    WebhookConfiguration {
+        name: Name,
+        #[source]
+        source: CallError,
+    },
+}
+
+impl Error {
+    /// Somebody else wrote what we wanted to write: it must be read again.
+    pub(crate) fn is_race(&self) -> bool {
+        match self {
+            // A Secret that was read and is not found when it is written was deleted in between.
+            Self::AuthoritySecret { source, .. } => source.is_conflict() || source.is_not_found(),
+            Self::WebhookConfiguration { source, .. } => {
+                source.is_conflict() || source.is_failed_test()
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Why a call to the apiserver brought no answer that we can use.

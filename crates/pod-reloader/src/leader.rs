@@ -11,8 +11,6 @@ use tracing::warn;
 
 use crate::error::chain;
 
-/// The name of the Lease.
-const LEASE: &str = "pod-reloader";
 /// After how many seconds without renewal another replica takes over.
 const LEASE_SECONDS: u64 = 15;
 /// How many seconds before that the holder renews.
@@ -29,10 +27,10 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Stands for election in `namespace`, as soon as its Lease can be reached.
-    pub(crate) async fn stand(client: &Client, namespace: &Name) -> Self {
+    /// Stands for election by the Lease `name` of `namespace`, as soon as it can be reached.
+    pub(crate) async fn stand(client: &Client, namespace: &Name, name: &Name) -> Self {
         loop {
-            let manager = LeaseManagerBuilder::new(client.clone(), LEASE)
+            let manager = LeaseManagerBuilder::new(client.clone(), name.as_str())
                 .with_namespace(namespace.as_str())
                 .with_duration(LEASE_SECONDS)
                 .with_grace(GRACE_SECONDS)
@@ -44,7 +42,7 @@ impl Candidate {
                     return Self { leading, task };
                 }
                 Err(error) => {
-                    warn!(lease = %format_args!("{namespace}/{LEASE}"), error = chain(&error), "cannot reach the Lease, trying again");
+                    warn!(lease = %format_args!("{namespace}/{name}"), error = chain(&error), "cannot reach the Lease, trying again");
                     tokio::time::sleep(RETRY).await;
                 }
             }

@@ -2,6 +2,8 @@
 
 mod admin;
 mod args;
+mod authority;
+mod certificate;
 mod client;
 mod digests;
 mod error;
@@ -10,6 +12,7 @@ mod keys;
 mod leader;
 mod logging;
 mod metrics;
+mod namespaces;
 mod progress;
 mod queue;
 mod reconcile;
@@ -22,10 +25,8 @@ mod workloads;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = args::Args::of_process();
     logging::init(args.log_format, args.log_level);
     let runtime = tokio::runtime::Runtime::new()
         .expect("a runtime needs threads, which this process may not have");

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client, Resource, ResourceExt};
 use parking_lot::Mutex;
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::decision::{Cause, Decision, FirstStamp, decide};
+use pod_reloader_core::name::Name;
 use pod_reloader_core::patch;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::scope::Scope;
@@ -25,6 +26,7 @@ use crate::error::{CallError, Error, chain};
 use crate::events::{Events, Notice};
 use crate::keys::Keys;
 use crate::metrics::Metrics;
+use crate::namespaces::SelectedNamespaces;
 use crate::progress::Progress;
 use crate::queue::Queue;
 use crate::source::Source;
@@ -58,6 +60,7 @@ pub(crate) struct Reconciler {
     client: Client,
     keys: Arc<Keys>,
     metrics: Metrics,
+    namespaces: SelectedNamespaces,
     workloads: Workloads,
     digests: Digests,
     queue: Mutex<Queue>,
@@ -86,15 +89,16 @@ impl Reconciler {
     ) -> Self {
         Self {
             settings,
-            scope,
             digests: Digests::new(Source::new(client.clone(), DEADLINE)),
             client,
             keys,
             progress: Progress::new(events, metrics.clone()),
             metrics,
+            namespaces: SelectedNamespaces::new(scope.namespace_selector().is_some()),
             workloads: Workloads::default(),
             queue: Mutex::default(),
             pushed: Notify::new(),
+            scope,
         }
     }
 
@@ -147,8 +151,13 @@ impl Reconciler {
     /// call of ours: the two are not in step.
     pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: WorkloadObject) {
         let version = version(&object);
+        let is_selected = self.scope.selects(object.labels());
         if let Ok(workload) = object.into_workload(kind) {
-            self.take_in(workload, version);
+            if is_selected {
+                self.take_in(workload, version);
+            } else if !self.workloads.is_known_later_than(&workload.id, version) {
+                self.workload_gone(&workload.id);
+            }
         }
     }
 
@@ -160,6 +169,9 @@ impl Reconciler {
         object: WorkloadObject,
     ) -> Option<WorkloadId> {
         let version = version(&object);
+        if !self.scope.selects(object.labels()) {
+            return None;
+        }
         self.apply(object.into_workload(kind).ok()?, version)
     }
 
@@ -194,6 +206,20 @@ impl Reconciler {
         }
     }
 
+    /// Takes in that a namespace has the labels that are asked for.
+    pub(crate) fn namespace_selected(&self, namespace: &Name) {
+        let now = Instant::now();
+        self.namespaces.insert(namespace.clone());
+        for id in self.workloads.ids(|id| id.namespace == *namespace) {
+            self.push(id, now);
+        }
+    }
+
+    /// The namespaces with the labels that are asked for.
+    pub(crate) fn namespaces(&self) -> &SelectedNamespaces {
+        &self.namespaces
+    }
+
     /// Takes in that a config object has this resourceVersion now, or is gone. Its workloads are looked
     /// at even where that is known already: it may be known from a look at one of them alone.
     pub(crate) fn config_seen(&self, reference: &Reference, resource_version: Option<&str>) {
@@ -226,6 +252,9 @@ impl Reconciler {
 
     /// Looks at one workload, and says when it wants to be looked at again.
     async fn look(&self, id: &WorkloadId) -> Option<Instant> {
+        if !self.namespaces.contain(&id.namespace) {
+            return None;
+        }
         let (workload, key_seen) = self.workloads.get(id)?;
         match self.reconcile(&workload, key_seen).await {
             Ok(next) => self.after(id, next),

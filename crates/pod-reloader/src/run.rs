@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use axum::Router;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::scope::Scope;
+use pod_reloader_core::scope::{Labels, Scope};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use webhook_certs::{Acceptor, CertificateDirectory, CurrentCertificate, Reload};
+use webhook_certs::{Acceptor, CertificateDirectory, CurrentCertificate};
 
 use crate::admin::{self, Readiness};
 use crate::args::{Args, Reconcile};
+use crate::authority::{OwnAuthority, Places};
+use crate::certificate;
 use crate::client::{self, Clients, DEADLINE};
 use crate::error::{Error, chain};
 use crate::events::Events;
@@ -29,10 +31,6 @@ use crate::source::Source;
 use crate::watch;
 use crate::webhook::Webhook;
 
-/// How often the content of the certificate directory is compared.
-const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(10);
-/// The same, while there is no certificate.
-const MISSING_CERTIFICATE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long to wait before a call is tried again that must succeed before we are of use.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -42,7 +40,11 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let namespace = own_namespace(&args)?;
     let clients = Clients::infer().await?;
-    let scope = Scope::new(args.namespaces.iter().cloned(), namespace.clone());
+    let scope =
+        Scope::new(args.namespaces.0.iter().cloned(), namespace.clone()).with_labels(Labels {
+            namespace: args.namespace_selector,
+            workload: args.workload_selector,
+        });
     if scope
         .namespaces()
         .is_some_and(|mut namespaces| namespaces.next().is_none())
@@ -56,12 +58,12 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         &args.hash_keys_secret,
     ));
     let ourselves = Arc::new(OnceLock::new());
-    let certificate = args
-        .webhook_tls_directory
-        .as_ref()
-        .map(|_| CurrentCertificate::new());
+    let has_webhook = args.webhook_tls_directory.is_some() || args.webhook_tls_secret.is_some();
+    let certificate = has_webhook.then(CurrentCertificate::new);
+    let is_trusted = Arc::new(AtomicBool::new(args.webhook_tls_secret.is_none()));
     let readiness = Arc::new(Readiness {
         certificate: certificate.clone(),
+        is_trusted: is_trusted.clone(),
         keys: keys.clone(),
         ourselves: ourselves.clone(),
         stopping: AtomicBool::new(false),
@@ -69,7 +71,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let stop = CancellationToken::new();
     let mut tasks = Tasks::new(stop.clone());
 
-    info!(version = env!("CARGO_PKG_VERSION"), %namespace, namespaces = ?args.namespaces, reconcile = ?args.reconcile, "starting");
+    info!(version = env!("CARGO_PKG_VERSION"), %namespace, namespaces = ?args.namespaces.0, reconcile = ?args.reconcile, "starting");
     if let Some(address) = args.health_probe_bind_address.0 {
         tasks.serve(
             "probes",
@@ -90,12 +92,30 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         learn_username(clients.admission.clone(), ourselves.clone()),
     );
 
-    if let (Some(directory), Some(certificate)) = (&args.webhook_tls_directory, certificate) {
-        let directory = CertificateDirectory::new(directory);
-        tasks.spawn(
-            "certificate",
-            reload_certificate(directory, certificate.clone(), metrics.clone()),
-        );
+    if let Some(certificate) = certificate {
+        if let Some(directory) = &args.webhook_tls_directory {
+            let directory = CertificateDirectory::new(directory);
+            tasks.spawn(
+                "certificate",
+                certificate::reload(directory, certificate.clone(), metrics.clone()),
+            );
+        }
+        if let Some(secret) = args.webhook_tls_secret {
+            let places = Places {
+                namespace: namespace.clone(),
+                secret,
+                service: args.webhook_service,
+                configuration: args.webhook_configuration,
+            };
+            let authority = OwnAuthority::new(
+                &clients.lease,
+                &places,
+                certificate.clone(),
+                is_trusted,
+                metrics.clone(),
+            )?;
+            tasks.spawn("certificate", authority.keep());
+        }
         let source = Source::new(clients.admission.clone(), DEADLINE);
         let webhook = Webhook::new(
             scope.clone(),
@@ -116,7 +136,9 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
             server::serve(listener, acceptor, webhook.router(), limits, stopped),
         );
     } else {
-        warn!("no webhook is served: --webhook-tls-directory is not given");
+        warn!(
+            "no webhook is served: neither --webhook-tls-directory nor --webhook-tls-secret is given"
+        );
     }
 
     if args.reconcile == Reconcile::Off {
@@ -151,10 +173,8 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         };
         if args.leader_elect {
             let lease_namespace = args.leader_election_namespace.unwrap_or(namespace);
-            tasks.spawn_draining(
-                "leader election",
-                lead(clients, lease_namespace, term, stop.clone()),
-            );
+            let lease = (lease_namespace, args.leader_election_lease);
+            tasks.spawn_draining("leader election", lead(clients, lease, term, stop.clone()));
         } else {
             tasks.spawn("reconcile loop", term());
         }
@@ -199,12 +219,12 @@ async fn reconcile(
 /// Reconciles whenever this replica is elected.
 async fn lead<T: Future<Output = ()>>(
     clients: Clients,
-    namespace: Name,
+    (namespace, name): (Name, Name),
     term: impl Fn() -> T,
     stop: CancellationToken,
 ) {
     let Some(mut candidate) = stop
-        .run_until_cancelled(Candidate::stand(&clients.lease, &namespace))
+        .run_until_cancelled(Candidate::stand(&clients.lease, &namespace, &name))
         .await
     else {
         return;
@@ -264,45 +284,6 @@ async fn learn_username(client: kube::Client, ourselves: Arc<OnceLock<String>>) 
         }
     }
     std::future::pending().await
-}
-
-async fn reload_certificate(
-    directory: CertificateDirectory,
-    certificate: CurrentCertificate,
-    metrics: Metrics,
-) {
-    let mut complaint = None;
-    loop {
-        match certificate.reload(&directory) {
-            Ok(outcome) => {
-                complaint = None;
-                if let Reload::Replaced { not_after } = outcome {
-                    info!(
-                        serial = certificate.current().map(|now| now.serial().to_owned()),
-                        "serving a new certificate"
-                    );
-                    metrics.certificate_not_after(not_after);
-                }
-            }
-            Err(error) => {
-                let text = chain(&error);
-                if complaint.as_ref() != Some(&text) {
-                    warn!(
-                        error = text,
-                        "cannot take the serving certificate, keeping the last good one"
-                    );
-                    complaint = Some(text);
-                }
-            }
-        }
-        let is_missing = certificate.current().is_none();
-        tokio::time::sleep(if is_missing {
-            MISSING_CERTIFICATE_INTERVAL
-        } else {
-            CERTIFICATE_INTERVAL
-        })
-        .await;
-    }
 }
 
 fn own_namespace(args: &Args) -> Result<Name, Error> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
@@ -64,7 +64,49 @@ pub(crate) fn spawn(client: &Client, scope: &Scope, reconciler: &Arc<Reconciler>
             reconciler.clone(),
         ));
     }
+    if let Some(selector) = scope.namespace_selector() {
+        watches.spawn(watch_namespaces(
+            Api::all(client.clone()),
+            config().labels_from(selector),
+            reconciler.clone(),
+        ));
+    }
     watches
+}
+
+async fn watch_namespaces(
+    api: Api<PartialObjectMeta<Namespace>>,
+    config: watcher::Config,
+    reconciler: Arc<Reconciler>,
+) {
+    let mut events = std::pin::pin!(healed(watch(api, config), "Namespace"));
+    let mut listed: HashSet<Name> = HashSet::new();
+    while let Some(event) = events.next().await {
+        let name = |object: &PartialObjectMeta<Namespace>| Name::parse(&object.name_any()).ok();
+        match event {
+            Event::Init => listed.clear(),
+            Event::InitApply(object) => {
+                if let Some(name) = name(&object) {
+                    reconciler.namespace_selected(&name);
+                    listed.insert(name);
+                }
+            }
+            Event::Apply(object) => {
+                name(&object)
+                    .iter()
+                    .for_each(|name| reconciler.namespace_selected(name));
+            }
+            Event::Delete(object) => {
+                name(&object)
+                    .iter()
+                    .for_each(|name| reconciler.namespaces().remove(name));
+            }
+            Event::InitDone => {
+                reconciler.namespaces().retain(|name| listed.contains(name));
+                listed = HashSet::new();
+            }
+        }
+    }
 }
 
 /// Asks for metadata only: kube does so for this type.

@@ -1,0 +1,141 @@
+//! An apiserver that is a function: one Secret, one webhook configuration, and a count of writes.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+/// Cloning it is cheap: all clones are one apiserver.
+#[derive(Clone, Default)]
+pub(super) struct Apiserver(Arc<Mutex<State>>);
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) secret: Option<Value>,
+    pub(super) configuration: Option<Value>,
+    /// How often each was written.
+    pub(super) secret_writes: u32,
+    pub(super) configuration_writes: u32,
+    /// How many writes came too late.
+    pub(super) conflicts: u32,
+    /// Nobody may write the Secret.
+    pub(super) is_secret_read_only: bool,
+    /// So many times, somebody writes the configuration just before a patch.
+    pub(super) moves: u32,
+    version: u64,
+}
+
+type Answer = Result<Value, (u16, &'static str)>;
+
+impl Apiserver {
+    pub(super) fn client(&self) -> Client {
+        let this = self.clone();
+        let service = service_fn(move |request: Request<Body>| {
+            let this = this.clone();
+            async move { Ok::<_, Infallible>(this.answer(request).await) }
+        });
+        Client::new(service, "ns")
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn answer(&self, request: Request<Body>) -> Response<Full<bytes::Bytes>> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        // No answer comes in no time: replicas get in between each other's calls.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let body = serde_json::from_slice(&body).unwrap_or_default();
+        let answer = self.state().handled(&head.method, head.uri.path(), body);
+        let (code, body) = match answer {
+            Ok(object) => (200, object),
+            Err((code, reason)) => {
+                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code});
+                (code, status)
+            }
+        };
+        let response = Response::builder().status(code);
+        response
+            .body(Full::new(body.to_string().into()))
+            .expect("the status is valid")
+    }
+}
+
+impl State {
+    /// Makes or overwrites the Secret.
+    pub(super) fn put_secret(&mut self, mut secret: Value) {
+        secret["metadata"]["resourceVersion"] = self.next_version();
+        self.secret = Some(secret);
+    }
+
+    /// Makes or overwrites the configuration.
+    pub(super) fn put_configuration(&mut self, mut configuration: Value) {
+        configuration["metadata"]["resourceVersion"] = self.next_version();
+        self.configuration = Some(configuration);
+    }
+
+    fn handled(&mut self, method: &Method, path: &str, body: Value) -> Answer {
+        match (method.as_str(), path) {
+            ("GET", SECRET) => self.secret.clone().ok_or(NOT_FOUND),
+            ("POST" | "PUT", _) if self.is_secret_read_only => Err((403, "Forbidden")),
+            ("POST", SECRETS) => self.written(body, self.secret.is_none()),
+            ("PUT", SECRET) => {
+                let present = self.secret.as_ref().ok_or(NOT_FOUND)?;
+                let is_next = version(present) == version(&body);
+                self.written(body, is_next)
+            }
+            ("GET", CONFIGURATION) => self.configuration.clone().ok_or(NOT_FOUND),
+            ("PATCH", CONFIGURATION) => self.patched(body),
+            _ => panic!("{method} {path}"),
+        }
+    }
+
+    fn written(&mut self, secret: Value, is_allowed: bool) -> Answer {
+        if !is_allowed {
+            self.conflicts += 1;
+            return Err((409, "Conflict"));
+        }
+        self.secret_writes += 1;
+        self.put_secret(secret.clone());
+        Ok(secret)
+    }
+
+    fn patched(&mut self, patch: Value) -> Answer {
+        let mut configuration = self.configuration.clone().ok_or(NOT_FOUND)?;
+        if self.moves > 0 {
+            self.moves -= 1;
+            self.put_configuration(configuration.clone());
+            configuration["metadata"]["resourceVersion"] = self.next_version();
+        }
+        let patch: json_patch::Patch = serde_json::from_value(patch).unwrap();
+        if json_patch::patch(&mut configuration, &patch).is_err() {
+            self.conflicts += 1;
+            return Err((422, "Invalid"));
+        }
+        self.configuration_writes += 1;
+        self.put_configuration(configuration.clone());
+        Ok(configuration)
+    }
+
+    fn next_version(&mut self) -> Value {
+        self.version += 1;
+        json!(self.version.to_string())
+    }
+}
+
+fn version(object: &Value) -> &Value {
+    &object["metadata"]["resourceVersion"]
+}
+
+const NOT_FOUND: (u16, &str) = (404, "NotFound");
+const SECRETS: &str = "/api/v1/namespaces/operator/secrets";
+const SECRET: &str = "/api/v1/namespaces/operator/secrets/tls";
+const CONFIGURATION: &str =
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/webhooks";

@@ -1,0 +1,73 @@
+//! Puts the webhook's serving certificate in force, and says so.
+
+use std::time::Duration;
+
+use tracing::{info, warn};
+use webhook_certs::{CertificateDirectory, CurrentCertificate, Reload};
+
+use crate::error::chain;
+use crate::metrics::Metrics;
+
+/// How often it is looked whether there is a new certificate.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(10);
+/// The same, while there is none.
+pub(crate) const MISSING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Serves what `directory` holds, for ever.
+pub(crate) async fn reload(
+    directory: CertificateDirectory,
+    certificate: CurrentCertificate,
+    metrics: Metrics,
+) {
+    let mut complaint = Complaint::default();
+    loop {
+        match certificate.reload(&directory) {
+            Ok(outcome) => {
+                complaint.settled();
+                announce(outcome, &certificate, &metrics);
+            }
+            Err(error) => complaint.warn(
+                &error,
+                "cannot take the serving certificate, keeping the last good one",
+            ),
+        }
+        let is_missing = certificate.current().is_none();
+        tokio::time::sleep(if is_missing {
+            MISSING_INTERVAL
+        } else {
+            INTERVAL
+        })
+        .await;
+    }
+}
+
+/// Says in the log and the metrics what is in force now, if that is new.
+pub(crate) fn announce(outcome: Reload, certificate: &CurrentCertificate, metrics: &Metrics) {
+    if let Reload::Replaced { not_after } = outcome {
+        info!(
+            serial = certificate.current().map(|now| now.serial().to_owned()),
+            "serving a new certificate"
+        );
+        metrics.certificate_not_after(not_after);
+    }
+}
+
+/// A failure that is told once, and not at each look.
+#[derive(Default)]
+pub(crate) struct Complaint(Option<String>);
+
+impl Complaint {
+    /// Tells of `error`, unless that was the last thing told.
+    pub(crate) fn warn(&mut self, error: &dyn std::error::Error, consequence: &'static str) {
+        let text = chain(error);
+        if self.0.as_ref() != Some(&text) {
+            warn!(error = text, "{consequence}");
+            self.0 = Some(text);
+        }
+    }
+
+    /// Nothing to complain about any more.
+    pub(crate) fn settled(&mut self) {
+        self.0 = None;
+    }
+}

@@ -1,0 +1,77 @@
+//! The CAs of a bundle, each taken or left by itself.
+
+use std::time::SystemTime;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::ext::pkix::BasicConstraints;
+
+/// The certificate of a CA.
+#[derive(Clone)]
+pub(crate) struct Ca {
+    pub(crate) pem: String,
+    pub(crate) der: CertificateDer<'static>,
+    /// As in the certificate, without the header that names the algorithm.
+    pub(crate) public_key: Vec<u8>,
+    pub(crate) not_before: SystemTime,
+    pub(crate) not_after: SystemTime,
+}
+
+impl Ca {
+    /// One PEM section, which must be the certificate of a CA.
+    pub(crate) fn parse(pem: &str) -> Option<Self> {
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+        let parsed = Certificate::from_der(&der).ok()?;
+        let parsed = parsed.tbs_certificate();
+        let (_, constraints) = parsed.get_extension::<BasicConstraints>().ok()??;
+        constraints.ca.then(|| Self {
+            pem: format!("{}\n", pem.trim()),
+            public_key: parsed
+                .subject_public_key_info()
+                .subject_public_key
+                .raw_bytes()
+                .to_owned(),
+            not_before: parsed.validity().not_before.to_system_time(),
+            not_after: parsed.validity().not_after.to_system_time(),
+            der,
+        })
+    }
+
+    pub(crate) fn is_valid(&self, now: SystemTime) -> bool {
+        self.not_before <= now && !self.has_expired(now)
+    }
+
+    pub(crate) fn has_expired(&self, now: SystemTime) -> bool {
+        self.not_after <= now
+    }
+}
+
+/// The CAs among the sections of `pem`, each once. What is no CA, or broken, is left out.
+pub(crate) fn parse(pem: &[u8]) -> Vec<Ca> {
+    let mut cas: Vec<Ca> = vec![];
+    for section in String::from_utf8_lossy(pem).split_inclusive(END) {
+        // Whatever stands before, such as a section without an end, would break this one too.
+        let begin = section.rfind(BEGIN).unwrap_or_default();
+        add(&mut cas, Ca::parse(&section[begin..]));
+    }
+    cas
+}
+
+/// Adds those that are not there yet.
+pub(crate) fn add(cas: &mut Vec<Ca>, more: impl IntoIterator<Item = Ca>) {
+    for ca in more {
+        if cas.iter().all(|known| known.der != ca.der) {
+            cas.push(ca);
+        }
+    }
+}
+
+/// The bundle in PEM.
+pub(crate) fn to_pem(cas: &[Ca]) -> Vec<u8> {
+    cas.iter().flat_map(|ca| ca.pem.bytes()).collect()
+}
+
+const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+const END: &str = "-----END CERTIFICATE-----";
