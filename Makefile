@@ -4,7 +4,7 @@
 
 e2e := pod-reloader-e2e
 crates := pod-reloader-core webhook-certs pod-reloader $(e2e)
-scripts := .ci/run scripts/need scripts/boundaries e2e/control-plane/build.sh
+scripts := .ci/run scripts/need scripts/boundaries scripts/static-binary scripts/image-check e2e/control-plane/build.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 control_plane := $(or $(CARGO_TARGET_DIR),target)/debug/control-plane --
 
@@ -12,6 +12,14 @@ control_plane := $(or $(CARGO_TARGET_DIR),target)/debug/control-plane --
 cargo_deny_version := 0.20.2
 cargo_deny_root := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pod-reloader/tools/cargo-deny-$(cargo_deny_version)
 cargo_deny := $(or $(shell command -v cargo-deny),$(cargo_deny_root)/bin/cargo-deny)
+
+version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+arch := $(if $(filter arm64 aarch64,$(shell uname -m)),arm64,amd64)
+image_binary := $(or $(CARGO_TARGET_DIR),target)/image/$(arch)/pod-reloader
+engine := $(firstword $(foreach engine,podman buildah docker,$(shell command -v $(engine))))
+IMAGE := pod-reloader:$(version)
+# Where the image says that its source is.
+SOURCE :=
 
 .PHONY: help
 help: ## List these targets
@@ -55,10 +63,27 @@ fmt: ## Format the code
 	@scripts/need rust rustfmt
 	cargo fmt --all
 
+.PHONY: golden
+golden: ## Write what the chart renders, and the table of its values, where tests compare them
+	@scripts/need rust cc control-plane
+	UPDATE_GOLDEN=1 cargo test -p $(e2e) --test chart -- --exact every_file_of_values_renders_what_it_did_before the_documented_values_are_those_of_the_chart
+
 .PHONY: build
 build: ## Build the operator for use: target/release/pod-reloader
 	@scripts/need rust cc
 	$(call phase,build,cargo build --release -p pod-reloader)
+
+.PHONY: image
+image: ## Build the image with podman, buildah or docker; IMAGE=name names it
+	@[ -n "$(engine)" ] || { echo "missing: podman, buildah or docker" >&2; exit 1; }
+	$(call phase,image,$(engine) build --file Containerfile --tag $(IMAGE) \
+	  --build-arg VERSION=$(version) --build-arg SOURCE=$(SOURCE) .)
+
+.PHONY: image-check
+image-check: ## Run what the image holds as it runs there, without an engine
+	@scripts/need rust cc
+	$(call phase,static binary,scripts/static-binary $(arch) $(image_binary))
+	$(call phase,image check,scripts/image-check $(image_binary))
 
 .PHONY: control-plane
 control-plane: ## Build the control plane of tests and demo, once for all clones
