@@ -13,13 +13,16 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/pod-reloader/control-plane
 
 # name, folder of its go.mod, package, module that gives its version
 programs=(
-  "etcd                    .    go.etcd.io/etcd/server/v3                   go.etcd.io/etcd/server/v3"
-  "kube-apiserver          .    k8s.io/kubernetes/cmd/kube-apiserver          k8s.io/kubernetes"
-  "kube-controller-manager .    k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes"
-  "kube-scheduler          .    k8s.io/kubernetes/cmd/kube-scheduler          k8s.io/kubernetes"
-  "kubectl                 .    k8s.io/kubernetes/cmd/kubectl                 k8s.io/kubernetes"
-  "kwok                    .    sigs.k8s.io/kwok/cmd/kwok                     sigs.k8s.io/kwok"
-  "helm                    helm helm.sh/helm/v4/cmd/helm                      helm.sh/helm/v4"
+  "etcd                    .            go.etcd.io/etcd/server/v3                   go.etcd.io/etcd/server/v3"
+  "kube-apiserver          .            k8s.io/kubernetes/cmd/kube-apiserver          k8s.io/kubernetes"
+  "kube-controller-manager .            k8s.io/kubernetes/cmd/kube-controller-manager k8s.io/kubernetes"
+  "kube-scheduler          .            k8s.io/kubernetes/cmd/kube-scheduler          k8s.io/kubernetes"
+  "kubectl                 .            k8s.io/kubernetes/cmd/kubectl                 k8s.io/kubernetes"
+  "kwok                    .            sigs.k8s.io/kwok/cmd/kwok                     sigs.k8s.io/kwok"
+  "cert-manager            cert-manager .                                           github.com/cert-manager/cert-manager"
+  "helm                    helm         helm.sh/helm/v4/cmd/helm                      helm.sh/helm/v4"
+  "helm3                   older        helm.sh/helm/v3/cmd/helm                      helm.sh/helm/v3"
+  "kube-apiserver-1.34     older        k8s.io/kubernetes/cmd/kube-apiserver          k8s.io/kubernetes"
 )
 # What KUBEBUILDER_ASSETS holds by convention; taken from there rather than built.
 assets=(etcd kube-apiserver kubectl)
@@ -31,9 +34,16 @@ stages=(
   pod/fast/pod-complete.yaml
   pod/fast/pod-delete.yaml
 )
+# The types that cert-manager's controllers need: files of its own module.
+crds=(
+  cert-manager.io_certificaterequests.yaml
+  cert-manager.io_certificates.yaml
+  cert-manager.io_clusterissuers.yaml
+  cert-manager.io_issuers.yaml
+)
 heartbeat_seconds=15
 # What a build from nothing takes: downloaded modules, Go's build cache, the programs.
-needed_megabytes=7000
+needed_megabytes=11000
 
 main() {
   local mode=${1:-build}
@@ -54,7 +64,7 @@ key() {
   (
     cd "$here"
     find . \( -name 'go.*' -o -name '*.go' \) -type f | LC_ALL=C sort | xargs cat
-    declare -p programs stages
+    declare -p programs stages crds
     declare -f build stamps
     uname -sm
   ) | checksum
@@ -71,7 +81,7 @@ build_all() {
   [ -n "$(missing_files)" ] || return 0
   check_go
   check_disk
-  say "building the control plane into $built: up to seven minutes on two cores, once"
+  say "building the control plane into $built: about twelve minutes on two cores, once"
   local line name module package versioned number=0
   for line in "${programs[@]}"; do
     read -r name module package versioned <<<"$line"
@@ -80,7 +90,8 @@ build_all() {
       build "[$number/${#programs[@]}]" "$name" "$module" "$package" "$versioned"
     fi
   done
-  copy_stages
+  copy_files . sigs.k8s.io/kwok kustomize/stage stages "${stages[@]}"
+  copy_files cert-manager github.com/cert-manager/cert-manager deploy/crds cert-manager-crds "${crds[@]}"
 }
 
 build() {
@@ -135,19 +146,22 @@ stamps() {
           "$package.gitTreeState=clean"
       done
       ;;
+    github.com/cert-manager/*) printf -- '-X %s/pkg/util.AppVersion=%s' "$1" "$version" ;;
     helm.sh/helm/*) printf -- '-X %s/internal/version.version=%s' "$1" "$version" ;;
   esac
 }
 
-copy_stages() {
-  cd "$here"
-  local source stage
-  source=$(go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage
-  mkdir -p "$built/stages"
-  for stage in "${stages[@]}"; do
-    cp "$source/$stage" "$built/stages/.new"
-    chmod 644 "$built/stages/.new"
-    mv "$built/stages/.new" "$built/stages/${stage##*/}"
+# Copies files of a module next to the programs.
+copy_files() {
+  local module=$1 path=$2 source=$3 folder=$built/$4 file
+  shift 4
+  cd "$here/$module"
+  source=$(go list -m -f '{{.Dir}}' "$path")/$source
+  mkdir -p "$folder"
+  for file in "$@"; do
+    cp "$source/$file" "$folder/.new"
+    chmod 644 "$folder/.new"
+    mv "$folder/.new" "$folder/${file##*/}"
   done
 }
 
@@ -174,13 +188,16 @@ is_asset() {
 }
 
 missing_files() {
-  local line name rest stage
+  local line name rest stage crd
   for line in "${programs[@]}"; do
     read -r name rest <<<"$line"
     is_asset "$name" || [ -x "$built/$name" ] || echo "$name"
   done
   for stage in "${stages[@]}"; do
     [ -f "$built/stages/${stage##*/}" ] || echo "${stage##*/}"
+  done
+  for crd in "${crds[@]}"; do
+    [ -f "$built/cert-manager-crds/$crd" ] || echo "$crd"
   done
 }
 

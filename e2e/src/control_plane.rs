@@ -22,13 +22,15 @@ use crate::{
     launch::Launch,
     process::Process,
     programs::Programs,
-    readiness::{create_nodes, ready},
+    readiness::{create_nodes, create_types, ready},
     tool::Tool,
 };
 
 /// How to start a [`ControlPlane`].
 #[derive(Clone, Debug)]
 pub struct ControlPlaneOptions {
+    /// Which kube-apiserver runs.
+    pub version: Version,
     /// How many nodes kwok plays.
     pub nodes: usize,
     /// More arguments for kube-apiserver; one given twice counts as the last says.
@@ -44,6 +46,7 @@ pub struct ControlPlaneOptions {
 impl Default for ControlPlaneOptions {
     fn default() -> Self {
         Self {
+            version: Version::Current,
             nodes: 2,
             apiserver_args: Vec::new(),
             parent: None,
@@ -51,6 +54,15 @@ impl Default for ControlPlaneOptions {
             patience: Duration::from_secs(60),
         }
     }
+}
+
+/// Which kube-apiserver a control plane has; all other components are the same for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// The one that the other components belong to.
+    Current,
+    /// An older one, which lacks what newer ones have.
+    Older,
 }
 
 /// A process of a control plane.
@@ -66,17 +78,20 @@ pub enum Component {
     Scheduler,
     /// kwok, which plays the kubelets.
     Kwok,
+    /// cert-manager: its controllers for self-signed and CA issuers, and its injector of CA bundles.
+    CertManager,
 }
 
 impl Component {
-    /// In the order in which they are started. They are stopped the other way round: an apiserver
+    /// In an order in which they can be started. They are stopped the other way round: an apiserver
     /// without etcd does not end on SIGTERM.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Etcd,
         Self::Apiserver,
         Self::ControllerManager,
         Self::Scheduler,
         Self::Kwok,
+        Self::CertManager,
     ];
 }
 
@@ -220,9 +235,14 @@ impl ControlPlane {
         self.tool("kubectl")
     }
 
-    /// helm, as admin.
+    /// helm 4, as admin.
     pub fn helm(&self) -> Tool {
         self.tool("helm")
+    }
+
+    /// helm 3, as admin.
+    pub fn helm3(&self) -> Tool {
+        self.tool("helm3")
     }
 
     fn tool(&self, name: &str) -> Tool {
@@ -314,11 +334,7 @@ impl ControlPlane {
         options: &ControlPlaneOptions,
     ) -> Result<(Description, Launch, Vec<(Component, Process)>)> {
         let programs = Programs::find()?;
-        let launch = Launch::prepare(
-            &directory.path,
-            programs.clone(),
-            options.apiserver_args.clone(),
-        )?;
+        let launch = Launch::prepare(&directory.path, programs.clone(), options)?;
         let description = Description {
             directory: launch.directory.clone(),
             api_url: launch.api_url(),
@@ -330,14 +346,33 @@ impl ControlPlane {
         };
         description.write()?;
 
-        let mut processes = Vec::new();
-        for component in Component::ALL {
+        let start = async |component| {
             let process = Process::start(launch.program(component))?;
             ready(&launch, component, &process, options.patience).await?;
-            processes.push((component, process));
-        }
-        let client = client_from(&description.kubeconfig).await?;
-        create_nodes(client, options).await?;
+            anyhow::Ok((component, process))
+        };
+        let mut processes = vec![
+            start(Component::Etcd).await?,
+            start(Component::Apiserver).await?,
+        ];
+        let cluster = async {
+            let processes = [
+                start(Component::ControllerManager).await?,
+                start(Component::Scheduler).await?,
+                start(Component::Kwok).await?,
+            ];
+            create_nodes(client_from(&description.kubeconfig).await?, options).await?;
+            Ok(processes)
+        };
+        // New types take the apiserver a second or two, in which the others can start.
+        let cert_manager = async {
+            let kubectl = launch.tool("kubectl");
+            create_types(&kubectl, &launch.cert_manager_types(), options.patience).await?;
+            start(Component::CertManager).await
+        };
+        let (cluster, cert_manager) = tokio::try_join!(cluster, cert_manager)?;
+        processes.extend(cluster);
+        processes.push(cert_manager);
         Ok((description, launch, processes))
     }
 }

@@ -78,14 +78,16 @@ pub(crate) enum User {
     ControllerManager,
     Scheduler,
     Kwok,
+    CertManager,
 }
 
 impl User {
-    const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Admin,
         Self::ControllerManager,
         Self::Scheduler,
         Self::Kwok,
+        Self::CertManager,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -94,6 +96,7 @@ impl User {
             Self::ControllerManager => "system:kube-controller-manager",
             Self::Scheduler => "system:kube-scheduler",
             Self::Kwok => "kwok",
+            Self::CertManager => "cert-manager",
         }
     }
 }

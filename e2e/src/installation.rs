@@ -1,190 +1,200 @@
-//! Installs an operator: its rights, its Service, its webhook, its certificate.
+//! Installs an operator by the Helm chart, and does what a kubelet does for its pods.
 
 use std::{
-    fs,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::Arc,
 };
 
 use anyhow::{Context, Result};
-use k8s_openapi::ByteString;
-use rcgen::{CertificateParams, DnType, Issuer, KeyPair};
+use kube::Client;
 use serde_json::{Value, json};
 
-use crate::{control_plane::ControlPlane, credentials::ca_params, port::free_ports};
+use crate::{
+    control_plane::ControlPlane, mounted_secret::MountedSecret, port::free_ports, tool::Tool,
+};
 
-/// The traces of one operator in a cluster, under a namespace of its own.
-#[derive(Debug)]
+/// An operator as the chart installs it, in a namespace of its own.
+///
+/// Release and objects are named after that namespace, so that many fit into one cluster. The operator
+/// itself is a process beside the control plane: its Service is of type ExternalName, through which the
+/// apiserver speaks HTTP/1.1 and checks the certificate for the Service's name, as in production.
+#[derive(Clone)]
 pub struct Installation {
-    /// Its namespace, after which its webhook configuration and its bindings are named too.
+    /// Its namespace, which is also the name of its release and of its objects.
     pub namespace: String,
     /// The port of the webhook on 127.0.0.1.
     pub port: u16,
-    certificates: Certificates,
-}
-
-/// Which calls the apiserver makes to the webhook.
-#[derive(Clone, Debug)]
-pub struct WebhookOptions {
-    /// `Fail` or `Ignore`.
-    pub failure_policy: &'static str,
-    /// The only namespace that it is called for; all of them without it.
-    pub only_namespace: Option<String>,
-    /// Whether match conditions keep away workloads that are not subscribed, and our own writes.
-    pub match_conditions: bool,
+    /// helm, as an administrator.
+    pub helm: Tool,
+    kubectl: Tool,
+    client: Client,
+    directory: PathBuf,
+    args: Vec<String>,
+    tls: Option<Arc<MountedSecret>>,
 }
 
 impl Installation {
-    /// Creates the namespace, the service account with its rights, and the Service, and issues a
-    /// serving certificate into a directory below `directory`. Nothing calls the webhook yet.
+    /// Runs `helm install` with `values`, and waits until what its pods mount is there.
     ///
     /// # Errors
-    /// When the apiserver refuses, or a file cannot be written.
+    /// When helm or the apiserver refuses.
     pub async fn create(
         control_plane: &ControlPlane,
         namespace: &str,
         directory: &Path,
+        values: &Value,
     ) -> Result<Self> {
-        let manifests =
-            include_str!("../manifests/operator.yaml").replace("@NAMESPACE@", namespace);
-        control_plane
-            .kubectl()
-            .run_with_input(&["apply", "--filename=-"], &manifests)
-            .await?;
-        Ok(Self {
+        let mut installation = Self {
             namespace: namespace.to_owned(),
-            port: free_ports().next().context("every port is taken")?,
-            certificates: Certificates::issue(namespace, &directory.join("webhook-tls"))?,
+            port: free_port()?,
+            helm: control_plane.helm(),
+            kubectl: control_plane.kubectl(),
+            client: control_plane.admin_client().await?,
+            directory: directory.join("mounted"),
+            args: Vec::new(),
+            tls: None,
+        };
+        installation.upgrade(values).await?;
+        Ok(installation)
+    }
+
+    /// Runs `helm upgrade` with `values` alone: those of before are forgotten.
+    ///
+    /// # Errors
+    /// As [`Installation::create`].
+    pub async fn upgrade(&mut self, values: &Value) -> Result<()> {
+        let chart = chart().display().to_string();
+        let upgrade = [
+            "upgrade",
+            "--install",
+            &self.namespace,
+            &chart,
+            "--namespace",
+            &self.namespace,
+            "--create-namespace",
+            "--values=-",
+        ];
+        let values = self.values(values).to_string();
+        self.helm.run_with_input(&upgrade, &values).await?;
+        self.mount().await
+    }
+
+    /// Runs `helm uninstall`, and waits until everything of the release is gone.
+    ///
+    /// # Errors
+    /// When helm fails.
+    pub async fn uninstall(&self) -> Result<()> {
+        let release = [&self.namespace, "--namespace", &self.namespace, "--wait"];
+        let uninstall = [&["uninstall"], &release[..]].concat();
+        self.helm.run(&uninstall).await.map(|_| ())
+    }
+
+    /// The same installation, for one more replica, whose webhook has a port of its own.
+    ///
+    /// # Errors
+    /// When every port is taken.
+    pub fn another_replica(&self) -> Result<Self> {
+        Ok(Self {
+            port: free_port()?,
+            ..self.clone()
         })
     }
 
-    /// The directory with `tls.crt` and `tls.key`, as the kubelet mounts it.
-    pub fn tls_directory(&self) -> &Path {
-        &self.certificates.directory
+    /// `values`, and what makes it an installation beside the control plane.
+    pub fn values(&self, values: &Value) -> Value {
+        let mut all = json!({
+            "fullnameOverride": self.namespace,
+            // Its replicas are processes.
+            "replicaCount": 0,
+            "service": {"type": "ExternalName", "externalName": "localhost", "port": self.port},
+        });
+        merge(&mut all, values);
+        all
+    }
+
+    /// The arguments of the operator's container, with the paths and addresses of this machine.
+    pub(crate) fn args(&self) -> Vec<String> {
+        let mut args = self.args.clone();
+        args.push(format!("--namespace={}", self.namespace));
+        args.push(format!("--webhook-bind-address=127.0.0.1:{}", self.port));
+        if let Some(tls) = &self.tls {
+            args.push(format!("--webhook-tls-directory={}", tls.path().display()));
+        }
+        args
     }
 
     /// The user that the operator is to the apiserver.
     pub fn username(&self) -> String {
-        format!("system:serviceaccount:{}:{SERVICE_ACCOUNT}", self.namespace)
+        format!(
+            "system:serviceaccount:{}:{}",
+            self.namespace,
+            self.service_account()
+        )
     }
 
-    /// Replaces the serving certificate the way the kubelet does: a new directory, and a symlink
-    /// renamed onto the old one.
-    ///
-    /// # Errors
-    /// When a file cannot be written.
-    pub fn rotate_certificate(&self) -> Result<()> {
-        self.certificates.rotate()
+    /// The service account of the operator.
+    pub fn service_account(&self) -> &str {
+        &self.namespace
     }
 
-    /// The webhook configuration of this operator.
-    pub fn webhook_configuration(&self, options: &WebhookOptions) -> Value {
-        let mut webhook = json!({
-            "name": "pod-reloader.cs.sap.com",
-            "clientConfig": {
-                "service": {
-                    "name": SERVICE,
-                    "namespace": self.namespace,
-                    "path": "/mutate",
-                    "port": self.port,
-                },
-                "caBundle": ByteString(self.certificates.ca.clone().into_bytes()),
-            },
-            "rules": [{
-                "apiGroups": ["apps"],
-                "apiVersions": ["v1"],
-                "operations": ["CREATE", "UPDATE"],
-                "resources": ["deployments", "statefulsets", "daemonsets"],
-                "scope": "Namespaced",
-            }],
-            "failurePolicy": options.failure_policy,
-            "reinvocationPolicy": "IfNeeded",
-            "sideEffects": "None",
-            "timeoutSeconds": 3,
-            "admissionReviewVersions": ["v1"],
-            "namespaceSelector": self.namespace_selector(options),
-        });
-        if options.match_conditions {
-            webhook["matchConditions"] = json!([
-                {"name": "subscribed", "expression": SUBSCRIBED},
-                {"name": "not-our-own-write",
-                 "expression": format!("request.userInfo.username != '{}'", self.username())},
-            ]);
-        }
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1",
-            "kind": "MutatingWebhookConfiguration",
-            "metadata": {"name": self.namespace},
-            "webhooks": [webhook],
-        })
+    /// The Secret with the keys of the config hash.
+    pub fn hash_keys(&self) -> String {
+        format!("{}-hash-keys", self.namespace)
     }
 
-    fn namespace_selector(&self, options: &WebhookOptions) -> Value {
-        let key = "kubernetes.io/metadata.name";
-        let requirement = match &options.only_namespace {
-            Some(only) => json!({"key": key, "operator": "In", "values": [only]}),
-            None => {
-                json!({"key": key, "operator": "NotIn", "values": ["kube-system", self.namespace]})
+    /// Where the webhook's certificate is mounted, if it is.
+    pub fn tls(&self) -> Option<&MountedSecret> {
+        self.tls.as_deref()
+    }
+
+    /// Takes over what the Deployment says about the operator's container.
+    async fn mount(&mut self) -> Result<()> {
+        let deployment = [
+            "--namespace",
+            &self.namespace,
+            "get",
+            "deployment",
+            &self.namespace,
+            "--output=json",
+        ];
+        let deployment: Value = serde_json::from_str(&self.kubectl.run(&deployment).await?)?;
+        let pod = &deployment["spec"]["template"]["spec"];
+        self.args = serde_json::from_value(pod["containers"][0]["args"].clone())?;
+        let secret = pod["volumes"][0]["secret"]["secretName"].as_str();
+        self.tls = match secret {
+            Some(secret) => {
+                let client = self.client.clone();
+                let directory = self.directory.join(secret);
+                let mounted =
+                    MountedSecret::mount(client, &self.namespace, secret, directory).await?;
+                Some(Arc::new(mounted))
             }
+            None => None,
         };
-        json!({"matchExpressions": [requirement]})
-    }
-}
-
-/// The service account of the operator.
-pub const SERVICE_ACCOUNT: &str = "pod-reloader";
-const SERVICE: &str = "pod-reloader";
-
-const SUBSCRIBED: &str = "has(object.metadata.annotations) && \
-    ('pod-reloader.cs.sap.com/configmaps' in object.metadata.annotations || \
-     'pod-reloader.cs.sap.com/secrets' in object.metadata.annotations)";
-
-/// A CA, and what it issued for one Service.
-#[derive(Debug)]
-struct Certificates {
-    directory: PathBuf,
-    ca: String,
-    issuer: Issuer<'static, KeyPair>,
-    server_name: String,
-    version: AtomicU32,
-}
-
-impl Certificates {
-    fn issue(namespace: &str, directory: &Path) -> Result<Self> {
-        fs::create_dir_all(directory)?;
-        let key = KeyPair::generate()?;
-        let params = ca_params()?;
-        let ca = params.self_signed(&key)?.pem();
-        let certificates = Self {
-            directory: directory.to_owned(),
-            ca,
-            issuer: Issuer::new(params, key),
-            server_name: format!("{SERVICE}.{namespace}.svc"),
-            version: AtomicU32::new(0),
-        };
-        certificates.rotate()?;
-        for file in ["tls.crt", "tls.key"] {
-            symlink(Path::new("..data").join(file), directory.join(file))?;
-        }
-        Ok(certificates)
-    }
-
-    fn rotate(&self) -> Result<()> {
-        let key = KeyPair::generate()?;
-        let mut params = CertificateParams::new([self.server_name.clone()])?;
-        params
-            .distinguished_name
-            .push(DnType::CommonName, self.server_name.clone());
-        let certificate = params.signed_by(&key, &self.issuer)?;
-        let version = format!("..v{}", self.version.fetch_add(1, Ordering::Relaxed));
-        let mounted = self.directory.join(&version);
-        fs::create_dir(&mounted)?;
-        fs::write(mounted.join("tls.crt"), certificate.pem())?;
-        fs::write(mounted.join("tls.key"), key.serialize_pem())?;
-        let link = self.directory.join("..data_tmp");
-        symlink(&version, &link)?;
-        fs::rename(&link, self.directory.join("..data"))?;
         Ok(())
     }
+}
+
+/// The folder of the chart.
+pub fn chart() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .with_file_name("charts")
+        .join("pod-reloader")
+}
+
+/// Puts `values` over `all`, as helm does with one file of values over another.
+pub fn merge(all: &mut Value, values: &Value) {
+    match (all, values) {
+        (Value::Object(all), Value::Object(values)) => {
+            for (key, value) in values {
+                merge(all.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (_, Value::Null) => {}
+        (all, value) => *all = value.clone(),
+    }
+}
+
+fn free_port() -> Result<u16> {
+    free_ports().next().context("every port is taken")
 }

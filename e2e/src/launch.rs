@@ -9,12 +9,13 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
-    control_plane::Component,
+    control_plane::{Component, ControlPlaneOptions, Version},
     credentials::{Credentials, User},
     kubeconfig::KubeconfigFile,
     port::free_ports,
     process::Program,
     programs::Programs,
+    tool::Tool,
 };
 
 /// Everything that the components of one control plane have to agree on.
@@ -26,6 +27,7 @@ pub(crate) struct Launch {
     pub(crate) credentials: Credentials,
     programs: Programs,
     ports: Ports,
+    version: Version,
     apiserver_args: Vec<String>,
 }
 
@@ -34,7 +36,7 @@ impl Launch {
     pub(crate) fn prepare(
         directory: &Path,
         programs: Programs,
-        apiserver_args: Vec<String>,
+        options: &ControlPlaneOptions,
     ) -> Result<Self> {
         let logs = directory.join("logs");
         fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
@@ -45,16 +47,12 @@ impl Launch {
             ports: Ports::choose()?,
             directory: directory.to_owned(),
             programs,
-            apiserver_args,
+            version: options.version,
+            apiserver_args: options.apiserver_args.clone(),
         };
         fs::write(launch.audit_policy(), AUDIT_POLICY)?;
         fs::write(launch.stages(), launch.all_stages()?)?;
-        for user in [
-            User::Admin,
-            User::ControllerManager,
-            User::Scheduler,
-            User::Kwok,
-        ] {
+        for user in User::ALL {
             launch.kubeconfig_of(user).write(&launch.kubeconfig(user))?;
         }
         Ok(launch)
@@ -77,6 +75,7 @@ impl Launch {
             controller_manager,
             scheduler,
             kwok,
+            cert_manager,
             ..
         } = self.ports;
         let (server, path) = match component {
@@ -88,6 +87,7 @@ impl Launch {
             ),
             Component::Scheduler => (format!("https://127.0.0.1:{scheduler}"), "/healthz"),
             Component::Kwok => (format!("http://127.0.0.1:{kwok}"), "/healthz"),
+            Component::CertManager => (format!("http://127.0.0.1:{cert_manager}"), "/healthz"),
         };
         let client = KubeconfigFile {
             server,
@@ -103,15 +103,34 @@ impl Launch {
             Component::ControllerManager => ("kube-controller-manager", self.controller_manager()),
             Component::Scheduler => ("kube-scheduler", self.scheduler()),
             Component::Kwok => ("kwok", self.kwok()),
+            Component::CertManager => ("cert-manager", self.cert_manager()),
+        };
+        let executable = match (component, self.version) {
+            (Component::Apiserver, Version::Older) => OLDER_APISERVER,
+            _ => name,
         };
         Program {
             name: name.to_owned(),
-            executable: self.programs.program(name),
+            executable: self.programs.program(executable),
             args: args.into_iter().map(OsString::from).collect(),
             // kwok reads the configuration of its user: there is none in this home.
             env: vec![("HOME".into(), self.directory.clone().into())],
             log: self.logs.join(format!("{name}.log")),
         }
+    }
+
+    /// The folder with the CRDs that cert-manager needs before it starts.
+    pub(crate) fn cert_manager_types(&self) -> PathBuf {
+        self.programs.program("cert-manager-crds")
+    }
+
+    /// One of the command-line programs, as admin.
+    pub(crate) fn tool(&self, name: &str) -> Tool {
+        Tool::new(
+            self.programs.program(name),
+            self.kubeconfig(User::Admin),
+            self.directory.clone(),
+        )
     }
 
     fn etcd(&self) -> Vec<String> {
@@ -199,6 +218,16 @@ impl Launch {
         ]
     }
 
+    fn cert_manager(&self) -> Vec<String> {
+        vec![
+            format!(
+                "--kubeconfig={}",
+                self.kubeconfig(User::CertManager).display()
+            ),
+            format!("--health-address=127.0.0.1:{}", self.ports.cert_manager),
+        ]
+    }
+
     fn serving(&self, port: u16) -> Vec<String> {
         vec![
             "--bind-address=127.0.0.1".to_owned(),
@@ -265,6 +294,7 @@ struct Ports {
     controller_manager: u16,
     scheduler: u16,
     kwok: u16,
+    cert_manager: u16,
 }
 
 impl Ports {
@@ -278,9 +308,13 @@ impl Ports {
             controller_manager: next()?,
             scheduler: next()?,
             kwok: next()?,
+            cert_manager: next()?,
         })
     }
 }
+
+/// What `control-plane/build.sh` calls the apiserver of [`Version::Older`].
+pub(crate) const OLDER_APISERVER: &str = "kube-apiserver-1.34";
 
 /// Whole requests of service accounts, which are what a test asks about; of all others who did what.
 const AUDIT_POLICY: &str = "\

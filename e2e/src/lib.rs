@@ -1,8 +1,8 @@
 //! End-to-end tests and demo of pod-reloader on a real control plane.
 //!
-//! [`ControlPlane`] runs etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok as
-//! processes of this machine; [`AuditLog`] tells who asked the apiserver for what; [`Tool`] runs
-//! kubectl and helm on it.
+//! [`ControlPlane`] runs etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and
+//! cert-manager as processes of this machine; [`AuditLog`] tells who asked the apiserver for what;
+//! [`Tool`] runs kubectl and helm on it.
 
 mod audit;
 mod control_plane;
@@ -12,6 +12,7 @@ mod directory;
 mod installation;
 mod kubeconfig;
 mod launch;
+mod mounted_secret;
 mod operator;
 pub mod oracle;
 mod port;
@@ -25,10 +26,11 @@ mod wait;
 pub mod workload;
 
 pub use audit::{AuditEvent, AuditLog, Mark};
-pub use control_plane::{Component, ControlPlane, ControlPlaneOptions};
+pub use control_plane::{Component, ControlPlane, ControlPlaneOptions, Version};
 pub use description::{CONTROL_PLANE_VARIABLE, Description};
-pub use installation::{Installation, SERVICE_ACCOUNT, WebhookOptions};
+pub use installation::{Installation, chart, merge};
 pub use kubeconfig::KubeconfigFile;
+pub use mounted_secret::MountedSecret;
 pub use operator::{OPERATOR_VARIABLE, Operator};
 pub use process::{Process, Program};
 pub use programs::{PROGRAMS_VARIABLE, Programs};

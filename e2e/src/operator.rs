@@ -34,8 +34,9 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts a replica of `installation` that reaches the cluster as `kubeconfig` says, with more
-    /// arguments. It keeps its files below `directory`. It need not be ready yet.
+    /// Starts a replica of `installation` that reaches the cluster as `kubeconfig` says, with the
+    /// arguments of its container and more. It keeps its files below `directory`. It need not be ready
+    /// yet.
     ///
     /// # Errors
     /// When the program is not there, or a file cannot be written.
@@ -43,7 +44,7 @@ impl Operator {
         installation: &Installation,
         kubeconfig: &KubeconfigFile,
         directory: &Path,
-        args: &[String],
+        more_args: &[String],
     ) -> Result<Self> {
         let mut ports = free_ports();
         let mut port = || ports.next().context("every port is taken");
@@ -52,22 +53,21 @@ impl Operator {
         let kubeconfig_file = directory.join("kubeconfig");
         kubeconfig.write(&kubeconfig_file)?;
         let own = [
-            format!("--namespace={}", installation.namespace),
-            format!("--webhook-bind-address=127.0.0.1:{}", installation.port),
-            format!(
-                "--webhook-tls-directory={}",
-                installation.tls_directory().display()
-            ),
             format!("--health-probe-bind-address=127.0.0.1:{probes}"),
             format!("--metrics-bind-address=127.0.0.1:{metrics}"),
+            // One replica, unless a test asks for more: it need not wait for a Lease.
+            "--leader-elect=false".to_owned(),
             // Nobody balances calls over replicas here: there is nothing to wait for.
             "--drain-period=0s".to_owned(),
             "--log-level=debug".to_owned(),
+            "--log-format=text".to_owned(),
         ];
+        let args = installation.args().into_iter().chain(own);
+        let args = args.chain(more_args.iter().cloned());
         let program = Program {
             name: format!("operator of {}", installation.namespace),
             executable: program()?,
-            args: own.iter().chain(args).map(OsString::from).collect(),
+            args: args.map(OsString::from).collect(),
             env: vec![
                 ("KUBECONFIG".into(), kubeconfig_file.into()),
                 ("RUST_BACKTRACE".into(), "1".into()),

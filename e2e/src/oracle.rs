@@ -10,22 +10,23 @@ use kube::{Api, Client, api::DynamicObject, discovery::ApiResource};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::workload::{CONFIG_MAPS, SECRETS};
+use crate::{
+    installation::Installation,
+    workload::{CONFIG_MAPS, SECRETS},
+};
 
-/// The name of the Secret with the keys.
-pub const HASH_KEYS: &str = "pod-reloader-hash-keys";
 /// How old a key must be before the operator writes with it.
 const GRACE: SignedDuration = SignedDuration::from_secs(130);
 
 /// The config hash that `workload`, an object of the cluster, must carry: what is true now, under the
-/// newest key of the operator in `operator_namespace` that every replica can have read.
+/// newest key of `installation` that every replica can have read.
 ///
 /// # Errors
 /// When something cannot be read.
 pub async fn config_hash(
     client: &Client,
     workload: &Value,
-    operator_namespace: &str,
+    installation: &Installation,
 ) -> Result<String> {
     let namespace = workload["metadata"]["namespace"]
         .as_str()
@@ -55,8 +56,12 @@ pub async fn config_hash(
             }
         }
     }
-    let keys: Api<Secret> = Api::namespaced(client.clone(), operator_namespace);
-    let keys = keys.get(HASH_KEYS).await?.data.unwrap_or_default();
+    let keys: Api<Secret> = Api::namespaced(client.clone(), &installation.namespace);
+    let keys = keys
+        .get(&installation.hash_keys())
+        .await?
+        .data
+        .unwrap_or_default();
     let settled = keys
         .range(..=entry_name(Timestamp::now() - GRACE))
         .next_back();

@@ -8,6 +8,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
+use crate::launch::OLDER_APISERVER;
+
 /// Names the folder of the programs; without it, the cache of the build script is asked.
 pub const PROGRAMS_VARIABLE: &str = "POD_RELOADER_CONTROL_PLANE_BIN";
 
@@ -72,12 +74,15 @@ fn built() -> Result<PathBuf> {
     Ok(PathBuf::from(directory))
 }
 
-const REQUIRED: [&str; 7] = [
+const REQUIRED: [&str; 10] = [
     "etcd",
     "kube-apiserver",
+    OLDER_APISERVER,
     "kube-controller-manager",
     "kube-scheduler",
     "kubectl",
     "kwok",
     "stages",
+    "cert-manager",
+    "cert-manager-crds",
 ];

@@ -1,6 +1,9 @@
 //! Waits until a control plane works.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
@@ -12,6 +15,7 @@ use crate::{
     control_plane::{Component, ControlPlaneOptions},
     launch::Launch,
     process::Process,
+    tool::Tool,
     wait::{Attempt, wait_for},
 };
 
@@ -50,6 +54,21 @@ pub(crate) async fn ready(
         process.name(),
         started.elapsed().as_secs_f32()
     );
+    Ok(())
+}
+
+/// Applies the CRDs in `folder` and waits until the apiserver serves their types.
+pub(crate) async fn create_types(kubectl: &Tool, folder: &Path, patience: Duration) -> Result<()> {
+    // The slash: kubectl does not enter a folder that is a link.
+    let folder = format!("--filename={}/", folder.display());
+    kubectl
+        // They come from a release: the schema need not be fetched to check them.
+        .run(&["apply", "--server-side", "--validate=false", &folder])
+        .await?;
+    let timeout = format!("--timeout={}s", patience.as_secs());
+    kubectl
+        .run(&["wait", "--for=condition=Established", &folder, &timeout])
+        .await?;
     Ok(())
 }
 

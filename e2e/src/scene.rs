@@ -18,7 +18,8 @@ use crate::{
     audit::{AuditEvent, AuditLog, Mark},
     control_plane::ControlPlane,
     credentials::random_hex,
-    installation::{Installation, SERVICE_ACCOUNT, WebhookOptions},
+    installation::{Installation, merge},
+    kubeconfig::KubeconfigFile,
     operator::Operator,
     oracle,
     proxy::Proxy,
@@ -44,6 +45,8 @@ pub struct Options {
     pub running: bool,
     /// Whether it looks after every namespace, and not just that of the scene.
     pub everywhere: bool,
+    /// More values for the chart.
+    pub values: Value,
 }
 
 impl Default for Options {
@@ -57,6 +60,7 @@ impl Default for Options {
             proxied: false,
             running: true,
             everywhere: false,
+            values: Value::Null,
         }
     }
 }
@@ -118,30 +122,25 @@ impl Scene {
         let directory = tempfile::Builder::new()
             .prefix("pod-reloader-e2e-")
             .tempdir()?;
-        let operator_namespace = format!("{namespace}-op");
-        let installation =
-            Installation::create(&control_plane, &operator_namespace, directory.path()).await?;
+        // The chart makes Roles in the namespaces that are kept.
         control_plane
             .kubectl()
             .run(&["create", "namespace", &namespace])
             .await?;
-        let token = control_plane
-            .service_account_token(&operator_namespace, SERVICE_ACCOUNT)
-            .await?;
+        let installation = Installation::create(
+            &control_plane,
+            &format!("{namespace}-op"),
+            directory.path(),
+            &options.values(&namespace),
+        )
+        .await?;
         let proxy = match options.proxied {
             true => Some(Proxy::start(&control_plane).await?),
             false => None,
         };
-        let kubeconfig = match &proxy {
-            Some(proxy) => proxy.kubeconfig_for(token),
-            None => control_plane.kubeconfig_for(token),
-        };
-        let mut args = vec![format!("--settle-period={}", options.settle_period)];
-        if !options.everywhere {
-            args.push(format!("--namespaces={namespace}"));
-        }
-        args.extend(options.args.iter().cloned());
-        let operator = Operator::start(&installation, &kubeconfig, directory.path(), &args)?;
+        let kubeconfig = kubeconfig(&control_plane, &installation, proxy.as_ref()).await?;
+        let args = &options.args;
+        let operator = Operator::start(&installation, &kubeconfig, directory.path(), args)?;
         let client = control_plane.admin_client().await?;
         let scene = Self {
             audit_log: control_plane.audit_log().await?,
@@ -155,21 +154,27 @@ impl Scene {
             directory,
         };
         scene.operator.ready().await?;
-        scene.register_webhook().await?;
+        scene.webhook_called().await?;
         if !scene.options.running {
             scene.operator.stop().await;
         }
         Ok(scene)
     }
 
-    /// Registers the webhook, and waits until the apiserver calls it.
-    async fn register_webhook(&self) -> Result<()> {
-        let configuration = self.installation.webhook_configuration(&WebhookOptions {
-            failure_policy: self.options.failure_policy,
-            only_namespace: (!self.options.everywhere).then(|| self.namespace.clone()),
-            match_conditions: self.options.match_conditions,
-        });
-        self.apply(&[configuration]).await?;
+    /// Waits until the apiserver calls the webhook.
+    async fn webhook_called(&self) -> Result<()> {
+        if !self.options.match_conditions {
+            let name = &self.installation.namespace;
+            let patch = r#"[{"op": "remove", "path": "/webhooks/0/matchConditions"}]"#;
+            let args = [
+                "mutatingwebhookconfiguration",
+                name,
+                "--type=json",
+                "--patch",
+                patch,
+            ];
+            self.tool().run(&[&["patch"], &args[..]].concat()).await?;
+        }
         let probe = Workload::deployment("probe")
             .lists("absent")
             .manifest()
@@ -276,7 +281,7 @@ impl Scene {
     /// When something cannot be read.
     pub async fn expected_key(&self, workload: &Workload) -> Result<String> {
         let object = self.object(&workload.reference()).await?;
-        oracle::config_hash(&self.client, &object, &self.installation.namespace).await
+        oracle::config_hash(&self.client, &object, &self.installation).await
     }
 
     /// KEY and revisions of a workload, once its controller has seen its latest generation.
@@ -479,14 +484,19 @@ impl Scene {
         self.audit_log.mark().await
     }
 
-    /// What the operator has asked the apiserver for since `mark`, its Lease and its start aside.
+    /// What the operator has asked the apiserver for since `mark`, its Lease, its own Secrets and its
+    /// webhook configuration aside.
     ///
     /// # Errors
     /// When the log cannot be read.
     pub async fn requests(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
         let mut events = self.audit_log.since(mark).await?;
         let username = self.installation.username();
-        events.retain(|event| event.user == username && event.resource != "leases");
+        let own = &self.installation.namespace;
+        events.retain(|event| event.user == username);
+        events.retain(|event| {
+            event.namespace != *own && event.resource != "mutatingwebhookconfigurations"
+        });
         Ok(events)
     }
 
@@ -504,21 +514,33 @@ impl Scene {
     /// # Errors
     /// As [`Operator::start`] and [`Operator::ready`].
     pub async fn start_operator(&self, args: &[&str]) -> Result<Operator> {
-        let token = self
-            .control_plane
-            .service_account_token(&self.installation.namespace, SERVICE_ACCOUNT)
-            .await?;
-        let kubeconfig = match &self.proxy {
-            Some(proxy) => proxy.kubeconfig_for(token),
-            None => self.control_plane.kubeconfig_for(token),
-        };
-        let mut all = vec![
-            format!("--namespaces={}", self.namespace),
-            format!("--settle-period={}", self.options.settle_period),
-        ];
-        all.extend(args.iter().map(|arg| (*arg).to_owned()));
-        let operator =
-            Operator::start(&self.installation, &kubeconfig, self.directory.path(), &all)?;
+        self.start_replica(&self.installation, self.directory.path(), args)
+            .await
+    }
+
+    /// Starts one more replica, whose webhook nobody calls; otherwise as [`Scene::start_operator`].
+    ///
+    /// # Errors
+    /// As [`Scene::start_operator`].
+    pub async fn start_another(&self, args: &[&str]) -> Result<Operator> {
+        let replica = self.installation.another_replica()?;
+        let directory = self
+            .directory
+            .path()
+            .join(format!("replica-{}", replica.port));
+        self.start_replica(&replica, &directory, args).await
+    }
+
+    async fn start_replica(
+        &self,
+        installation: &Installation,
+        directory: &Path,
+        args: &[&str],
+    ) -> Result<Operator> {
+        let proxy = self.proxy.as_ref();
+        let kubeconfig = kubeconfig(&self.control_plane, installation, proxy).await?;
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let operator = Operator::start(installation, &kubeconfig, directory, &args)?;
         operator.ready().await?;
         Ok(operator)
     }
@@ -552,12 +574,7 @@ impl Scene {
     async fn clear(&self) {
         self.operator.process().kill().await;
         // Whatever is left dies with the control plane.
-        let webhook = [
-            "delete",
-            "mutatingwebhookconfiguration",
-            &self.installation.namespace,
-        ];
-        let _ = self.tool().run(&webhook).await;
+        let _ = self.installation.uninstall().await;
         let namespaces = [
             "delete",
             "namespace",
@@ -567,6 +584,34 @@ impl Scene {
         ];
         let _ = self.tool().run(&namespaces).await;
     }
+}
+
+impl Options {
+    /// The values of the chart for an operator that looks after `namespace`.
+    pub fn values(&self, namespace: &str) -> Value {
+        let mut values = json!({
+            "settlePeriod": self.settle_period,
+            "webhook": {"failurePolicy": self.failure_policy},
+            "watch": {"namespaces": if self.everywhere { vec![] } else { vec![namespace] }},
+        });
+        merge(&mut values, &self.values);
+        values
+    }
+}
+
+/// How a replica of `installation` reaches the apiserver.
+async fn kubeconfig(
+    control_plane: &ControlPlane,
+    installation: &Installation,
+    proxy: Option<&Proxy>,
+) -> Result<KubeconfigFile> {
+    let token = control_plane
+        .service_account_token(&installation.namespace, installation.service_account())
+        .await?;
+    Ok(match proxy {
+        Some(proxy) => proxy.kubeconfig_for(token),
+        None => control_plane.kubeconfig_for(token),
+    })
 }
 
 /// KEY of a stored workload.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::PostParams};
-use pod_reloader_e2e::{Attempt, Component, ControlPlane, ControlPlaneOptions, wait_for};
-use serde_json::json;
+use pod_reloader_e2e::{Attempt, Component, ControlPlane, ControlPlaneOptions, Version, wait_for};
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 #[tokio::test]
@@ -157,6 +157,51 @@ async fn a_component_that_does_not_start_shows_the_end_of_its_log() -> Result<()
 
     let error = format!("{error:#}");
     assert!(error.contains("unknown flag: --no-such-flag"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_older_control_plane_has_only_what_its_version_has() -> Result<()> {
+    let options = ControlPlaneOptions {
+        version: Version::Older,
+        ..ControlPlaneOptions::default()
+    };
+    let control_plane = ControlPlane::start(options).await?;
+    let kubectl = control_plane.kubectl();
+
+    let version: Value = serde_json::from_str(&kubectl.run(&["get", "--raw=/version"]).await?)?;
+    let admission = kubectl
+        .run(&["get", "--raw=/apis/admissionregistration.k8s.io/v1"])
+        .await?;
+
+    assert_eq!(
+        (&version["major"], &version["minor"]),
+        (&json!("1"), &json!("34"))
+    );
+    assert!(
+        admission.contains("mutatingwebhookconfigurations"),
+        "{admission}"
+    );
+    assert!(
+        !admission.contains("mutatingadmissionpolicies"),
+        "{admission}"
+    );
+    control_plane.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn both_helms_are_of_their_major_version() -> Result<()> {
+    let control_plane = ControlPlane::connect()?;
+
+    for (helm, major) in [
+        (control_plane.helm3(), "v3."),
+        (control_plane.helm(), "v4."),
+    ] {
+        let version = helm.run(&["version", "--template={{.Version}}"]).await?;
+
+        assert!(version.starts_with(major), "{version}");
+    }
     Ok(())
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{BASELINE, KEY, Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, Options, SERVICE_ACCOUNT,
-    Scene, oracle, wait_for,
+    Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, Options, Scene, oracle,
+    wait_for,
 };
 use serde_json::{Value, json};
 
@@ -153,8 +153,7 @@ async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result
         scene.quiet().await?;
 
         let mark = scene.mark().await?;
-        let second = second_replica(scene).await?;
-        second.ready().await?;
+        let second = scene.start_another(&["--leader-elect"]).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let before = scene.rolls_once(&web, &before).await?;
         shows(&scene.operator, "pod_reloader_leading", "1").await?;
@@ -216,37 +215,6 @@ async fn without_match_conditions_our_writes_pass_and_stale_hashes_do_not() -> R
             "it lists nothing"
         );
         Ok(())
-    })
-    .await
-}
-
-#[tokio::test]
-async fn writes_go_on_while_the_certificate_is_replaced() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        let web = Workload::deployment("web").lists("app");
-        let before = scene.create(&web).await?;
-        let loaded = || -> Result<usize> {
-            let log = scene.operator.log()?;
-            Ok(log.matches("serving a new certificate").count())
-        };
-        for round in 0..3 {
-            let count = loaded()?;
-            scene.installation.rotate_certificate()?;
-            let label = format!("round={round}");
-            let write = ["label", "--overwrite", &web.reference(), &label];
-            wait_for("the new certificate", PATIENCE, async || {
-                // An error ends the test: the webhook must not fail.
-                scene.kubectl(&write).await?;
-                Ok(if loaded()? > count {
-                    Attempt::Done(())
-                } else {
-                    Attempt::NotYet("not loaded".to_owned())
-                })
-            })
-            .await?;
-            scene.kubectl(&write).await?;
-        }
-        scene.rolls_not(&web, &before).await
     })
     .await
 }
@@ -334,13 +302,18 @@ async fn every_line_of_a_json_log_is_an_object() -> Result<()> {
 async fn without_a_list_of_namespaces_all_are_kept_but_kube_system_and_our_own() -> Result<()> {
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let directory = tempfile::tempdir()?;
-    let installation = Installation::create(&control_plane, "operator", directory.path()).await?;
+    let options = Options {
+        everywhere: true,
+        ..Options::default()
+    };
+    let values = options.values("operator");
+    let installation =
+        Installation::create(&control_plane, "operator", directory.path(), &values).await?;
     let token = control_plane
-        .service_account_token("operator", SERVICE_ACCOUNT)
+        .service_account_token("operator", installation.service_account())
         .await?;
     let kubeconfig = control_plane.kubeconfig_for(token);
-    let args = ["--settle-period=300ms".to_owned()];
-    let operator = Operator::start(&installation, &kubeconfig, directory.path(), &args)?;
+    let operator = Operator::start(&installation, &kubeconfig, directory.path(), &[])?;
     operator.ready().await?;
     let kubectl = control_plane.kubectl();
     let client = control_plane.admin_client().await?;
@@ -360,7 +333,7 @@ async fn without_a_list_of_namespaces_all_are_kept_but_kube_system_and_our_own()
             let what = format!("the hash of value {value} in {namespace}");
             wait_for(&what, PATIENCE, async || {
                 let object = stored(&control_plane, namespace).await?;
-                let expected = oracle::config_hash(&client, &object, "operator").await?;
+                let expected = oracle::config_hash(&client, &object, &installation).await?;
                 let key = &object["spec"]["template"]["metadata"]["annotations"][KEY];
                 Ok(if key.as_str() == Some(&expected) {
                     Attempt::Done(())
@@ -396,25 +369,6 @@ fn before_its_start(args: &[&str]) -> Options {
         running: false,
         ..with(args)
     }
-}
-
-/// Another replica of the operator of a scene, with `--leader-elect`, which nobody calls.
-async fn second_replica(scene: &Scene) -> Result<Operator> {
-    let namespace = &scene.installation.namespace;
-    let directory = scene.directory().join("second");
-    std::fs::create_dir(&directory)?;
-    let installation = Installation::create(&scene.control_plane, namespace, &directory).await?;
-    let token = scene
-        .control_plane
-        .service_account_token(namespace, SERVICE_ACCOUNT)
-        .await?;
-    let args = [
-        format!("--namespaces={}", scene.namespace),
-        "--settle-period=300ms".to_owned(),
-        "--leader-elect".to_owned(),
-    ];
-    let kubeconfig = scene.control_plane.kubeconfig_for(token);
-    Operator::start(&installation, &kubeconfig, &directory, &args)
 }
 
 /// Waits until a metric, named with its labels, has this value.

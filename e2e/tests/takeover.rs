@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::oracle::HASH_KEYS;
 use pod_reloader_e2e::workload::{BASELINE, KEY, Workload, config_map, secret};
 use pod_reloader_e2e::{Attempt, Options, Scene, Snapshot, wait_for};
 use serde_json::{Value, json};
@@ -87,7 +86,11 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
         let before = scene.create(&web).await?;
         let before_api = scene.create(&api).await?;
         scene.operator.stop().await;
-        in_operator_namespace(scene, &["delete", "secret", HASH_KEYS]).await?;
+        in_operator_namespace(
+            scene,
+            &["delete", "secret", &scene.installation.hash_keys()],
+        )
+        .await?;
 
         scene.operator.start_again().await?;
         has_baseline(scene, &web, &before).await?;
@@ -124,7 +127,11 @@ async fn keys_that_are_deleted_under_a_running_operator_are_put_back() -> Result
         let webhook = ["delete", "mutatingwebhookconfiguration"];
         let webhook = [&webhook[..], &[&*scene.installation.namespace]].concat();
         scene.tool().run(&webhook).await?;
-        in_operator_namespace(scene, &["delete", "secret", HASH_KEYS]).await?;
+        in_operator_namespace(
+            scene,
+            &["delete", "secret", &scene.installation.hash_keys()],
+        )
+        .await?;
 
         // An unknown key is a reason to read the Secret again, ahead of time. The apiserver may call
         // the webhook for a little longer, which undoes this.
@@ -304,7 +311,12 @@ async fn in_operator_namespace(scene: &Scene, args: &[&str]) -> Result<String> {
 }
 
 async fn stored_keys(scene: &Scene) -> Result<serde_json::Map<String, Value>> {
-    let secret = ["get", "secret", HASH_KEYS, "--output=json"];
+    let secret = [
+        "get",
+        "secret",
+        &scene.installation.hash_keys(),
+        "--output=json",
+    ];
     let secret: Value = serde_json::from_str(&in_operator_namespace(scene, &secret).await?)?;
     secret["data"].as_object().cloned().context("no data")
 }
@@ -325,7 +337,13 @@ async fn patch_keys(scene: &Scene, patch: &Value) -> Result<()> {
     let patch = format!("--patch={patch}");
     in_operator_namespace(
         scene,
-        &["patch", "secret", HASH_KEYS, "--type=merge", &patch],
+        &[
+            "patch",
+            "secret",
+            &scene.installation.hash_keys(),
+            "--type=merge",
+            &patch,
+        ],
     )
     .await
     .map(|_| ())

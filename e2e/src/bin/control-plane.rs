@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use pod_reloader_e2e::{CONTROL_PLANE_VARIABLE, ControlPlane, ControlPlaneOptions};
+use pod_reloader_e2e::{CONTROL_PLANE_VARIABLE, ControlPlane, ControlPlaneOptions, Version};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     process::{Child, Command},
@@ -15,14 +15,17 @@ use tokio::{
 };
 use tracing_subscriber::EnvFilter;
 
-/// Starts etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok on 127.0.0.1, runs
-/// COMMAND with KUBECONFIG and PATH set for them, stops them, and exits as COMMAND did.
+/// Starts etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and cert-manager on
+/// 127.0.0.1, runs COMMAND with KUBECONFIG and PATH set for them, stops them, and exits as COMMAND did.
 /// Without COMMAND it runs until Ctrl-C.
 #[derive(Parser)]
 struct Args {
     /// Leave the directory with data and logs behind
     #[arg(long)]
     keep: bool,
+    /// Take an older kube-apiserver
+    #[arg(long)]
+    older: bool,
     /// How many nodes to play
     #[arg(long, default_value_t = ControlPlaneOptions::default().nodes)]
     nodes: usize,
@@ -45,6 +48,11 @@ async fn main() -> Result<ExitCode> {
         .init();
     let mut stop = StopSignals::new()?;
     let options = ControlPlaneOptions {
+        version: if args.older {
+            Version::Older
+        } else {
+            Version::Current
+        },
         nodes: args.nodes,
         apiserver_args: args.apiserver_arg,
         keep: args.keep,

@@ -1,0 +1,97 @@
+//! Mounts a Secret the way a kubelet does: a symlink is swapped when the Secret changes.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use tokio::task::JoinHandle;
+
+use crate::wait::{Attempt, wait_for};
+
+/// A Secret in a directory, until it is dropped.
+#[derive(Debug)]
+pub struct MountedSecret {
+    path: PathBuf,
+    refresh: JoinHandle<()>,
+}
+
+impl MountedSecret {
+    /// Waits for the Secret, as a pod does that mounts it, and mounts it on `path`.
+    ///
+    /// # Errors
+    /// When the Secret does not arrive within a minute, or a file cannot be written.
+    pub(crate) async fn mount(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        path: PathBuf,
+    ) -> Result<Self> {
+        let secrets: Api<Secret> = Api::namespaced(client, namespace);
+        let what = format!("the Secret {namespace}/{name}, which a pod mounts");
+        let secret = wait_for(&what, Duration::from_secs(60), async || {
+            Ok(match secrets.get_opt(name).await? {
+                Some(secret) => Attempt::Done(secret),
+                None => Attempt::NotYet("it is not there".to_owned()),
+            })
+        })
+        .await?;
+        fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
+        let mut mounted = write(&path, &secret)?;
+        let (name, directory) = (name.to_owned(), path.clone());
+        let refresh = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(REFRESH_INTERVAL).await;
+                // Gone or unreadable: a kubelet leaves what it has mounted.
+                let Ok(secret) = secrets.get(&name).await else {
+                    continue;
+                };
+                if version(&secret) != mounted {
+                    mounted = write(&directory, &secret).expect("the directory can be written to");
+                }
+            }
+        });
+        Ok(Self { path, refresh })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for MountedSecret {
+    fn drop(&mut self) {
+        self.refresh.abort();
+    }
+}
+
+/// A kubelet takes a minute; tests do not wait that long.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A new directory, and a symlink that is renamed over the old one. Returns the Secret's version.
+fn write(path: &Path, secret: &Secret) -> Result<String> {
+    let version = version(secret);
+    let directory = format!("..{version}");
+    fs::create_dir_all(path.join(&directory))?;
+    for (name, content) in secret.data.iter().flatten() {
+        fs::write(path.join(&directory).join(name), &content.0)?;
+        let link = path.join(name);
+        if !link.is_symlink() {
+            symlink(Path::new("..data").join(name), link)?;
+        }
+    }
+    let new = path.join("..data_tmp");
+    symlink(&directory, &new)?;
+    fs::rename(new, path.join("..data"))?;
+    Ok(version)
+}
+
+fn version(secret: &Secret) -> String {
+    secret.metadata.resource_version.clone().unwrap_or_default()
+}

@@ -1,0 +1,222 @@
+//! What the chart renders, without a cluster.
+
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::{Programs, chart};
+
+/// Set by `make golden`: writes what is rendered instead of comparing it.
+const UPDATE: &str = "UPDATE_GOLDEN";
+
+#[test]
+fn every_file_of_values_renders_what_it_did_before() -> Result<()> {
+    for entry in fs::read_dir(chart().join("ci"))? {
+        let path = entry?.path();
+        let Some(name) = values_name(&path) else {
+            continue;
+        };
+        let values = format!("--values={}", path.display());
+        let rendered = template(&[&values])?;
+        ensure!(
+            rendered == template(&[&values])?,
+            "{name}: another time, other bytes"
+        );
+        golden(
+            &chart().join("ci/golden").join(format!("{name}.yaml")),
+            &rendered,
+        )?;
+    }
+    Ok(())
+}
+
+#[test]
+fn no_render_has_a_ca_bundle_but_one_that_was_given() -> Result<()> {
+    for entry in fs::read_dir(chart().join("ci/golden"))? {
+        let path = entry?.path();
+        let rendered = fs::read_to_string(&path)?;
+        let is_given = path.ends_with("existing-secret.yaml");
+        ensure!(
+            rendered.contains("caBundle:") == is_given,
+            "{}",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_values_file_of_saps_chart_renders_the_same_objects_as_none() -> Result<()> {
+    let golden = |name: &str| fs::read_to_string(chart().join("ci/golden").join(name));
+    let kinds = |rendered: String| -> Vec<String> {
+        let kind = |line: &str| line.strip_prefix("kind: ").map(str::to_owned);
+        rendered.lines().filter_map(kind).collect()
+    };
+    ensure!(kinds(golden("sap.yaml")?) == kinds(golden("default.yaml")?));
+    Ok(())
+}
+
+#[test]
+fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
+    for (value, complaint) in [
+        ("webhok.failurePolicy=Fail", "webhok"),
+        ("webhook.failurePolcy=Fail", "failurePolcy"),
+        ("webhook.failurePolicy=Refuse", "/webhook/failurePolicy"),
+        ("replicaCount=two", "/replicaCount"),
+        ("settlePeriod=soon", "/settlePeriod"),
+        ("reconcile=maybe", "/reconcile"),
+        ("policy.enabled=perhaps", "/policy/enabled"),
+        ("watch.namespaces={Shop}", "/watch/namespaces/0"),
+        ("watch.namespaces={kube-system}", "/watch/namespaces/0"),
+        ("watch.namespaces={pod-reloader}", "its own namespace"),
+        ("service.type=ExternalName", "/service/externalName"),
+    ] {
+        let error = template(&["--set", value]).err().context(value)?;
+        ensure!(format!("{error}").contains(complaint), "{value}: {error}");
+    }
+    let both = [
+        "--set",
+        "watch.namespaces={a},webhook.namespaceSelector.matchLabels.x=y",
+    ];
+    ensure!(
+        template(&both).is_err(),
+        "Roles cannot read the labels of namespaces"
+    );
+    Ok(())
+}
+
+#[test]
+fn the_policy_follows_what_the_cluster_serves() -> Result<()> {
+    let served = |version| {
+        format!("--api-versions=admissionregistration.k8s.io/{version}/MutatingAdmissionPolicy")
+    };
+    let auto = |apis: &[&str]| -> Result<Option<String>> {
+        let rendered = helm(&[&template_args()[..], apis].concat())?;
+        let version = rendered
+            .lines()
+            .zip(rendered.lines().skip(1))
+            .find_map(|(version, kind)| {
+                (kind == "kind: MutatingAdmissionPolicy").then(|| version.to_owned())
+            });
+        Ok(version)
+    };
+    let (stable, beta) = (served("v1"), served("v1beta1"));
+    ensure!(auto(&[])?.is_none());
+    ensure!(
+        auto(&[&stable, &beta])?.as_deref() == Some("apiVersion: admissionregistration.k8s.io/v1")
+    );
+    ensure!(auto(&[&beta])?.as_deref() == Some("apiVersion: admissionregistration.k8s.io/v1beta1"));
+    ensure!(auto(&[&stable, "--set=policy.enabled=false"])?.is_none());
+    ensure!(
+        auto(&["--set=policy.enabled=true"])?.is_some(),
+        "also where nobody was asked"
+    );
+    Ok(())
+}
+
+#[test]
+fn the_documented_values_are_those_of_the_chart() -> Result<()> {
+    let values = fs::read_to_string(chart().join("values.yaml"))?;
+    let mut table = String::from("| value | default | meaning |\n| --- | --- | --- |\n");
+    for (name, default, meaning) in documented(&values)? {
+        table += &format!("| `{name}` | {default} | {meaning} |\n");
+    }
+    let path = chart().join("../../docs/install.md");
+    let page = fs::read_to_string(&path)?;
+    let (before, rest) = page
+        .split_once(TABLE_BEGINS)
+        .context("the table begins nowhere")?;
+    let (_, after) = rest
+        .split_once(TABLE_ENDS)
+        .context("the table ends nowhere")?;
+    golden(
+        &path,
+        &format!("{before}{TABLE_BEGINS}\n{table}{TABLE_ENDS}{after}"),
+    )
+}
+
+const TABLE_BEGINS: &str = "<!-- values -->";
+const TABLE_ENDS: &str = "<!-- end of values -->";
+
+/// The values with their defaults and comments. Each needs one: a line that begins with `# --`.
+fn documented(values: &str) -> Result<Vec<(String, String, String)>> {
+    let mut documented = Vec::new();
+    let (mut parents, mut comment) = (Vec::<&str>::new(), None);
+    // Within a value of several lines: how far its name is indented.
+    let mut within = None;
+    for line in values.lines() {
+        let depth = line.len() - line.trim_start().len();
+        if line.is_empty() || within.is_some_and(|outer| depth > outer) {
+            continue;
+        }
+        within = None;
+        if let Some(text) = line.trim_start().strip_prefix("# -- ") {
+            comment = Some(text.to_owned());
+            continue;
+        }
+        let (key, default) = line
+            .trim_start()
+            .split_once(':')
+            .with_context(|| line.to_owned())?;
+        parents.truncate(depth / 2);
+        parents.push(key);
+        match (comment.take(), default.trim()) {
+            (Some(meaning), "") => {
+                within = Some(depth);
+                documented.push((parents.join("."), "see values.yaml".to_owned(), meaning));
+            }
+            (Some(meaning), default) => {
+                documented.push((parents.join("."), format!("`{default}`"), meaning));
+            }
+            (None, "") => {}
+            (None, _) => anyhow::bail!("{} is not explained", parents.join(".")),
+        }
+    }
+    Ok(documented)
+}
+
+fn values_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_suffix("-values.yaml").map(str::to_owned)
+}
+
+/// Claims that `path` holds `content`, or writes it there.
+fn golden(path: &Path, content: &str) -> Result<()> {
+    if std::env::var_os(UPDATE).is_some() {
+        fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
+        return Ok(fs::write(path, content)?);
+    }
+    let expected = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let first = content
+        .lines()
+        .zip(expected.lines())
+        .find(|(new, old)| new != old);
+    ensure!(
+        content == expected,
+        "{} is another: {first:?}; if that is meant, `make golden` writes it",
+        path.display()
+    );
+    Ok(())
+}
+
+/// Renders for a cluster of the newest kind.
+fn template(args: &[&str]) -> Result<String> {
+    let policy = "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy";
+    helm(&[&template_args()[..], &[policy], args].concat())
+}
+
+fn template_args() -> [&'static str; 4] {
+    ["template", "pod-reloader", "--namespace=pod-reloader", "."]
+}
+
+fn helm(args: &[&str]) -> Result<String> {
+    let output = Command::new(Programs::find()?.program("helm"))
+        .args(args)
+        .current_dir(chart())
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
