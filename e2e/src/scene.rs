@@ -47,6 +47,8 @@ pub struct Options {
     pub everywhere: bool,
     /// More values for the chart.
     pub values: Value,
+    /// Labels of the namespace of the workloads, such as `stage=live`.
+    pub namespace_labels: Vec<String>,
 }
 
 impl Default for Options {
@@ -61,6 +63,7 @@ impl Default for Options {
             running: true,
             everywhere: false,
             values: Value::Null,
+            namespace_labels: Vec::new(),
         }
     }
 }
@@ -127,6 +130,10 @@ impl Scene {
             .kubectl()
             .run(&["create", "namespace", &namespace])
             .await?;
+        for label in &options.namespace_labels {
+            let label = ["label", "namespace", &namespace, label];
+            control_plane.kubectl().run(&label).await?;
+        }
         let installation = Installation::create(
             &control_plane,
             &format!("{namespace}-op"),
@@ -531,7 +538,12 @@ impl Scene {
         self.start_replica(&replica, &directory, args).await
     }
 
-    async fn start_replica(
+    /// Starts an operator of `installation`, which may have been upgraded since the scene was set, and
+    /// waits until it is ready. It keeps its files below `directory`.
+    ///
+    /// # Errors
+    /// As [`Scene::start_operator`].
+    pub async fn start_replica(
         &self,
         installation: &Installation,
         directory: &Path,
