@@ -20,18 +20,24 @@ struct Args {
 #[tokio::main]
 async fn main() -> Result<()> {
     let args = Args::parse();
-    println!("Starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok ...");
+    println!(
+        "Starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and cert-manager ..."
+    );
     let started = Instant::now();
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     println!("  ready after {}", seconds(started.elapsed()));
 
-    println!("Starting the operator, with the rights of its service account ...");
+    println!(
+        "helm install charts/pod-reloader --set webhook.certManager.enabled=true; the operator is a \
+         process with the service account, the arguments and the certificate of the chart's pod ..."
+    );
     let started = Instant::now();
     // The operator's own default.
     let options = Options {
         settle_period: "5s",
         failure_policy: "Ignore",
         everywhere: true,
+        values: json!({"webhook": {"certManager": {"enabled": true}}}),
         ..Options::default()
     };
     let scene = Scene::set(control_plane, "shop", options).await?;

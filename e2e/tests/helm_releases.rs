@@ -1,0 +1,297 @@
+//! Releases of an application by real helm, 3 and 4: one rollout where something changed, or else none.
+
+use std::{env, fs, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use pod_reloader_e2e::workload::{Workload, config_map};
+use pod_reloader_e2e::{Mark, Options, Scene, Snapshot, Tool};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn each_release_of_helm_4_on_the_server_side_is_one_rollout() -> Result<()> {
+    each_release_is_one_rollout(Flavour::ServerSide).await
+}
+
+#[tokio::test]
+async fn each_release_of_helm_4_on_the_client_side_is_one_rollout() -> Result<()> {
+    each_release_is_one_rollout(Flavour::ClientSide).await
+}
+
+#[tokio::test]
+async fn each_release_of_helm_3_is_one_rollout() -> Result<()> {
+    each_release_is_one_rollout(Flavour::Helm3).await
+}
+
+#[tokio::test]
+async fn a_rollback_is_one_rollout_back_to_the_first_replica_set() -> Result<()> {
+    Scene::play(with_the_default_settle_period(), async |scene| {
+        let mut apps = Vec::new();
+        for flavour in Flavour::ALL {
+            let app = App::new(scene, flavour, 0)?;
+            app.install().await?;
+            let first = scene.snapshot(&app.workload()).await?;
+            app.upgrade(&["--set=config=2,image=2"]).await?;
+            apps.push((app, first));
+        }
+        scene.quiet().await?;
+        let mut rolled_back = Vec::new();
+        for (app, first) in apps {
+            let second = scene.snapshot(&app.workload()).await?;
+            assert_eq!(new_replica_sets(&first, &second), 1, "{}", app.name);
+            app.rollback().await?;
+            rolled_back.push((app, first, second));
+        }
+        scene.quiet().await?;
+        for (app, first, second) in rolled_back {
+            let third = scene.snapshot(&app.workload()).await?;
+            assert_eq!(third.key, first.key, "{}", app.name);
+            assert_eq!(third.revisions, second.revisions, "{}", app.name);
+            // The first ReplicaSet is the third revision; two rollouts would have made a fourth.
+            let object = scene.object(&app.workload().reference()).await?;
+            let revision = &object["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
+            assert_eq!(revision, "3", "{}", app.name);
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_release_that_changes_nothing_is_no_rollout_even_if_forced() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        for flavour in Flavour::ALL {
+            let app = App::new(scene, flavour, 2)?;
+            app.install().await?;
+            let mut before = scene.snapshot(&app.workload()).await?;
+            // Once with the hash that the webhook has set, once with one that the loop has set.
+            for config in ["1", "2"] {
+                let values = format!("--set=config={config}");
+                if config == "2" {
+                    app.upgrade(&[&values]).await?;
+                    before = scene.rolls_once(&app.workload(), &before).await?;
+                }
+                for force in flavour.ways_to_force() {
+                    app.upgrade(&[&[values.as_str()], force].concat()).await?;
+                    let key = scene.key(&app.workload()).await?;
+                    ensure!(key == before.key, "{} {force:?}: {key:?}", app.name);
+                }
+                scene.rolls_not(&app.workload(), &before).await?;
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Releases that change a ConfigMap and the Deployment that lists it, with 50 objects in between.
+async fn each_release_is_one_rollout(flavour: Flavour) -> Result<()> {
+    Scene::play(with_the_default_settle_period(), async |scene| {
+        let app = App::new(scene, flavour, 50)?;
+        app.install().await?;
+        let mut before = scene.snapshot(&app.workload()).await?;
+        let (mut gaps, mut counts) = (Vec::new(), Vec::new());
+        for round in 2..2 + rounds()? {
+            let mark = scene.mark().await?;
+            app.upgrade(&[&format!("--set=config={round},image={round}")])
+                .await?;
+            gaps.push(app.gap(mark).await?);
+            scene.quiet().await?;
+            let after = scene.snapshot(&app.workload()).await?;
+            counts.push(new_replica_sets(&before, &after));
+            let expected = scene.expected_key(&app.workload()).await?;
+            ensure!(after.key == Some(expected), "wrong hash: {after:?}");
+            before = after;
+        }
+        let once = counts.iter().filter(|&&count| count == 1).count();
+        let report = format!(
+            "{}: {once} of {} releases were one rollout; from ConfigMap to Deployment at most {:?}",
+            app.name,
+            counts.len(),
+            gaps.iter().max()
+        );
+        println!("{report}");
+        ensure!(once == counts.len(), "{report}\n{counts:?}\n{gaps:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// How many releases a test makes: `ROUNDS`, or else few.
+fn rounds() -> Result<usize> {
+    match env::var("ROUNDS") {
+        Ok(rounds) => rounds.parse().with_context(|| format!("ROUNDS={rounds}")),
+        Err(_) => Ok(3),
+    }
+}
+
+/// Of Helm, and how it writes.
+#[derive(Clone, Copy)]
+enum Flavour {
+    /// Helm 4 with server-side apply, its default.
+    ServerSide,
+    /// Helm 4 with patches of its own making.
+    ClientSide,
+    /// Helm 3.
+    Helm3,
+}
+
+impl Flavour {
+    const ALL: [Self; 3] = [Self::ServerSide, Self::ClientSide, Self::Helm3];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ServerSide => "helm-4-server-side",
+            Self::ClientSide => "helm-4-client-side",
+            Self::Helm3 => "helm-3",
+        }
+    }
+
+    fn tool(self, scene: &Scene) -> Tool {
+        match self {
+            Self::ServerSide | Self::ClientSide => scene.control_plane.helm(),
+            Self::Helm3 => scene.control_plane.helm3(),
+        }
+    }
+
+    fn args(self) -> &'static [&'static str] {
+        match self {
+            Self::ServerSide | Self::Helm3 => &[],
+            Self::ClientSide => &["--server-side=false"],
+        }
+    }
+
+    /// Further arguments of `helm upgrade`, the first without force.
+    fn ways_to_force(self) -> [&'static [&'static str]; 2] {
+        match self {
+            Self::ServerSide => [&[], &["--force-conflicts"]],
+            Self::ClientSide => [&[], &["--force-replace"]],
+            Self::Helm3 => [&[], &["--force"]],
+        }
+    }
+}
+
+/// An application as a user's chart installs it: release, ConfigMap and Deployment have the same name.
+struct App<'a> {
+    scene: &'a Scene,
+    flavour: Flavour,
+    name: &'static str,
+    chart: String,
+}
+
+impl<'a> App<'a> {
+    /// Writes the chart, with so many Roles and Services, which helm writes after ConfigMaps and before
+    /// Deployments.
+    fn new(scene: &'a Scene, flavour: Flavour, others: usize) -> Result<Self> {
+        let name = flavour.name();
+        let chart = scene.directory().join(name);
+        let metadata = json!({"name": name, "version": "1.0.0", "apiVersion": "v2"});
+        let values = json!({"config": 1, "image": 1});
+        let others = (0..others).map(|number| match number % 2 {
+            0 => role(&format!("{name}-{number}")),
+            _ => service(&format!("{name}-{number}")),
+        });
+        let templates: Vec<String> = [config_map(name, CONFIG), deployment(name).manifest()]
+            .into_iter()
+            .chain(others)
+            .map(|manifest| manifest.to_string())
+            .collect();
+        fs::create_dir_all(chart.join("templates"))?;
+        for (path, content) in [
+            ("Chart.yaml", metadata.to_string()),
+            ("values.yaml", values.to_string()),
+            ("templates/app.yaml", templates.join("\n---\n")),
+        ] {
+            fs::write(chart.join(path), content)?;
+        }
+        Ok(Self {
+            scene,
+            flavour,
+            name,
+            chart: chart.display().to_string(),
+        })
+    }
+
+    fn workload(&self) -> Workload {
+        deployment(self.name)
+    }
+
+    async fn install(&self) -> Result<()> {
+        let args = [&["install", self.name, &self.chart], self.flavour.args()];
+        self.helm(&args.concat()).await
+    }
+
+    async fn upgrade(&self, args: &[&str]) -> Result<()> {
+        let upgrade = ["upgrade", self.name, &self.chart];
+        let args = [&upgrade, self.flavour.args(), args];
+        self.helm(&args.concat()).await
+    }
+
+    /// To the first release.
+    async fn rollback(&self) -> Result<()> {
+        let args = [&["rollback", self.name, "1"], self.flavour.args()];
+        self.helm(&args.concat()).await
+    }
+
+    async fn helm(&self, args: &[&str]) -> Result<()> {
+        let args = [&["--namespace", &self.scene.namespace], args].concat();
+        self.flavour.tool(self.scene).run(&args).await.map(|_| ())
+    }
+
+    /// The time between the writes of the ConfigMap and of the Deployment since `mark`.
+    async fn gap(&self, mark: Mark) -> Result<Duration> {
+        let requests = self.scene.all_requests(mark).await?;
+        let ours = self.scene.installation.username();
+        let written = |resource: &str| -> Option<Timestamp> {
+            let write = requests.iter().find(|event| {
+                event.verb == "patch"
+                    && event.user != ours
+                    && event.namespace == self.scene.namespace
+                    && (event.resource.as_str(), event.name.as_str()) == (resource, self.name)
+                    && event.subresource.is_empty()
+            });
+            write.map(|event| event.time)
+        };
+        let config = written("configmaps").context("no write of the ConfigMap")?;
+        let workload = written("deployments").context("no write of the Deployment")?;
+        Ok(workload.duration_since(config).try_into()?)
+    }
+}
+
+fn deployment(name: &str) -> Workload {
+    Workload::deployment(name)
+        .lists(name)
+        .image("app:{{ .Values.image }}")
+        .with(&["spec", "revisionHistoryLimit"], json!(200))
+}
+
+fn role(name: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": name, "annotations": {"config": CONFIG}},
+        "rules": [],
+    })
+}
+
+fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "annotations": {"config": CONFIG}},
+        "spec": {"selector": {"app": name}, "ports": [{"port": 80}]},
+    })
+}
+
+fn new_replica_sets(before: &Snapshot, after: &Snapshot) -> usize {
+    after.revisions.difference(&before.revisions).count()
+}
+
+fn with_the_default_settle_period() -> Options {
+    Options {
+        settle_period: "5s",
+        ..Options::default()
+    }
+}
+
+const CONFIG: &str = "{{ .Values.config }}";

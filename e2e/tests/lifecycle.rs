@@ -1,0 +1,215 @@
+//! A release of the chart from its beginning to its end, as a user has it.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::{
+    Installation, Options, Scene, Snapshot, merge, wait_for,
+    workload::{Workload, config_map},
+};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn in_all_namespaces_with_a_ca_of_its_own() -> Result<()> {
+    live(in_all_namespaces("lifecycle-own", json!({}))).await
+}
+
+#[tokio::test]
+async fn in_all_namespaces_with_cert_manager() -> Result<()> {
+    let values = json!({"webhook": {"certManager": {"enabled": true}}});
+    live(in_all_namespaces("lifecycle-cert-manager", values)).await
+}
+
+#[tokio::test]
+async fn in_one_namespace_with_a_ca_of_its_own() -> Result<()> {
+    live(Options::default()).await
+}
+
+#[tokio::test]
+async fn in_one_namespace_with_cert_manager_and_all_that_is_off_by_default() -> Result<()> {
+    let values = json!({
+        "webhook": {"certManager": {"enabled": true}},
+        "fence": {"enabled": true},
+        "networkPolicy": {"enabled": true},
+    });
+    live(Options {
+        values,
+        ..Options::default()
+    })
+    .await
+}
+
+/// In all namespaces, which are those with a label here: others belong to other tests.
+fn in_all_namespaces(label: &str, mut values: Value) -> Options {
+    let selector = json!({"webhook": {"namespaceSelector": {"matchLabels": {label: "x"}}}});
+    merge(&mut values, &selector);
+    Options {
+        everywhere: true,
+        values,
+        namespace_labels: vec![format!("{label}=x")],
+        ..Options::default()
+    }
+}
+
+/// Install, upgrade, test, rollback, uninstall. Nothing rolls but what the config of the workload asks
+/// for.
+async fn live(options: Options) -> Result<()> {
+    Scene::play(options.clone(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let created = scene.create(&web).await?;
+        let before = rolls(scene, &web, &created, "2").await?;
+
+        let mut values = options.values(&scene.namespace);
+        let upgrade = json!({
+            // As in a cluster; kwok plays these.
+            "replicaCount": 2,
+            "settlePeriod": "400ms",
+            "tests": {"namespace": scene.namespace},
+        });
+        merge(&mut values, &upgrade);
+        let mut installation = scene.installation.clone();
+        installation.upgrade(&values).await?;
+        ensure!(has_argument(scene, "--settle-period=400ms").await?);
+        let (tested, ()) = tokio::try_join!(
+            helm(scene, &["test"], &["--timeout=2m"]),
+            play_test_pod(scene)
+        )?;
+        ensure!(tested.contains("Succeeded"), "{tested}");
+        scene.operator.stop().await;
+        let operator = restarted(scene, &installation, "upgraded").await?;
+        scene.rolls_not(&web, &before).await?;
+        let before = rolls(scene, &web, &before, "3").await?;
+
+        helm(scene, &["rollback"], &["1", "--wait"]).await?;
+        ensure!(has_argument(scene, "--settle-period=300ms").await?);
+        operator.stop().await;
+        let operator = restarted(scene, &scene.installation, "rolled-back").await?;
+        scene.rolls_not(&web, &before).await?;
+        let before = rolls(scene, &web, &before, "4").await?;
+
+        operator.stop().await;
+        scene.installation.uninstall().await?;
+        let left = everything_of_the_release(scene).await?;
+        ensure!(left.is_empty(), "{left}");
+        let keys = scene.installation.hash_keys();
+        in_own_namespace(scene, &["get", "secret", &keys])
+            .await
+            .context("the keys must stay")?;
+        ensure!(
+            scene.snapshot(&web).await? == before,
+            "uninstalling it moved a workload"
+        );
+        Ok(())
+    })
+    .await
+}
+
+async fn rolls(scene: &Scene, web: &Workload, before: &Snapshot, value: &str) -> Result<Snapshot> {
+    scene.apply(&[config_map("app", value)]).await?;
+    scene.rolls_once(web, before).await
+}
+
+async fn restarted(
+    scene: &Scene,
+    installation: &Installation,
+    name: &str,
+) -> Result<pod_reloader_e2e::Operator> {
+    scene
+        .start_replica(installation, &scene.directory().join(name), &[])
+        .await
+}
+
+/// Runs helm on the release of the scene.
+async fn helm(scene: &Scene, command: &[&str], args: &[&str]) -> Result<String> {
+    let installation = &scene.installation;
+    let release = [
+        &*installation.namespace,
+        "--namespace",
+        &installation.namespace,
+    ];
+    installation
+        .helm
+        .run(&[command, &release, args].concat())
+        .await
+}
+
+async fn in_own_namespace(scene: &Scene, args: &[&str]) -> Result<String> {
+    let own = ["--namespace", &*scene.installation.namespace];
+    scene.tool().run(&[&own[..], args].concat()).await
+}
+
+async fn has_argument(scene: &Scene, argument: &str) -> Result<bool> {
+    let get = [
+        "get",
+        "deployment",
+        &scene.installation.namespace,
+        "--output=yaml",
+    ];
+    Ok(in_own_namespace(scene, &get).await?.contains(argument))
+}
+
+/// Plays the kubelet for the pod of `helm test`: runs its containers one after the other, which are
+/// kubectl, as its service account.
+async fn play_test_pod(scene: &Scene) -> Result<()> {
+    let name = format!("{}-test", scene.installation.namespace);
+    let reference = format!("pod/{name}");
+    let pod = wait_for(
+        "the pod of helm test",
+        Duration::from_secs(60),
+        async || Ok(scene.object(&reference).await.into()),
+    )
+    .await?;
+    let spec: &Value = &pod["spec"];
+    let account = spec["serviceAccountName"]
+        .as_str()
+        .context("a service account")?;
+    let token = scene
+        .control_plane
+        .service_account_token(&scene.namespace, account)
+        .await?;
+    let kubeconfig = scene.directory().join("test-pod.kubeconfig");
+    scene
+        .control_plane
+        .kubeconfig_for(token)
+        .write(&kubeconfig)?;
+    let kubectl = scene.tool().with_kubeconfig(kubeconfig);
+    let containers = ["initContainers", "containers"].map(|list| spec[list].as_array());
+    let mut phase = "Succeeded";
+    for container in containers.into_iter().flatten().flatten() {
+        ensure!(container["command"] == json!(["kubectl"]), "{container}");
+        let args: Vec<String> = serde_json::from_value(container["args"].clone())?;
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        if let Err(error) = kubectl.run(&args).await {
+            eprintln!("{}: {error:#}", container["name"]);
+            phase = "Failed";
+            break;
+        }
+    }
+    let patch = json!({"status": {"phase": phase}}).to_string();
+    let patch = [
+        "patch",
+        &reference,
+        "--subresource=status",
+        "--patch",
+        &patch,
+    ];
+    scene.kubectl(&patch).await.map(|_| ())
+}
+
+/// The names of all objects that the chart has made and that are still there.
+async fn everything_of_the_release(scene: &Scene) -> Result<String> {
+    const KINDS: &str = "serviceaccounts,services,deployments,poddisruptionbudgets,networkpolicies,\
+        roles,rolebindings,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,\
+        mutatingadmissionpolicies,mutatingadmissionpolicybindings,validatingadmissionpolicies,\
+        validatingadmissionpolicybindings,flowschemas,prioritylevelconfigurations,issuers,\
+        certificates,pods,configmaps";
+    let release = format!(
+        "--selector=app.kubernetes.io/instance={}",
+        scene.installation.namespace
+    );
+    scene
+        .tool()
+        .run(&["get", KINDS, "--all-namespaces", "--output=name", &release])
+        .await
+}
