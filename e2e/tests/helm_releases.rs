@@ -84,6 +84,34 @@ async fn a_release_that_changes_nothing_is_no_rollout_even_if_forced() -> Result
     .await
 }
 
+/// Helm 4 applies without force, and a conflict fails the release: charts are no place for a hash.
+#[tokio::test]
+async fn a_chart_that_carries_a_hash_conflicts_on_the_server_side_once_the_loop_has_moved_it()
+-> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        for flavour in Flavour::ALL {
+            let app = App::with(scene, flavour, 0, |web| web.stamped("stale"))?;
+            app.install().await?;
+            let before = scene.snapshot(&app.workload()).await?;
+            app.upgrade(&["--set=config=2"]).await?;
+            scene.rolls_once(&app.workload(), &before).await?;
+
+            let again = app.upgrade(&["--set=config=2"]).await;
+            let error = again.err().map(|error| error.to_string());
+            let conflicts = error
+                .as_ref()
+                .is_some_and(|error| error.contains("conflict with \"pod-reloader\""));
+            ensure!(
+                conflicts == matches!(flavour, Flavour::ServerSide),
+                "{error:?}"
+            );
+            ensure!(conflicts || error.is_none(), "{error:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
 /// Releases that change a ConfigMap and the Deployment that lists it, with 50 objects in between.
 async fn each_release_is_one_rollout(flavour: Flavour) -> Result<()> {
     Scene::play(with_the_default_settle_period(), async |scene| {
@@ -108,7 +136,7 @@ async fn each_release_is_one_rollout(flavour: Flavour) -> Result<()> {
             "{}: {once} of {} releases were one rollout; from ConfigMap to Deployment at most {:?}",
             app.name,
             counts.len(),
-            gaps.iter().max()
+            gaps.iter().max().copied().unwrap_or_default()
         );
         println!("{report}");
         ensure!(once == counts.len(), "{report}\n{counts:?}\n{gaps:?}");
@@ -183,6 +211,16 @@ impl<'a> App<'a> {
     /// Writes the chart, with so many Roles and Services, which helm writes after ConfigMaps and before
     /// Deployments.
     fn new(scene: &'a Scene, flavour: Flavour, others: usize) -> Result<Self> {
+        Self::with(scene, flavour, others, |web| web)
+    }
+
+    /// As [`App::new`], with a Deployment that `change` makes.
+    fn with(
+        scene: &'a Scene,
+        flavour: Flavour,
+        others: usize,
+        change: fn(Workload) -> Workload,
+    ) -> Result<Self> {
         let name = flavour.name();
         let chart = scene.directory().join(name);
         let metadata = json!({"name": name, "version": "1.0.0", "apiVersion": "v2"});
@@ -191,7 +229,8 @@ impl<'a> App<'a> {
             0 => role(&format!("{name}-{number}")),
             _ => service(&format!("{name}-{number}")),
         });
-        let templates: Vec<String> = [config_map(name, CONFIG), deployment(name).manifest()]
+        let web = change(deployment(name));
+        let templates: Vec<String> = [config_map(name, CONFIG), web.manifest()]
             .into_iter()
             .chain(others)
             .map(|manifest| manifest.to_string())

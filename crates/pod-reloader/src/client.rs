@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::{HeaderValue, header};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::{Api, Client, Config};
@@ -16,6 +17,9 @@ pub(crate) const WATCH_CALL: Duration = Duration::from_secs(60);
 
 /// How long a watch, or the list before it, may bring no byte: a connection that is dead is given up then.
 const WATCH_DEADLINE: Duration = Duration::from_secs(70);
+
+/// What the apiserver's audit log and metrics call us.
+const USER_AGENT: &str = concat!("pod-reloader/", env!("CARGO_PKG_VERSION"));
 
 /// Where the namespace of a pod stands.
 const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -43,6 +47,8 @@ impl Clients {
             .map_err(|source| Error::NoCluster { source })?;
         // We know better than a client which call is worth another try, and when.
         config.default_retry = false;
+        let user_agent = HeaderValue::from_static(USER_AGENT);
+        config.headers.push((header::USER_AGENT, user_agent));
         let mut watches = config.clone();
         watches.read_timeout = Some(WATCH_DEADLINE);
         watches.reset_reader_on_write = true;

@@ -1,0 +1,714 @@
+//! Certificates that change under load: no write fails, and none goes past the webhook.
+
+use std::{
+    cell::Cell,
+    collections::BTreeSet,
+    fs,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::future::{try_join, try_join_all};
+use k8s_openapi::{
+    ByteString,
+    api::{
+        admissionregistration::v1::MutatingWebhookConfiguration, apps::v1::Deployment,
+        core::v1::Secret, rbac::v1::ClusterRole,
+    },
+};
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams},
+};
+use pod_reloader_e2e::workload::{Workload, config_map};
+use pod_reloader_e2e::{
+    Attempt, ControlPlane, ControlPlaneOptions, Installation, Mark, Operator, Options, Scene,
+    wait_for,
+};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpStream,
+    time::{MissedTickBehavior, interval},
+};
+use tokio_rustls::TlsConnector;
+
+#[tokio::test]
+async fn rotations_by_cert_manager_fail_no_write_and_let_none_past_the_webhook() -> Result<()> {
+    // Of its own, because all webhooks of a kind share one metric.
+    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    let fail = Options {
+        values: json!({"webhook": {"certManager": {"enabled": true}}}),
+        ..Options::default()
+    };
+    let ignore = Options {
+        failure_policy: "Ignore",
+        ..fail.clone()
+    };
+    let mut scene = Scene::set(control_plane, "rotated", fail).await?;
+    let played = async {
+        writable(&scene).await?;
+        three_rotations(&scene).await?;
+        let values = ignore.values(&scene.namespace);
+        scene.installation.upgrade(&values).await?;
+        three_rotations(&scene).await?;
+        ensure!(failed_open(&scene).await? == 0, "the webhook was passed by");
+
+        scene.operator.stop().await;
+        burst(&scene, 0).await?;
+        let passed_by = failed_open(&scene).await?;
+        ensure!(passed_by == WRITERS, "the metric is another: {passed_by}");
+        Ok(())
+    }
+    .await;
+    let log = scene.operator.log()?;
+    scene.operator.stop().await;
+    scene.control_plane.stop().await;
+    played.context(log)
+}
+
+#[tokio::test]
+async fn half_of_a_pair_is_kept_out_and_the_last_good_one_serves_on() -> Result<()> {
+    Scene::play(ignoring(), async |scene| {
+        writable(scene).await?;
+        let ca = TestAuthority::new()?;
+        let host = host(&scene.installation);
+        let (first, second) = (ca.issue(&host)?, ca.issue(&host)?);
+        let secrets = secrets(scene);
+        let given = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {"name": "given", "namespace": scene.installation.namespace},
+            "stringData": {"tls.crt": first.chain, "tls.key": first.key},
+        });
+        scene
+            .tool()
+            .run_with_input(&["create", "--filename=-"], &given.to_string())
+            .await?;
+        let ca_bundle = serde_json::to_value(ByteString(ca.pem.clone().into()))?;
+        let options = Options {
+            values: json!({"webhook": {"existingSecret": "given", "caBundle": ca_bundle}}),
+            ..Options::default()
+        };
+        // An upgrade would be refused: the caBundle that the operator has written is not helm's.
+        scene.installation.uninstall().await?;
+        let (operator, installation) = upgraded(scene, &scene.operator, &options).await?;
+        let serves = Serves(scene, vec![installation.port]);
+        let played = under_load(scene, &serves.1, async {
+            serves.leaf(&first.chain).await?;
+            // As somebody does who writes one file after the other.
+            patch(&secrets, "given", json!({"tls.crt": second.chain})).await?;
+            let complaint = "keeping the last good one";
+            logs(&operator, complaint).await?;
+            serves.leaf(&first.chain).await?;
+            called(scene).await?;
+            patch(&secrets, "given", json!({"tls.key": second.key})).await?;
+            serves.leaf(&second.chain).await?;
+            called(scene).await?;
+            let said = operator.log()?.matches(complaint).count();
+            ensure!(said == 1, "said {said} times");
+            Ok(())
+        })
+        .await;
+        let log = operator.log()?;
+        operator.stop().await;
+        played.context(log)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn replicas_renew_the_certificate_of_their_own_ca_without_a_failed_write() -> Result<()> {
+    let options = Options {
+        args: vec!["--leader-elect".to_owned()],
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        writable(scene).await?;
+        let another = scene.installation.another_replica()?;
+        let second = started(scene, &another, "second", &["--leader-elect".to_owned()]).await?;
+        let serves = Serves(scene, vec![scene.installation.port, another.port]);
+        let played = under_load(scene, &serves.1, async {
+            let secrets = secrets(scene);
+            let name = format!("{}-tls", scene.installation.namespace);
+            let ours = own(&secrets, &name).await?;
+            serves.leaf(&ours.chain).await?;
+
+            let ca = TestAuthority::aged(&ours.ca_key)?;
+            let old = ca.aged_leaf(&host(&scene.installation))?;
+            let entries = json!({"tls.crt": old.chain, "tls.key": old.key});
+            patch(&secrets, &name, entries).await?;
+            let renewed = changed(&secrets, &name, |own| own.chain != old.chain).await?;
+            ensure!(renewed.ca_bundle == ours.ca_bundle, "another CA");
+            serves.leaf(&renewed.chain).await?;
+
+            patch(&secrets, &name, json!({"ca.crt": ca.pem})).await?;
+            let overlap = changed(&secrets, &name, |own| own.ca_key != ours.ca_key).await?;
+            ensure!(overlap.chain == renewed.chain, "its CA is not trusted yet");
+            for ca in [&ca.pem, &ours.ca_bundle] {
+                let bundle = certificates(&overlap.ca_bundle)?;
+                ensure!(bundle.contains(&certificates(ca)?[0]), "a CA is lost");
+            }
+            let renewed = changed(&secrets, &name, |own| own.chain != overlap.chain).await?;
+            ensure!(renewed.ca_bundle == overlap.ca_bundle, "another CA");
+            serves.leaf(&renewed.chain).await?;
+            ensure!(ca_bundle(scene).await? == overlap.ca_bundle, "not written");
+
+            // For a while the new CA can be told to nobody: nothing that it has issued may be served.
+            let roles: Api<ClusterRole> = Api::all(scene.client.clone());
+            let role = &scene.installation.namespace;
+            let rules = roles.get(role).await?.rules;
+            rule(&roles, role, json!([])).await?;
+            secrets.delete(&name, &DeleteParams::default()).await?;
+            let anew = changed(&secrets, &name, |own| own.chain != renewed.chain).await?;
+            ensure!(anew.ca_key != renewed.ca_key, "the key was gone");
+            for operator in [&scene.operator, &second] {
+                logs(operator, "cannot keep the webhook's CA and certificate").await?;
+            }
+            serves.leaf(&renewed.chain).await?;
+            rule(&roles, role, json!(rules)).await?;
+            serves.leaf(&anew.chain).await
+        })
+        .await;
+        let log = second.log()?;
+        second.stop().await;
+        played.context(log)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_ca_bundle_that_somebody_wipes_is_written_again() -> Result<()> {
+    Scene::play(ignoring(), async |scene| {
+        let before = ca_bundle(scene).await?;
+        for patch in [
+            r#"[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]"#,
+            r#"[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]"#,
+        ] {
+            let name = &scene.installation.namespace;
+            let patch = ["--type=json", "--patch", patch];
+            let args = [&["patch", "mutatingwebhookconfiguration", name], &patch[..]];
+            scene.tool().run(&args.concat()).await?;
+            wait_for("the CA", PATIENCE, async || {
+                Ok(match ca_bundle(scene).await? {
+                    bundle if bundle == before => Attempt::Done(()),
+                    bundle => Attempt::NotYet(bundle),
+                })
+            })
+            .await?;
+            called(scene).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_chart_moves_to_cert_manager_and_back_while_writes_go_on() -> Result<()> {
+    Scene::play(ignoring(), async |scene| {
+        writable(scene).await?;
+        let own_ca = ca_bundle(scene).await?;
+        under_load(scene, &[], async {
+            let options = Options {
+                values: json!({"webhook": {"certManager": {"enabled": true}}}),
+                ..ignoring()
+            };
+            let (operator, _tls) = upgraded(scene, &scene.operator, &options).await?;
+            called(scene).await.with_context(|| log(&operator))?;
+            ensure!(ca_bundle(scene).await? != own_ca, "not cert-manager's");
+
+            let (operator, _) = upgraded(scene, &operator, &ignoring()).await?;
+            called(scene).await.with_context(|| log(&operator))?;
+            ensure!(ca_bundle(scene).await? == own_ca, "another CA than before");
+            operator.stop().await;
+            Ok(())
+        })
+        .await
+    })
+    .await
+}
+
+/// By a renewal, by the loss of the Secret, and by a renewal of the CA too.
+async fn three_rotations(scene: &Scene) -> Result<()> {
+    let installation = &scene.installation;
+    let leaf = installation.namespace.as_str();
+    let ca = format!("{leaf}-ca");
+    let secret = format!("{leaf}-tls-managed");
+    let secrets = secrets(scene);
+    let serves = Serves(scene, vec![installation.port]);
+    let mark = scene.mark().await?;
+    under_load(scene, &serves.1, async {
+        for rotation in 0..3 {
+            let before = own(&secrets, &secret).await?;
+            match rotation {
+                0 => renew(scene, leaf).await?,
+                1 => drop(secrets.delete(&secret, &DeleteParams::default()).await?),
+                _ => {
+                    let before = own(&secrets, &ca).await?;
+                    renew(scene, &ca).await?;
+                    changed(&secrets, &ca, |own| own.chain != before.chain).await?;
+                    renew(scene, leaf).await?;
+                }
+            }
+            let after = changed(&secrets, &secret, |own| own.chain != before.chain).await?;
+            let same = after.ca_bundle == before.ca_bundle;
+            ensure!(same == (rotation < 2), "rotation {rotation}: {same}");
+            serves.leaf(&after.chain).await?;
+            connected_anew(installation.port).await?;
+        }
+        Ok(())
+    })
+    .await?;
+    all_called(scene, mark).await
+}
+
+/// Has cert-manager renew a Certificate, as `cmctl renew` does.
+async fn renew(scene: &Scene, certificate: &str) -> Result<()> {
+    let condition = json!([{
+        "op": "add",
+        "path": "/status/conditions/-",
+        "value": {
+            "type": "Issuing",
+            "status": "True",
+            "reason": "ManuallyTriggered",
+            "message": "renew",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+            "observedGeneration": 1,
+        },
+    }])
+    .to_string();
+    let namespace = &scene.installation.namespace;
+    let patch = ["--subresource=status", "--type=json", "--patch", &condition];
+    let certificate = [
+        "--namespace",
+        namespace,
+        "patch",
+        "certificate",
+        certificate,
+    ];
+    let args = [&certificate[..], &patch].concat();
+    scene.tool().run(&args).await.map(drop)
+}
+
+/// Creates what [`burst`] writes.
+async fn writable(scene: &Scene) -> Result<()> {
+    let mut manifests = vec![config_map("app", "1")];
+    for writer in 0..WRITERS {
+        let workload = Workload::deployment(&format!("load-{writer}")).lists("app");
+        let workload = workload.with(&["spec", "replicas"], json!(0));
+        manifests.push(workload.manifest());
+    }
+    scene.apply(&manifests).await
+}
+
+/// Lets many writers write while `test` runs. Claims that no write fails, and that each of `ports`
+/// serves a certificate that the webhook configuration says to trust.
+async fn under_load(
+    scene: &Scene,
+    ports: &[u16],
+    test: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let mut bursts = interval(Duration::from_millis(500));
+    bursts.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let tested = Cell::new(false);
+    let test = async {
+        test.await?;
+        tested.set(true);
+        Ok(())
+    };
+    let writes = async {
+        for number in 0.. {
+            bursts.tick().await;
+            burst(scene, number).await?;
+            for port in ports {
+                let bundle = ca_bundle(scene).await?;
+                served(&scene.installation, *port, &bundle).await?;
+            }
+            if tested.get() {
+                break;
+            }
+        }
+        Ok(())
+    };
+    try_join(test, writes).await.map(drop)
+}
+
+/// One write of each writer, all at once: mostly of a label, now and then of the template.
+async fn burst(scene: &Scene, number: usize) -> Result<()> {
+    let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    try_join_all((0..WRITERS).map(async |writer| {
+        let patch = match (number + writer) % 20 {
+            0 => json!({"spec": {"template": {"metadata": {"labels": {"n": number.to_string()}}}}}),
+            _ => json!({"metadata": {"labels": {"n": number.to_string()}}}),
+        };
+        let name = format!("load-{writer}");
+        deployments
+            .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .with_context(|| format!("{patch} to {name}"))
+    }))
+    .await
+    .map(drop)
+}
+
+/// Claims that every write of a workload since `mark` has been to the webhook.
+async fn all_called(scene: &Scene, mark: Mark) -> Result<()> {
+    let mut writes = scene.all_requests(mark).await?;
+    writes.retain(|request| {
+        request.namespace == scene.namespace
+            && request.resource == "deployments"
+            && request.subresource.is_empty()
+            && request.verb == "patch"
+            && request.user != scene.installation.username()
+    });
+    ensure!(writes.len() > WRITERS, "only {} writes", writes.len());
+    for write in writes {
+        let noted = |prefix| write.annotations.keys().any(|key| key.starts_with(prefix));
+        let called = noted("mutation.webhook.admission.k8s.io/");
+        let passed_by = noted("failed-open.mutation.webhook.admission.k8s.io/");
+        ensure!(called && !passed_by, "{write:?}");
+    }
+    Ok(())
+}
+
+/// Waits until a create comes back with a config hash.
+async fn called(scene: &Scene) -> Result<()> {
+    let probe = Workload::deployment("probe").lists("app").manifest();
+    let create = [
+        "create",
+        "--dry-run=server",
+        "--output=json",
+        "--filename=-",
+    ];
+    wait_for("the webhook to be called", PATIENCE, async || {
+        let answer = scene
+            .kubectl_with_input(&create, &probe.to_string())
+            .await?;
+        Ok(match answer.contains(pod_reloader_e2e::workload::KEY) {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet("it was not".to_owned()),
+        })
+    })
+    .await
+}
+
+/// How often the apiserver has let a request past the webhook.
+async fn failed_open(scene: &Scene) -> Result<usize> {
+    let metrics = scene.tool().run(&["get", "--raw", "/metrics"]).await?;
+    let counter = "apiserver_admission_webhook_fail_open_count{name=\"pod-reloader.cs.sap.com\"";
+    let counts = metrics.lines().filter(|line| line.starts_with(counter));
+    counts
+        .map(|line| {
+            let (_, count) = line.rsplit_once(' ').context("a value")?;
+            Ok(count.parse::<usize>()?)
+        })
+        .sum()
+}
+
+/// Waits until the apiserver has made one more connection to the webhook, and with it a handshake.
+async fn connected_anew(port: u16) -> Result<()> {
+    let mut seen = connections(port)?;
+    let mut new = BTreeSet::new();
+    wait_for("a new connection", PATIENCE, async || {
+        let now = connections(port)?;
+        // Those of the test do not last from one look to the next.
+        if !new.is_disjoint(&now) {
+            return Ok(Attempt::Done(()));
+        }
+        new = now.difference(&seen).copied().collect();
+        seen.extend(&now);
+        Ok(Attempt::NotYet(format!("{now:?}")))
+    })
+    .await
+}
+
+/// The connections to the webhook that are open, by the ports at their other ends.
+fn connections(port: u16) -> Result<BTreeSet<u16>> {
+    const ESTABLISHED: &str = "01";
+    let server = format!("0100007F:{port:04X}");
+    let sockets = fs::read_to_string("/proc/net/tcp")?;
+    sockets
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|fields| fields[2] == server && fields[3] == ESTABLISHED)
+        .map(|fields| {
+            let (_, client) = fields[1].split_once(':').context("an address")?;
+            Ok(u16::from_str_radix(client, 16)?)
+        })
+        .collect()
+}
+
+/// `helm upgrade` with the values of `options`, and a new operator in the place of `old`.
+async fn upgraded(
+    scene: &Scene,
+    old: &Operator,
+    options: &Options,
+) -> Result<(Operator, Installation)> {
+    let mut installation = scene.installation.clone();
+    let values = options.values(&scene.namespace);
+    installation.upgrade(&values).await?;
+    old.stop().await;
+    let operator = started(scene, &installation, "upgraded", &options.args).await?;
+    Ok((operator, installation))
+}
+
+async fn started(
+    scene: &Scene,
+    installation: &Installation,
+    directory: &str,
+    args: &[String],
+) -> Result<Operator> {
+    let account = installation.service_account();
+    let token = scene
+        .control_plane
+        .service_account_token(&installation.namespace, account)
+        .await?;
+    let kubeconfig = scene.control_plane.kubeconfig_for(token);
+    let directory = scene.directory().join(directory);
+    let operator = Operator::start(installation, &kubeconfig, &directory, args)?;
+    operator.ready().await.with_context(|| log(&operator))?;
+    Ok(operator)
+}
+
+/// Waits until an operator has said something.
+async fn logs(operator: &Operator, text: &str) -> Result<()> {
+    wait_for(&format!("{text:?} in the log"), PATIENCE, async || {
+        Ok(match operator.log()?.contains(text) {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet("it is silent".to_owned()),
+        })
+    })
+    .await
+}
+
+/// Lets a ClusterRole have these rules alone.
+async fn rule(roles: &Api<ClusterRole>, name: &str, rules: Value) -> Result<()> {
+    let patch = Patch::Merge(json!({"rules": rules}));
+    roles.patch(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+fn log(operator: &Operator) -> String {
+    operator.log().unwrap_or_default()
+}
+
+/// Replicas, by their ports.
+struct Serves<'a>(&'a Scene, Vec<u16>);
+
+impl Serves<'_> {
+    /// Waits until each replica serves the leaf of `chain`.
+    async fn leaf(&self, chain: &str) -> Result<()> {
+        let Self(scene, ports) = self;
+        let leaf = &certificates(chain)?[0];
+        for port in ports {
+            wait_for("a certificate to be served", PATIENCE, async || {
+                let bundle = ca_bundle(scene).await?;
+                let served = served(&scene.installation, *port, &bundle).await?;
+                Ok(match served == *leaf {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(format!("another one on port {port}")),
+                })
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+/// The leaf that a port serves to somebody who trusts `ca_bundle`.
+async fn served(
+    installation: &Installation,
+    port: u16,
+    ca_bundle: &str,
+) -> Result<CertificateDer<'static>> {
+    let mut roots = RootCertStore::empty();
+    for ca in certificates(ca_bundle)? {
+        roots.add(ca)?;
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(("127.0.0.1", port)).await?;
+    let name = ServerName::try_from(host(installation))?;
+    let stream = TlsConnector::from(Arc::new(config))
+        .connect(name, stream)
+        .await?;
+    let (_, connection) = stream.get_ref();
+    let chain = connection.peer_certificates();
+    let leaf = chain.and_then(<[_]>::first).context("no certificate")?;
+    Ok(leaf.clone().into_owned())
+}
+
+/// What the apiserver asks for.
+fn host(installation: &Installation) -> String {
+    let name = &installation.namespace;
+    format!("{name}.{name}.svc")
+}
+
+/// What the webhook configuration says to trust, in PEM.
+async fn ca_bundle(scene: &Scene) -> Result<String> {
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(scene.client.clone());
+    let configuration = configurations.get(&scene.installation.namespace).await?;
+    let webhooks = configuration.webhooks.unwrap_or_default();
+    let [webhook] = &webhooks[..] else {
+        bail!("{} webhooks", webhooks.len());
+    };
+    let bundle = webhook.client_config.ca_bundle.clone();
+    Ok(String::from_utf8(bundle.unwrap_or_default().0)?)
+}
+
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>> {
+    let certificates = CertificateDer::pem_slice_iter(pem.as_bytes());
+    Ok(certificates.collect::<Result<_, _>>()?)
+}
+
+fn secrets(scene: &Scene) -> Api<Secret> {
+    Api::namespaced(scene.client.clone(), &scene.installation.namespace)
+}
+
+async fn patch(secrets: &Api<Secret>, name: &str, entries: Value) -> Result<()> {
+    let patch = Patch::Merge(json!({"stringData": entries}));
+    secrets.patch(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// A CA and a certificate in a Secret, in PEM, empty where missing.
+struct Own {
+    ca_bundle: String,
+    ca_key: String,
+    chain: String,
+}
+
+async fn own(secrets: &Api<Secret>, name: &str) -> Result<Own> {
+    let data = secrets.get(name).await?.data.unwrap_or_default();
+    let entry = |key: &str| {
+        let entry = data.get(key).map(|entry| entry.0.clone());
+        String::from_utf8(entry.unwrap_or_default())
+    };
+    Ok(Own {
+        ca_bundle: entry("ca.crt")?,
+        ca_key: entry("ca.key")?,
+        chain: entry("tls.crt")?,
+    })
+}
+
+/// Waits until a Secret is there, complete, and as `is_so` wants it.
+async fn changed(
+    secrets: &Api<Secret>,
+    name: &str,
+    mut is_so: impl FnMut(&Own) -> bool,
+) -> Result<Own> {
+    wait_for(&format!("another {name}"), PATIENCE, async || {
+        Ok(match own(secrets, name).await {
+            Ok(own) if !own.chain.is_empty() && is_so(&own) => Attempt::Done(own),
+            Ok(_) => Attempt::NotYet("it is not".to_owned()),
+            Err(error) => Attempt::NotYet(format!("{error:#}")),
+        })
+    })
+    .await
+}
+
+/// A CA that the test issues by.
+struct TestAuthority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+struct Pair {
+    chain: String,
+    key: String,
+}
+
+impl TestAuthority {
+    fn new() -> Result<Self> {
+        Self::with(KeyPair::generate()?, ca_params())
+    }
+
+    /// The operator's CA as it will be one day: with its key, near its end.
+    fn aged(key: &str) -> Result<Self> {
+        let mut params = ca_params();
+        live(&mut params, 1800 * DAY, 25 * DAY);
+        Self::with(KeyPair::from_pem(key)?, params)
+    }
+
+    fn with(key: KeyPair, params: CertificateParams) -> Result<Self> {
+        Ok(Self {
+            pem: params.self_signed(&key)?.pem(),
+            issuer: Issuer::new(params, key),
+        })
+    }
+
+    fn issue(&self, host: &str) -> Result<Pair> {
+        self.sign(leaf_params(host)?)
+    }
+
+    /// A certificate that has had most of its time.
+    fn aged_leaf(&self, host: &str) -> Result<Pair> {
+        let mut params = leaf_params(host)?;
+        live(&mut params, 80 * DAY, 10 * DAY);
+        self.sign(params)
+    }
+
+    fn sign(&self, params: CertificateParams) -> Result<Pair> {
+        let key = KeyPair::generate()?;
+        Ok(Pair {
+            chain: params.signed_by(&key, &self.issuer)?.pem(),
+            key: key.serialize_pem(),
+        })
+    }
+}
+
+/// As the operator makes its own.
+fn ca_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let name = "pod-reloader CA";
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    params
+}
+
+/// For the names that the operator wants.
+fn leaf_params(host: &str) -> Result<CertificateParams> {
+    let short = host.trim_end_matches(".svc").to_owned();
+    let long = format!("{host}.cluster.local");
+    let mut params = CertificateParams::new([host.to_owned(), short, long])?;
+    params.use_authority_key_identifier_extension = true;
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    Ok(params)
+}
+
+/// Makes it one that has lived for `so_far` and has `left` to live.
+fn live(params: &mut CertificateParams, so_far: Duration, left: Duration) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.expect("it is later than 1970");
+    let epoch = date_time_ymd(1970, 1, 1);
+    params.not_before = epoch + (now - so_far);
+    params.not_after = epoch + now + left;
+}
+
+/// A webhook that may be away for a while.
+fn ignoring() -> Options {
+    Options {
+        failure_policy: "Ignore",
+        ..Options::default()
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The apiserver keeps 25 connections to a webhook that it does not use: more writes at once than that
+/// make it connect again.
+const WRITERS: usize = 32;

@@ -1,0 +1,447 @@
+//! Syncs as Argo CD and Flux do them, by kubectl under their field managers: one rollout for a release, no
+//! drift.
+
+use std::{collections::BTreeSet, slice, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::workload::{KEY, Workload, config_map};
+use pod_reloader_e2e::{Attempt, Options, Output, Scene, Snapshot, chart, wait_for};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_sync_that_changes_config_and_workload_is_one_rollout() -> Result<()> {
+    let options = Options {
+        settle_period: "5s",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        let mut apps = deployed(scene).await?;
+        for app in &mut apps {
+            app.config = config_map(app.name, "2");
+            app.web = app.web.clone().image("app:2");
+            app.sync().await?;
+        }
+        each_rolled(scene, &mut apps, 1).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn self_heal_without_a_hash_in_git_rolls_nothing_and_sees_no_drift() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        // Once with the hash that the webhook has set, once with one that the loop has set.
+        let mut apps = deployed(scene).await?;
+        each_heals(scene, &mut apps).await?;
+        each_config_changes(scene, &mut apps).await?;
+        each_heals(scene, &mut apps).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn self_heal_with_a_stale_hash_in_git_is_warned_rolls_nothing_and_sees_no_drift() -> Result<()>
+{
+    Scene::play(Options::default(), async |scene| {
+        let mut apps = deployed(scene).await?;
+        for app in &mut apps {
+            app.commit_the_hash()?;
+            app.sync().await?;
+        }
+        each_config_changes(scene, &mut apps).await?;
+        each_heals(scene, &mut apps).await?;
+        // And when it is taken out of Git again, as the warning says.
+        for app in &mut apps {
+            app.web = web(app.name);
+        }
+        each_heals(scene, &mut apps).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn apply_without_force_conflicts_over_a_stale_hash_in_git_and_over_nothing_else() -> Result<()>
+{
+    Scene::play(Options::default(), async |scene| {
+        let mut apps = deployed(scene).await?;
+        each_config_changes(scene, &mut apps).await?;
+        for app in &mut apps {
+            let apply = [
+                "apply",
+                SERVER_SIDE,
+                app.way.field_manager(),
+                "--filename=-",
+            ];
+            let output = scene.kubectl_output(&apply, &app.git()).await?;
+            assert_eq!(
+                (output.code, &*output.stderr),
+                (Some(0), ""),
+                "{}",
+                app.name
+            );
+
+            app.web = app.web.clone().stamped("stale");
+            let output = scene.kubectl_output(&apply, &app.git()).await?;
+            let conflict = format!("conflict with \"pod-reloader\" using apps/v1: {PATH_OF_KEY}");
+            ensure!(output.code == Some(1), "{}: {output:?}", app.name);
+            ensure!(
+                output.stderr.contains(&conflict),
+                "{}: {output:?}",
+                app.name
+            );
+        }
+        each_rolled(scene, &mut apps, 0).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_first_deployment_passes_the_dry_run_of_everything() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let mut app = App::new(scene, Sync::Flux);
+        app.web = app.web.requires(app.name);
+        app.sync().await?;
+        each_rolled(scene, slice::from_mut(&mut app), 1).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn syncs_of_our_chart_leave_the_ca_of_cert_manager_alone() -> Result<()> {
+    syncs_leave_the_ca_alone(CertificateOf::CertManager).await
+}
+
+#[tokio::test]
+async fn syncs_of_our_chart_leave_the_operators_own_ca_alone() -> Result<()> {
+    syncs_leave_the_ca_alone(CertificateOf::Operator).await
+}
+
+#[tokio::test]
+async fn upgrades_of_our_chart_leave_the_ca_alone() -> Result<()> {
+    for certificate in [CertificateOf::CertManager, CertificateOf::Operator] {
+        let options = certificate.options();
+        let values = options.clone();
+        Scene::play(options, async |scene| {
+            let ca = ca_bundle(scene).await?;
+            let mut installation = scene.installation.clone();
+            for _ in 0..2 {
+                installation
+                    .upgrade(&values.values(&scene.namespace))
+                    .await?;
+                assert_eq!(ca_bundle(scene).await?, ca);
+            }
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn syncs_leave_the_ca_alone(certificate: CertificateOf) -> Result<()> {
+    let options = certificate.options();
+    let values = options.clone();
+    Scene::play(options, async |scene| {
+        let rendered = rendered(scene, &values).await?;
+        let kubectl = async |args: &[&str]| scene.tool().run_with_input(args, &rendered).await;
+        // The first sync creates it, without a CA.
+        let name = &scene.installation.namespace;
+        kubectl(&["delete", "mutatingwebhookconfiguration", name]).await?;
+        kubectl(Sync::ArgoServerSide.args()).await?;
+        let ca = ca_bundle(scene).await?;
+        for way in [Sync::ArgoServerSide, Sync::ArgoClientSide, Sync::Flux] {
+            for _ in 0..2 {
+                kubectl(way.args()).await?;
+                assert_eq!(ca_bundle(scene).await?, ca);
+            }
+            no_drift(way, &kubectl).await?;
+        }
+        // And its webhook is called.
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        scene.apply(&[config_map("app", "1")]).await?;
+        scene.rolls_once(&web, &before).await.map(|_| ())
+    })
+    .await
+}
+
+/// Who syncs, and how.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sync {
+    /// Argo CD with `ServerSideApply=true`.
+    ArgoServerSide,
+    /// Argo CD with its defaults.
+    ArgoClientSide,
+    /// Argo CD with `Replace=true`.
+    ArgoReplace,
+    /// Flux's kustomize-controller.
+    Flux,
+}
+
+impl Sync {
+    const ALL: [Self; 4] = [
+        Self::ArgoServerSide,
+        Self::ArgoClientSide,
+        Self::ArgoReplace,
+        Self::Flux,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ArgoServerSide => "argo-server-side",
+            Self::ArgoClientSide => "argo-client-side",
+            Self::ArgoReplace => "argo-replace",
+            Self::Flux => "flux",
+        }
+    }
+
+    fn field_manager(self) -> &'static str {
+        match self {
+            Self::Flux => FLUX,
+            _ => ARGO,
+        }
+    }
+
+    fn args(self) -> &'static [&'static str] {
+        match self {
+            Self::ArgoServerSide => &["apply", SERVER_SIDE, FORCE, ARGO, "--filename=-"],
+            Self::ArgoClientSide => &["apply", ARGO, "--filename=-"],
+            Self::ArgoReplace => &["replace", ARGO, "--filename=-"],
+            Self::Flux => &["apply", SERVER_SIDE, FORCE, FLUX, "--filename=-"],
+        }
+    }
+}
+
+/// An application in Git: ConfigMap and Deployment have the same name.
+struct App<'a> {
+    scene: &'a Scene,
+    way: Sync,
+    name: &'static str,
+    config: Value,
+    web: Workload,
+    /// What its Deployment was like when somebody looked last.
+    before: Snapshot,
+}
+
+impl<'a> App<'a> {
+    fn new(scene: &'a Scene, way: Sync) -> Self {
+        let name = way.name();
+        Self {
+            scene,
+            way,
+            name,
+            config: config_map(name, "1"),
+            web: web(name),
+            before: Snapshot {
+                key: None,
+                revisions: BTreeSet::new(),
+            },
+        }
+    }
+
+    fn git(&self) -> String {
+        let items = [&self.config, &self.web.manifest()];
+        json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
+    }
+
+    /// Pins the hash of now, as somebody does who exports what is live.
+    fn commit_the_hash(&mut self) -> Result<()> {
+        let key = self.before.key.as_ref().context("no hash")?;
+        self.web = self.web.clone().stamped(key);
+        Ok(())
+    }
+
+    async fn sync(&self) -> Result<Output> {
+        self.sync_by(self.way.args()).await
+    }
+
+    async fn sync_by(&self, args: &[&str]) -> Result<Output> {
+        let git = self.git();
+        if self.way == Sync::Flux {
+            let dry_run = [args, &["--dry-run=server"]].concat();
+            self.scene.kubectl_with_input(&dry_run, &git).await?;
+        }
+        let output = self.scene.kubectl_output(args, &git).await?;
+        ensure!(output.code == Some(0), "{}: {output:?}", self.name);
+        Ok(output)
+    }
+}
+
+fn web(name: &str) -> Workload {
+    Workload::deployment(name).lists(name)
+}
+
+/// An application for each way to sync, in a namespace that was empty.
+async fn deployed(scene: &Scene) -> Result<Vec<App<'_>>> {
+    let mut apps: Vec<_> = Sync::ALL.map(|way| App::new(scene, way)).into();
+    for app in &apps {
+        match app.way {
+            // What is not there yet is created.
+            Sync::ArgoReplace => app.sync_by(&["create", ARGO, "--filename=-"]).await?,
+            _ => app.sync().await?,
+        };
+    }
+    each_rolled(scene, &mut apps, 1).await?;
+    Ok(apps)
+}
+
+/// Claims that five syncs of what is in Git already roll nothing, that no sync is needed after them, and
+/// that who writes a hash is warned each time.
+async fn each_heals(scene: &Scene, apps: &mut [App<'_>]) -> Result<()> {
+    for app in &*apps {
+        for _ in 0..5 {
+            let output = app.sync().await?;
+            let is_warned = output
+                .stderr
+                .contains(&format!("remove {KEY} from your manifest"));
+            ensure!(
+                is_warned == app.git().contains(KEY),
+                "{}: {output:?}",
+                app.name
+            );
+        }
+    }
+    each_rolled(scene, apps, 0).await?;
+    for app in &*apps {
+        let git = app.git();
+        let kubectl = async |args: &[&str]| scene.kubectl_with_input(args, &git).await;
+        no_drift(app.way, &kubectl).await.context(app.name)?;
+    }
+    Ok(())
+}
+
+/// A sync that changes the ConfigMap alone, so that the loop moves the hash.
+async fn each_config_changes(scene: &Scene, apps: &mut [App<'_>]) -> Result<()> {
+    for app in &mut *apps {
+        app.config = config_map(app.name, "2");
+        app.sync().await?;
+    }
+    each_rolled(scene, apps, 1).await
+}
+
+/// Claims that each has been rolled so often since somebody looked last, and that nothing is left that
+/// would roll it.
+async fn each_rolled(scene: &Scene, apps: &mut [App<'_>], times: usize) -> Result<()> {
+    for app in &*apps {
+        scene.right(&app.web).await?;
+    }
+    scene.quiet().await?;
+    for app in apps {
+        let after = scene.snapshot(&app.web).await?;
+        let new = after.revisions.difference(&app.before.revisions).count();
+        ensure!(new == times, "{}: {:?}, {after:?}", app.name, app.before);
+        let expected = scene.expected_key(&app.web).await?;
+        ensure!(after.key == Some(expected), "{}: {after:?}", app.name);
+        app.before = after;
+    }
+    Ok(())
+}
+
+/// Claims that a sync would change nothing, as the tool itself would ask.
+async fn no_drift(way: Sync, kubectl: &impl AsyncFn(&[&str]) -> Result<String>) -> Result<()> {
+    // As in Argo CD's server-side diff with IncludeMutationWebhook=true, and in Flux.
+    let dry_run = [
+        "apply",
+        SERVER_SIDE,
+        FORCE,
+        way.field_manager(),
+        "--dry-run=server",
+    ];
+    let json = ["--output=json", "--filename=-"];
+    let predicted = objects(&kubectl(&[&dry_run, &json[..]].concat()).await?)?;
+    let live = objects(&kubectl(&[&["get"], &json[..]].concat()).await?)?;
+    ensure!(predicted.len() == live.len());
+    for (predicted, live) in predicted.iter().zip(&live) {
+        ensure!(predicted == live, "drift\n{predicted}\n{live}");
+    }
+    let server_side = [
+        "diff",
+        SERVER_SIDE,
+        FORCE,
+        way.field_manager(),
+        "--filename=-",
+    ];
+    kubectl(&server_side).await?;
+    if way == Sync::ArgoClientSide {
+        kubectl(&["diff", way.field_manager(), "--filename=-"]).await?;
+    }
+    Ok(())
+}
+
+/// The objects of a List, without what changes with every write or by controllers.
+fn objects(list: &str) -> Result<Vec<Value>> {
+    let list: Value = serde_json::from_str(list)?;
+    let objects = list["items"].as_array().context("no list")?.iter().cloned();
+    Ok(objects
+        .map(|mut object| {
+            for member in ["managedFields", "resourceVersion"] {
+                object["metadata"]
+                    .as_object_mut()
+                    .map(|metadata| metadata.remove(member));
+            }
+            object.as_object_mut().map(|object| object.remove("status"));
+            object
+        })
+        .collect())
+}
+
+/// Who issues the webhook's certificate, and writes the `caBundle`.
+#[derive(Clone, Copy)]
+enum CertificateOf {
+    CertManager,
+    Operator,
+}
+
+impl CertificateOf {
+    fn options(self) -> Options {
+        Options {
+            values: match self {
+                Self::CertManager => json!({"webhook": {"certManager": {"enabled": true}}}),
+                Self::Operator => Value::Null,
+            },
+            ..Options::default()
+        }
+    }
+}
+
+/// What Argo CD's repo server makes of our chart.
+async fn rendered(scene: &Scene, options: &Options) -> Result<String> {
+    let installation = &scene.installation;
+    let chart = chart().display().to_string();
+    let template = [
+        "template",
+        &installation.namespace,
+        &chart,
+        "--namespace",
+        &installation.namespace,
+        "--skip-tests",
+        "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
+        "--values=-",
+    ];
+    let values = installation.values(&options.values(&scene.namespace));
+    installation
+        .helm
+        .run_with_input(&template, &values.to_string())
+        .await
+}
+
+/// The CA in the webhook configuration, once there is one, and the generation: had somebody wiped it and
+/// somebody else written it again, that would be another.
+async fn ca_bundle(scene: &Scene) -> Result<(String, Option<i64>)> {
+    let name = &scene.installation.namespace;
+    let get = ["get", "mutatingwebhookconfiguration", name, "--output=json"];
+    wait_for("a caBundle", Duration::from_secs(30), async || {
+        let configuration: Value = serde_json::from_str(&scene.tool().run(&get).await?)?;
+        let bundle = &configuration["webhooks"][0]["clientConfig"]["caBundle"];
+        let generation = configuration["metadata"]["generation"].as_i64();
+        Ok(match bundle.as_str() {
+            Some(bundle) => Attempt::Done((bundle.to_owned(), generation)),
+            None => Attempt::NotYet("there is none".to_owned()),
+        })
+    })
+    .await
+}
+
+const ARGO: &str = "--field-manager=argocd-controller";
+const FLUX: &str = "--field-manager=kustomize-controller";
+const PATH_OF_KEY: &str = ".spec.template.metadata.annotations.pod-reloader.cs.sap.com/config-hash";
+const SERVER_SIDE: &str = "--server-side";
+const FORCE: &str = "--force-conflicts";

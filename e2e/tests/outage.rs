@@ -1,0 +1,543 @@
+//! The webhook is down, or beside the policies of the chart: nobody is hindered, nothing is lost.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams,
+};
+use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, KEY, Kind, Workload, config_map};
+use pod_reloader_e2e::{Attempt, Options, Output, Scene, Snapshot, wait_for};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn the_policy_keeps_the_hash_while_the_webhook_is_down() -> Result<()> {
+    Scene::play(ignoring(), async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), config_map("late", "1")])
+            .await?;
+        let workloads = Kind::ALL.map(|kind| Workload::new(kind, "web").lists("app"));
+        let late = Workload::deployment("late").lists("late");
+        let late_before = scene.create(&late).await?;
+        let mut before = Vec::new();
+        for workload in &workloads {
+            before.push(scene.create(workload).await?);
+        }
+        scene.operator.stop().await;
+        policy_is_in_force(scene).await?;
+
+        let mut after = Vec::new();
+        for (workload, before) in workloads.iter().zip(&before) {
+            let name = workload.reference();
+            let without = workload.manifest().to_string();
+            for write in [
+                &["patch", &name, "--type=merge", &rubbish()][..],
+                &["patch", &name, "--type=merge", NO_ANNOTATIONS],
+                &["patch", &name, "--type=json", &removal()],
+                &["replace", "--filename=-"],
+                &["patch", &name, "--dry-run=server", IMAGE],
+            ] {
+                let write = [write, &["--output=json"]].concat();
+                let stored = scene.kubectl_with_input(&write, &without).await?;
+                ensure!(key_in(&stored)? == before.key, "{write:?}: {stored}");
+            }
+            let same = scene.snapshot(workload).await?;
+            ensure!(same == *before, "{before:?}, {same:?}");
+
+            let other = workload.clone().image("app:2").manifest().to_string();
+            scene
+                .kubectl_with_input(&["replace", "--filename=-"], &other)
+                .await?;
+            let other = scene.snapshot(workload).await?;
+            ensure!(other.key == before.key, "{before:?}, {other:?}");
+            ensure!(new_revisions(before, &other) == 1, "{before:?}, {other:?}");
+            after.push(other);
+        }
+
+        scene.apply(&[config_map("late", "2")]).await?;
+        scene.operator.start_again().await?;
+        scene.rolls_once(&late, &late_before).await?;
+        // All has been dealt with, by then.
+        for (workload, after) in workloads.iter().zip(&after) {
+            let now = scene.snapshot(workload).await?;
+            ensure!(now == *after, "{after:?}, {now:?}");
+            ensure!(now.key == Some(scene.expected_key(workload).await?));
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn without_the_policy_the_loop_restores_a_hash_that_was_dropped() -> Result<()> {
+    let options = Options {
+        values: json!({"policy": {"enabled": false}}),
+        ..ignoring()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let first = scene.create(&web).await?;
+        scene.operator.stop().await;
+        // What a cluster older than the policy does, as is documented: pods without a hash are made.
+        let manifest = web.manifest().to_string();
+        scene
+            .kubectl_with_input(&["replace", "--filename=-"], &manifest)
+            .await?;
+        let dropped = scene.snapshot(&web).await?;
+        ensure!(dropped.key.is_none(), "{dropped:?}");
+        ensure!(
+            new_revisions(&first, &dropped) == 1,
+            "{first:?}, {dropped:?}"
+        );
+
+        scene.operator.start_again().await?;
+        scene.right(&web).await?;
+        let restored = scene.snapshot(&web).await?;
+        ensure!(restored.key == first.key, "{first:?}, {restored:?}");
+        // The very template of before: its ReplicaSet is used again.
+        let expected = Snapshot {
+            key: first.key,
+            revisions: dropped.revisions,
+        };
+        scene.rolls_not(&web, &expected).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn while_the_webhook_is_down_ignore_lets_every_write_through() -> Result<()> {
+    outage_under("Ignore").await
+}
+
+#[tokio::test]
+async fn while_the_webhook_is_down_fail_refuses_writes_with_our_annotations_alone() -> Result<()> {
+    outage_under("Fail").await
+}
+
+/// Whoever has no annotation of ours, and who writes to a subresource, is never hindered.
+async fn outage_under(failure_policy: &'static str) -> Result<()> {
+    let options = Options {
+        failure_policy,
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let database = Workload::new(Kind::StatefulSet, "database").lists("app");
+        let alone = Workload::deployment("alone");
+        let ignored = web_called("ignored").labelled(IGNORED, "true");
+        // Nothing keeps it, but a key of ours it has: its author may be told of the mistake.
+        let misspelt = Workload::deployment("misspelt").annotated(MISSPELT, "app");
+        let rolling = web_called("rolling");
+        for workload in [&web, &database, &alone, &ignored, &misspelt, &rolling] {
+            scene.create(workload).await?;
+            finished(scene, workload).await?;
+        }
+        // A rollout that begins before the outage and goes on in it: its pods wait for a node.
+        let label = format!("example.com/{}", scene.namespace);
+        let node = json!({"spec": {"template": {"spec": {"nodeSelector": {&label: "here"}}}}});
+        let node = format!("--patch={node}");
+        scene
+            .kubectl(&["patch", &rolling.reference(), &node])
+            .await?;
+        scene.operator.stop().await;
+
+        let label = format!("{label}=here");
+        scene.kubectl(&["label", "nodes", "--all", &label]).await?;
+        finished(scene, &rolling).await?;
+
+        scene
+            .kubectl(&["scale", &web.reference(), "--replicas=2"])
+            .await?;
+        finished(scene, &web).await?;
+        let scale = r#"--patch={"spec": {"replicas": 3}}"#;
+        for workload in [&web, &database] {
+            let name = workload.reference();
+            let scale = ["patch", &name, "--subresource=scale", "--type=merge", scale];
+            scene.kubectl(&scale).await?;
+            finished(scene, workload).await?;
+            let status = &scene.object(&name).await?["status"];
+            ensure!(status["readyReplicas"] == 3, "{status}");
+        }
+
+        for workload in [&alone, &ignored] {
+            let name = workload.reference();
+            scene.kubectl(&["label", &name, "team=blue"]).await?;
+            scene
+                .kubectl(&["set", "image", &name, "main=app:2"])
+                .await?;
+            finished(scene, workload).await?;
+            scene.kubectl(&["delete", &name]).await?;
+            scene.create(workload).await?;
+        }
+
+        for workload in [&web, &database, &misspelt] {
+            let label = ["label", &workload.reference(), "team=blue"];
+            let output = scene.kubectl_output(&label, "").await?;
+            let is_refused = output.stderr.contains("failed calling webhook");
+            ensure!(is_refused == (failure_policy == "Fail"), "{output:?}");
+            ensure!(is_refused == (output.code != Some(0)), "{output:?}");
+            // Nobody is kept from deleting.
+            scene.kubectl(&["delete", &workload.reference()]).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_policy_takes_back_neither_what_the_webhook_sets_nor_what_the_loop_does() -> Result<()>
+{
+    beside_the_policy(async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let before = scene.rolls_once(&web, &before).await?;
+
+        // Its rollouts are not the loop's from here on.
+        let patient = web.clone().annotated(SETTLE_PERIOD, "1h");
+        scene.apply(&[patient.manifest()]).await?;
+        scene.rolls_not(&web, &before).await?;
+        finished(scene, &web).await?;
+        let admissions = admissions(scene).await?;
+        let release = patient.image("app:2").manifest();
+        scene.apply(&[config_map("app", "3"), release]).await?;
+        let after = scene.snapshot(&web).await?;
+        ensure!(after.key == Some(scene.expected_key(&web).await?));
+        ensure!(after.key != before.key, "{after:?}");
+        ensure!(new_revisions(&before, &after) == 1, "{before:?}, {after:?}");
+        let calls = self::admissions(scene).await? - admissions;
+        ensure!(calls == 1, "called {calls} times");
+        scene.rolls_not(&web, &after).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn who_writes_a_hash_is_warned_though_the_policy_has_put_it_back() -> Result<()> {
+    beside_the_policy(async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        let name = web.reference();
+        let (with, without) = (web.clone().stamped("rubbish"), &web);
+        let server_side = &[
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--filename=-",
+        ][..];
+        let client_side = &["apply", "--filename=-"][..];
+        let note = r#"--patch={"metadata": {"annotations": {"note": "x"}}}"#;
+        for (write, manifest, is_warned) in [
+            (client_side, without, false),
+            (client_side, &with, true),
+            (client_side, &with, true),
+            (client_side, without, false),
+            (server_side, &with, true),
+            (server_side, &with, true),
+            (server_side, without, false),
+            (&["patch", &name, note], without, false),
+            (&["patch", &name, &rubbish()], without, true),
+            (&["patch", &name, "--type=merge", &rubbish()], without, true),
+            (&["label", &name, "team=blue"], without, false),
+            (&["set", "image", &name, "main=app:1"], without, false),
+            (client_side, without, false),
+            (server_side, without, false),
+        ] {
+            let manifest = manifest.manifest().to_string();
+            let output = scene.kubectl_output(write, &manifest).await?;
+            ensure!(output.code == Some(0), "{write:?}: {output:?}");
+            ensure!(warns(&output) == is_warned, "{write:?}: {output:?}");
+            ensure!(scene.key(&web).await? == before.key, "{write:?}");
+        }
+        scene.rolls_not(&web, &before).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_misspelt_annotation_is_answered_with_the_one_that_is_meant() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let misspelt = Workload::deployment("web").annotated(MISSPELT, "app");
+        let manifest = misspelt.manifest().to_string();
+        let warning = format!("did you mean {CONFIG_MAPS}?");
+        let again = format!("{MISSPELT}=other");
+        for write in [
+            &["apply", "--filename=-"][..],
+            &["annotate", "--overwrite", "deployment/web", &again],
+        ] {
+            let output = scene.kubectl_output(write, &manifest).await?;
+            ensure!(output.code == Some(0), "{output:?}");
+            ensure!(output.stderr.contains(&warning), "{write:?}: {output:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn inside_the_fence_everything_works_as_without() -> Result<()> {
+    let options = Options {
+        values: json!({"fence": {"enabled": true}}),
+        running: false,
+        ..ignoring()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let bare = Kind::ALL.map(|kind| Workload::new(kind, "bare").lists("app"));
+        let foreign = web_called("foreign").stamped("foreign");
+        let mut before = Vec::new();
+        for workload in &bare {
+            before.push(scene.create(workload).await?);
+        }
+        let foreign_before = scene.create(&foreign).await?;
+        fence_is_in_force(scene, &foreign).await?;
+
+        scene.operator.start_again().await?;
+        for (workload, before) in bare.iter().zip(&mut before) {
+            ensure!(before.key.is_none(), "{before:?}");
+            *before = scene.rolls_once(workload, before).await?;
+        }
+        scene.rolls_not(&foreign, &foreign_before).await?;
+        let object = scene.object(&foreign.reference()).await?;
+        let baseline = &object["metadata"]["annotations"][BASELINE];
+        ensure!(baseline.is_string(), "{object}");
+
+        scene.apply(&[config_map("app", "2")]).await?;
+        for (workload, before) in bare.iter().zip(&before) {
+            scene.rolls_once(workload, before).await?;
+            scene.event(workload, "ConfigChanged").await?;
+        }
+        scene.rolls_once(&foreign, &foreign_before).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_fence_lets_the_operator_change_nothing_but_its_annotations() -> Result<()> {
+    let options = Options {
+        values: json!({"fence": {"enabled": true}}),
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let workloads = Kind::ALL.map(|kind| {
+            let workload = Workload::new(kind, "web").lists("app");
+            workload.labelled("team", "blue").annotated("note", "x")
+        });
+        for workload in &workloads {
+            scene.create(workload).await?;
+        }
+        fence_is_in_force(scene, &workloads[0]).await?;
+        let containers = json!([{"name": "main", "image": "evil"}]);
+        let template = |part: Value| json!({"spec": {"template": part}});
+        let metadata = |part: Value| json!({"metadata": part});
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "0"});
+        for workload in &workloads {
+            let mut patches = vec![
+                template(json!({"spec": {"containers": containers}})),
+                template(json!({"spec": {"nodeSelector": {"a": "b"}}})),
+                template(json!({"metadata": {"labels": {"extra": "x"}}})),
+                template(json!({"metadata": {"annotations": {"note": "x"}}})),
+                metadata(json!({"labels": {"team": "red"}})),
+                metadata(json!({"labels": null})),
+                metadata(json!({"annotations": {"note": "y"}})),
+                metadata(json!({"annotations": {"note": null}})),
+                metadata(json!({"finalizers": ["example.com/keep"]})),
+                // The garbage collector deletes what belongs to nobody.
+                metadata(json!({"ownerReferences": [owner]})),
+                json!({"spec": {"minReadySeconds": 5}}),
+                json!({"spec": {"revisionHistoryLimit": 0}}),
+            ];
+            patches.push(match workload.kind {
+                Kind::Deployment => json!({"spec": {"paused": true}}),
+                _ => {
+                    json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}})
+                }
+            });
+            if workload.kind != Kind::DaemonSet {
+                patches.push(json!({"spec": {"replicas": 0}}));
+            }
+            let (operator, name) = (as_the_operator(scene, workload.kind).await?, &workload.name);
+            let params = PatchParams::default();
+            for patch in patches {
+                let refused = refusal(operator.patch(name, &params, &Patch::Merge(&patch)).await)?;
+                ensure!(refused.contains(FENCED), "{patch}: {refused}");
+            }
+            let scale = json!({"spec": {"replicas": 0}});
+            let status = json!({"status": null});
+            let subresources = [("scale", scale), ("status", status)];
+            for (subresource, patch) in
+                &subresources[usize::from(workload.kind == Kind::DaemonSet)..]
+            {
+                let patch = Patch::Merge(patch);
+                let patched = operator.patch_subresource(subresource, name, &params, &patch);
+                let refused = refusal(patched.await)?;
+                ensure!(refused.contains("cannot patch"), "{subresource}: {refused}");
+            }
+            let refused = refusal(operator.delete(name, &DeleteParams::default()).await)?;
+            ensure!(refused.contains("cannot delete"), "{refused}");
+            // What it is there for.
+            let hash = template(json!({"metadata": {"annotations": {KEY: "hash"}}}));
+            operator.patch(name, &params, &Patch::Merge(&hash)).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// A webhook that is missed by nobody.
+fn ignoring() -> Options {
+    Options {
+        failure_policy: "Ignore",
+        ..Options::default()
+    }
+}
+
+/// Plays a test that begins when the policy is in force and the webhook, too.
+async fn beside_the_policy(test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+    let options = Options {
+        running: false,
+        ..ignoring()
+    };
+    Scene::play(options, async |scene| {
+        policy_is_in_force(scene).await?;
+        scene.operator.start_again().await?;
+        test(scene).await
+    })
+    .await
+}
+
+/// Waits until the policy keeps a hash. The webhook must be down: it would do the same.
+async fn policy_is_in_force(scene: &Scene) -> Result<()> {
+    let gauge = web_called("gauge").stamped("gauge");
+    scene.create(&gauge).await?;
+    let name = gauge.reference();
+    let rubbish = rubbish();
+    let patch = [
+        "patch",
+        &name,
+        "--dry-run=server",
+        "--output=json",
+        &rubbish,
+    ];
+    wait_for("the policy to keep a hash", PATIENCE, async || {
+        Ok(match key_in(&scene.kubectl(&patch).await?)? {
+            Some(key) if key == "gauge" => Attempt::Done(()),
+            key => Attempt::NotYet(format!("{key:?}")),
+        })
+    })
+    .await?;
+    scene.kubectl(&["delete", &name]).await.map(|_| ())
+}
+
+/// Waits until the fence keeps the operator from setting a label.
+async fn fence_is_in_force(scene: &Scene, workload: &Workload) -> Result<()> {
+    let operator = as_the_operator(scene, workload.kind).await?;
+    let dry_run = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"team": "gauge"}}}));
+    wait_for("the fence to keep a label", PATIENCE, async || {
+        Ok(
+            match refusal(operator.patch(&workload.name, &dry_run, &patch).await) {
+                Ok(refused) if refused.contains(FENCED) => Attempt::Done(()),
+                seen => Attempt::NotYet(format!("{seen:?}")),
+            },
+        )
+    })
+    .await
+}
+
+/// The workloads of a kind, with the token of the operator.
+async fn as_the_operator(scene: &Scene, kind: Kind) -> Result<Api<DynamicObject>> {
+    let installation = &scene.installation;
+    let token = scene
+        .control_plane
+        .service_account_token(&installation.namespace, installation.service_account())
+        .await?;
+    let client = scene.control_plane.kubeconfig_for(token).client().await?;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", kind.as_str()));
+    Ok(Api::namespaced_with(client, &scene.namespace, &resource))
+}
+
+/// What the apiserver says where it refuses a write.
+fn refusal<T>(answer: kube::Result<T>) -> Result<String> {
+    match answer {
+        Ok(_) => bail!("it is not refused"),
+        Err(kube::Error::Api(status)) => Ok(status.message.clone()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits until the controller of a workload has nothing left to do, and has said so in its status.
+async fn finished(scene: &Scene, workload: &Workload) -> Result<()> {
+    let name = workload.reference();
+    let status = ["rollout", "status", &name, "--timeout=60s"];
+    scene.kubectl(&status).await.map(|_| ())
+}
+
+/// How many reviews the webhook has been sent.
+async fn admissions(scene: &Scene) -> Result<u64> {
+    let metrics = scene.operator.metrics().await?;
+    let counts = metrics
+        .lines()
+        .filter(|line| line.starts_with("pod_reloader_admissions_total{"))
+        .map(|line| {
+            Ok(line
+                .rsplit(' ')
+                .next()
+                .context("no value")?
+                .parse::<u64>()?)
+        });
+    counts.sum()
+}
+
+fn warns(output: &Output) -> bool {
+    output
+        .stderr
+        .contains("the request's config-hash does not count")
+}
+
+fn new_revisions(before: &Snapshot, after: &Snapshot) -> usize {
+    after.revisions.difference(&before.revisions).count()
+}
+
+fn key_in(object: &str) -> Result<Option<String>> {
+    let object: Value = serde_json::from_str(object)?;
+    let key = &object["spec"]["template"]["metadata"]["annotations"][KEY];
+    Ok(key.as_str().map(str::to_owned))
+}
+
+fn web_called(name: &str) -> Workload {
+    Workload::deployment(name).lists("app")
+}
+
+/// A merge patch, also a strategic one, of KEY.
+fn rubbish() -> String {
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": {KEY: "rubbish"}}}}});
+    format!("--patch={patch}")
+}
+
+/// A JSON patch that removes KEY.
+fn removal() -> String {
+    let path = format!(
+        "/spec/template/metadata/annotations/{}",
+        KEY.replace('/', "~1")
+    );
+    format!("--patch={}", json!([{"op": "remove", "path": path}]))
+}
+
+const IGNORED: &str = "pod-reloader.cs.sap.com/ignored";
+const SETTLE_PERIOD: &str = "pod-reloader.cs.sap.com/settle-period";
+const MISSPELT: &str = "pod-reloader.cs.sap.com/config-maps";
+const NO_ANNOTATIONS: &str =
+    r#"--patch={"spec": {"template": {"metadata": {"annotations": null}}}}"#;
+const IMAGE: &str = r#"--patch={"spec": {"template": {"metadata": {"annotations": null}, "spec": {"containers": [{"name": "main", "image": "app:9"}]}}}}"#;
+const FENCED: &str = "ValidatingAdmissionPolicy";
+const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,261 @@
+//! The selectors of the chart pick the same workloads for webhook, policy and reconcile loop.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use pod_reloader_e2e::workload::{KEY, Workload, config_map};
+use pod_reloader_e2e::{Attempt, Operator, Options, Scene, oracle, wait_for};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn an_object_selector_picks_the_workloads_that_are_kept() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let shop = |name| Workload::deployment(name).labelled("team", "shop");
+        // What `Scene::quiet` waits for must be kept, too.
+        let sentinel = shop("sentinel").lists("sentinel").lists_secrets("sentinel");
+        scene
+            .apply(&[config_map("app", "1"), sentinel.manifest()])
+            .await?;
+        let bank = Workload::deployment("bank").labelled("team", "bank");
+        let (bank, gains) = (
+            bank.lists("app"),
+            Workload::deployment("gains").lists("app"),
+        );
+        let (stays, loses) = (shop("stays").lists("app"), shop("loses").lists("app"));
+        let selector = json!({"objectSelector": {"matchLabels": {"team": "shop"}}});
+        let operator = upgraded(scene, selector, false).await?;
+        stamps_new_ones(scene, &scene.namespace, &bank, false).await?;
+
+        let mut before = Vec::new();
+        for (workload, is_kept) in [
+            (&stays, true),
+            (&loses, true),
+            (&bank, false),
+            (&gains, false),
+        ] {
+            let created = scene.create(workload).await?;
+            ensure!(created.key.is_some() == is_kept, "the webhook: {created:?}");
+            before.push(created);
+        }
+        let [stays_before, loses_before, bank_before, gains_before] = &before[..] else {
+            unreachable!("four were created");
+        };
+        scene.rolls_not(&gains, gains_before).await?;
+
+        scene
+            .kubectl(&["label", "deployment/loses", "team-"])
+            .await?;
+        scene
+            .kubectl(&["label", "deployment/gains", "team=shop"])
+            .await?;
+        let gains_before = scene.rolls_once(&gains, gains_before).await?;
+
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.rolls_once(&stays, stays_before).await?;
+        scene.rolls_once(&gains, &gains_before).await?;
+        for (workload, before) in [(&bank, bank_before), (&loses, loses_before)] {
+            let now = scene.snapshot(workload).await?;
+            ensure!(now == *before, "the loop: {before:?}, {now:?}");
+        }
+
+        operator.stop().await;
+        for (workload, is_kept) in [
+            (&stays, true),
+            (&gains, true),
+            (&bank, false),
+            (&loses, false),
+        ] {
+            keeps_its_hash(scene, &scene.namespace, workload, is_kept).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_namespace_selector_picks_the_namespaces_that_are_kept() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let [loses, gains] = ["loses", "gains"].map(|name| format!("{}-{name}", scene.namespace));
+        for namespace in [&loses, &gains] {
+            scene
+                .tool()
+                .run(&["create", "namespace", namespace])
+                .await?;
+        }
+        let outcome = in_namespaces(scene, &loses, &gains).await;
+        let delete = ["delete", "namespace", "--wait=false", &loses, &gains];
+        scene.tool().run(&delete).await?;
+        outcome
+    })
+    .await
+}
+
+async fn in_namespaces(scene: &Scene, loses: &str, gains: &str) -> Result<()> {
+    // A value of our own: other tests have namespaces, too.
+    let live = format!("stage={}", scene.namespace);
+    let label = async |namespace: &str, label: &str| {
+        let label = ["label", "namespace", namespace, label];
+        scene.tool().run(&label).await
+    };
+    label(&scene.namespace, &live).await?;
+    label(loses, &live).await?;
+    let selector = json!({"namespaceSelector": {"matchLabels": {"stage": scene.namespace}}});
+    let operator = upgraded(scene, selector, true).await?;
+    let web = Workload::deployment("web").lists("app");
+    stamps_new_ones(scene, loses, &web, true).await?;
+
+    let write = async |value: &str| -> Result<()> {
+        for namespace in [&scene.namespace, loses, gains] {
+            let config = config_map("app", value).to_string();
+            kubectl(scene, namespace, &["apply", "--filename=-"], &config).await?;
+        }
+        Ok(())
+    };
+    write("1").await?;
+    for (namespace, is_kept) in [(loses, true), (gains, false)] {
+        let create = ["create", "--filename=-"];
+        kubectl(scene, namespace, &create, &web.manifest().to_string()).await?;
+        let key = key(scene, namespace).await?;
+        ensure!(
+            key.is_some() == is_kept,
+            "the webhook, {namespace}: {key:?}"
+        );
+    }
+    write("2").await?;
+    right(scene, loses).await?;
+    scene.quiet().await?;
+    let key_in_gains = key(scene, gains).await?;
+    ensure!(key_in_gains.is_none(), "the loop: {key_in_gains:?}");
+
+    // The loop sees both in this order.
+    label(loses, "stage-").await?;
+    label(gains, &live).await?;
+    right(scene, gains).await?;
+    let left = key(scene, loses).await?;
+    write("3").await?;
+    right(scene, gains).await?;
+    scene.quiet().await?;
+    let now = key(scene, loses).await?;
+    ensure!(now == left, "the loop: {left:?}, {now:?}");
+
+    stamps_new_ones(scene, loses, &web, false).await?;
+    stamps_new_ones(scene, gains, &web, true).await?;
+    operator.stop().await;
+    keeps_its_hash(scene, loses, &web, false).await?;
+    keeps_its_hash(scene, gains, &web, true).await
+}
+
+/// Gives the operator a selector, and lets it run with that.
+async fn upgraded(scene: &Scene, selector: Value, everywhere: bool) -> Result<Operator> {
+    let options = Options {
+        everywhere,
+        failure_policy: "Ignore",
+        values: json!({"webhook": selector}),
+        ..Options::default()
+    };
+    scene.operator.stop().await;
+    let mut installation = scene.installation.clone();
+    installation
+        .upgrade(&options.values(&scene.namespace))
+        .await?;
+    let token = scene
+        .control_plane
+        .service_account_token(&installation.namespace, installation.service_account())
+        .await?;
+    let kubeconfig = scene.control_plane.kubeconfig_for(token);
+    let operator = Operator::start(&installation, &kubeconfig, scene.directory(), &[])?;
+    operator.ready().await?;
+    Ok(operator)
+}
+
+/// Waits until the webhook is called, or is not, for a workload that is created.
+async fn stamps_new_ones(
+    scene: &Scene,
+    namespace: &str,
+    workload: &Workload,
+    is_called: bool,
+) -> Result<()> {
+    let manifest = workload.clone().with(&["metadata", "name"], json!("new"));
+    let manifest = manifest.manifest().to_string();
+    let create = [
+        "create",
+        "--dry-run=server",
+        "--output=json",
+        "--filename=-",
+    ];
+    let what = format!("a hash to be set in {namespace}, {is_called}");
+    wait_for(&what, PATIENCE, async || {
+        let created = kubectl(scene, namespace, &create, &manifest).await?;
+        Ok(match key_in(&created)? {
+            key if key.is_some() == is_called => Attempt::Done(()),
+            key => Attempt::NotYet(format!("{key:?}")),
+        })
+    })
+    .await
+}
+
+/// Waits until the policy puts back a hash that somebody changes, or does not.
+async fn keeps_its_hash(
+    scene: &Scene,
+    namespace: &str,
+    workload: &Workload,
+    is_kept: bool,
+) -> Result<()> {
+    let rubbish = json!({"spec": {"template": {"metadata": {"annotations": {KEY: "rubbish"}}}}});
+    let rubbish = format!("--patch={rubbish}");
+    let name = workload.reference();
+    let patch = [
+        "patch",
+        &name,
+        "--dry-run=server",
+        "--output=json",
+        &rubbish,
+    ];
+    let what = format!("the hash of {namespace}/{name} to be kept, {is_kept}");
+    wait_for(&what, PATIENCE, async || {
+        let key = key_in(&kubectl(scene, namespace, &patch, "").await?)?;
+        Ok(match key.as_deref() != Some("rubbish") {
+            kept if kept == is_kept => Attempt::Done(()),
+            _ => Attempt::NotYet(format!("{key:?}")),
+        })
+    })
+    .await
+}
+
+/// Waits until `web` in a namespace carries the hash of what is true.
+async fn right(scene: &Scene, namespace: &str) -> Result<()> {
+    let what = format!("{namespace}/web to carry the hash of what is true");
+    wait_for(&what, PATIENCE, async || {
+        let object = web(scene, namespace).await?;
+        let key = key_in(&object)?;
+        let object = serde_json::from_str(&object)?;
+        let expected = oracle::config_hash(&scene.client, &object, &scene.installation).await?;
+        Ok(match key {
+            Some(key) if key == expected => Attempt::Done(()),
+            key => Attempt::NotYet(format!("{key:?}, expected {expected}")),
+        })
+    })
+    .await
+}
+
+async fn key(scene: &Scene, namespace: &str) -> Result<Option<String>> {
+    key_in(&web(scene, namespace).await?)
+}
+
+async fn web(scene: &Scene, namespace: &str) -> Result<String> {
+    let get = ["get", "deployment/web", "--output=json"];
+    kubectl(scene, namespace, &get, "").await
+}
+
+async fn kubectl(scene: &Scene, namespace: &str, args: &[&str], input: &str) -> Result<String> {
+    let namespaced = [&["--namespace", namespace], args].concat();
+    scene.tool().run_with_input(&namespaced, input).await
+}
+
+fn key_in(object: &str) -> Result<Option<String>> {
+    let object: Value = serde_json::from_str(object)?;
+    let key = &object["spec"]["template"]["metadata"]["annotations"][KEY];
+    Ok(key.as_str().map(str::to_owned))
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
