@@ -166,7 +166,7 @@ async fn replicas_renew_the_certificate_of_their_own_ca_without_a_failed_write()
 
             // For a while the new CA can be told to nobody: nothing that it has issued may be served.
             let roles: Api<ClusterRole> = Api::all(scene.client.clone());
-            let role = &scene.installation.namespace;
+            let role = &format!("{}-own-ca", scene.installation.namespace);
             let rules = roles.get(role).await?.rules;
             rule(&roles, role, json!([])).await?;
             secrets.delete(&name, &DeleteParams::default()).await?;
