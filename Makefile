@@ -66,7 +66,7 @@ fmt: ## Format the code
 .PHONY: golden
 golden: ## Write what the chart renders, and the table of its values, where tests compare them
 	@scripts/need rust cc control-plane
-	UPDATE_GOLDEN=1 cargo test -p $(e2e) --test chart -- --exact every_file_of_values_renders_what_it_did_before the_documented_values_are_those_of_the_chart
+	UPDATE_GOLDEN=1 cargo test -p $(e2e) --test suite -- --exact chart::every_file_of_values_renders_what_it_did_before chart::the_documented_values_are_those_of_the_chart
 
 .PHONY: build
 build: ## Build the operator for use: target/release/pod-reloader

@@ -164,6 +164,8 @@ impl Installation {
         self.tls = match secret {
             Some(secret) => {
                 let client = self.client.clone();
+                // Two would refresh the same directory.
+                self.tls = None;
                 let directory = self.directory.join(secret);
                 let mounted =
                     MountedSecret::mount(client, &self.namespace, secret, directory).await?;

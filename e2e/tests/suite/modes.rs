@@ -240,7 +240,7 @@ async fn sigterm_ends_it_within_seconds_and_well() -> Result<()> {
 async fn the_metrics_are_those_of_the_readme() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.quiet().await?;
-        let promised: Vec<_> = include_str!("../../README.md")
+        let promised: Vec<_> = include_str!("../../../README.md")
             .lines()
             .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
             .filter(|name| name.starts_with("pod_reloader_"))
