@@ -104,9 +104,18 @@ impl Authority {
             Some(_) => is_published,
         };
         let issuer = leaf.map(|(_, issuer)| issuer);
+        let mut trusted = bundle::parse(trusted);
+        trusted.retain(|ca| !ca.has_expired(now));
+        // What clients were told last is no part of it: somebody put another Secret in its place, and
+        // replicas still serve what the one before issued.
+        let is_replaced = trusted
+            .first()
+            .is_some_and(|ca| bundle.iter().all(|known| known.der != ca.der));
 
-        if let Some((ca, key)) = newest(&bundle, &present.ca_key, now) {
-            if wants_leaf {
+        if let Some((ca, key)) = newest(&bundle, &present.ca_key, now).filter(|_| !is_replaced) {
+            let ca_is_due = is_due(ca.not_before, ca.not_after, now);
+            // A leaf of a CA that ends soon would soon be due again: the next CA comes first.
+            if wants_leaf && !(ca_is_due && issuer.is_some()) {
                 let leaf = issue::leaf(&self.name, &self.dns_names, (ca, &key), now)?;
                 let stored = Stored {
                     ca_bundle: bundle::to_pem(&needed(&bundle, None, now)),
@@ -119,7 +128,7 @@ impl Authority {
                     let change = Change::Leaf;
                     return Ok(Next::Write { stored, change });
                 }
-            } else if !is_due(ca.not_before, ca.not_after, now) {
+            } else if !ca_is_due {
                 let ca_bundle = bundle::to_pem(&needed(&bundle, issuer, now));
                 if ca_bundle == present.ca_bundle {
                     return Ok(Next::Keep);
@@ -132,8 +141,13 @@ impl Authority {
                 return Ok(Next::Write { stored, change });
             }
         }
-        bundle::add(&mut bundle, bundle::parse(trusted));
-        bundle.retain(|ca| !ca.has_expired(now));
+        let mut issuer = issuer;
+        if is_replaced {
+            // In front, so that it is not cut off.
+            bundle.insert(NEWEST, trusted[0].clone());
+            issuer = issuer.map(|issuer| issuer + 1);
+        }
+        bundle::add(&mut bundle, trusted);
         self.with_new_ca(present, bundle, issuer, now)
     }
 

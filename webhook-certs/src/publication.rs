@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// How long clients take to follow: apiservers know of a change in a webhook configuration within
-/// about a second.
-pub const SETTLED_AFTER: Duration = Duration::from_secs(10);
+/// How long clients take to follow. An apiserver knows of a change in a webhook configuration within
+/// about a second; one whose watch has broken waits up to a minute before it lists again.
+pub const SETTLED_AFTER: Duration = Duration::from_secs(60);
 
 /// Since when clients have been told to trust a CA bundle, as far as one replica has seen.
 #[derive(Debug, Default)]

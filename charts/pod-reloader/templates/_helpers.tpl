@@ -15,7 +15,7 @@
 
 {{- define "pod-reloader.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "pod-reloader.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: controller
 {{- end -}}
 
@@ -27,7 +27,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{- define "pod-reloader.serviceAccountName" -}}
-{{- default (ternary (include "pod-reloader.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
+{{- .Values.serviceAccount.name | default (include "pod-reloader.fullname" .) -}}
 {{- end -}}
 
 {{- /* The operator's name to the apiserver. */ -}}
@@ -78,7 +78,7 @@ namespaceSelector:
   matchExpressions:
     - key: kubernetes.io/metadata.name
       operator: NotIn
-      values: [kube-system, {{ .Release.Namespace }}]
+      values: [kube-system, {{ .Release.Namespace | quote }}]
     {{- with .Values.watch.namespaces }}
     - key: kubernetes.io/metadata.name
       operator: In

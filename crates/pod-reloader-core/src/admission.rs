@@ -220,8 +220,12 @@ fn answer(
         patch.push(patch::add_baseline(baseline));
     }
     let overridden = claims_key || requested.is_some() && requested != desired && requested != old;
-    let mut warnings = warnings(workload);
-    warnings.extend(overridden.then(|| OVERRIDDEN.to_owned()));
+    // First: the apiserver cuts off what is too long in all.
+    let mut warnings: Vec<_> = overridden
+        .then(|| OVERRIDDEN.to_owned())
+        .into_iter()
+        .collect();
+    warnings.extend(self::warnings(workload));
     Answer {
         patch,
         warnings,

@@ -236,8 +236,17 @@ fn name(text: &str) -> Result<Name, String> {
 }
 
 fn selector(text: &str) -> Result<Selector, String> {
-    let selector: LabelSelector =
-        serde_json::from_str(text).map_err(|_| "it is no LabelSelector in JSON".to_owned())?;
+    let wrong = |_| "it is no LabelSelector in JSON".to_owned();
+    let fields: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(text).map_err(wrong)?;
+    // A LabelSelector skips what it does not know, and would select more than is meant.
+    if let Some(unknown) = fields
+        .keys()
+        .find(|field| !["matchLabels", "matchExpressions"].contains(&field.as_str()))
+    {
+        return Err(format!("a LabelSelector has no {unknown:?}"));
+    }
+    let selector: LabelSelector = serde_json::from_str(text).map_err(wrong)?;
     let selector = Selector::try_from(selector).map_err(|error| error.to_string())?;
     if selector.selects_all() {
         return Err("it selects everything".to_owned());
@@ -374,7 +383,7 @@ mod tests {
             "--reconcile=maybe",
             "--workload-selector=team=shop",
             "--workload-selector={}",
-            r#"--namespace-selector={"matchLables":{"team":"shop"}}"#,
+            r#"--namespace-selector={"matchLabels":{"a":"b"},"matchExpresions":[]}"#,
             r#"--namespace-selector={"matchExpressions":[{"key":"a","operator":"Near"}]}"#,
         ] {
             assert!(

@@ -152,7 +152,9 @@ impl OwnAuthority {
         };
         self.last_bundle.clone_from(&stored.ca_bundle);
         self.put_in_force(&stored)?;
-        self.publish(&configuration?, &stored.ca_bundle).await
+        self.publish(&configuration?, &stored.ca_bundle).await?;
+        self.is_trusted.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     async fn read_configuration(&self) -> Result<MutatingWebhookConfiguration, Error> {
@@ -256,9 +258,6 @@ impl OwnAuthority {
 
     fn saw_published(&mut self, bundle: &[u8]) {
         self.publication.saw(bundle, Instant::now().into_std());
-        if !bundle.is_empty() {
-            self.is_trusted.store(true, Ordering::Relaxed);
-        }
     }
 
     fn is_published(&self, stored: &Stored) -> bool {

@@ -253,6 +253,7 @@ impl Reconciler {
     /// Looks at one workload, and says when it wants to be looked at again.
     async fn look(&self, id: &WorkloadId) -> Option<Instant> {
         if !self.namespaces.contain(&id.namespace) {
+            self.progress.forget(id);
             return None;
         }
         let (workload, key_seen) = self.workloads.get(id)?;

@@ -73,6 +73,15 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
         let error = template(&["--set", value]).err().context(value)?;
         ensure!(format!("{error}").contains(complaint), "{value}: {error}");
     }
+    for exclusive in [
+        "webhook.certManager.enabled=true,webhook.existingSecret=x",
+        "webhook.caBundle=Q0E=",
+        "serviceAccount.create=false",
+        "tests.namespace=pod-reloader",
+        "webhook.port=8080",
+    ] {
+        ensure!(template(&["--set", exclusive]).is_err(), "{exclusive}");
+    }
     let both = [
         "--set",
         "watch.namespaces={a},webhook.namespaceSelector.matchLabels.x=y",
@@ -80,6 +89,20 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
     ensure!(
         template(&both).is_err(),
         "Roles cannot read the labels of namespaces"
+    );
+    Ok(())
+}
+
+#[test]
+fn null_stands_for_unset() -> Result<()> {
+    let all = "watch.namespaces=null,pdb.maxUnavailable=null,pdb.minAvailable=null,extraArgs=null,\
+               webhook.objectSelector.matchLabels=null,tests.namespace=null";
+    let rendered = template(&["--set", all])?;
+    ensure!(rendered.contains("\n  minAvailable: 1\n"));
+    let single = template(&["--set", "replicaCount=1"])?;
+    ensure!(
+        single.contains("\n  maxUnavailable: 1\n"),
+        "it blocks every drain"
     );
     Ok(())
 }

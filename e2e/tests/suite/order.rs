@@ -1,5 +1,6 @@
 //! Config and workload may come in any order, and in one go: one rollout, and nobody is turned away.
 
+use std::env;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -8,12 +9,13 @@ use pod_reloader_e2e::workload::{Workload, config_map, secret};
 use pod_reloader_e2e::{Mark, Options, Scene};
 use serde_json::json;
 
-/// Twenty releases, each of which waits until the loop would have restarted what still differs.
+/// The operator's default.
+pub(crate) const SETTLE_PERIOD: Duration = Duration::from_secs(5);
+
+/// Releases, each of which waits until the loop would have restarted what still differs. One that kubectl
+/// takes longer for than the settle period promises nothing, and does not count.
 #[tokio::test]
 async fn one_apply_of_config_and_workload_rolls_once() -> Result<()> {
-    const ROUNDS: usize = 20;
-    // The operator's default.
-    const SETTLE_PERIOD: Duration = Duration::from_secs(5);
     let options = Options {
         settle_period: "5s",
         ..Options::default()
@@ -27,20 +29,27 @@ async fn one_apply_of_config_and_workload_rolls_once() -> Result<()> {
         };
         scene.apply(&release(0, web(0))).await?;
         let mut before = scene.snapshot(&web(0)).await?;
-        let mut gaps = Vec::new();
-        for round in 1..=ROUNDS {
+        let (mut gaps, mut counted) = (Vec::new(), 0);
+        let rounds = rounds()?;
+        for round in 1.. {
+            if counted == rounds {
+                break;
+            }
+            ensure!(round <= 3 * rounds, "kubectl is too slow here: {gaps:?}");
             let mark = scene.mark().await?;
             scene.apply(&release(round, web(round))).await?;
             let gap = gap(scene, mark).await?;
             gaps.push(gap);
-            ensure!(
-                gap < SETTLE_PERIOD,
-                "kubectl took {gap:?} from ConfigMap to Deployment: that promises nothing ({gaps:?})"
-            );
             scene.quiet().await?;
             let after = scene.snapshot(&web(round)).await?;
             let new = after.revisions.difference(&before.revisions).count();
-            ensure!(new == 1, "{new} ReplicaSets with {gap:?} between the writes");
+            if gap < SETTLE_PERIOD {
+                ensure!(
+                    new == 1,
+                    "{new} ReplicaSets with {gap:?} between the writes"
+                );
+                counted += 1;
+            }
             ensure!(after.key == Some(scene.expected_key(&web(round)).await?));
             before = after;
         }
@@ -87,6 +96,14 @@ async fn a_workload_whose_config_never_comes_is_admitted_and_left_alone() -> Res
         Ok(())
     })
     .await
+}
+
+/// How many releases a test makes: `ROUNDS`, or else few.
+pub(crate) fn rounds() -> Result<usize> {
+    match env::var("ROUNDS") {
+        Ok(rounds) => rounds.parse().with_context(|| format!("ROUNDS={rounds}")),
+        Err(_) => Ok(4),
+    }
 }
 
 /// The ConfigMap first, then 50 other objects, then what lists it.

@@ -265,10 +265,28 @@ fn a_secret_that_is_lost_leaves_its_cas_trusted() {
 }
 
 #[test]
-fn what_clients_trust_besides_is_not_taken_over_while_the_ca_is_sound() {
-    let (ours, foreign) = (issued(start()), issued(start()));
-    let next = authority().next(&ours, &foreign.ca_bundle, start(), true);
-    assert!(matches!(next, Ok(Next::Keep)));
+fn a_sound_secret_that_is_not_the_one_clients_know_gets_a_ca_above_both() {
+    let (ours, known) = (issued(start()), issued(start()));
+    let next = authority().next(&ours, &known.ca_bundle, start(), true);
+    let Next::Write { stored, change } = next.unwrap() else {
+        panic!("kept")
+    };
+    assert_eq!(change, Change::Ca);
+    assert_eq!(stored.chain, ours.chain);
+    assert_eq!(parsed(&stored.ca_bundle).len(), 3);
+    for issued_before in [&ours, &known] {
+        assert!(trusts(&stored.ca_bundle, &issued_before.chain, start()));
+    }
+}
+
+#[test]
+fn a_ca_that_ends_within_the_hour_is_followed_by_another_before_its_leaf_is() {
+    let end = start() + days(5 * 365);
+    let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+    let (old, change) = written(&issued(start()), end - minutes(55), true).unwrap();
+    assert_eq!(change, Change::Leaf);
+    let (stored, change) = written(&old, end - minutes(5), true).unwrap();
+    assert_eq!((change, stored.chain), (Change::Ca, old.chain));
 }
 
 #[test]

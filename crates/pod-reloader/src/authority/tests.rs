@@ -92,7 +92,7 @@ async fn after_the_secret_is_deleted_the_old_certificate_serves_until_the_new_ca
     for replica in &replicas {
         assert_eq!(replica.serial(), old);
     }
-    pass(Duration::from_secs(20)).await;
+    pass(Duration::from_secs(80)).await;
     assert_ne!(in_secret(&apiserver), old);
     for replica in &replicas {
         assert_eq!(replica.serial(), in_secret(&apiserver));
@@ -172,13 +172,62 @@ async fn a_ca_that_is_due_is_renewed_before_the_certificate_is() {
         assert_eq!(replica.serial(), serial(&due));
     }
 
-    pass(Duration::from_secs(30)).await;
+    pass(Duration::from_secs(90)).await;
     assert_ne!(in_secret(&apiserver), serial(&due));
     for replica in &replicas {
         assert_eq!(replica.serial(), in_secret(&apiserver));
     }
     let state = apiserver.state();
     assert_eq!((state.secret_writes, state.configuration_writes), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_sound_secret_in_its_place_leaves_no_replica_untrusted() {
+    let apiserver = installed();
+    let replicas = [(); 2].map(|()| Replica::start(&apiserver));
+    pass(Duration::from_secs(33)).await;
+    let before = present(&apiserver);
+    apiserver.state().put_secret(secret(&issued(3)));
+    always_trusted(&apiserver, &[&replicas[0], &replicas[1]], &before).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_secret_and_a_failed_read_of_the_configuration_leave_no_replica_untrusted() {
+    let apiserver = installed();
+    let running = Replica::start(&apiserver);
+    pass(Duration::from_secs(33)).await;
+    let before = present(&apiserver);
+    apiserver.state().secret = None;
+    apiserver.state().failing_configuration_reads = 1;
+    let starting = Replica::start(&apiserver);
+    always_trusted(&apiserver, &[&running, &starting], &before).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_publish_a_new_ca_does_not_become_ready_with_it() {
+    let good = issued(1);
+    let apiserver = installed_with(&good);
+    let broken = Stored {
+        ca_key: b"rubbish".to_vec(),
+        key: b"rubbish".to_vec(),
+        ..good
+    };
+    apiserver.state().put_secret(secret(&broken));
+    apiserver.state().is_configuration_read_only = true;
+    let replica = Replica::start(&apiserver);
+    pass(Duration::from_secs(60)).await;
+    assert!(!replica.is_ready());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_switch_back_from_cert_manager_goes_on_trusting_its_ca() {
+    let (own, cert_managers) = (issued(1), issued(2));
+    let apiserver = installed_with(&cert_managers);
+    apiserver.state().put_secret(secret(&own));
+    let _replica = Replica::start(&apiserver);
+    pass(Duration::from_millis(500)).await;
+    assert!(trusts(&configured(&apiserver), &cert_managers));
+    assert!(trusts(&configured(&apiserver), &own));
 }
 
 #[test]
@@ -314,4 +363,47 @@ fn assert_published(apiserver: &Apiserver) {
 
 async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
+}
+
+/// For three minutes, which is longer than a change of CA takes, whatever a replica serves that is ready, clients trust.
+async fn always_trusted(apiserver: &Apiserver, replicas: &[&Replica], before: &Stored) {
+    for _ in 0..1_800 {
+        pass(Duration::from_millis(100)).await;
+        let mut known = vec![before.clone()];
+        if apiserver.state().secret.is_some() {
+            known.push(present(apiserver));
+        }
+        let bundle = configured(apiserver);
+        for replica in replicas.iter().filter(|replica| replica.is_ready()) {
+            let served = known
+                .iter()
+                .find(|stored| serial(stored) == replica.serial());
+            assert!(served.is_some_and(|stored| trusts(&bundle, stored)));
+        }
+    }
+}
+
+/// Whether clients with this bundle trust the leaf of `served`: then it needs no new one.
+fn trusts(bundle: &[u8], served: &Stored) -> bool {
+    let stored = Stored {
+        ca_bundle: bundle.to_vec(),
+        ca_key: vec![],
+        ..served.clone()
+    };
+    let next = authority().next(&stored, b"", SystemTime::now(), false);
+    matches!(
+        next,
+        Ok(Next::Write {
+            change: Change::Ca,
+            ..
+        })
+    )
+}
+
+/// The caBundle of the webhook configuration.
+fn configured(apiserver: &Apiserver) -> Vec<u8> {
+    let configuration = apiserver.state().configuration.clone().unwrap();
+    let configuration: MutatingWebhookConfiguration =
+        serde_json::from_value(configuration).unwrap();
+    ca_bundle(webhooks(&configuration).next().unwrap()).to_vec()
 }

@@ -26,6 +26,10 @@ pub(super) struct State {
     pub(super) conflicts: u32,
     /// Nobody may write the Secret.
     pub(super) is_secret_read_only: bool,
+    /// Nobody may write the configuration.
+    pub(super) is_configuration_read_only: bool,
+    /// So many reads of the configuration fail.
+    pub(super) failing_configuration_reads: u32,
     /// So many times, somebody writes the configuration just before a patch.
     pub(super) moves: u32,
     version: u64,
@@ -91,6 +95,11 @@ impl State {
                 let is_next = version(present) == version(&body);
                 self.written(body, is_next)
             }
+            ("GET", CONFIGURATION) if self.failing_configuration_reads > 0 => {
+                self.failing_configuration_reads -= 1;
+                Err((503, "ServiceUnavailable"))
+            }
+            ("PATCH", CONFIGURATION) if self.is_configuration_read_only => Err((403, "Forbidden")),
             ("GET", CONFIGURATION) => self.configuration.clone().ok_or(NOT_FOUND),
             ("PATCH", CONFIGURATION) => self.patched(body),
             _ => panic!("{method} {path}"),
