@@ -9,7 +9,7 @@ use crate::workload::{TemplateShape, Workload};
 
 /// The loop's write of KEY: it fails where anything moved that the decision was made from.
 ///
-/// It tests UID, generation, both lists, both labels and KEY. A status that churns cannot fail it;
+/// It tests UID, generation, both lists, both labels, those that select the workload, and KEY. A status that churns cannot fail it;
 /// a leader that was frozen and thawed cannot move what has moved on.
 pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
     let mut operations = tests(workload);
@@ -88,6 +88,10 @@ fn tests(workload: &Workload) -> Vec<PatchOperation> {
             &["metadata", "labels", annotations::DISABLED],
             markers.disabled.as_deref(),
         ));
+        let selecting = markers.selecting.iter();
+        tests.extend(
+            selecting.map(|(key, value)| test(&["metadata", "labels", key], value.as_deref())),
+        );
     } else {
         tests.push(test(&["metadata", "labels"], None));
     }

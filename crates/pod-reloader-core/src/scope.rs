@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kube_core::{Selector, SelectorExt};
+use kube_core::{Expression, Selector, SelectorExt};
 
 use crate::name::Name;
-use crate::workload::Workload;
+use crate::workload::{SelectingLabels, Workload};
 
 /// The namespaces and the workloads that an operator looks after.
 ///
@@ -43,10 +43,24 @@ impl Scope {
         Self { labels, ..self }
     }
 
-    /// Whether a workload with these labels may be looked after.
-    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        let selector = self.labels.workload.as_ref();
-        selector.is_none_or(|selector| selector.matches(labels))
+    /// The labels of a workload by which it is selected, out of all of its `labels`: where one of them
+    /// changes, it may no longer be.
+    pub fn selecting_labels(&self, labels: &BTreeMap<String, String>) -> SelectingLabels {
+        let selector = self.labels.workload.clone().unwrap_or_default();
+        let key = |expression| match expression {
+            Expression::In(key, _)
+            | Expression::NotIn(key, _)
+            | Expression::Equal(key, _)
+            | Expression::NotEqual(key, _)
+            | Expression::Exists(key)
+            | Expression::DoesNotExist(key) => key,
+        };
+        let keys = selector.into_iter().map(key);
+        keys.map(|key| {
+            let value = labels.get(&key).map(|value| value.as_str().into());
+            (key.into(), value)
+        })
+        .collect()
     }
 
     /// The labels that a namespace must have, if any. Whether it has them is for the caller to know.
@@ -64,9 +78,21 @@ impl Scope {
                 .is_none_or(|namespaces| namespaces.contains(namespace))
     }
 
-    /// Whether `workload` is kept: in a namespace that is looked after, and subscribed.
+    /// Whether `workload` is kept: in a namespace that is looked after, subscribed, and selected by its
+    /// [`Scope::selecting_labels`].
     pub fn keeps(&self, workload: &Workload) -> bool {
-        self.covers(&workload.id.namespace) && workload.is_subscribed()
+        self.covers(&workload.id.namespace)
+            && workload.is_subscribed()
+            && self.selects(&workload.markers.selecting)
+    }
+
+    fn selects(&self, labels: &SelectingLabels) -> bool {
+        let labels = labels.iter();
+        let present = labels
+            .filter_map(|(key, value)| Some((key.to_string(), value.as_deref()?.to_owned())))
+            .collect();
+        let selector = self.labels.workload.as_ref();
+        selector.is_none_or(|selector| selector.matches(&present))
     }
 
     /// The namespaces to watch one by one. `None` stands for all of them at once.
@@ -112,10 +138,16 @@ mod tests {
             workload: Some(selector),
             namespace: None,
         });
-        let labels = |team: &str| BTreeMap::from([("team".to_owned(), team.to_owned())]);
-        assert!(scope.selects(&labels("shop")));
-        assert!(!scope.selects(&labels("billing")));
-        assert!(!scope.selects(&BTreeMap::new()));
+        let keeps = |labels: &[(&str, &str)]| {
+            let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+            let mut workload = deployment("web").lists("a").build();
+            workload.markers.selecting =
+                scope.selecting_labels(&labels.iter().map(owned).collect());
+            scope.keeps(&workload)
+        };
+        assert!(keeps(&[("team", "shop"), ("tier", "front")]));
+        assert!(!keeps(&[("team", "billing")]));
+        assert!(!keeps(&[]));
     }
 
     #[test]

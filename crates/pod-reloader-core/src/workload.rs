@@ -120,9 +120,14 @@ pub struct Markers {
     pub ignored: Option<Box<str>>,
     /// The label [`annotations::DISABLED`].
     pub disabled: Option<Box<str>>,
+    /// The labels that it is selected by, see [`crate::scope::Scope::selecting_labels`].
+    pub selecting: SelectingLabels,
     /// Whether there are labels at all.
     pub has_labels: bool,
 }
+
+/// Labels by their keys; `None` for one that is not there.
+pub type SelectingLabels = BTreeMap<Box<str>, Option<Box<str>>>;
 
 /// How much of `/spec/template/metadata/annotations` is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,6 +239,7 @@ impl WorkloadObject {
             settle_period: annotation(annotations::SETTLE_PERIOD),
             ignored: label(annotations::IGNORED),
             disabled: label(annotations::DISABLED),
+            selecting: SelectingLabels::new(),
             has_labels,
         };
         Ok(Workload {

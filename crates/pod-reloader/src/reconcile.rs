@@ -151,13 +151,8 @@ impl Reconciler {
     /// call of ours: the two are not in step.
     pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: WorkloadObject) {
         let version = version(&object);
-        let is_selected = self.scope.selects(object.labels());
-        if let Ok(workload) = object.into_workload(kind) {
-            if is_selected {
-                self.take_in(workload, version);
-            } else if !self.workloads.is_known_later_than(&workload.id, version) {
-                self.workload_gone(&workload.id);
-            }
+        if let Some(workload) = self.workload(kind, object) {
+            self.take_in(workload, version);
         }
     }
 
@@ -169,10 +164,15 @@ impl Reconciler {
         object: WorkloadObject,
     ) -> Option<WorkloadId> {
         let version = version(&object);
-        if !self.scope.selects(object.labels()) {
-            return None;
-        }
-        self.apply(object.into_workload(kind).ok()?, version)
+        self.apply(self.workload(kind, object)?, version)
+    }
+
+    /// Reads a workload, with the labels that it is selected by.
+    fn workload(&self, kind: WorkloadKind, object: WorkloadObject) -> Option<Workload> {
+        let selecting = self.scope.selecting_labels(object.labels());
+        let mut workload = object.into_workload(kind).ok()?;
+        workload.markers.selecting = selecting;
+        Some(workload)
     }
 
     fn take_in(&self, workload: Workload, version: u64) {
@@ -432,8 +432,8 @@ impl Reconciler {
         match within(DEADLINE, api.patch(&id.name, &params, &patch)).await {
             Ok(object) => {
                 let version = version(&object);
-                match object.into_workload(id.kind) {
-                    Ok(now) if is_written(&now) => {
+                match self.workload(id.kind, object) {
+                    Some(now) if is_written(&now) => {
                         written();
                         self.take_in_answer(now, version);
                         Ok(Next::Rest)
@@ -450,7 +450,7 @@ impl Reconciler {
                 match within(DEADLINE, api.get(&id.name)).await {
                     Ok(object) => {
                         let version = version(&object);
-                        if let Ok(now) = object.into_workload(id.kind) {
+                        if let Some(now) = self.workload(id.kind, object) {
                             self.take_in_answer(now, version);
                         }
                     }

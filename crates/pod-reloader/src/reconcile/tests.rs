@@ -7,6 +7,7 @@ use pod_reloader_core::digest::{ConfigObject, Contents, Presence};
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
+use pod_reloader_core::scope::Labels;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -259,6 +260,71 @@ async fn a_panic_over_one_workload_leaves_the_others_alone_and_passes() {
     assert_eq!(operator.config_hash("web"), operator.hash_of("bug"));
 }
 
+fn of_team_shop() -> Option<kube::core::Selector> {
+    Some(
+        [("team".to_owned(), "shop".to_owned())]
+            .into_iter()
+            .collect(),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_whose_label_was_taken_away_unseen_is_not_restarted() {
+    let labels = Labels {
+        workload: of_team_shop(),
+        namespace: None,
+    };
+    let operator = Operator::start_for(Apiserver::default(), labels);
+    operator.apiserver.write_config_map("app", "1");
+    let mut web = deployment("web");
+    web["metadata"]["labels"] = json!({"team": "shop"});
+    operator.apiserver.write_deployment(web);
+    operator.sees("web");
+    pass(Duration::from_secs(10)).await;
+    let before = operator.config_hash("web");
+    assert_eq!(before, operator.hash_of("app"));
+
+    let mut web = operator.apiserver.deployment("web");
+    web["metadata"]["labels"] = json!({"team": "other"});
+    operator.apiserver.write_deployment(web);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(30)).await;
+    assert_eq!(operator.config_hash("web"), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waited_when_its_namespace_was_deselected_settles_anew() {
+    let labels = Labels {
+        namespace: of_team_shop(),
+        workload: None,
+    };
+    let operator = Operator::start_for(Apiserver::default(), labels);
+    operator.apiserver.write_config_map("app", "1");
+    operator.apiserver.write_deployment(deployment("web"));
+    operator.sees("web");
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("web"), "", "nothing is selected yet");
+    operator.reconciler.namespace_selected(&name("ns"));
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    operator.sees("web");
+
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    operator.reconciler.namespaces().remove(&name("ns"));
+    pass(Duration::from_secs(60 * 60)).await;
+    operator.apiserver.forget_calls();
+    operator.apiserver.write_config_map("app", "3");
+    operator.hears("app").await;
+    let selected = Instant::now();
+    operator.reconciler.namespace_selected(&name("ns"));
+    pass(Duration::from_secs(30)).await;
+    let patches = operator.patches();
+    assert_eq!(patches.len(), 1);
+    assert!(patches[0] - selected >= SETTLE_PERIOD_OF_ALL);
+}
+
 /// A loop that runs, and the apiserver that it keeps.
 struct Operator {
     apiserver: Apiserver,
@@ -269,6 +335,11 @@ struct Operator {
 
 impl Operator {
     fn start(apiserver: Apiserver) -> Self {
+        Self::start_for(apiserver, Labels::default())
+    }
+
+    /// For workloads or namespaces with these labels.
+    fn start_for(apiserver: Apiserver, labels: Labels) -> Self {
         let (client, own) = (apiserver.client(), name("operator"));
         let keys = Arc::new(Keys::new(client.clone(), &own, &name("keys")));
         let (events, sending) = Events::new(client.clone());
@@ -279,7 +350,7 @@ impl Operator {
             first_stamp: FirstStamp::Rollout,
             observe: false,
         };
-        let scope = Scope::new([], own);
+        let scope = Scope::new([], own).with_labels(labels);
         let reconciler = Reconciler::new(settings, scope, client, keys, events, metrics.clone());
         let reconciler = Arc::new(reconciler);
         let running = reconciler.clone();
