@@ -21,6 +21,11 @@ IMAGE := pod-reloader:$(version)
 # Where the image says that its source is.
 SOURCE :=
 
+# Files of tests that run on the older kube-apiserver, which has no MutatingAdmissionPolicy.
+on_older_always := clients:: pending:: rbac::
+on_older_too := contents:: input:: modes:: order:: races:: restart:: secrecy:: takeover:: unknown:: certificates:: scope::
+on_older = RUST_TEST_THREADS=4 $(control_plane:%--=%--older --) cargo test -p $(e2e) --test suite --no-fail-fast -- $(1)
+
 .PHONY: help
 help: ## List these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | \
@@ -41,6 +46,14 @@ test: ## Run all tests, the last of them on a real control plane; TEST=name pick
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
 	$(call phase,end-to-end tests,RUST_TEST_THREADS=4 $(control_plane) cargo test -p $(e2e) --no-fail-fast $(TEST))
+	$(if $(TEST),,$(call phase,on an older apiserver,$(call on_older,$(on_older_always))))
+
+.PHONY: test-older
+test-older: ## Run what does not need the newest Kubernetes on an older kube-apiserver, all of it
+	@scripts/need rust cc control-plane
+	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
+	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
+	$(call phase,on an older apiserver,$(call on_older,$(on_older_always) $(on_older_too)))
 
 .PHONY: lint
 lint: $(cargo_deny) ## Check format, lints, crate boundaries, dependencies and docs

@@ -6,6 +6,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use x509_cert::Certificate;
 use x509_cert::der::Decode;
+use x509_cert::der::pem::{LineEnding, encode_string};
 use x509_cert::ext::pkix::BasicConstraints;
 
 /// The certificate of a CA.
@@ -26,8 +27,10 @@ impl Ca {
         let parsed = Certificate::from_der(&der).ok()?;
         let parsed = parsed.tbs_certificate();
         let (_, constraints) = parsed.get_extension::<BasicConstraints>().ok()??;
+        // Written anew: what stands there may be read by us, and not by the apiserver.
+        let pem = encode_string("CERTIFICATE", LineEnding::LF, &der).ok()?;
         constraints.ca.then(|| Self {
-            pem: format!("{}\n", pem.trim()),
+            pem,
             public_key: parsed
                 .subject_public_key_info()
                 .subject_public_key
