@@ -57,6 +57,8 @@ impl Operator {
             format!("--metrics-bind-address=127.0.0.1:{metrics}"),
             // One replica, unless a test asks for more: it need not wait for a Lease.
             "--leader-elect=false".to_owned(),
+            // Tests restart the same workload often.
+            "--max-restarts=0".to_owned(),
             // Nobody balances calls over replicas here: there is nothing to wait for.
             "--drain-period=0s".to_owned(),
             "--log-level=debug".to_owned(),

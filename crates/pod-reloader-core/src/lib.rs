@@ -3,12 +3,13 @@
 //! Everything here takes values and returns values; the operator fetches and writes.
 //! Read in this order: [`annotations`] (the contract with the user), [`workload`] (what the rules
 //! know of one workload), [`mod@reference`] (what it lists), [`advice`] (which of its keys nobody
-//! reads), [`digest`] and [`hash`] (what that adds up to), [`decision`] (the loop's rule),
-//! [`admission`] (the webhook's rule), [`patch`] (how either is written).
+//! reads), [`digest`] and [`hash`] (what that adds up to), [`decision`] and [`brake`] (the
+//! loop's rules), [`admission`] (the webhook's rule), [`patch`] (how either is written).
 
 pub mod admission;
 pub mod advice;
 pub mod annotations;
+pub mod brake;
 pub mod decision;
 pub mod digest;
 pub mod discovery;

@@ -96,6 +96,15 @@ pub(crate) struct Args {
     #[arg(long, env = "POD_RELOADER_SETTLE_PERIOD", value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub(crate) settle_period: Duration,
 
+    /// How often one workload is restarted in ten minutes before the next restart waits, a minute at first and longer each time; 0 for no limit.
+    #[arg(
+        long,
+        env = "POD_RELOADER_MAX_RESTARTS",
+        value_name = "NUMBER",
+        default_value = "5"
+    )]
+    pub(crate) max_restarts: usize,
+
     /// What the reconcile loop does: restart workloads, only say which it would restart, or nothing at all.
     #[arg(long, env = "POD_RELOADER_RECONCILE", default_value = "on")]
     pub(crate) reconcile: Reconcile,

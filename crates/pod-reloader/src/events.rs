@@ -1,5 +1,7 @@
 //! Tells users about their workloads in Events, beside the work and never in its way.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -25,6 +27,8 @@ pub(crate) enum Notice {
     WouldRestart(Cause, Vec<Reference>),
     /// A change waits, because its pods could not start without these.
     Waiting(Vec<Requirement>),
+    /// A change waits for so long after the last restart, because there were many of late.
+    Braked(Duration),
     /// Items of its lists are no references.
     Rejected(Vec<Rejected>),
     /// A listed object cannot be read.
@@ -40,6 +44,7 @@ impl Notice {
             Self::Restarted(..) => "ConfigChanged",
             Self::WouldRestart(..) => "WouldRestart",
             Self::Waiting(_) => "WaitingForConfig",
+            Self::Braked(_) => "RestartedTooOften",
             Self::Rejected(_) => "InvalidReference",
             Self::Unreadable(..) => "ConfigUnreadable",
             Self::Refused(_) => "PatchRefused",
@@ -67,6 +72,10 @@ impl Notice {
                     list(missing)
                 )
             }
+            Self::Braked(pause) => format!(
+                "its config changes again and again: the next restart waits until {} min after the last",
+                pause.as_secs() / 60
+            ),
             Self::Rejected(rejected) => list(rejected.iter().map(ToString::to_string)),
             Self::Unreadable(reference, error) => {
                 format!(
@@ -91,7 +100,7 @@ impl Notice {
             Self::Restarted(_, changed) | Self::WouldRestart(_, changed) => changed.first(),
             Self::Waiting(missing) => missing.first().map(|requirement| &requirement.reference),
             Self::Unreadable(reference, _) => Some(reference),
-            Self::Rejected(_) | Self::Refused(_) => None,
+            Self::Braked(_) | Self::Rejected(_) | Self::Refused(_) => None,
         }
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct Metrics {
     pub(crate) workloads: Gauge,
     /// Workloads whose restart waits for an object.
     pub(crate) waiting: Gauge,
+    /// Workloads whose restart waits because they were restarted too often.
+    pub(crate) braked: Gauge,
     /// Workloads whose config hash is not verifiable: only their baseline is.
     pub(crate) foreign: Gauge,
     /// 1 while this replica reconciles.
@@ -50,6 +52,7 @@ impl Metrics {
             errors: Family::default(),
             workloads: Gauge::default(),
             waiting: Gauge::default(),
+            braked: Gauge::default(),
             foreign: Gauge::default(),
             leading: Gauge::default(),
             certificate_not_after: Gauge::default(),
@@ -85,6 +88,11 @@ impl Metrics {
             "waiting_workloads",
             "Workloads whose restart waits for an object that their pods need",
             m.waiting.clone(),
+        );
+        registry.register(
+            "braked_workloads",
+            "Workloads whose restart waits because they were restarted too often",
+            m.braked.clone(),
         );
         registry.register(
             "foreign_hash_workloads",

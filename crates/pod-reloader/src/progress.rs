@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use pod_reloader_core::brake::Brake;
 use pod_reloader_core::reference::Rejected;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
@@ -19,6 +20,8 @@ pub(crate) struct Progress {
     events: Events,
     metrics: Metrics,
     entries: Mutex<HashMap<WorkloadId, Entry>>,
+    /// What was restarted lately.
+    brakes: Mutex<HashMap<WorkloadId, Brake>>,
     /// The workloads whose KEY cannot be verified.
     foreign: Mutex<HashSet<WorkloadId>>,
 }
@@ -43,6 +46,7 @@ impl Progress {
             events,
             metrics,
             entries: Mutex::default(),
+            brakes: Mutex::default(),
             foreign: Mutex::default(),
         }
     }
@@ -54,6 +58,30 @@ impl Progress {
             let pending_since = *entry.pending_since.get_or_insert(changed);
             (changed + period).min(pending_since + period * MAX_SETTLE_PERIODS)
         })
+    }
+
+    /// Notes that a workload was restarted.
+    pub(crate) fn restarted(&self, id: &WorkloadId, limit: usize) {
+        let mut brakes = self.brakes.lock();
+        let brake = brakes.entry(id.clone()).or_default();
+        brake.restarted(Instant::now().into_std(), limit);
+    }
+
+    /// Where a workload was restarted `limit` times of late: when it may be again, and how long that is
+    /// after the last time.
+    pub(crate) fn braked(&self, id: &WorkloadId, limit: usize) -> Option<(Instant, Duration)> {
+        let brakes = self.brakes.lock();
+        let brake = brakes.get(id)?;
+        let at = brake.not_before(Instant::now().into_std(), limit)?;
+        Some((at.into(), brake.pause()))
+    }
+
+    /// Forgets restarts that matter no more.
+    pub(crate) fn sweep(&self) {
+        let now = Instant::now().into_std();
+        self.brakes
+            .lock()
+            .retain(|_, brake| !brake.is_released(now));
     }
 
     /// Since when a workload has been about to be restarted.
@@ -166,10 +194,12 @@ impl Progress {
         self.metrics.foreign.set(foreign.len() as i64);
     }
 
-    /// Counts the workloads whose restart waits for an object.
+    /// Counts the workloads whose restart waits for an object, and those that were restarted too often.
     fn count_waiting(&self, before: Option<&Notice>, after: Option<&Notice>) {
         let waits = |notice: Option<&Notice>| i64::from(matches!(notice, Some(Notice::Waiting(_))));
         self.metrics.waiting.inc_by(waits(after) - waits(before));
+        let brakes = |notice: Option<&Notice>| i64::from(matches!(notice, Some(Notice::Braked(_))));
+        self.metrics.braked.inc_by(brakes(after) - brakes(before));
     }
 
     fn with<T>(&self, id: &WorkloadId, act: impl FnOnce(&mut Entry) -> T) -> T {

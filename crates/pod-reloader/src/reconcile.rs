@@ -47,6 +47,8 @@ const MAX_MOVES: u32 = 5;
 pub(crate) struct Settings {
     /// How long the objects of a workload must be quiet before it is restarted.
     pub(crate) settle_period: Duration,
+    /// How often one workload may be restarted in [`pod_reloader_core::brake::WINDOW`]; 0 for no limit.
+    pub(crate) max_restarts: usize,
     /// What a workload gets that has just subscribed.
     pub(crate) first_stamp: FirstStamp,
     /// Whether to only say what would be restarted.
@@ -142,6 +144,7 @@ impl Reconciler {
     fn sweep(&self) {
         let now = Instant::now();
         self.digests.distrust(now);
+        self.progress.sweep();
         for id in self.workloads.ids(|_| true) {
             self.push(id, now);
         }
@@ -282,6 +285,9 @@ impl Reconciler {
                 if Instant::now() < settled {
                     return Ok(Next::At(settled));
                 }
+                if let Some(released) = self.braked(workload) {
+                    return Ok(Next::At(released));
+                }
                 (key_seen.max(settled), Some(cause))
             }
         };
@@ -345,6 +351,19 @@ impl Reconciler {
         self.progress.settled(&workload.id, changed, period)
     }
 
+    /// When a workload may be restarted that was restarted too often, which its user is told.
+    fn braked(&self, workload: &Workload) -> Option<Instant> {
+        let limit = self.settings.max_restarts;
+        if limit == 0 {
+            return None;
+        }
+        let (released, pause) = self.progress.braked(&workload.id, limit)?;
+        (Instant::now() < released).then(|| {
+            self.progress.tell(workload, Notice::Braked(pause));
+            released
+        })
+    }
+
     fn keep(&self, workload: &Workload) -> Next {
         self.progress.at_rest(&workload.id);
         Next::Rest
@@ -374,6 +393,8 @@ impl Reconciler {
         self.write(workload, patch, is_written, || {
             // What changes from here on is a restart of its own, which settles anew.
             self.progress.not_pending(&workload.id);
+            self.progress
+                .restarted(&workload.id, self.settings.max_restarts);
             self.metrics.restart(workload.id.kind, cause);
             log_restart(workload, cause, "restarting pods");
             self.progress

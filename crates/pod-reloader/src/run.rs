@@ -148,6 +148,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         tasks.spawn("events", send_events);
         let settings = Settings {
             settle_period: args.settle_period,
+            max_restarts: args.max_restarts,
             first_stamp: args.first_stamp.into(),
             observe: args.reconcile == Reconcile::Observe,
         };
@@ -319,10 +320,11 @@ impl Drop for Leading {
             leading,
             workloads,
             waiting,
+            braked,
             foreign,
             ..
         } = &self.0;
-        for gauge in [leading, workloads, waiting, foreign] {
+        for gauge in [leading, workloads, waiting, braked, foreign] {
             gauge.set(0);
         }
     }

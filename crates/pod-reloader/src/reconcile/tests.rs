@@ -260,6 +260,25 @@ async fn a_panic_over_one_workload_leaves_the_others_alone_and_passes() {
     assert_eq!(operator.config_hash("web"), operator.hash_of("bug"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_workload_whose_config_flaps_is_restarted_less_and_less_and_ends_right() {
+    let operator = Operator::with([deployment("web")]).await;
+    for round in 2..=60 {
+        operator
+            .apiserver
+            .write_config_map("app", &round.to_string());
+        operator.hears("app").await;
+        pass(Duration::from_secs(10)).await;
+        operator.sees("web");
+    }
+    // The first stamp and four more at once, then after one, two and four minutes.
+    assert_eq!(operator.patches().len(), 4 + 3);
+    assert_eq!(operator.metrics.braked.get(), 1);
+    pass(Duration::from_secs(20 * 60)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.metrics.braked.get(), 0);
+}
+
 fn of_team_shop() -> Option<kube::core::Selector> {
     Some(
         [("team".to_owned(), "shop".to_owned())]
@@ -347,6 +366,7 @@ impl Operator {
         let metrics = Metrics::new();
         let settings = Settings {
             settle_period: SETTLE_PERIOD_OF_ALL,
+            max_restarts: 5,
             first_stamp: FirstStamp::Rollout,
             observe: false,
         };
