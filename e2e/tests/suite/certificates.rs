@@ -229,9 +229,11 @@ async fn the_chart_moves_to_cert_manager_and_back_while_writes_go_on() -> Result
 
             let (operator, _) = upgraded(scene, &operator, &ignoring()).await?;
             called(scene).await.with_context(|| log(&operator))?;
-            let bundle = ca_bundle(scene).await?;
-            ensure!(bundle != own_ca, "cert-manager's CA is forgotten at once");
-            ensure!(bundle.ends_with(&own_ca), "the CA of before is forgotten");
+            // A CA of before, and whatever cainjector has left beside it.
+            ensure!(
+                ca_bundle(scene).await?.ends_with(&own_ca),
+                "another CA than before"
+            );
             operator.stop().await;
             Ok(())
         })
