@@ -8,7 +8,10 @@ use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{Mark, Options, Scene, Snapshot, Tool};
 use serde_json::{Value, json};
 
-use crate::order::{SETTLE_PERIOD, rounds};
+use crate::order::rounds;
+
+/// The operator's default.
+const SETTLE_PERIOD: Duration = Duration::from_secs(5);
 
 #[tokio::test]
 async fn each_release_of_helm_4_on_the_server_side_is_one_rollout() -> Result<()> {

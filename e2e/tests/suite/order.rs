@@ -9,15 +9,14 @@ use pod_reloader_e2e::workload::{Workload, config_map, secret};
 use pod_reloader_e2e::{Mark, Options, Scene};
 use serde_json::json;
 
-/// The operator's default.
-pub(crate) const SETTLE_PERIOD: Duration = Duration::from_secs(5);
-
 /// Releases, each of which waits until the loop would have restarted what still differs. One that kubectl
 /// takes longer for than the settle period promises nothing, and does not count.
 #[tokio::test]
 async fn one_apply_of_config_and_workload_rolls_once() -> Result<()> {
+    // Twice the default: beside other tests, kubectl takes its time.
+    const SETTLE_PERIOD: Duration = Duration::from_secs(10);
     let options = Options {
-        settle_period: "5s",
+        settle_period: "10s",
         ..Options::default()
     };
     Scene::play(options, async |scene| {
