@@ -103,7 +103,7 @@ impl Authority {
             Some((leaf, NEWEST)) => is_due(leaf.not_before(), leaf.not_after(), now),
             Some(_) => is_published,
         };
-        let issuer = leaf.map(|(_, issuer)| issuer);
+        let mut issuer = leaf.map(|(_, issuer)| issuer);
         let mut trusted = bundle::parse(trusted);
         trusted.retain(|ca| !ca.has_expired(now));
         // What clients were told last is no part of it: somebody put another Secret in its place, and
@@ -141,7 +141,6 @@ impl Authority {
                 return Ok(Next::Write { stored, change });
             }
         }
-        let mut issuer = issuer;
         if is_replaced {
             // In front, so that it is not cut off.
             bundle.insert(NEWEST, trusted[0].clone());

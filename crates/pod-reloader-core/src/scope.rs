@@ -15,6 +15,8 @@ pub struct Scope {
     namespaces: Option<BTreeSet<Name>>,
     own: Name,
     labels: Labels,
+    /// The keys that the selector of workloads asks for.
+    selecting_keys: Vec<String>,
 }
 
 /// Labels that are asked for. The default asks for none.
@@ -34,19 +36,13 @@ impl Scope {
             namespaces: (!namespaces.is_empty()).then_some(namespaces),
             own,
             labels: Labels::default(),
+            selecting_keys: Vec::new(),
         }
     }
 
     /// The same, for those with `labels` alone.
     #[must_use]
     pub fn with_labels(self, labels: Labels) -> Self {
-        Self { labels, ..self }
-    }
-
-    /// The labels of a workload by which it is selected, out of all of its `labels`: where one of them
-    /// changes, it may no longer be.
-    pub fn selecting_labels(&self, labels: &BTreeMap<String, String>) -> SelectingLabels {
-        let selector = self.labels.workload.clone().unwrap_or_default();
         let key = |expression| match expression {
             Expression::In(key, _)
             | Expression::NotIn(key, _)
@@ -55,12 +51,20 @@ impl Scope {
             | Expression::Exists(key)
             | Expression::DoesNotExist(key) => key,
         };
-        let keys = selector.into_iter().map(key);
-        keys.map(|key| {
-            let value = labels.get(&key).map(|value| value.as_str().into());
-            (key.into(), value)
-        })
-        .collect()
+        let expressions = labels.workload.iter().cloned().flatten();
+        Self {
+            selecting_keys: expressions.map(key).collect(),
+            labels,
+            ..self
+        }
+    }
+
+    /// The labels of a workload by which it is selected, out of all of its `labels`: where one of them
+    /// changes, it may no longer be.
+    pub fn selecting_labels(&self, labels: &BTreeMap<String, String>) -> SelectingLabels {
+        let value = |key| labels.get(key).map(|value| value.as_str().into());
+        let keys = self.selecting_keys.iter();
+        keys.map(|key| (key.as_str().into(), value(key))).collect()
     }
 
     /// The labels that a namespace must have, if any. Whether it has them is for the caller to know.
@@ -87,12 +91,14 @@ impl Scope {
     }
 
     fn selects(&self, labels: &SelectingLabels) -> bool {
-        let labels = labels.iter();
+        let Some(selector) = &self.labels.workload else {
+            return true;
+        };
         let present = labels
+            .iter()
             .filter_map(|(key, value)| Some((key.to_string(), value.as_deref()?.to_owned())))
             .collect();
-        let selector = self.labels.workload.as_ref();
-        selector.is_none_or(|selector| selector.matches(&present))
+        selector.matches(&present)
     }
 
     /// The namespaces to watch one by one. `None` stands for all of them at once.

@@ -8,9 +8,8 @@ use std::time::SystemTime;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhook, MutatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{ObjectMeta, Patch};
 use kube::{Api, Client};
-use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use serde_json::json;
@@ -19,7 +18,7 @@ use tracing::{debug, info};
 use webhook_certs::{Authority, Change, CurrentCertificate, Next, Publication, Stored};
 
 use crate::certificate::{self, Complaint};
-use crate::client::{DEADLINE, within};
+use crate::client::{DEADLINE, patch_params, post_params, within};
 use crate::error::{CallError, Error};
 use crate::metrics::Metrics;
 
@@ -177,10 +176,7 @@ impl OwnAuthority {
     async fn write_secret(&self, present: Option<Secret>, stored: &Stored) -> Result<(), Error> {
         let entries = stored.clone().into_entries();
         let entries = entries.map(|(name, bytes)| (name.to_owned(), ByteString(bytes)));
-        let params = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
+        let params = post_params();
         let written = match present {
             None => {
                 let secret = self.new_secret(entries.into());
@@ -242,10 +238,7 @@ impl OwnAuthority {
             json!({"op": "add", "path": path, "value": ByteString(bundle.to_owned())})
         }));
         let patch = serde_json::from_value(json!(patch)).expect("it is a JSON Patch");
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let params = patch_params();
         let name = self.configuration.as_str();
         let patch = Patch::Json::<()>(patch);
         within(DEADLINE, self.configurations.patch(name, &params, &patch))

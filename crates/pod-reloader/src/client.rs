@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use http::{HeaderValue, header};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use kube::api::PostParams;
+use kube::api::{PatchParams, PostParams};
 use kube::{Api, Client, Config};
+use pod_reloader_core::annotations::FIELD_MANAGER;
 
 use crate::error::{CallError, Error};
 
@@ -88,6 +89,22 @@ pub(crate) async fn own_username(client: &Client) -> Result<String, CallError> {
     let user = review.status.and_then(|status| status.user_info);
     user.and_then(|user| user.username)
         .ok_or(CallError::Unreadable)
+}
+
+/// How we create and replace.
+pub(crate) fn post_params() -> PostParams {
+    PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+/// How we patch.
+pub(crate) fn patch_params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
 }
 
 /// Waits for a call, but not longer than `deadline`.

@@ -7,17 +7,16 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use kube::{Api, Client};
 use parking_lot::Mutex;
-use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::hash::{KEY_LENGTH, Keyring, entry_name};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::client::{DEADLINE, within};
+use crate::client::{DEADLINE, post_params, within};
 use crate::error::{CallError, Error};
 
 /// How often the Secret is read again.
@@ -135,10 +134,7 @@ impl Keys {
             data: Some(entries.clone()),
             ..Secret::default()
         };
-        let params = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
+        let params = post_params();
         within(DEADLINE, self.secrets.create(&params, &secret)).await?;
         info!(secret = %self.secret, "made the hash keys");
         Ok(entries)

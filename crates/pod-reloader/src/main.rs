@@ -12,6 +12,8 @@ mod keys;
 mod leader;
 mod logging;
 mod metrics;
+#[cfg(test)]
+mod mock;
 mod namespaces;
 mod progress;
 mod queue;

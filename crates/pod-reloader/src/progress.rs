@@ -196,10 +196,13 @@ impl Progress {
 
     /// Counts the workloads whose restart waits for an object, and those that were restarted too often.
     fn count_waiting(&self, before: Option<&Notice>, after: Option<&Notice>) {
-        let waits = |notice: Option<&Notice>| i64::from(matches!(notice, Some(Notice::Waiting(_))));
-        self.metrics.waiting.inc_by(waits(after) - waits(before));
-        let brakes = |notice: Option<&Notice>| i64::from(matches!(notice, Some(Notice::Braked(_))));
-        self.metrics.braked.inc_by(brakes(after) - brakes(before));
+        let change = |is: fn(&Notice) -> bool| {
+            i64::from(after.is_some_and(is)) - i64::from(before.is_some_and(is))
+        };
+        let waits = change(|notice| matches!(notice, Notice::Waiting(_)));
+        let braked = change(|notice| matches!(notice, Notice::Braked(_)));
+        self.metrics.waiting.inc_by(waits);
+        self.metrics.braked.inc_by(braked);
     }
 
     fn with<T>(&self, id: &WorkloadId, act: impl FnOnce(&mut Entry) -> T) -> T {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use kube::api::{Patch, PatchParams};
+use kube::api::Patch;
 use kube::{Api, Client, Resource, ResourceExt};
 use parking_lot::Mutex;
-use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::decision::{Cause, Decision, FirstStamp, decide};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::patch;
@@ -20,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use crate::client::{DEADLINE, within};
+use crate::client::{DEADLINE, patch_params, within};
 use crate::digests::{Digests, Known};
 use crate::error::{CallError, Error, chain};
 use crate::events::{Events, Notice};
@@ -445,10 +444,7 @@ impl Reconciler {
         let id = &workload.id;
         let api: Api<WorkloadObject> =
             Api::namespaced_with(self.client.clone(), id.namespace.as_str(), &id.kind);
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
+        let params = patch_params();
         let patch = Patch::<()>::Json(patch);
         match within(DEADLINE, api.patch(&id.name, &params, &patch)).await {
             Ok(object) => {

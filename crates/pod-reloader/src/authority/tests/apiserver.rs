@@ -1,15 +1,13 @@
 //! An apiserver that is a function: one Secret, one webhook configuration, and a count of writes.
 
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http::Method;
 use kube::Client;
-use kube::client::Body;
 use serde_json::{Value, json};
-use tower::service_fn;
+
+use crate::mock::{self, Answer};
 
 /// Cloning it is cheap: all clones are one apiserver.
 #[derive(Clone, Default)]
@@ -35,40 +33,22 @@ pub(super) struct State {
     version: u64,
 }
 
-type Answer = Result<Value, (u16, &'static str)>;
-
 impl Apiserver {
     pub(super) fn client(&self) -> Client {
         let this = self.clone();
-        let service = service_fn(move |request: Request<Body>| {
+        mock::client(move |head, body| {
             let this = this.clone();
-            async move { Ok::<_, Infallible>(this.answer(request).await) }
-        });
-        Client::new(service, "ns")
+            async move {
+                // No answer comes in no time: replicas get in between each other's calls.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let body = serde_json::from_slice(&body).unwrap_or_default();
+                this.state().handled(&head.method, head.uri.path(), body)
+            }
+        })
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn answer(&self, request: Request<Body>) -> Response<Full<bytes::Bytes>> {
-        let (head, body) = request.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        // No answer comes in no time: replicas get in between each other's calls.
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        let body = serde_json::from_slice(&body).unwrap_or_default();
-        let answer = self.state().handled(&head.method, head.uri.path(), body);
-        let (code, body) = match answer {
-            Ok(object) => (200, object),
-            Err((code, reason)) => {
-                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code});
-                (code, status)
-            }
-        };
-        let response = Response::builder().status(code);
-        response
-            .body(Full::new(body.to_string().into()))
-            .expect("the status is valid")
     }
 }
 

@@ -1,20 +1,18 @@
 //! An apiserver that is a function: ConfigMaps and Deployments, and a record of what was asked.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::{Method, Request, Response};
-use http_body_util::{BodyExt, Full};
+use http::Method;
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::ByteString;
 use kube::Client;
-use kube::client::Body;
 use pod_reloader_core::hash::KEY_LENGTH;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tower::service_fn;
+
+use crate::mock::{self, Answer};
 
 /// Cloning it is cheap: all clones are one apiserver.
 #[derive(Clone, Default)]
@@ -50,16 +48,18 @@ pub(super) enum Call {
     Event(String),
 }
 
-type Answer = Result<Value, (u16, &'static str)>;
-
 impl Apiserver {
     pub(super) fn client(&self) -> Client {
         let this = self.clone();
-        let service = service_fn(move |request: Request<Body>| {
+        mock::client(move |head, body| {
             let this = this.clone();
-            async move { Ok::<_, Infallible>(this.answer(request).await) }
-        });
-        Client::new(service, "ns")
+            async move {
+                let (answer, takes) = this.handled(&head.method, head.uri.path(), &body);
+                // No answer comes in no time: an answer always is later than its question.
+                tokio::time::sleep(takes.max(Duration::from_millis(1))).await;
+                answer
+            }
+        })
     }
 
     /// Behaves as `set` says from now on.
@@ -106,25 +106,6 @@ impl Apiserver {
     /// Forgets what was asked.
     pub(super) fn forget_calls(&self) {
         self.lock().calls.clear();
-    }
-
-    async fn answer(&self, request: Request<Body>) -> Response<Full<bytes::Bytes>> {
-        let (head, body) = request.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        let (answer, takes) = self.handled(&head.method, head.uri.path(), &body);
-        // No answer comes in no time: an answer always is later than its question.
-        tokio::time::sleep(takes.max(Duration::from_millis(1))).await;
-        let (code, body) = match answer {
-            Ok(object) => (200, object),
-            Err((code, reason)) => {
-                let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code});
-                (code, status)
-            }
-        };
-        let response = Response::builder().status(code);
-        response
-            .body(Full::new(body.to_string().into()))
-            .expect("the status is valid")
     }
 
     fn handled(&self, method: &Method, path: &str, body: &[u8]) -> (Answer, Duration) {
