@@ -142,11 +142,6 @@ impl Installation {
         format!("{}-hash-keys", self.namespace)
     }
 
-    /// Where the webhook's certificate is mounted, if it is.
-    pub fn tls(&self) -> Option<&MountedSecret> {
-        self.tls.as_deref()
-    }
-
     /// Takes over what the Deployment says about the operator's container.
     async fn mount(&mut self) -> Result<()> {
         let deployment = [

@@ -30,7 +30,6 @@ pub use control_plane::{Component, ControlPlane, ControlPlaneOptions, Version};
 pub use description::{CONTROL_PLANE_VARIABLE, Description};
 pub use installation::{Installation, chart, merge};
 pub use kubeconfig::KubeconfigFile;
-pub use mounted_secret::MountedSecret;
 pub use operator::{OPERATOR_VARIABLE, Operator};
 pub use process::{Process, Program};
 pub use programs::{PROGRAMS_VARIABLE, Programs};

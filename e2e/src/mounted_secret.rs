@@ -16,7 +16,7 @@ use crate::wait::{Attempt, wait_for};
 
 /// A Secret in a directory, until it is dropped.
 #[derive(Debug)]
-pub struct MountedSecret {
+pub(crate) struct MountedSecret {
     path: PathBuf,
     refresh: JoinHandle<()>,
 }
@@ -60,7 +60,7 @@ impl MountedSecret {
     }
 
     /// The directory.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     kubeconfig::KubeconfigFile,
     port::free_ports,
     process::{Process, Program},
-    wait::wait_for,
+    wait::{Attempt, wait_for},
 };
 
 /// The variable that names the operator's program; without it, the one that was built beside this one.
@@ -106,6 +106,27 @@ impl Operator {
     /// When it does not answer.
     pub async fn metrics(&self) -> Result<String> {
         get(self.metrics, "/metrics").await
+    }
+
+    /// Waits until a metric, named with its labels, has this value.
+    ///
+    /// # Errors
+    /// When it has not within 20 seconds, or the operator does not answer.
+    pub async fn shows(&self, name: &str, value: &str) -> Result<()> {
+        let what = format!("the metric {name} to be {value}");
+        wait_for(&what, Duration::from_secs(20), async || {
+            let metrics = self.metrics().await?;
+            let shown = metrics
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+                .with_context(|| format!("no metric {name} in\n{metrics}"))?;
+            Ok(if shown == value {
+                Attempt::Done(())
+            } else {
+                Attempt::NotYet(shown.to_owned())
+            })
+        })
+        .await
     }
 
     /// Its process, to be signalled.

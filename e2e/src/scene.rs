@@ -25,7 +25,7 @@ use crate::{
     proxy::Proxy,
     tool::Tool,
     wait::{Attempt, wait_for},
-    workload::{KEY, Kind, Workload, config_map},
+    workload::{KEY, Kind, Workload, config_map, key_of},
 };
 
 /// How a [`Scene`] is set.
@@ -95,6 +95,13 @@ pub struct Snapshot {
     /// The names of its ReplicaSets, or of its ControllerRevisions. kwok makes pods Ready even where a
     /// Secret is missing, so rollouts are told by these and not by pods.
     pub revisions: BTreeSet<String>,
+}
+
+impl Snapshot {
+    /// How many revisions there are that `before` has not: rollouts to what was not there before.
+    pub fn new_revisions(&self, before: &Self) -> usize {
+        self.revisions.difference(&before.revisions).count()
+    }
 }
 
 impl Scene {
@@ -209,6 +216,15 @@ impl Scene {
     /// kubectl as an administrator. Name the namespace with [`Scene::kubectl`], which does it for you.
     pub fn tool(&self) -> Tool {
         self.control_plane.kubectl()
+    }
+
+    /// Runs kubectl in the operator's own namespace.
+    ///
+    /// # Errors
+    /// As [`Scene::kubectl`].
+    pub async fn operators_kubectl(&self, args: &[&str]) -> Result<String> {
+        let namespaced = [&["--namespace", &*self.installation.namespace], args].concat();
+        self.tool().run(&namespaced).await
     }
 
     /// Runs kubectl in the namespace of the workloads.
@@ -375,7 +391,7 @@ impl Scene {
         self.right(workload).await?;
         self.quiet().await?;
         let after = self.snapshot(workload).await?;
-        let new = after.revisions.difference(&before.revisions).count();
+        let new = after.new_revisions(before);
         ensure!(
             new == 1,
             "{} has {new} new revisions: {before:?}, {after:?}",
@@ -624,13 +640,6 @@ async fn kubeconfig(
         Some(proxy) => proxy.kubeconfig_for(token),
         None => control_plane.kubeconfig_for(token),
     })
-}
-
-/// KEY of a stored workload.
-fn key_of(object: &Value) -> Option<String> {
-    object["spec"]["template"]["metadata"]["annotations"][KEY]
-        .as_str()
-        .map(str::to_owned)
 }
 
 /// The name of the test, as a namespace.

@@ -157,6 +157,21 @@ impl Workload {
     }
 }
 
+/// KEY of a workload as the apiserver shows it.
+pub fn key_of(object: &Value) -> Option<String> {
+    object["spec"]["template"]["metadata"]["annotations"][KEY]
+        .as_str()
+        .map(str::to_owned)
+}
+
+/// KEY of a workload in JSON, as kubectl prints it.
+///
+/// # Errors
+/// When it is no JSON.
+pub fn key_in(object: &str) -> serde_json::Result<Option<String>> {
+    serde_json::from_str(object).map(|object| key_of(&object))
+}
+
 /// A ConfigMap with one key `key`.
 pub fn config_map(name: &str, value: &str) -> Value {
     json!({

@@ -136,7 +136,7 @@ async fn replicas_renew_the_certificate_of_their_own_ca_without_a_failed_write()
     Scene::play(options, async |scene| {
         writable(scene).await?;
         let another = scene.installation.another_replica()?;
-        let second = started(scene, &another, "second", &["--leader-elect".to_owned()]).await?;
+        let second = started(scene, &another, "second", &["--leader-elect"]).await?;
         let serves = Serves(scene, vec![scene.installation.port, another.port]);
         let played = under_load(scene, &serves.1, async {
             let secrets = secrets(scene);
@@ -462,7 +462,7 @@ async fn upgraded(
     let values = options.values(&scene.namespace);
     installation.upgrade(&values).await?;
     old.stop().await;
-    let operator = started(scene, &installation, "upgraded", &options.args).await?;
+    let operator = started(scene, &installation, "upgraded", &[]).await?;
     Ok((operator, installation))
 }
 
@@ -470,18 +470,10 @@ async fn started(
     scene: &Scene,
     installation: &Installation,
     directory: &str,
-    args: &[String],
+    args: &[&str],
 ) -> Result<Operator> {
-    let account = installation.service_account();
-    let token = scene
-        .control_plane
-        .service_account_token(&installation.namespace, account)
-        .await?;
-    let kubeconfig = scene.control_plane.kubeconfig_for(token);
     let directory = scene.directory().join(directory);
-    let operator = Operator::start(installation, &kubeconfig, &directory, args)?;
-    operator.ready().await.with_context(|| log(&operator))?;
-    Ok(operator)
+    scene.start_replica(installation, &directory, args).await
 }
 
 /// Waits until an operator has said something.

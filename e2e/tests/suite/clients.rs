@@ -1,9 +1,8 @@
 //! Whatever kubectl does to a Deployment, its config hash is right and kubectl is content.
 
 use anyhow::{Result, ensure};
-use pod_reloader_e2e::workload::{KEY, Workload, config_map};
+use pod_reloader_e2e::workload::{KEY, Workload, config_map, key_in};
 use pod_reloader_e2e::{Mark, Options, Output, Scene, Snapshot};
-use serde_json::Value;
 
 #[tokio::test]
 async fn a_release_by_any_client_makes_one_rollout_with_the_new_hash() -> Result<()> {
@@ -287,7 +286,7 @@ async fn rolled_once(
         after.key.as_ref() == Some(&expected),
         "wrong hash after {args:?}: {after:?}, expected {expected}"
     );
-    let new = after.revisions.difference(&before.revisions).count();
+    let new = after.new_revisions(before);
     ensure!(
         new == 1,
         "{new} new revisions after {args:?}: {before:?}, {after:?}"
@@ -311,12 +310,6 @@ fn warned(output: &Output) {
         output.stderr.contains("Warning: ") && output.stderr.contains(&warning),
         "{output:?}"
     );
-}
-
-fn key_in(object: &str) -> Result<Option<String>> {
-    let object: Value = serde_json::from_str(object)?;
-    let key = &object["spec"]["template"]["metadata"]["annotations"][KEY];
-    Ok(key.as_str().map(str::to_owned))
 }
 
 fn web() -> Workload {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Kind, Workload, config_map, secret};
@@ -225,18 +225,30 @@ async fn a_required_object_that_goes_holds_and_only_another_content_rolls() -> R
             scene.kubectl(&delete).await?;
             let note = scene.event(&workload, "WaitingForConfig").await?;
             assert!(note.to_lowercase().contains(&format!("{of} app")), "{note}");
-            metric(scene, "pod_reloader_waiting_workloads", "1").await?;
+            scene
+                .operator
+                .shows("pod_reloader_waiting_workloads", "1")
+                .await?;
             scene.rolls_not(&workload, &before).await?;
 
             scene.apply(&[build("app", "1")]).await?;
-            metric(scene, "pod_reloader_waiting_workloads", "0").await?;
+            scene
+                .operator
+                .shows("pod_reloader_waiting_workloads", "0")
+                .await?;
             scene.rolls_not(&workload, &before).await?;
 
             scene.kubectl(&delete).await?;
-            metric(scene, "pod_reloader_waiting_workloads", "1").await?;
+            scene
+                .operator
+                .shows("pod_reloader_waiting_workloads", "1")
+                .await?;
             scene.apply(&[build("app", "2")]).await?;
             scene.rolls_once(&workload, &before).await?;
-            metric(scene, "pod_reloader_waiting_workloads", "0").await?;
+            scene
+                .operator
+                .shows("pod_reloader_waiting_workloads", "0")
+                .await?;
             scene.kubectl(&["delete", &workload.reference()]).await?;
         }
         Ok(())
@@ -303,7 +315,7 @@ async fn a_workload_may_have_a_settle_period_of_its_own() -> Result<()> {
         scene.apply(&[config_map("app", "2")]).await?;
         scene.right(&hasty).await?;
         let after = scene.snapshot(&hasty).await?;
-        assert_eq!(new_revisions(&hasty_before, &after), 1);
+        assert_eq!(after.new_revisions(&hasty_before), 1);
         assert_eq!(scene.snapshot(&patient).await?, patient_before);
 
         let shorter = format!("{SETTLE_PERIOD}=0s");
@@ -312,7 +324,7 @@ async fn a_workload_may_have_a_settle_period_of_its_own() -> Result<()> {
             .await?;
         scene.right(&patient).await?;
         let after = scene.snapshot(&patient).await?;
-        assert_eq!(new_revisions(&patient_before, &after), 1);
+        assert_eq!(after.new_revisions(&patient_before), 1);
         Ok(())
     })
     .await
@@ -591,10 +603,6 @@ async fn each_rolls_not(scene: &Scene, workloads: &[Workload], before: &[Snapsho
     Ok(())
 }
 
-fn new_revisions(before: &Snapshot, after: &Snapshot) -> usize {
-    after.revisions.difference(&before.revisions).count()
-}
-
 /// The operator's writes to workloads of this name since `mark`.
 async fn writes_to(scene: &Scene, mark: Mark, name: &str) -> Result<Vec<String>> {
     let requests = scene.requests(mark).await?;
@@ -602,25 +610,6 @@ async fn writes_to(scene: &Scene, mark: Mark, name: &str) -> Result<Vec<String>>
         .into_iter()
         .filter(|request| request.verb == "patch" && request.name == name);
     Ok(writes.map(|request| request.uri).collect())
-}
-
-/// Waits until a metric of the operator has this value.
-async fn metric(scene: &Scene, name: &str, value: &str) -> Result<()> {
-    let what = format!("the metric {name} to be {value}");
-    wait_for(&what, Duration::from_secs(20), async || {
-        let text = scene.operator.metrics().await?;
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
-            .with_context(|| format!("no metric {name} in\n{text}"))?;
-        ensure!(!line.is_empty(), "an empty metric");
-        Ok(if line == value {
-            Attempt::Done(())
-        } else {
-            Attempt::NotYet(line.to_owned())
-        })
-    })
-    .await
 }
 
 const SETTLE_PERIOD: &str = "pod-reloader.cs.sap.com/settle-period";

@@ -326,7 +326,7 @@ async fn each_rolled(scene: &Scene, apps: &mut [App<'_>], times: usize) -> Resul
     scene.quiet().await?;
     for app in apps {
         let after = scene.snapshot(&app.web).await?;
-        let new = after.revisions.difference(&app.before.revisions).count();
+        let new = after.new_revisions(&app.before);
         ensure!(new == times, "{}: {:?}, {after:?}", app.name, app.before);
         let expected = scene.expected_key(&app.web).await?;
         ensure!(after.key == Some(expected), "{}: {after:?}", app.name);

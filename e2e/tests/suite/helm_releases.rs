@@ -2,13 +2,12 @@
 
 use std::{fs, time::Duration};
 
-use anyhow::{Context, Result, ensure};
-use jiff::Timestamp;
+use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Mark, Options, Scene, Snapshot, Tool};
+use pod_reloader_e2e::{Options, Scene, Tool};
 use serde_json::{Value, json};
 
-use crate::order::rounds;
+use crate::order::{gap, rounds};
 
 /// The operator's default.
 const SETTLE_PERIOD: Duration = Duration::from_secs(5);
@@ -43,7 +42,7 @@ async fn a_rollback_is_one_rollout_back_to_the_first_replica_set() -> Result<()>
         let mut rolled_back = Vec::new();
         for (app, first) in apps {
             let second = scene.snapshot(&app.workload()).await?;
-            assert_eq!(new_replica_sets(&first, &second), 1, "{}", app.name);
+            assert_eq!(second.new_revisions(&first), 1, "{}", app.name);
             app.rollback().await?;
             rolled_back.push((app, first, second));
         }
@@ -133,13 +132,13 @@ async fn each_release_is_one_rollout(flavour: Flavour) -> Result<()> {
             let mark = scene.mark().await?;
             app.upgrade(&[&format!("--set=config={round},image={round}")])
                 .await?;
-            let gap = app.gap(mark).await?;
+            let gap = gap(scene, mark, app.name, app.name).await?;
             gaps.push(gap);
             scene.quiet().await?;
             let after = scene.snapshot(&app.workload()).await?;
             // Longer than the settle period: that promises nothing.
             if gap < SETTLE_PERIOD {
-                counts.push(new_replica_sets(&before, &after));
+                counts.push(after.new_revisions(&before));
             }
             let expected = scene.expected_key(&app.workload()).await?;
             ensure!(after.key == Some(expected), "wrong hash: {after:?}");
@@ -282,25 +281,6 @@ impl<'a> App<'a> {
         let args = [&["--namespace", &self.scene.namespace], args].concat();
         self.flavour.tool(self.scene).run(&args).await.map(|_| ())
     }
-
-    /// The time between the writes of the ConfigMap and of the Deployment since `mark`.
-    async fn gap(&self, mark: Mark) -> Result<Duration> {
-        let requests = self.scene.all_requests(mark).await?;
-        let ours = self.scene.installation.username();
-        let written = |resource: &str| -> Option<Timestamp> {
-            let write = requests.iter().find(|event| {
-                event.verb == "patch"
-                    && event.user != ours
-                    && event.namespace == self.scene.namespace
-                    && (event.resource.as_str(), event.name.as_str()) == (resource, self.name)
-                    && event.subresource.is_empty()
-            });
-            write.map(|event| event.time)
-        };
-        let config = written("configmaps").context("no write of the ConfigMap")?;
-        let workload = written("deployments").context("no write of the Deployment")?;
-        Ok(workload.duration_since(config).try_into()?)
-    }
 }
 
 fn deployment(name: &str) -> Workload {
@@ -326,10 +306,6 @@ fn service(name: &str) -> Value {
         "metadata": {"name": name, "annotations": {"config": CONFIG}},
         "spec": {"selector": {"app": name}, "ports": [{"port": 80}]},
     })
-}
-
-fn new_replica_sets(before: &Snapshot, after: &Snapshot) -> usize {
-    after.revisions.difference(&before.revisions).count()
 }
 
 fn with_the_default_settle_period() -> Options {

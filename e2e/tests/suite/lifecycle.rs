@@ -93,7 +93,8 @@ async fn live(options: Options) -> Result<()> {
         let left = everything_of_the_release(scene).await?;
         ensure!(left.is_empty(), "{left}");
         let keys = scene.installation.hash_keys();
-        in_own_namespace(scene, &["get", "secret", &keys])
+        scene
+            .operators_kubectl(&["get", "secret", &keys])
             .await
             .context("the keys must stay")?;
         ensure!(
@@ -134,11 +135,6 @@ async fn helm(scene: &Scene, command: &[&str], args: &[&str]) -> Result<String> 
         .await
 }
 
-async fn in_own_namespace(scene: &Scene, args: &[&str]) -> Result<String> {
-    let own = ["--namespace", &*scene.installation.namespace];
-    scene.tool().run(&[&own[..], args].concat()).await
-}
-
 async fn has_argument(scene: &Scene, argument: &str) -> Result<bool> {
     let get = [
         "get",
@@ -146,7 +142,7 @@ async fn has_argument(scene: &Scene, argument: &str) -> Result<bool> {
         &scene.installation.namespace,
         "--output=yaml",
     ];
-    Ok(in_own_namespace(scene, &get).await?.contains(argument))
+    Ok(scene.operators_kubectl(&get).await?.contains(argument))
 }
 
 /// Plays the kubelet for the pod of `helm test`: runs its containers one after the other, which are

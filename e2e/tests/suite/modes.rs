@@ -19,14 +19,14 @@ async fn observing_says_what_would_be_restarted_and_writes_nothing() -> Result<(
         let web = Workload::deployment("web").lists("app");
         let before = scene.create(&web).await?;
         ensure!(before.key.is_some(), "the webhook goes on");
-        shows(&scene.operator, "pod_reloader_workloads", "1").await?;
+        scene.operator.shows("pod_reloader_workloads", "1").await?;
         let mark = scene.mark().await?;
 
         scene.apply(&[config_map("app", "2")]).await?;
         let note = scene.event(&web, "WouldRestart").await?;
         ensure!(note.contains("ConfigMap app"), "{note}");
         let counted = r#"pod_reloader_would_restart_total{kind="Deployment",cause="changed"}"#;
-        shows(&scene.operator, counted, "1").await?;
+        scene.operator.shows(counted, "1").await?;
 
         ensure!(scene.snapshot(&web).await? == before, "it moved");
         for request in scene.requests(mark).await? {
@@ -53,7 +53,10 @@ async fn observing_writes_no_hash_and_no_baseline_at_its_start() -> Result<()> {
         let mark = scene.mark().await?;
         scene.operator.start_again().await?;
         scene.event(&bare, "WouldRestart").await?;
-        shows(&scene.operator, "pod_reloader_foreign_hash_workloads", "1").await?;
+        scene
+            .operator
+            .shows("pod_reloader_foreign_hash_workloads", "1")
+            .await?;
         ensure!(scene.snapshot(&bare).await? == before, "it moved");
         ensure!(
             scene.snapshot(&foreign).await? == before_foreign,
@@ -149,15 +152,15 @@ async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::deployment("web").lists("app");
         let before = scene.create(&web).await?;
-        shows(&scene.operator, "pod_reloader_leading", "1").await?;
+        scene.operator.shows("pod_reloader_leading", "1").await?;
         scene.quiet().await?;
 
         let mark = scene.mark().await?;
         let second = scene.start_another(&["--leader-elect"]).await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let before = scene.rolls_once(&web, &before).await?;
-        shows(&scene.operator, "pod_reloader_leading", "1").await?;
-        shows(&second, "pod_reloader_leading", "0").await?;
+        scene.operator.shows("pod_reloader_leading", "1").await?;
+        second.shows("pod_reloader_leading", "0").await?;
         // The first watches again now and then, but only who begins to lead lists.
         let lists = |requests: Vec<pod_reloader_e2e::AuditEvent>| {
             let mut requests = requests.into_iter();
@@ -171,7 +174,7 @@ async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result
         ensure!(status.code() == Some(0), "{status}");
         // Released, not expired: the Lease is good for 15 seconds.
         let began = std::time::Instant::now();
-        shows(&second, "pod_reloader_leading", "1").await?;
+        second.shows("pod_reloader_leading", "1").await?;
         let took = began.elapsed();
         scene.rolls_not(&web, &before).await?;
         scene.apply(&[config_map("app", "3")]).await?;
@@ -180,7 +183,7 @@ async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result
 
         scene.operator.start_again().await?;
         scene.rolls_not(&web, &after).await?;
-        shows(&scene.operator, "pod_reloader_leading", "0").await?;
+        scene.operator.shows("pod_reloader_leading", "0").await?;
         second.stop().await;
         eprintln!("took over after {took:?}");
         ensure!(took < Duration::from_secs(12), "took over after {took:?}");
@@ -271,7 +274,7 @@ async fn the_metrics_are_those_of_the_readme() -> Result<()> {
             ("pod_reloader_waiting_workloads", "0"),
             ("pod_reloader_foreign_hash_workloads", "0"),
         ] {
-            shows(&scene.operator, name, value).await?;
+            scene.operator.shows(name, value).await?;
         }
         Ok(())
     })
@@ -349,7 +352,7 @@ async fn without_a_list_of_namespaces_all_are_kept_but_kube_system_and_our_own()
         let key = &object["spec"]["template"]["metadata"]["annotations"][KEY];
         ensure!(key.is_null(), "{namespace}: {key}");
     }
-    shows(&operator, "pod_reloader_workloads", "3").await?;
+    operator.shows("pod_reloader_workloads", "3").await?;
     operator.stop().await;
     control_plane.stop().await;
     Ok(())
@@ -369,22 +372,6 @@ fn before_its_start(args: &[&str]) -> Options {
         running: false,
         ..with(args)
     }
-}
-
-/// Waits until a metric, named with its labels, has this value.
-async fn shows(operator: &Operator, name: &str, value: &str) -> Result<()> {
-    wait_for(&format!("{name} {value}"), PATIENCE, async || {
-        let metrics = operator.metrics().await?;
-        let shown = metrics
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        Ok(if shown == Some(value) {
-            Attempt::Done(())
-        } else {
-            Attempt::NotYet(format!("{shown:?}"))
-        })
-    })
-    .await
 }
 
 async fn stored(control_plane: &ControlPlane, namespace: &str) -> Result<Value> {

@@ -37,11 +37,11 @@ async fn one_apply_of_config_and_workload_rolls_once() -> Result<()> {
             ensure!(round <= 3 * rounds, "kubectl is too slow here: {gaps:?}");
             let mark = scene.mark().await?;
             scene.apply(&release(round, web(round))).await?;
-            let gap = gap(scene, mark).await?;
+            let gap = gap(scene, mark, "app", "web").await?;
             gaps.push(gap);
             scene.quiet().await?;
             let after = scene.snapshot(&web(round)).await?;
-            let new = after.revisions.difference(&before.revisions).count();
+            let new = after.new_revisions(&before);
             if gap < SETTLE_PERIOD {
                 ensure!(
                     new == 1,
@@ -69,7 +69,7 @@ async fn a_workload_may_come_before_its_config() -> Result<()> {
         scene.right(&web).await?;
         scene.quiet().await?;
         let after = scene.snapshot(&web).await?;
-        let new = after.revisions.difference(&before.revisions).count();
+        let new = after.new_revisions(&before);
         println!("{new} further revisions");
         ensure!(new <= 1, "{before:?}, {after:?}");
         Ok(())
@@ -119,8 +119,13 @@ fn release(round: usize, workload: Workload) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// The time between the writes of the ConfigMap and of the Deployment since `mark`.
-async fn gap(scene: &Scene, mark: Mark) -> Result<Duration> {
+/// The time between the writes of a ConfigMap and of a Deployment since `mark`.
+pub(crate) async fn gap(
+    scene: &Scene,
+    mark: Mark,
+    config_map: &str,
+    deployment: &str,
+) -> Result<Duration> {
     let requests = scene.all_requests(mark).await?;
     let ours = scene.installation.username();
     let written = |resource: &str, name: &str| -> Option<Timestamp> {
@@ -133,8 +138,8 @@ async fn gap(scene: &Scene, mark: Mark) -> Result<Duration> {
         });
         write.map(|event| event.time)
     };
-    let config = written("configmaps", "app").context("no write of the ConfigMap")?;
-    let workload = written("deployments", "web").context("no write of the Deployment")?;
+    let config = written("configmaps", config_map).context("no write of the ConfigMap")?;
+    let workload = written("deployments", deployment).context("no write of the Deployment")?;
     Ok(workload.duration_since(config).try_into()?)
 }
 

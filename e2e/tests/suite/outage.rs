@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams,
 };
-use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, KEY, Kind, Workload, config_map};
+use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, KEY, Kind, Workload, config_map, key_in};
 use pod_reloader_e2e::{Attempt, Options, Output, Scene, Snapshot, wait_for};
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ async fn the_policy_keeps_the_hash_while_the_webhook_is_down() -> Result<()> {
                 .await?;
             let other = scene.snapshot(workload).await?;
             ensure!(other.key == before.key, "{before:?}, {other:?}");
-            ensure!(new_revisions(before, &other) == 1, "{before:?}, {other:?}");
+            ensure!(other.new_revisions(before) == 1, "{before:?}, {other:?}");
             after.push(other);
         }
 
@@ -86,10 +86,7 @@ async fn without_the_policy_the_loop_restores_a_hash_that_was_dropped() -> Resul
             .await?;
         let dropped = scene.snapshot(&web).await?;
         ensure!(dropped.key.is_none(), "{dropped:?}");
-        ensure!(
-            new_revisions(&first, &dropped) == 1,
-            "{first:?}, {dropped:?}"
-        );
+        ensure!(dropped.new_revisions(&first) == 1, "{first:?}, {dropped:?}");
 
         scene.operator.start_again().await?;
         scene.right(&web).await?;
@@ -207,7 +204,7 @@ async fn the_policy_takes_back_neither_what_the_webhook_sets_nor_what_the_loop_d
         let after = scene.snapshot(&web).await?;
         ensure!(after.key == Some(scene.expected_key(&web).await?));
         ensure!(after.key != before.key, "{after:?}");
-        ensure!(new_revisions(&before, &after) == 1, "{before:?}, {after:?}");
+        ensure!(after.new_revisions(&before) == 1, "{before:?}, {after:?}");
         let calls = self::admissions(scene).await? - admissions;
         ensure!(calls == 1, "called {calls} times");
         scene.rolls_not(&web, &after).await
@@ -502,16 +499,6 @@ fn warns(output: &Output) -> bool {
     output
         .stderr
         .contains("the request's config-hash does not count")
-}
-
-fn new_revisions(before: &Snapshot, after: &Snapshot) -> usize {
-    after.revisions.difference(&before.revisions).count()
-}
-
-fn key_in(object: &str) -> Result<Option<String>> {
-    let object: Value = serde_json::from_str(object)?;
-    let key = &object["spec"]["template"]["metadata"]["annotations"][KEY];
-    Ok(key.as_str().map(str::to_owned))
 }
 
 fn web_called(name: &str) -> Workload {

@@ -100,7 +100,7 @@ async fn a_change_of_the_template_takes_the_pending_change_along_and_leaves_the_
             let now = scene.snapshot(web).await?;
             assert_eq!(now.key, Some(scene.expected_key(web).await?));
             assert_ne!(now.key, before.key);
-            assert_eq!(now.revisions.difference(&before.revisions).count(), 1);
+            assert_eq!(now.new_revisions(before), 1);
             // So the claims of no reads elsewhere would see one.
             assert_eq!(config_reads(scene, mark).await?.len(), 2);
             after.push(now);

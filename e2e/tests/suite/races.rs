@@ -14,7 +14,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams},
 };
 use pod_reloader_e2e::proxy::{Fault, Proxy, Requests, Rule};
-use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Workload, config_map};
+use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Workload, config_map, key_of};
 use pod_reloader_e2e::{Attempt, AuditEvent, Options, Scene, Snapshot, wait_for};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -43,7 +43,7 @@ async fn a_write_does_not_hit_a_workload_whose_image_has_changed_meanwhile() -> 
             Ok(())
         })
         .await?;
-        ensure!(new_revisions(&before, &after) == 1, "{before:?}, {after:?}");
+        ensure!(after.new_revisions(&before) == 1, "{before:?}, {after:?}");
         scene.right(&web()).await
     })
     .await
@@ -57,7 +57,7 @@ async fn a_write_does_not_hit_a_workload_that_was_scaled_meanwhile_and_is_done_a
             patch(scene, "web", json!({"spec": {"replicas": 2}})).await
         })
         .await?;
-        ensure!(new_revisions(&before, &after) == 1, "{before:?}, {after:?}");
+        ensure!(after.new_revisions(&before) == 1, "{before:?}, {after:?}");
         scene.right(&web()).await
     })
     .await
@@ -69,7 +69,7 @@ async fn a_write_does_not_hit_a_workload_that_lists_something_else_meanwhile() -
         scene.apply(&[config_map("more", "1")]).await?;
         let Overtaken { before, after } =
             overtake(scene, async || patch(scene, "web", lists("app,more")).await).await?;
-        ensure!(new_revisions(&before, &after) == 1, "{before:?}, {after:?}");
+        ensure!(after.new_revisions(&before) == 1, "{before:?}, {after:?}");
         scene.right(&web()).await
     })
     .await
@@ -136,13 +136,14 @@ async fn a_write_does_not_hit_a_workload_whose_hash_another_has_set_meanwhile() 
             patch(scene, "web", key(&expected)).await
         })
         .await?;
-        ensure!(new_revisions(&before, &after) == 1, "{before:?}, {after:?}");
+        ensure!(after.new_revisions(&before) == 1, "{before:?}, {after:?}");
         scene.right(&web()).await
     })
     .await
 }
 
-fn proxied() -> Options {
+/// Its operator can be cut off from the apiserver.
+pub(crate) fn proxied() -> Options {
     Options {
         proxied: true,
         ..Options::default()
@@ -266,7 +267,7 @@ async fn keys_since(scene: &Scene, version: &str, first: String) -> Result<Vec<S
         let WatchEvent::Modified(deployment) = event else {
             continue;
         };
-        let key = template_key(&serde_json::to_value(&deployment)?).context("no hash")?;
+        let key = key_of(&serde_json::to_value(&deployment)?).context("no hash")?;
         if keys.last() != Some(&key) {
             keys.push(key);
         }
@@ -337,10 +338,6 @@ async fn no_failure_is_told(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-fn new_revisions(before: &Snapshot, after: &Snapshot) -> usize {
-    after.revisions.difference(&before.revisions).count()
-}
-
 /// Takes the webhook away, and waits until the apiserver does not call it any more.
 async fn remove_webhook(scene: &Scene) -> Result<()> {
     let name = &scene.installation.namespace;
@@ -363,7 +360,7 @@ async fn remove_webhook(scene: &Scene) -> Result<()> {
         Duration::from_secs(6),
         async || {
             let created = deployments(scene).create(&dry_run, &probe).await?;
-            Ok(match template_key(&serde_json::to_value(&created)?) {
+            Ok(match key_of(&serde_json::to_value(&created)?) {
                 None => Attempt::Done(()),
                 Some(_) => Attempt::NotYet("it was called".to_owned()),
             })
@@ -439,9 +436,4 @@ fn lists(config_maps: &str) -> Value {
 
 fn key(value: &str) -> Value {
     json!({"spec": {"template": {"metadata": {"annotations": {KEY: value}}}}})
-}
-
-fn template_key(object: &Value) -> Option<String> {
-    let annotations = &object["spec"]["template"]["metadata"]["annotations"];
-    annotations[KEY].as_str().map(str::to_owned)
 }

@@ -92,13 +92,8 @@ async fn work(scene: &Scene) -> Result<()> {
 async fn break_own_certificate(scene: &Scene) -> Result<()> {
     let secret = format!("{}-tls", scene.installation.namespace);
     let patch = r#"{"data": {"tls.crt": "cnViYmlzaA=="}}"#;
-    let own = ["--namespace", &*scene.installation.namespace];
     let patch = ["patch", "secret", &secret, "--patch", patch];
-    scene
-        .tool()
-        .run(&[&own[..], &patch].concat())
-        .await
-        .map(|_| ())
+    scene.operators_kubectl(&patch).await.map(|_| ())
 }
 
 /// Claims that what the chart grants is what the operator has done since its start, and that nothing

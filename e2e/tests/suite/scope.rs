@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use pod_reloader_e2e::workload::{KEY, Workload, config_map};
+use pod_reloader_e2e::workload::{KEY, Workload, config_map, key_in};
 use pod_reloader_e2e::{Attempt, Operator, Options, Scene, oracle, wait_for};
 use serde_json::{Value, json};
 
@@ -158,14 +158,8 @@ async fn upgraded(scene: &Scene, selector: Value, everywhere: bool) -> Result<Op
     installation
         .upgrade(&options.values(&scene.namespace))
         .await?;
-    let token = scene
-        .control_plane
-        .service_account_token(&installation.namespace, installation.service_account())
-        .await?;
-    let kubeconfig = scene.control_plane.kubeconfig_for(token);
-    let operator = Operator::start(&installation, &kubeconfig, scene.directory(), &[])?;
-    operator.ready().await?;
-    Ok(operator)
+    let directory = scene.directory();
+    scene.start_replica(&installation, directory, &[]).await
 }
 
 /// Waits until the webhook is called, or is not, for a workload that is created.
@@ -239,7 +233,7 @@ async fn right(scene: &Scene, namespace: &str) -> Result<()> {
 }
 
 async fn key(scene: &Scene, namespace: &str) -> Result<Option<String>> {
-    key_in(&web(scene, namespace).await?)
+    Ok(key_in(&web(scene, namespace).await?)?)
 }
 
 async fn web(scene: &Scene, namespace: &str) -> Result<String> {
@@ -250,12 +244,6 @@ async fn web(scene: &Scene, namespace: &str) -> Result<String> {
 async fn kubectl(scene: &Scene, namespace: &str, args: &[&str], input: &str) -> Result<String> {
     let namespaced = [&["--namespace", namespace], args].concat();
     scene.tool().run_with_input(&namespaced, input).await
-}
-
-fn key_in(object: &str) -> Result<Option<String>> {
-    let object: Value = serde_json::from_str(object)?;
-    let key = &object["spec"]["template"]["metadata"]["annotations"][KEY];
-    Ok(key.as_str().map(str::to_owned))
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -86,18 +86,19 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
         let before = scene.create(&web).await?;
         let before_api = scene.create(&api).await?;
         scene.operator.stop().await;
-        in_operator_namespace(
-            scene,
-            &["delete", "secret", &scene.installation.hash_keys()],
-        )
-        .await?;
+        scene
+            .operators_kubectl(&["delete", "secret", &scene.installation.hash_keys()])
+            .await?;
 
         scene.operator.start_again().await?;
         has_baseline(scene, &web, &before).await?;
         has_baseline(scene, &api, &before_api).await?;
         scene.rolls_not(&web, &before).await?;
         scene.rolls_not(&api, &before_api).await?;
-        shows(scene, "pod_reloader_foreign_hash_workloads", 2.0).await?;
+        scene
+            .operator
+            .shows("pod_reloader_foreign_hash_workloads", "2")
+            .await?;
 
         scene.apply(&[config_map("app", "2")]).await?;
         let after = scene.rolls_once(&web, &before).await?;
@@ -106,7 +107,10 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
             "under the lost key: {after:?}"
         );
         scene.rolls_not(&api, &before_api).await?;
-        shows(scene, "pod_reloader_foreign_hash_workloads", 1.0).await
+        scene
+            .operator
+            .shows("pod_reloader_foreign_hash_workloads", "1")
+            .await
     })
     .await
 }
@@ -129,11 +133,9 @@ async fn keys_that_are_deleted_under_a_running_operator_are_put_back() -> Result
         let webhook = ["delete", "mutatingwebhookconfiguration"];
         let webhook = [&webhook[..], &[&*scene.installation.namespace]].concat();
         scene.tool().run(&webhook).await?;
-        in_operator_namespace(
-            scene,
-            &["delete", "secret", &scene.installation.hash_keys()],
-        )
-        .await?;
+        scene
+            .operators_kubectl(&["delete", "secret", &scene.installation.hash_keys()])
+            .await?;
 
         // An unknown key is a reason to read the Secret again, ahead of time. The apiserver may call
         // the webhook for a little longer, which undoes this.
@@ -209,7 +211,10 @@ async fn taken_over_without_a_rollout(scene: &Scene, workload: &Workload) -> Res
     scene.operator.start_again().await?;
     has_baseline(scene, workload, &before).await?;
     scene.rolls_not(workload, &before).await?;
-    shows(scene, "pod_reloader_foreign_hash_workloads", 1.0).await?;
+    scene
+        .operator
+        .shows("pod_reloader_foreign_hash_workloads", "1")
+        .await?;
 
     scene
         .kubectl(&["label", "configmap", "app", "team=blue"])
@@ -220,7 +225,10 @@ async fn taken_over_without_a_rollout(scene: &Scene, workload: &Workload) -> Res
 
     scene.apply(&[config_map("app", "2")]).await?;
     let after = scene.rolls_once(workload, &before).await?;
-    shows(scene, "pod_reloader_foreign_hash_workloads", 0.0).await?;
+    scene
+        .operator
+        .shows("pod_reloader_foreign_hash_workloads", "0")
+        .await?;
     restart(scene).await?;
     scene.rolls_not(workload, &after).await
 }
@@ -242,24 +250,6 @@ async fn has_baseline(scene: &Scene, workload: &Workload, before: &Snapshot) -> 
             Attempt::Done(())
         } else {
             Attempt::NotYet(format!("{baseline}, expected {expected}"))
-        })
-    })
-    .await
-}
-
-/// Waits until a metric without labels has this value.
-async fn shows(scene: &Scene, name: &str, value: f64) -> Result<()> {
-    let what = format!("{name} to be {value}");
-    wait_for(&what, Duration::from_secs(20), async || {
-        let text = scene.operator.metrics().await?;
-        let shown = text
-            .lines()
-            .filter_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok())
-            .next();
-        Ok(if shown == Some(value) {
-            Attempt::Done(())
-        } else {
-            Attempt::NotYet(format!("{shown:?}"))
         })
     })
     .await
@@ -307,11 +297,6 @@ async fn set_key(scene: &Scene, workload: &Workload, value: &str) -> Result<()> 
         .map(|_| ())
 }
 
-async fn in_operator_namespace(scene: &Scene, args: &[&str]) -> Result<String> {
-    let namespaced = [&["--namespace", &*scene.installation.namespace], args].concat();
-    scene.tool().run(&namespaced).await
-}
-
 async fn stored_keys(scene: &Scene) -> Result<serde_json::Map<String, Value>> {
     let secret = [
         "get",
@@ -319,7 +304,7 @@ async fn stored_keys(scene: &Scene) -> Result<serde_json::Map<String, Value>> {
         &scene.installation.hash_keys(),
         "--output=json",
     ];
-    let secret: Value = serde_json::from_str(&in_operator_namespace(scene, &secret).await?)?;
+    let secret: Value = serde_json::from_str(&scene.operators_kubectl(&secret).await?)?;
     secret["data"].as_object().cloned().context("no data")
 }
 
@@ -337,16 +322,14 @@ async fn rename_key(scene: &Scene, from: &str, to: &str) -> Result<()> {
 
 async fn patch_keys(scene: &Scene, patch: &Value) -> Result<()> {
     let patch = format!("--patch={patch}");
-    in_operator_namespace(
-        scene,
-        &[
+    scene
+        .operators_kubectl(&[
             "patch",
             "secret",
             &scene.installation.hash_keys(),
             "--type=merge",
             &patch,
-        ],
-    )
-    .await
-    .map(|_| ())
+        ])
+        .await
+        .map(|_| ())
 }

@@ -6,7 +6,9 @@ use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule, RuleInForce};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Attempt, Mark, Options, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Mark, Scene, wait_for};
+
+use crate::races::proxied;
 
 #[tokio::test]
 async fn a_forbidden_read_is_told_and_leads_to_no_write() -> Result<()> {
@@ -93,13 +95,6 @@ async fn an_update_while_the_config_cannot_be_read_keeps_the_hash() -> Result<()
         Ok(())
     })
     .await
-}
-
-fn proxied() -> Options {
-    Options {
-        proxied: true,
-        ..Options::default()
-    }
 }
 
 fn web() -> Workload {
