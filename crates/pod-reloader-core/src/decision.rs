@@ -1,8 +1,10 @@
 //! Decides whether a workload needs a new config hash: the rule of the reconcile loop.
 
+use std::collections::BTreeSet;
+
 use crate::digest::Contents;
 use crate::discovery::Requirement;
-use crate::hash::{Keyring, Verdict};
+use crate::hash::{ConfigHash, KeyId, Keyring, Verdict};
 use crate::sap;
 use crate::workload::Workload;
 
@@ -113,6 +115,19 @@ fn keep_baseline(
     }
 }
 
+/// The keys without which it could no longer be told whether `workload` is up to date: that of its config
+/// hash, and that of its baseline.
+pub fn keys_relied_on(workload: &Workload) -> impl Iterator<Item = KeyId> {
+    let baseline = workload.markers.baseline.as_deref();
+    let baseline = baseline.and_then(|baseline| Some(baseline.rsplit_once('=')?.1));
+    let hashes = workload.config_hash.as_deref().into_iter().chain(baseline);
+    let key_ids: BTreeSet<KeyId> = hashes
+        .filter_map(ConfigHash::parse)
+        .map(|hash| hash.key_id())
+        .collect();
+    key_ids.into_iter()
+}
+
 /// The hash of the workload's baseline, where it speaks of this value of KEY.
 fn baseline<'a>(workload: &'a Workload, value: &str) -> Option<&'a str> {
     let (of, hash) = workload.markers.baseline.as_deref()?.rsplit_once('=')?;
@@ -131,6 +146,7 @@ mod tests {
     use super::*;
     use crate::digest::ConfigObject;
     use crate::fixtures::{Builder, contents, deployment, holding, keyring};
+    use crate::hash::{HashKey, KEY_LENGTH};
     use sha2::{Digest as _, Sha256};
 
     fn now(object: Option<ConfigObject>) -> Contents {
@@ -246,6 +262,23 @@ mod tests {
     fn a_first_stamp_waits_for_what_the_pods_need() {
         let workload = deployment("web").requires("a", None);
         assert!(matches!(decided(workload, None), Decision::Hold(_)));
+    }
+
+    #[test]
+    fn the_keys_of_hash_and_baseline_are_relied_on() {
+        let relied_on = |workload: &Workload| keys_relied_on(workload).collect::<Vec<_>>();
+        let key = |seed| HashKey::new([seed; KEY_LENGTH]).id();
+        let contents = contents(&[("app", holding("1"))]);
+        let hash = |seed| keyring(&[seed]).hash(&contents).to_string();
+        let workload = || deployment("web").lists("app");
+        assert_eq!(relied_on(&workload().build()), []);
+        assert_eq!(relied_on(&workload().stamped("sha256").build()), []);
+        assert_eq!(relied_on(&workload().stamped(&hash(1)).build()), [key(1)]);
+        let baseline = format!("sha256={}", hash(2));
+        let foreign = workload()
+            .stamped("sha256")
+            .annotation("baseline", &baseline);
+        assert_eq!(relied_on(&foreign.build()), [key(2)]);
     }
 
     #[test]

@@ -200,12 +200,23 @@ impl Keyring {
 
     /// Whether `value` is in our form and made under one of the keys.
     pub fn knows(&self, value: &str) -> bool {
-        ConfigHash::parse(value).is_some_and(|hash| self.key(hash.key_id).is_some())
+        ConfigHash::parse(value).is_some_and(|hash| self.has(hash.key_id))
     }
 
     /// Whether `value` is in our form, but its key is not here: the stored keys may be newer.
     pub fn lacks_key_of(&self, value: &str) -> bool {
-        ConfigHash::parse(value).is_some_and(|hash| self.key(hash.key_id).is_none())
+        ConfigHash::parse(value).is_some_and(|hash| !self.has(hash.key_id))
+    }
+
+    /// Whether `value` was made under one of the keys, but not the one that is used for writing.
+    pub fn outgrew(&self, value: &str) -> bool {
+        ConfigHash::parse(value)
+            .is_some_and(|hash| self.0[1..].iter().any(|key| key.id == hash.key_id))
+    }
+
+    /// Whether the key of this id is here.
+    pub fn has(&self, id: KeyId) -> bool {
+        self.key(id).is_some()
     }
 
     fn key(&self, id: KeyId) -> Option<&HashKey> {

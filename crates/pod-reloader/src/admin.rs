@@ -15,6 +15,7 @@ use webhook_certs::CurrentCertificate;
 use crate::error::Error;
 use crate::keys::Keys;
 use crate::metrics::Metrics;
+use crate::pulse::Pulse;
 
 /// Whether calls should be sent here.
 pub(crate) struct Readiness {
@@ -28,6 +29,8 @@ pub(crate) struct Readiness {
     pub(crate) ourselves: Arc<OnceLock<String>>,
     /// Set once we are about to stop.
     pub(crate) stopping: AtomicBool,
+    /// Whether the reconcile loop turns, where it runs.
+    pub(crate) pulse: Arc<Pulse>,
 }
 
 impl Readiness {
@@ -64,6 +67,17 @@ impl Readiness {
 
 /// The routes of the probes.
 pub(crate) fn probes(readiness: Arc<Readiness>) -> Router {
+    let pulse = readiness.pulse.clone();
+    // An apiserver that is down is no reason to restart us: it would help nobody.
+    let alive = move || async move {
+        match pulse.is_stuck() {
+            false => (StatusCode::OK, "ok"),
+            true => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the reconcile loop is stuck",
+            ),
+        }
+    };
     let ready = move || async move {
         match readiness.obstacle(SystemTime::now()) {
             None => (StatusCode::OK, "ok"),
@@ -71,7 +85,7 @@ pub(crate) fn probes(readiness: Arc<Readiness>) -> Router {
         }
     };
     Router::new()
-        .route("/healthz", get(|| async { "ok" }))
+        .route("/healthz", get(alive))
         .route("/readyz", get(ready))
 }
 

@@ -96,6 +96,10 @@ pub(crate) struct Args {
     #[arg(long, env = "POD_RELOADER_SETTLE_PERIOD", value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub(crate) settle_period: Duration,
 
+    /// How often everything is listed and compared again, whatever the watches say.
+    #[arg(long, env = "POD_RELOADER_RESYNC_PERIOD", value_name = "DURATION", default_value = "10m", value_parser = resync_period)]
+    pub(crate) resync_period: Duration,
+
     /// How often one workload is restarted in ten minutes before the next restart waits, a minute at first and longer each time; 0 for no limit.
     #[arg(
         long,
@@ -283,6 +287,14 @@ fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("at most {MAX_SETTLE_PERIOD:?}"));
     }
     Ok(duration)
+}
+
+fn resync_period(text: &str) -> Result<Duration, String> {
+    let period = duration(text)?;
+    if period < Duration::from_secs(1) {
+        return Err("at least 1s".to_owned());
+    }
+    Ok(period)
 }
 
 #[cfg(test)]

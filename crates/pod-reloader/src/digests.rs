@@ -131,13 +131,6 @@ impl Digests {
         }
     }
 
-    /// Takes in that events may have been missed: everything is read again before it is relied on.
-    pub(crate) fn distrust(&self, now: Instant) {
-        for entry in self.entries.lock().values() {
-            entry.state.lock().forgotten = Some(now);
-        }
-    }
-
     /// Drops what is known of objects whose events did not count, or will not.
     pub(crate) fn forget(&self, references: &[Reference]) {
         let mut entries = self.entries.lock();

@@ -1,66 +1,327 @@
 //! Leader election: who reconciles. For economy only; two leaders for a while do no harm.
+//!
+//! The protocol is that of client-go, so that clocks need not agree: a Lease is held until it has not
+//! changed for its duration, by the clock of whoever watches it. Crates that do this compare the time
+//! in the Lease with their own clock, and none gives up a Lease that it cannot renew.
 
 use std::time::Duration;
 
-use kube::Client;
-use kube_lease_manager::{LeaseManager, LeaseManagerBuilder};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{ObjectMeta, Patch};
+use kube::{Api, Client};
 use pod_reloader_core::name::Name;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tracing::warn;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
-use crate::error::chain;
+use crate::certificate::Complaint;
+use crate::client::{patch_params, post_params, within};
+use crate::error::CallError;
 
-/// After how many seconds without renewal another replica takes over.
-const LEASE_SECONDS: u64 = 15;
-/// How many seconds before that the holder renews.
-const GRACE_SECONDS: u64 = 5;
-/// How long to wait before the Lease is asked for again that could not be reached.
+/// How long a Lease is good that is not renewed.
+const DURATION: Duration = Duration::from_secs(15);
+/// How long its holder relies on the last renewal: so much less that nobody else holds it by then.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// How often its holder renews it.
+const RENEW_INTERVAL: Duration = Duration::from_secs(5);
+/// How often somebody else looks at it, and how long after a failed call the next is made.
 const RETRY: Duration = Duration::from_secs(2);
-/// How long releasing the Lease may take.
-const RELEASE: Duration = Duration::from_secs(5);
+/// How long one call may take.
+const CALL: Duration = Duration::from_secs(4);
 
-/// Takes part in the election until it is dropped or left.
-pub(crate) struct Candidate {
-    leading: watch::Receiver<bool>,
-    task: JoinHandle<kube_lease_manager::Result<LeaseManager>>,
+/// Runs a term whenever this replica is elected, until told to stop or a term ends by itself.
+///
+/// A term is dropped when the Lease is lost. It is begun anew when the Lease shows that the cluster was
+/// restored from a backup: its watches stand at a time that is yet to come there, and would be silent.
+pub(crate) async fn lead<T: Future<Output = ()>>(
+    client: Client,
+    namespace: Name,
+    name: Name,
+    term: impl Fn() -> T,
+    stop: CancellationToken,
+) {
+    let mut candidate = Candidate::new(client, &namespace, name);
+    let terms = async {
+        loop {
+            candidate.elected().await;
+            info!("elected");
+            tokio::select! {
+                biased;
+                end = candidate.hold() => match end {
+                    End::Lost => warn!("no longer the leader: the Lease was not renewed in time"),
+                    End::Taken => warn!("no longer the leader: somebody else holds the Lease"),
+                    End::Restored => warn!("the cluster was restored to an earlier state: reading everything again"),
+                },
+                () = term() => return,
+            }
+        }
+    };
+    stop.run_until_cancelled(terms).await;
+    candidate.release().await;
+}
+
+/// One who stands for election.
+struct Candidate {
+    leases: Api<Lease>,
+    name: Name,
+    identity: String,
+    seen: Option<Seen>,
+    /// Until when the Lease is relied on; a time that has passed while it is not held.
+    held_until: Instant,
+    complaint: Complaint,
+}
+
+/// A Lease as it was seen last.
+struct Seen {
+    lease: Lease,
+    /// Since when it has been seen so.
+    since: Instant,
+}
+
+/// Why a term ends.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// The Lease could not be renewed in time.
+    Lost,
+    /// Somebody else has it.
+    Taken,
+    /// The cluster is not what it was.
+    Restored,
+}
+
+/// What a look at the Lease has shown.
+#[derive(Debug, PartialEq, Eq)]
+enum Sight {
+    /// It is as it was, or has moved on.
+    Usual,
+    /// Its resourceVersion has gone back, which only a restore does.
+    Restored,
 }
 
 impl Candidate {
-    /// Stands for election by the Lease `name` of `namespace`, as soon as it can be reached.
-    pub(crate) async fn stand(client: &Client, namespace: &Name, name: &Name) -> Self {
+    fn new(client: Client, namespace: &Name, name: Name) -> Self {
+        let mut random = [0; 4];
+        // Without random bytes the host's name alone tells replicas apart.
+        let _ = getrandom::fill(&mut random);
+        let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "pod-reloader".to_owned());
+        Self {
+            leases: Api::namespaced(client, namespace.as_str()),
+            name,
+            identity: format!("{host}_{:08x}", u32::from_be_bytes(random)),
+            seen: None,
+            held_until: Instant::now(),
+            complaint: Complaint::default(),
+        }
+    }
+
+    /// Waits until this replica holds the Lease.
+    async fn elected(&mut self) {
         loop {
-            let manager = LeaseManagerBuilder::new(client.clone(), name.as_str())
-                .with_namespace(namespace.as_str())
-                .with_duration(LEASE_SECONDS)
-                .with_grace(GRACE_SECONDS)
-                .build()
-                .await;
-            match manager {
-                Ok(manager) => {
-                    let (leading, task) = manager.watch().await;
-                    return Self { leading, task };
+            match self.try_to_take().await {
+                Ok(true) => return,
+                Ok(false) => self.complaint.settled(),
+                Err(error) => self
+                    .complaint
+                    .warn(&error, "cannot reach the Lease, trying again"),
+            }
+            sleep(RETRY).await;
+        }
+    }
+
+    /// Renews the Lease for as long as that goes well.
+    async fn hold(&mut self) -> End {
+        loop {
+            let held_until = self.held_until;
+            let renewal = async {
+                sleep(RENEW_INTERVAL).await;
+                loop {
+                    match self.renew().await {
+                        Ok(end) => {
+                            self.complaint.settled();
+                            return end;
+                        }
+                        Err(error) => self
+                            .complaint
+                            .warn(&error, "cannot renew the Lease, trying again"),
+                    }
+                    sleep(RETRY).await;
                 }
-                Err(error) => {
-                    warn!(lease = %format_args!("{namespace}/{name}"), error = chain(&error), "cannot reach the Lease, trying again");
-                    tokio::time::sleep(RETRY).await;
-                }
+            };
+            let end = tokio::select! {
+                biased;
+                () = sleep_until(held_until) => Some(End::Lost),
+                end = renewal => end,
+            };
+            if let Some(end) = end {
+                return end;
             }
         }
     }
 
-    /// Waits until this replica leads, or no longer does. False where the election has ended.
-    pub(crate) async fn wait_until(&mut self, leading: bool) -> bool {
-        self.leading.wait_for(|now| *now == leading).await.is_ok()
-    }
-
-    /// Releases the Lease, so that another replica goes on by the time at which it would have expired.
-    pub(crate) async fn leave(self) {
-        drop(self.leading);
-        if tokio::time::timeout(RELEASE, self.task).await.is_err() {
-            warn!(
-                "the Lease could not be released in time: another replica takes over when it expires"
-            );
+    /// Gives the Lease up, so that another replica need not wait until it expires.
+    async fn release(&mut self) {
+        if Instant::now() >= self.held_until {
+            return;
+        }
+        // The last renewal may have been broken off: what is known of the Lease may be out of date.
+        let released = async {
+            self.look().await?;
+            if self.is_ours() {
+                let nobody = json!({"holderIdentity": null, "leaseDurationSeconds": 1});
+                self.write(nobody).await?;
+            }
+            Ok::<_, CallError>(())
+        };
+        if let Err(error) = released.await {
+            warn!(%error, "cannot release the Lease: another replica takes over when it expires");
         }
     }
+
+    /// Takes the Lease if it is free. Says whether it is ours.
+    async fn try_to_take(&mut self) -> Result<bool, CallError> {
+        match self.look().await {
+            Err(error) if error.is_not_found() => return Ok(self.create().await?.is_some()),
+            looked => looked.map(drop)?,
+        }
+        let Some(Seen { lease, since }) = &self.seen else {
+            return Ok(false);
+        };
+        let spec = lease.spec.clone().unwrap_or_default();
+        if !self.is_ours() && !is_free(&spec, since.elapsed()) {
+            return Ok(false);
+        }
+        let ours = LeaseSpec {
+            lease_transitions: Some(spec.lease_transitions.unwrap_or_default().saturating_add(1)),
+            ..self.taken()
+        };
+        match self.write(json!(ours)).await {
+            // Somebody else was faster.
+            Err(error) if error.is_conflict() => Ok(false),
+            written => written.map(|_| true),
+        }
+    }
+
+    /// Renews the Lease, or says why the term ends.
+    async fn renew(&mut self) -> Result<Option<End>, CallError> {
+        let renewal = json!({"renewTime": now()});
+        let mut sight = match self.write(renewal.clone()).await {
+            Err(error) if error.is_not_found() => match self.create().await? {
+                Some(sight) => sight,
+                None => self.look().await?,
+            },
+            // It is not as it was: written by somebody, or restored.
+            Err(error) if error.is_conflict() => self.look().await?,
+            written => return written.map(|_| None),
+        };
+        if sight == Sight::Usual && self.is_ours() {
+            sight = self.write(renewal).await?;
+        }
+        Ok(match sight {
+            Sight::Restored => Some(End::Restored),
+            Sight::Usual if self.is_ours() => None,
+            Sight::Usual => Some(End::Taken),
+        })
+    }
+
+    /// Makes the Lease, and has it then. `None` where somebody else was faster.
+    async fn create(&mut self) -> Result<Option<Sight>, CallError> {
+        let began = Instant::now();
+        let lease = Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name.to_string()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(self.taken()),
+        };
+        match within(CALL, self.leases.create(&post_params(), &lease)).await {
+            Ok(lease) => Ok(Some(self.written(lease, began))),
+            Err(error) if error.is_conflict() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks at the Lease.
+    async fn look(&mut self) -> Result<Sight, CallError> {
+        let lease = within(CALL, self.leases.get(self.name.as_str())).await?;
+        Ok(self.take_in(lease))
+    }
+
+    /// Writes `spec` into the Lease, as long as it is as it was seen last.
+    async fn write(&mut self, spec: Value) -> Result<Sight, CallError> {
+        let began = Instant::now();
+        let version = self.seen.as_ref().and_then(|seen| version(&seen.lease));
+        let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "spec": spec}));
+        let params = patch_params();
+        let call = self.leases.patch(self.name.as_str(), &params, &patch);
+        let lease = within(CALL, call).await?;
+        Ok(self.written(lease, began))
+    }
+
+    /// Takes in the answer to a write that began at `began`.
+    fn written(&mut self, lease: Lease, began: Instant) -> Sight {
+        let sight = self.take_in(lease);
+        self.held_until = match self.is_ours() {
+            true => began + RENEW_DEADLINE,
+            false => began,
+        };
+        sight
+    }
+
+    /// The Lease in our hands.
+    fn taken(&self) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            acquire_time: Some(now()),
+            renew_time: Some(now()),
+            lease_transitions: Some(0),
+            ..LeaseSpec::default()
+        }
+    }
+
+    fn take_in(&mut self, lease: Lease) -> Sight {
+        let number = |lease: &Lease| version(lease)?.parse::<u64>().ok();
+        let before = self.seen.as_ref();
+        let same = before.is_some_and(|seen| version(&seen.lease) == version(&lease));
+        let older = before
+            .and_then(|seen| Some(number(&lease)? < number(&seen.lease)?))
+            .unwrap_or_default();
+        if !same {
+            let since = Instant::now();
+            self.seen = Some(Seen { lease, since });
+        }
+        if older { Sight::Restored } else { Sight::Usual }
+    }
+
+    fn is_ours(&self) -> bool {
+        let spec = self.seen.as_ref().and_then(|seen| seen.lease.spec.as_ref());
+        spec.and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.identity)
+    }
 }
+
+/// Whether a Lease can be taken that has not changed for so long.
+fn is_free(spec: &LeaseSpec, unchanged: Duration) -> bool {
+    let is_held = spec
+        .holder_identity
+        .as_deref()
+        .is_some_and(|holder| !holder.is_empty());
+    let duration = spec
+        .lease_duration_seconds
+        .and_then(|seconds| u64::try_from(seconds).ok())
+        .map_or(DURATION, Duration::from_secs);
+    !is_held || unchanged > duration
+}
+
+fn version(lease: &Lease) -> Option<&str> {
+    lease.metadata.resource_version.as_deref()
+}
+
+fn now() -> MicroTime {
+    MicroTime(Timestamp::now())
+}
+
+#[cfg(test)]
+mod tests;

@@ -47,7 +47,6 @@ fn filter(level: Level) -> Targets {
             ]
             .map(|name| (name, LevelFilter::OFF)),
         )
-        .with_target("kube_lease_manager", level.min(Level::WARN))
 }
 
 #[cfg(test)]

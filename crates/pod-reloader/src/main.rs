@@ -16,6 +16,7 @@ mod metrics;
 mod mock;
 mod namespaces;
 mod progress;
+mod pulse;
 mod queue;
 mod reconcile;
 mod run;
@@ -27,7 +28,10 @@ mod workloads;
 
 use std::process::ExitCode;
 
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+
 fn main() -> ExitCode {
+    forbid_core_dumps();
     let args = args::Args::of_process();
     logging::init(args.log_format, args.log_level);
     let runtime = tokio::runtime::Runtime::new()
@@ -39,4 +43,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Keeps memory, which holds keys and what of Secrets is just being hashed, from ever being written to
+/// a file, or read by another process of the same user.
+fn forbid_core_dumps() {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    // Where the system refuses, it is as it would be without: no reason not to run.
+    let _ = setrlimit(Resource::Core, none);
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }

@@ -1,11 +1,14 @@
 //! The metrics: what is counted, under which names.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use pod_reloader_core::admission::Outcome;
 use pod_reloader_core::decision::Cause;
+use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::workload::WorkloadKind;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -37,6 +40,8 @@ pub(crate) struct Metrics {
     pub(crate) foreign: Gauge,
     /// 1 while this replica reconciles.
     pub(crate) leading: Gauge,
+    hashes: Family<[(&'static str, String); 1], Gauge>,
+    shown_keys: Arc<Mutex<Vec<String>>>,
     certificate_not_after: Gauge<f64, AtomicU64>,
 }
 
@@ -55,6 +60,8 @@ impl Metrics {
             braked: Gauge::default(),
             foreign: Gauge::default(),
             leading: Gauge::default(),
+            hashes: Family::default(),
+            shown_keys: Arc::default(),
             certificate_not_after: Gauge::default(),
         };
         let m = &metrics;
@@ -98,6 +105,11 @@ impl Metrics {
             "foreign_hash_workloads",
             "Workloads whose config hash cannot be verified: they rely on their baseline",
             m.foreign.clone(),
+        );
+        registry.register(
+            "hashes",
+            "Workloads whose config hash, or baseline, was made under a key",
+            m.hashes.clone(),
         );
         registry.register(
             "leading",
@@ -168,6 +180,23 @@ impl Metrics {
         self.errors.get_or_create(&[("reason", reason)]).inc();
     }
 
+    /// Says how many workloads rely on each key. The ids of keys are no secret: each hash shows its own.
+    pub(crate) fn hashes(&self, counts: impl IntoIterator<Item = (KeyId, usize)>) {
+        let counts: BTreeMap<String, usize> = counts
+            .into_iter()
+            .map(|(key_id, count)| (key_id.to_string(), count))
+            .collect();
+        let mut shown = self.shown_keys.lock();
+        for gone in shown.iter().filter(|key_id| !counts.contains_key(*key_id)) {
+            self.hashes.remove(&[("key_id", gone.clone())]);
+        }
+        for (key_id, count) in &counts {
+            let gauge = self.hashes.get_or_create(&[("key_id", key_id.clone())]);
+            gauge.set(*count as i64);
+        }
+        *shown = counts.into_keys().collect();
+    }
+
     /// Says when the webhook's certificate expires.
     pub(crate) fn certificate_not_after(&self, at: SystemTime) {
         let since_1970 = at
@@ -199,6 +228,22 @@ fn labels(kind: WorkloadKind, cause: Cause) -> Labels<2> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
+
+    #[test]
+    fn a_key_that_nothing_relies_on_any_more_is_not_shown() {
+        let metrics = Metrics::new();
+        let [old, new] = [1, 2].map(|seed| HashKey::new([seed; KEY_LENGTH]).id());
+        metrics.hashes([(old, 3), (new, 1)]);
+        let line = |key, count: u8| format!("pod_reloader_hashes{{key_id=\"{key}\"}} {count}\n");
+        assert!(metrics.text().contains(&line(old, 3)));
+        metrics.hashes([(new, 4)]);
+        let text = metrics.text();
+        assert!(
+            text.contains(&line(new, 4)) && !text.contains(&old.to_string()),
+            "{text}"
+        );
+    }
 
     #[test]
     fn what_is_counted_is_shown() {

@@ -1,13 +1,15 @@
 //! What the reconcile loop remembers of a workload between two looks at it, and has told its user.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use pod_reloader_core::brake::Brake;
+use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::reference::Rejected;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
+use tracing::warn;
 
 use crate::events::{Events, Notice};
 use crate::metrics::Metrics;
@@ -24,6 +26,8 @@ pub(crate) struct Progress {
     brakes: Mutex<HashMap<WorkloadId, Brake>>,
     /// The workloads whose KEY cannot be verified.
     foreign: Mutex<HashSet<WorkloadId>>,
+    /// Keys that the log has said to be missing.
+    unknown_keys: Mutex<BTreeSet<KeyId>>,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +52,7 @@ impl Progress {
             entries: Mutex::default(),
             brakes: Mutex::default(),
             foreign: Mutex::default(),
+            unknown_keys: Mutex::default(),
         }
     }
 
@@ -77,7 +82,7 @@ impl Progress {
     }
 
     /// Forgets restarts that matter no more.
-    pub(crate) fn sweep(&self) {
+    pub(crate) fn tidy(&self) {
         let now = Instant::now().into_std();
         self.brakes
             .lock()
@@ -192,6 +197,13 @@ impl Progress {
             foreign.remove(id)
         };
         self.metrics.foreign.set(foreign.len() as i64);
+    }
+
+    /// Says once in the log that config hashes were made under a key that is not there.
+    pub(crate) fn tell_unknown_key(&self, key_id: KeyId, workloads: usize) {
+        if self.unknown_keys.lock().insert(key_id) {
+            warn!(%key_id, workloads, "config hashes were made under a key that is not in the Secret of the hash keys: they are kept, and changes from before now are not seen; restore the key if you can");
+        }
     }
 
     /// Counts the workloads whose restart waits for an object, and those that were restarted too often.

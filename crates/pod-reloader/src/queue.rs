@@ -1,21 +1,32 @@
 //! Which workload is looked at next, and when: a queue of workloads without clock or I/O.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
+use pod_reloader_core::name::Name;
 use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 
 /// Workloads to look at, each at most once at a time and in one place.
+///
+/// Those that are due wait in a line of their namespace, and namespaces take turns: a change that
+/// concerns thousands of workloads of one of them holds up no other.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     slots: HashMap<WorkloadId, Slot>,
-    due: BTreeSet<(Instant, WorkloadId)>,
+    /// Those that are not known to be due yet.
+    later: BTreeSet<(Instant, WorkloadId)>,
+    /// Those that are due, by namespace.
+    lines: HashMap<Name, VecDeque<WorkloadId>>,
+    /// The namespaces with a line, in the order of their turns.
+    turns: VecDeque<Name>,
 }
 
 #[derive(Debug)]
 enum Slot {
     /// It is due at this time.
     Waiting(Instant),
+    /// It is due, and stands in the line of its namespace.
+    Due,
     /// It is being looked at, and is due again at this time.
     Running(Option<Instant>),
 }
@@ -25,25 +36,32 @@ impl Queue {
     pub(crate) fn push(&mut self, id: WorkloadId, at: Instant) {
         match self.slots.get_mut(&id) {
             Some(Slot::Running(again)) => *again = Some(again.map_or(at, |again| again.min(at))),
+            Some(Slot::Due) => {}
             Some(Slot::Waiting(due)) if *due <= at => {}
             Some(Slot::Waiting(due)) => {
-                self.due.remove(&(*due, id.clone()));
+                self.later.remove(&(*due, id.clone()));
                 *due = at;
-                self.due.insert((at, id));
+                self.later.insert((at, id));
             }
             None => {
                 self.slots.insert(id.clone(), Slot::Waiting(at));
-                self.due.insert((at, id));
+                self.later.insert((at, id));
             }
         }
     }
 
-    /// Takes out the workload that has been due for longest, to be looked at until [`Queue::done`].
+    /// Takes out a workload that is due, to be looked at until [`Queue::done`]: of the namespace whose
+    /// turn it is, the one that has been due for longest.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<WorkloadId> {
-        if self.next_due()? > now {
-            return None;
+        self.line_up(now);
+        let namespace = self.turns.pop_front()?;
+        let line = self.lines.get_mut(&namespace)?;
+        let id = line.pop_front()?;
+        if line.is_empty() {
+            self.lines.remove(&namespace);
+        } else {
+            self.turns.push_back(namespace);
         }
-        let (_, id) = self.due.pop_first()?;
         self.slots.insert(id.clone(), Slot::Running(None));
         Some(id)
     }
@@ -62,9 +80,23 @@ impl Queue {
         }
     }
 
-    /// When the next workload is due.
+    /// When the next workload is due, of those that were not when [`Queue::pop`] last found none.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.due.first().map(|(at, _)| *at)
+        self.later.first().map(|(at, _)| *at)
+    }
+
+    /// Puts everything that is due into the line of its namespace.
+    fn line_up(&mut self, now: Instant) {
+        while self.next_due().is_some_and(|at| at <= now)
+            && let Some((_, id)) = self.later.pop_first()
+        {
+            let line = self.lines.entry(id.namespace.clone()).or_default();
+            if line.is_empty() {
+                self.turns.push_back(id.namespace.clone());
+            }
+            line.push_back(id.clone());
+            self.slots.insert(id, Slot::Due);
+        }
     }
 }
 
@@ -76,7 +108,11 @@ mod tests {
     use std::time::Duration;
 
     fn id(name: &str) -> WorkloadId {
-        let namespace = Name::parse("ns").unwrap();
+        id_in("ns", name)
+    }
+
+    fn id_in(namespace: &str, name: &str) -> WorkloadId {
+        let namespace = Name::parse(namespace).unwrap();
         WorkloadId {
             kind: WorkloadKind::Deployment,
             namespace,
@@ -133,5 +169,45 @@ mod tests {
         queue.push(id("c"), seconds(start, 1));
         let order: Vec<_> = std::iter::from_fn(|| queue.pop(seconds(start, 9))).collect();
         assert_eq!(order, [id("a"), id("c"), id("b")]);
+    }
+
+    #[test]
+    fn namespaces_take_turns() {
+        let (mut queue, start) = (Queue::default(), Instant::now());
+        for name in ["1", "2", "3", "4"] {
+            queue.push(id_in("large", name), start);
+        }
+        assert_eq!(queue.pop(start), Some(id_in("large", "1")));
+        for name in ["1", "2"] {
+            queue.push(id_in("small", name), seconds(start, 1));
+        }
+        queue.push(id_in("tiny", "1"), seconds(start, 1));
+        // Back again, behind the others of its namespace.
+        queue.done(id_in("large", "1"), Some(seconds(start, 1)));
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop(seconds(start, 1))).collect();
+        let expected = [
+            ("large", "2"),
+            ("small", "1"),
+            ("tiny", "1"),
+            ("large", "3"),
+            ("small", "2"),
+            ("large", "4"),
+            ("large", "1"),
+        ];
+        assert_eq!(
+            order,
+            expected.map(|(namespace, name)| id_in(namespace, name))
+        );
+    }
+
+    #[test]
+    fn a_workload_that_is_due_stands_in_line_once() {
+        let (mut queue, start) = (Queue::default(), Instant::now());
+        queue.push(id("a"), start);
+        queue.push(id("b"), start);
+        assert_eq!(queue.pop(start), Some(id("a")));
+        queue.push(id("b"), start);
+        assert_eq!(queue.pop(start), Some(id("b")));
+        assert_eq!(queue.pop(seconds(start, 9)), None);
     }
 }

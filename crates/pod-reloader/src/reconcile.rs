@@ -33,8 +33,6 @@ use crate::workloads::Workloads;
 
 /// How many workloads are looked at, and so patched, at once.
 const AT_ONCE: usize = 16;
-/// How often everything is compared with the cluster, whatever the watches say.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// How long a workload is left alone that has shown a bug of ours.
 const PANIC_PAUSE: Duration = Duration::from_secs(5 * 60);
 const UNDONE: &str = "another webhook or policy takes it back";
@@ -106,7 +104,6 @@ impl Reconciler {
     /// Looks at workloads as they become due, for ever.
     pub(crate) async fn run(self: &Arc<Self>) {
         let mut looks = JoinSet::new();
-        let mut sweep = tokio::time::interval_at(Instant::now() + SWEEP_INTERVAL, SWEEP_INTERVAL);
         loop {
             while looks.len() < AT_ONCE {
                 let Some(id) = self.queue.lock().pop(Instant::now()) else {
@@ -134,19 +131,20 @@ impl Reconciler {
                 () = self.pushed.notified() => {}
                 () = until(next_due) => {}
                 Some(_) = looks.join_next() => {}
-                _ = sweep.tick() => self.sweep(),
             }
         }
     }
 
-    /// Compares everything with the cluster again, in case a watch has lost something.
-    fn sweep(&self) {
-        let now = Instant::now();
-        self.digests.distrust(now);
-        self.progress.sweep();
-        for id in self.workloads.ids(|_| true) {
-            self.push(id, now);
+    /// Shows in the metrics what takes a look at every workload, and forgets what matters no more.
+    pub(crate) fn publish(&self) {
+        let relied_on = self.workloads.relying_on_keys();
+        if let Some(keys) = self.keys.keyring() {
+            for (key_id, workloads) in relied_on.iter().filter(|(id, _)| !keys.has(**id)) {
+                self.progress.tell_unknown_key(*key_id, *workloads);
+            }
         }
+        self.metrics.hashes(relied_on);
+        self.progress.tidy();
     }
 
     /// Takes in a workload as a watch shows it, unless it was seen later than that in the answer to a

@@ -1,6 +1,7 @@
 //! Builds the parts of the operator, and runs them until one ends or we are told to stop.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,13 +19,14 @@ use webhook_certs::{Acceptor, CertificateDirectory, CurrentCertificate};
 use crate::admin::{self, Readiness};
 use crate::args::{Args, Reconcile};
 use crate::authority::{OwnAuthority, Places};
-use crate::certificate;
+use crate::certificate::{self, Complaint};
 use crate::client::{self, Clients, DEADLINE};
-use crate::error::{Error, chain};
+use crate::error::Error;
 use crate::events::Events;
 use crate::keys::{self, Keys};
-use crate::leader::Candidate;
+use crate::leader::lead;
 use crate::metrics::Metrics;
+use crate::pulse::{self, Pulse};
 use crate::reconcile::{Reconciler, Settings};
 use crate::server::{self, Limits};
 use crate::source::Source;
@@ -61,12 +63,14 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     let has_webhook = args.webhook_tls_directory.is_some() || args.webhook_tls_secret.is_some();
     let certificate = has_webhook.then(CurrentCertificate::new);
     let is_trusted = Arc::new(AtomicBool::new(args.webhook_tls_secret.is_none()));
+    let pulse = Arc::new(Pulse::default());
     let readiness = Arc::new(Readiness {
         certificate: certificate.clone(),
         is_trusted: is_trusted.clone(),
         keys: keys.clone(),
         ourselves: ourselves.clone(),
         stopping: AtomicBool::new(false),
+        pulse: pulse.clone(),
     });
     let stop = CancellationToken::new();
     let mut tasks = Tasks::new(stop.clone());
@@ -152,32 +156,29 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
             first_stamp: args.first_stamp.into(),
             observe: args.reconcile == Reconcile::Observe,
         };
-        let term = {
-            let (clients, scope, metrics) = (clients.clone(), scope.clone(), metrics.clone());
-            move || {
-                let reconciler = Reconciler::new(
-                    settings.clone(),
-                    scope.clone(),
-                    clients.reconcile.clone(),
-                    keys.clone(),
-                    events.clone(),
-                    metrics.clone(),
-                );
-                reconcile(
-                    Arc::new(reconciler),
-                    clients.clone(),
-                    scope.clone(),
-                    metrics.clone(),
-                    ourselves.clone(),
-                )
-            }
+        let term = Term {
+            clients: clients.clone(),
+            scope: scope.clone(),
+            settings,
+            resync_period: args.resync_period,
+            keys: keys.clone(),
+            events,
+            metrics: metrics.clone(),
+            pulse,
+            ourselves: ourselves.clone(),
         };
         if args.leader_elect {
             let lease_namespace = args.leader_election_namespace.unwrap_or(namespace);
-            let lease = (lease_namespace, args.leader_election_lease);
-            tasks.spawn_draining("leader election", lead(clients, lease, term, stop.clone()));
+            let election = lead(
+                clients.lease,
+                lease_namespace,
+                args.leader_election_lease,
+                move || term.clone().run(),
+                stop.clone(),
+            );
+            tasks.spawn_draining("leader election", election);
         } else {
-            tasks.spawn("reconcile loop", term());
+            tasks.spawn("reconcile loop", term.run());
         }
     }
 
@@ -195,74 +196,73 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
     }
 }
 
-/// One term of reconciling: watches and the loop, until dropped.
-async fn reconcile(
-    reconciler: Arc<Reconciler>,
+/// What every term of reconciling works with.
+#[derive(Clone)]
+struct Term {
     clients: Clients,
     scope: Scope,
+    settings: Settings,
+    resync_period: Duration,
+    keys: Arc<Keys>,
+    events: Events,
     metrics: Metrics,
+    pulse: Arc<Pulse>,
     ourselves: Arc<OnceLock<String>>,
-) {
-    // A webhook configuration without match conditions takes our patches for somebody else's until
-    // it knows our name.
-    while ourselves.get().is_none() {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    info!("reconciling");
-    let _leading = Leading::new(metrics);
-    let mut watches = watch::spawn(&clients.watch, &scope, &reconciler);
-    tokio::select! {
-        () = reconciler.run() => {}
-        _ = watches.join_next() => {}
-    }
 }
 
-/// Reconciles whenever this replica is elected.
-async fn lead<T: Future<Output = ()>>(
-    clients: Clients,
-    (namespace, name): (Name, Name),
-    term: impl Fn() -> T,
-    stop: CancellationToken,
-) {
-    let Some(mut candidate) = stop
-        .run_until_cancelled(Candidate::stand(&clients.lease, &namespace, &name))
-        .await
-    else {
-        return;
-    };
-    let terms = async {
-        while candidate.wait_until(true).await {
+impl Term {
+    /// One term of reconciling: watches and the loop, until dropped.
+    async fn run(self) {
+        // A webhook configuration without match conditions takes our patches for somebody else's until
+        // it knows our name.
+        while self.ourselves.get().is_none() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        info!("reconciling");
+        let reconciler = Arc::new(Reconciler::new(
+            self.settings.clone(),
+            self.scope.clone(),
+            self.clients.reconcile.clone(),
+            self.keys.clone(),
+            self.events.clone(),
+            self.metrics.clone(),
+        ));
+        let _leading = Leading::new(self.metrics.clone(), self.pulse.clone());
+        let watches = || watch::spawn(&self.clients.watch, &self.scope, &reconciler);
+        let mut watching = watches();
+        let mut running = pin!(reconciler.run());
+        let mut heartbeat = tokio::time::interval(pulse::INTERVAL);
+        let mut resync =
+            tokio::time::interval_at(Instant::now() + self.resync_period, self.resync_period);
+        loop {
             tokio::select! {
-                () = term() => return,
-                more = candidate.wait_until(false) => {
-                    warn!("no longer the leader");
-                    if !more { return }
+                () = &mut running => return,
+                _ = watching.join_next() => return,
+                _ = heartbeat.tick() => {
+                    reconciler.publish();
+                    self.pulse.beat();
                 }
+                // Everything is listed again, in case a watch has lost something.
+                _ = resync.tick() => watching = watches(),
             }
         }
-    };
-    stop.run_until_cancelled(terms).await;
-    candidate.leave().await;
+    }
 }
 
 async fn refresh_keys(keys: Arc<Keys>) {
-    let mut complained = false;
+    let mut complaint = Complaint::default();
     loop {
-        match keys.read_since(Instant::now()).await {
+        let pause = match keys.read_since(Instant::now()).await {
             Ok(_) => {
-                complained = false;
-                tokio::time::sleep(keys::REFRESH_INTERVAL).await;
+                complaint.settled();
+                keys::REFRESH_INTERVAL
             }
             Err(error) => {
-                if !std::mem::replace(&mut complained, true) {
-                    warn!(
-                        error = chain(&error),
-                        "cannot read the hash keys, trying again"
-                    );
-                }
-                tokio::time::sleep(RETRY).await;
+                complaint.warn(&error, "cannot read the hash keys, trying again");
+                RETRY
             }
-        }
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -304,13 +304,13 @@ async fn told_to_stop() {
     }
 }
 
-/// Sets the gauge of leadership for as long as it lives; the others of the loop end with it.
-struct Leading(Metrics);
+/// Sets the gauge of leadership for as long as it lives; what else the loop shows ends with it.
+struct Leading(Metrics, Arc<Pulse>);
 
 impl Leading {
-    fn new(metrics: Metrics) -> Self {
+    fn new(metrics: Metrics, pulse: Arc<Pulse>) -> Self {
         metrics.leading.set(1);
-        Self(metrics)
+        Self(metrics, pulse)
     }
 }
 
@@ -327,6 +327,8 @@ impl Drop for Leading {
         for gauge in [leading, workloads, waiting, braked, foreign] {
             gauge.set(0);
         }
+        self.0.hashes([]);
+        self.1.rest();
     }
 }
 

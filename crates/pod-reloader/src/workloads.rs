@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use pod_reloader_core::decision::keys_relied_on;
+use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::index::Index;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Workload, WorkloadId};
@@ -97,6 +99,20 @@ impl Workloads {
             .filter(|id| matches(id))
             .cloned()
             .collect()
+    }
+
+    /// How many of them rely on each key of the config hash.
+    pub(crate) fn relying_on_keys(&self) -> HashMap<KeyId, usize> {
+        let mut counts = HashMap::new();
+        let inner = self.0.lock();
+        let workloads = inner
+            .index
+            .workloads()
+            .filter_map(|id| inner.index.workload(id));
+        for key_id in workloads.flat_map(|workload| keys_relied_on(&workload).collect::<Vec<_>>()) {
+            *counts.entry(key_id).or_default() += 1;
+        }
+        counts
     }
 
     /// How many there are.

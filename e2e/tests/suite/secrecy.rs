@@ -133,6 +133,21 @@ async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<
     .await
 }
 
+#[tokio::test]
+async fn memory_is_never_dumped_into_a_file() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let pid = scene.operator.process().pid();
+        let limits = std::fs::read_to_string(format!("/proc/{pid}/limits"))?;
+        let core = limits
+            .lines()
+            .find(|line| line.starts_with("Max core file size"));
+        let words: Vec<_> = core.unwrap_or_default().split_whitespace().collect();
+        ensure!(words[4..] == ["0", "0", "bytes"], "{limits}");
+        Ok(())
+    })
+    .await
+}
+
 /// All that the operator has said and written, by where that is.
 async fn said(scene: &Scene, mark: pod_reloader_e2e::Mark) -> Result<Vec<(&'static str, String)>> {
     let requests = scene.requests(mark).await?;

@@ -228,16 +228,6 @@ async fn an_answer_that_is_older_than_what_the_watch_has_shown_moves_nothing_bac
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_sweep_finds_a_change_whose_event_was_lost() {
-    let operator = Operator::with([deployment("web")]).await;
-    operator.apiserver.write_config_map("app", "2");
-    pass(Duration::from_secs(60)).await;
-    assert_ne!(operator.config_hash("web"), operator.hash_of("app"));
-    pass(SWEEP_INTERVAL).await;
-    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_panic_over_one_workload_leaves_the_others_alone_and_passes() {
     let operator = Operator::with([]).await;
     operator

@@ -1,0 +1,257 @@
+use std::sync::{Arc, Mutex};
+
+use http::Method;
+
+use super::*;
+use crate::mock::{self, Answer};
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_first_makes_the_lease_and_keeps_it() {
+    let cluster = Cluster::default();
+    let mut first = cluster.candidate();
+    first.elected().await;
+    let mut second = cluster.candidate();
+    let held = tokio::time::timeout(Duration::from_secs(120), async {
+        tokio::select! {
+            end = first.hold() => panic!("{end:?}"),
+            () = second.elected() => panic!("two at once"),
+        }
+    });
+    assert!(held.await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_taken_once_it_has_not_changed_for_its_duration_whatever_its_times_say() {
+    for renewed in ["2001-01-01T00:00:00.000000Z", "2101-01-01T00:00:00.000000Z"] {
+        let cluster = Cluster::default();
+        cluster.write(
+            json!({"holderIdentity": "dead", "leaseDurationSeconds": 15, "renewTime": renewed}),
+        );
+        let began = Instant::now();
+        let mut candidate = cluster.candidate();
+        candidate.elected().await;
+        let took = began.elapsed();
+        assert!(took > DURATION && took < DURATION + 2 * RETRY, "{took:?}");
+        assert_eq!(cluster.holder(), json!(candidate.identity));
+        assert_eq!(cluster.lease()["spec"]["leaseTransitions"], 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_released_is_taken_at_once() {
+    let cluster = Cluster::default();
+    let mut first = cluster.candidate();
+    first.elected().await;
+    let mut second = cluster.candidate();
+    let follows = tokio::time::timeout(Duration::from_secs(5), second.elected());
+    assert!(follows.await.is_err());
+    first.release().await;
+    assert_eq!(cluster.holder(), Value::Null);
+    let began = Instant::now();
+    second.elected().await;
+    assert!(began.elapsed() <= RETRY, "{:?}", began.elapsed());
+    first.release().await;
+    assert_eq!(
+        cluster.holder(),
+        json!(second.identity),
+        "not ours to release"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_cannot_be_renewed_is_given_up_before_anybody_can_take_it() {
+    for trouble in [Trouble::Fails, Trouble::Hangs] {
+        let cluster = Cluster::default();
+        let mut candidate = cluster.candidate();
+        candidate.elected().await;
+        let began = Instant::now();
+        cluster.now(Some(trouble));
+        assert_eq!(candidate.hold().await, End::Lost);
+        let took = began.elapsed();
+        assert!(took <= RENEW_DEADLINE, "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_passes_in_time_costs_no_term() {
+    let cluster = Cluster::default();
+    let mut candidate = cluster.candidate();
+    candidate.elected().await;
+    cluster.now(Some(Trouble::Fails));
+    let passes = async {
+        sleep(Duration::from_secs(8)).await;
+        cluster.now(None);
+        sleep(Duration::from_secs(60)).await;
+    };
+    tokio::select! {
+        end = candidate.hold() => panic!("{end:?}"),
+        () = passes => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_was_frozen_gives_up_at_once() {
+    let cluster = Cluster::default();
+    let mut candidate = cluster.candidate();
+    candidate.elected().await;
+    tokio::time::advance(Duration::from_secs(40)).await;
+    let thawed = Instant::now();
+    assert_eq!(candidate.hold().await, End::Lost);
+    assert_eq!(thawed.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_else_took_is_given_up_with_the_next_renewal() {
+    let cluster = Cluster::default();
+    let mut candidate = cluster.candidate();
+    candidate.elected().await;
+    cluster.write(json!({"holderIdentity": "thief", "leaseDurationSeconds": 15}));
+    assert_eq!(candidate.hold().await, End::Taken);
+    assert_eq!(cluster.holder(), "thief");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_somebody_touched_is_kept() {
+    let cluster = Cluster::default();
+    let mut candidate = cluster.candidate();
+    candidate.elected().await;
+    let touched = async {
+        for _ in 0..20 {
+            cluster.write(json!({}));
+            sleep(Duration::from_secs(3)).await;
+        }
+    };
+    tokio::select! {
+        end = candidate.hold() => panic!("{end:?}"),
+        () = touched => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_deleted_is_made_again() {
+    let cluster = Cluster::default();
+    let mut candidate = cluster.candidate();
+    candidate.elected().await;
+    let deleted = async {
+        cluster.now_lease(|stored| stored.lease = None);
+        sleep(Duration::from_secs(20)).await;
+    };
+    tokio::select! {
+        end = candidate.hold() => panic!("{end:?}"),
+        () = deleted => {}
+    }
+    assert_eq!(cluster.holder(), json!(candidate.identity));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restored_cluster_is_noticed_by_the_next_renewal() {
+    for restored in [None, Some("somebody"), Some("us")] {
+        let cluster = Cluster::default();
+        cluster.now_lease(|stored| stored.version = 1000);
+        let mut candidate = cluster.candidate();
+        candidate.elected().await;
+        let identity = candidate.identity.clone();
+        cluster.now_lease(|stored| {
+            stored.version = 500;
+            stored.lease = None;
+        });
+        if let Some(holder) = restored {
+            let holder = if holder == "us" { &identity } else { holder };
+            cluster.write(json!({"holderIdentity": holder, "leaseDurationSeconds": 15}));
+        }
+        let began = Instant::now();
+        assert_eq!(candidate.hold().await, End::Restored, "{restored:?}");
+        assert!(began.elapsed() < RENEW_INTERVAL + CALL);
+        candidate.elected().await;
+        assert_eq!(cluster.holder(), json!(identity));
+    }
+}
+
+/// A cluster that holds one Lease.
+#[derive(Clone, Default)]
+struct Cluster(Arc<Mutex<Stored>>);
+
+#[derive(Default)]
+struct Stored {
+    lease: Option<Value>,
+    version: u64,
+    trouble: Option<Trouble>,
+}
+
+#[derive(Clone, Copy)]
+enum Trouble {
+    Fails,
+    Hangs,
+}
+
+impl Cluster {
+    fn candidate(&self) -> Candidate {
+        let this = self.clone();
+        let client = mock::client(move |head, body| {
+            let this = this.clone();
+            async move {
+                sleep(Duration::from_millis(1)).await;
+                let trouble = this.0.lock().unwrap().trouble;
+                match trouble {
+                    Some(Trouble::Fails) => Err((500, "InternalError")),
+                    Some(Trouble::Hangs) => std::future::pending().await,
+                    None => this.0.lock().unwrap().handle(&head.method, &body),
+                }
+            }
+        });
+        let name = |text| Name::parse(text).unwrap();
+        Candidate::new(client, &name("ns"), name("operator"))
+    }
+
+    fn now(&self, trouble: Option<Trouble>) {
+        self.now_lease(|stored| stored.trouble = trouble);
+    }
+
+    fn now_lease(&self, set: impl FnOnce(&mut Stored)) {
+        set(&mut self.0.lock().unwrap());
+    }
+
+    /// Somebody else writes.
+    fn write(&self, spec: Value) {
+        self.0.lock().unwrap().write(&spec);
+    }
+
+    fn lease(&self) -> Value {
+        self.0.lock().unwrap().lease.clone().unwrap()
+    }
+
+    fn holder(&self) -> Value {
+        self.lease()["spec"]["holderIdentity"].clone()
+    }
+}
+
+impl Stored {
+    fn handle(&mut self, method: &Method, body: &[u8]) -> Answer {
+        if *method == Method::POST {
+            if self.lease.is_some() {
+                return Err((409, "AlreadyExists"));
+            }
+            let body: Value = serde_json::from_slice(body).unwrap();
+            return Ok(self.write(&body["spec"]));
+        }
+        let stored = self.lease.clone().ok_or((404, "NotFound"))?;
+        if *method == Method::GET {
+            return Ok(stored);
+        }
+        let patch: Value = serde_json::from_slice(body).unwrap();
+        if patch["metadata"]["resourceVersion"] != stored["metadata"]["resourceVersion"] {
+            return Err((409, "Conflict"));
+        }
+        Ok(self.write(&patch["spec"]))
+    }
+
+    fn write(&mut self, spec: &Value) -> Value {
+        self.version += 1;
+        let lease = self
+            .lease
+            .get_or_insert_with(|| json!({"metadata": {"name": "operator"}}));
+        lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        json_patch::merge(&mut lease["spec"], spec);
+        lease.clone()
+    }
+}
