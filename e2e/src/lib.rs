@@ -36,3 +36,8 @@ pub use programs::{PROGRAMS_VARIABLE, Programs};
 pub use scene::{Options, Scene, Snapshot};
 pub use tool::{Output, Tool};
 pub use wait::{Attempt, wait_for};
+
+/// Whether tests take their full size, which is too long for every change: `FULL=1`.
+pub fn full() -> bool {
+    std::env::var_os("FULL").is_some_and(|value| value == "1")
+}

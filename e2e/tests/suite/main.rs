@@ -21,5 +21,6 @@ mod rbac;
 mod restart;
 mod scope;
 mod secrecy;
+mod storm;
 mod takeover;
 mod unknown;

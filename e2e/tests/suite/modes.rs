@@ -249,6 +249,11 @@ async fn the_metrics_are_those_of_the_readme() -> Result<()> {
             .filter(|name| name.starts_with("pod_reloader_"))
             .collect();
         ensure!(promised.len() > 5, "{promised:?}");
+        let key = scene.key(&Workload::deployment("sentinel")).await?;
+        let key_id = key.as_deref().and_then(|key| key.split('.').nth(1));
+        let key_id = key_id.context("the sentinel has no hash")?;
+        let hashes = format!("pod_reloader_hashes{{key_id=\"{key_id}\"}}");
+        scene.operator.shows(&hashes, "1").await?;
         let metrics = scene.operator.metrics().await?;
         ensure!(metrics.ends_with("# EOF\n"), "{metrics}");
         let shown: Vec<_> = metrics
