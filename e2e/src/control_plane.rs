@@ -22,7 +22,7 @@ use crate::{
     launch::Launch,
     process::Process,
     programs::Programs,
-    readiness::{create_nodes, create_types, ready},
+    readiness::{answers, create_nodes, create_types, ready},
     tool::Tool,
 };
 
@@ -114,6 +114,15 @@ struct Own {
     patience: Duration,
     // Dropped last, when nobody writes there any more.
     _directory: Directory,
+}
+
+/// One more apiserver of a control plane.
+#[derive(Debug)]
+pub struct AnotherApiserver {
+    /// How an administrator reaches it.
+    pub kubeconfig: KubeconfigFile,
+    /// Its process, to be signalled. Stop it before etcd.
+    pub process: Process,
 }
 
 impl ControlPlane {
@@ -295,6 +304,22 @@ impl ControlPlane {
             .iter()
             .find_map(|(of, process)| (*of == component).then_some(process))
             .context("start() has started every component")
+    }
+
+    /// Starts a second apiserver on the same etcd, and waits until it is ready. Its certificate is of
+    /// the same CA; the audit log does not tell of it.
+    ///
+    /// # Errors
+    /// When this control plane was joined, or the apiserver does not get ready.
+    pub async fn start_another_apiserver(&self) -> Result<AnotherApiserver> {
+        let own = self.own()?;
+        let (kubeconfig, program) = own.launch.another_apiserver()?;
+        let process = Process::start(program)?;
+        answers(&kubeconfig, "/readyz", &process, own.patience).await?;
+        Ok(AnotherApiserver {
+            kubeconfig,
+            process,
+        })
     }
 
     /// Stops one component, starts it again, and waits until it is ready.

@@ -29,11 +29,25 @@ impl KubeconfigFile {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        fs::write(path, self.content().to_string())
-            .with_context(|| format!("writing {}", path.display()))
+        write(path, &self.content().to_string())
+    }
+
+    /// Writes it to `path`, and the token to a file of its own, which is read again and again as that
+    /// of a pod is.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write_with_token_file(&self, path: &Path, token_file: &Path) -> Result<()> {
+        write(token_file, &self.token)?;
+        let user = json!({ "tokenFile": token_file });
+        write(path, &self.content_for(&user).to_string())
     }
 
     fn content(&self) -> Value {
+        self.content_for(&json!({ "token": self.token }))
+    }
+
+    fn content_for(&self, user: &Value) -> Value {
         json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -41,7 +55,7 @@ impl KubeconfigFile {
                 "name": NAME,
                 "cluster": { "server": self.server, "certificate-authority": self.certificate_authority },
             }],
-            "users": [{ "name": NAME, "user": { "token": self.token } }],
+            "users": [{ "name": NAME, "user": user }],
             "contexts": [{ "name": NAME, "context": { "cluster": NAME, "user": NAME } }],
             "current-context": NAME,
         })
@@ -55,6 +69,10 @@ impl KubeconfigFile {
         let kubeconfig: Kubeconfig = serde_json::from_value(self.content())?;
         client(kubeconfig).await
     }
+}
+
+fn write(path: &Path, content: &str) -> Result<()> {
+    fs::write(path, content).with_context(|| format!("writing {}", path.display()))
 }
 
 /// A client for a kubeconfig file, as [`KubeconfigFile::client`].

@@ -99,7 +99,7 @@ impl Launch {
     pub(crate) fn program(&self, component: Component) -> Program {
         let (name, args) = match component {
             Component::Etcd => ("etcd", self.etcd()),
-            Component::Apiserver => ("kube-apiserver", self.apiserver()),
+            Component::Apiserver => ("kube-apiserver", self.apiserver(self.ports.apiserver)),
             Component::ControllerManager => ("kube-controller-manager", self.controller_manager()),
             Component::Scheduler => ("kube-scheduler", self.scheduler()),
             Component::Kwok => ("kwok", self.kwok()),
@@ -117,6 +117,28 @@ impl Launch {
             env: vec![("HOME".into(), self.directory.clone().into())],
             log: self.logs.join(format!("{name}.log")),
         }
+    }
+
+    /// One more apiserver on the same etcd, and how an administrator reaches it.
+    pub(crate) fn another_apiserver(&self) -> Result<(KubeconfigFile, Program)> {
+        let port = free_ports().next().context("every port is taken")?;
+        let program = self.program(Component::Apiserver);
+        let mut args = self.apiserver(port);
+        args.push(format!(
+            "--audit-log-path={}",
+            self.logs.join(format!("audit-{port}.jsonl")).display()
+        ));
+        let program = Program {
+            name: format!("{} at {port}", program.name),
+            args: args.into_iter().map(OsString::from).collect(),
+            log: self.logs.join(format!("kube-apiserver-{port}.log")),
+            ..program
+        };
+        let kubeconfig = KubeconfigFile {
+            server: format!("https://127.0.0.1:{port}"),
+            ..self.kubeconfig_of(User::Admin)
+        };
+        Ok((kubeconfig, program))
     }
 
     /// The folder with the CRDs that cert-manager needs before it starts.
@@ -149,9 +171,9 @@ impl Launch {
         ]
     }
 
-    fn apiserver(&self) -> Vec<String> {
+    fn apiserver(&self, port: u16) -> Vec<String> {
         let credentials = &self.credentials;
-        let mut args = self.serving(self.ports.apiserver);
+        let mut args = self.serving(port);
         args.extend([
             "--advertise-address=127.0.0.1".to_owned(),
             format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd),

@@ -5,16 +5,19 @@
 //! [`Tool`] runs kubectl and helm on it.
 
 mod audit;
+mod balancer;
 mod control_plane;
 mod credentials;
 mod description;
 mod directory;
+mod etcd_copy;
 mod installation;
 mod kubeconfig;
 mod launch;
 mod mounted_secret;
 mod operator;
 pub mod oracle;
+mod oracles;
 mod port;
 mod process;
 mod programs;
@@ -26,14 +29,17 @@ mod wait;
 pub mod workload;
 
 pub use audit::{AuditEvent, AuditLog, Mark};
-pub use control_plane::{Component, ControlPlane, ControlPlaneOptions, Version};
+pub use balancer::Balancer;
+pub use control_plane::{AnotherApiserver, Component, ControlPlane, ControlPlaneOptions, Version};
 pub use description::{CONTROL_PLANE_VARIABLE, Description};
+pub use etcd_copy::{EtcdCopy, Restore};
 pub use installation::{Installation, chart, merge};
 pub use kubeconfig::KubeconfigFile;
 pub use operator::{OPERATOR_VARIABLE, Operator};
+pub use oracles::{CANARY, Expected, FailedCalls, Oracles};
 pub use process::{Process, Program};
 pub use programs::{PROGRAMS_VARIABLE, Programs};
-pub use scene::{Options, Scene, Snapshot};
+pub use scene::{Options, Replica, Scene, Snapshot};
 pub use tool::{Output, Tool};
 pub use wait::{Attempt, wait_for};
 

@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -12,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time::timeout,
 };
 
 use crate::{
@@ -25,12 +27,13 @@ use crate::{
 /// The variable that names the operator's program; without it, the one that was built beside this one.
 pub const OPERATOR_VARIABLE: &str = "POD_RELOADER_BIN";
 
-/// A replica of the operator.
-#[derive(Debug)]
+/// A replica of the operator. It ends with the last clone.
+#[derive(Clone, Debug)]
 pub struct Operator {
-    process: Process,
+    process: Arc<Process>,
     probes: u16,
     metrics: u16,
+    token_file: PathBuf,
 }
 
 impl Operator {
@@ -51,7 +54,8 @@ impl Operator {
         let (probes, metrics) = (port()?, port()?);
         fs::create_dir_all(directory)?;
         let kubeconfig_file = directory.join("kubeconfig");
-        kubeconfig.write(&kubeconfig_file)?;
+        let token_file = directory.join("token");
+        kubeconfig.write_with_token_file(&kubeconfig_file, &token_file)?;
         let own = [
             format!("--health-probe-bind-address=127.0.0.1:{probes}"),
             format!("--metrics-bind-address=127.0.0.1:{metrics}"),
@@ -59,7 +63,7 @@ impl Operator {
             "--leader-elect=false".to_owned(),
             // Tests restart the same workload often.
             "--max-restarts=0".to_owned(),
-            // Nobody balances calls over replicas here: there is nothing to wait for.
+            // A test of draining gives another: the others need not wait for it.
             "--drain-period=0s".to_owned(),
             "--log-level=debug".to_owned(),
             "--log-format=text".to_owned(),
@@ -77,9 +81,10 @@ impl Operator {
             log: directory.join("operator.log"),
         };
         Ok(Self {
-            process: Process::start(program)?,
+            process: Arc::new(Process::start(program)?),
             probes,
             metrics,
+            token_file,
         })
     }
 
@@ -93,11 +98,24 @@ impl Operator {
             Duration::from_secs(60),
             async || {
                 self.process.must_run()?;
-                Ok(get(self.probes, "/readyz").await.into())
+                Ok(self.is_ready().await.into())
             },
         )
         .await
-        .map(|_: String| ())
+    }
+
+    /// Asks its readiness probe once.
+    ///
+    /// # Errors
+    /// When the answer is another than 200, or does not come within a second.
+    pub async fn is_ready(&self) -> Result<()> {
+        get(self.probes, "/readyz").await.map(|_| ())
+    }
+
+    /// Whether it runs the reconcile loop. One that does not answer does not.
+    pub async fn is_leading(&self) -> bool {
+        let metrics = self.metrics().await.unwrap_or_default();
+        metrics.lines().any(|line| line == "pod_reloader_leading 1")
     }
 
     /// Its metrics.
@@ -127,6 +145,11 @@ impl Operator {
             })
         })
         .await
+    }
+
+    /// The file with the token that it proves itself by, which it reads again once a minute.
+    pub fn token_file(&self) -> &Path {
+        &self.token_file
     }
 
     /// Its process, to be signalled.
@@ -176,6 +199,12 @@ fn program() -> Result<PathBuf> {
 
 /// The body of `http://127.0.0.1:PORT/PATH`, where the answer is 200.
 async fn get(port: u16, path: &str) -> Result<String> {
+    timeout(PROBE_TIMEOUT, get_patiently(port, path))
+        .await
+        .with_context(|| format!("no answer to {path} within {PROBE_TIMEOUT:?}"))?
+}
+
+async fn get_patiently(port: u16, path: &str) -> Result<String> {
     let mut connection = TcpStream::connect(("127.0.0.1", port)).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     connection.write_all(request.as_bytes()).await?;
@@ -191,3 +220,6 @@ async fn get(port: u16, path: &str) -> Result<String> {
     );
     Ok(body.to_owned())
 }
+
+/// As long as a kubelet waits for an answer to a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Says what a config hash must be, by a second implementation that shares no code with the first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, hash_map::Entry};
 
 use anyhow::{Context, Result};
 use hmac::{Hmac, KeyInit, Mac};
@@ -28,34 +28,97 @@ pub async fn config_hash(
     workload: &Value,
     installation: &Installation,
 ) -> Result<String> {
-    let namespace = workload["metadata"]["namespace"]
-        .as_str()
-        .context("no namespace")?;
-    let mut message = b"v1.".to_vec();
-    for (annotation, kind) in [(CONFIG_MAPS, "ConfigMap"), (SECRETS, "Secret")] {
-        let list = workload["metadata"]["annotations"][annotation]
+    let mut truth = Truth::read(client, installation).await?;
+    truth.config_hash(workload).await
+}
+
+/// What is true from one moment on, for many workloads: each config object is read once.
+pub struct Truth<'a> {
+    client: &'a Client,
+    key: Vec<u8>,
+    /// None is absent.
+    digests: HashMap<ConfigObject, Option<Vec<u8>>>,
+}
+
+/// Kind, namespace and name.
+type ConfigObject = (&'static str, String, String);
+
+impl<'a> Truth<'a> {
+    /// Reads the key.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub async fn read(client: &'a Client, installation: &Installation) -> Result<Self> {
+        Ok(Self {
+            client,
+            key: writing_key(client, installation).await?,
+            digests: HashMap::new(),
+        })
+    }
+
+    /// As [`config_hash`].
+    ///
+    /// # Errors
+    /// When something cannot be read.
+    pub async fn config_hash(&mut self, workload: &Value) -> Result<String> {
+        let namespace = workload["metadata"]["namespace"]
             .as_str()
-            .unwrap_or_default();
-        let mut names: Vec<&str> = list
-            .split(',')
-            .map(str::trim)
-            .filter(|name| !name.is_empty())
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        for name in names {
-            for part in [kind, namespace, name] {
-                push(&mut message, part);
-            }
-            match read(client, kind, namespace, name).await? {
-                None => message.push(0),
-                Some(object) => {
-                    message.push(1);
-                    message.extend(digest(&object));
+            .context("no namespace")?;
+        let mut message = b"v1.".to_vec();
+        for (annotation, kind) in [(CONFIG_MAPS, "ConfigMap"), (SECRETS, "Secret")] {
+            let list = workload["metadata"]["annotations"][annotation]
+                .as_str()
+                .unwrap_or_default();
+            let mut names: Vec<&str> = list
+                .split(',')
+                .map(str::trim)
+                .filter(|name| !name.is_empty())
+                .collect();
+            names.sort_unstable();
+            names.dedup();
+            for name in names {
+                for part in [kind, namespace, name] {
+                    push(&mut message, part);
+                }
+                match self.digest_of(kind, namespace, name).await? {
+                    None => message.push(0),
+                    Some(digest) => {
+                        message.push(1);
+                        message.extend(digest);
+                    }
                 }
             }
         }
+        let id = Sha256::new()
+            .chain_update("pod-reloader key id\0")
+            .chain_update(&self.key)
+            .finalize();
+        let mac = Hmac::<Sha256>::new_from_slice(&self.key)?
+            .chain_update(message)
+            .finalize()
+            .into_bytes();
+        Ok(format!("v1.{}.{}", hex(&id[..4]), hex(&mac)))
     }
+
+    async fn digest_of(
+        &mut self,
+        kind: &'static str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<&[u8]>> {
+        let digest = match self.digests.entry((kind, namespace.into(), name.into())) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let object = read(self.client, kind, namespace, name).await?;
+                unknown.insert(object.as_ref().map(digest))
+            }
+        };
+        Ok(digest.as_deref())
+    }
+}
+
+/// The newest key that every replica can have read.
+async fn writing_key(client: &Client, installation: &Installation) -> Result<Vec<u8>> {
     let keys: Api<Secret> = Api::namespaced(client.clone(), &installation.namespace);
     let keys = keys
         .get(&installation.hash_keys())
@@ -67,15 +130,7 @@ pub async fn config_hash(
         .next_back();
     let writing = settled.or_else(|| keys.first_key_value());
     let (_, ByteString(key)) = writing.context("there are no keys")?;
-    let id = Sha256::new()
-        .chain_update("pod-reloader key id\0")
-        .chain_update(key)
-        .finalize();
-    let mac = Hmac::<Sha256>::new_from_slice(key)?
-        .chain_update(message)
-        .finalize()
-        .into_bytes();
-    Ok(format!("v1.{}.{}", hex(&id[..4]), hex(&mac)))
+    Ok(key.clone())
 }
 
 /// The name of the entry of a key that is made at `time`.

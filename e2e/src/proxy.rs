@@ -56,26 +56,26 @@ pub use self::{
 /// Method, path, query, headers and bodies pass unchanged where no rule says otherwise, and pass as
 /// they come: no more than one line of a watch is kept, other than by a rule. Each connection of a
 /// client has one to the apiserver of its own, so a fault on one keeps no other waiting. An answer that
-/// the apiserver breaks off is broken off for the client. All ends with the value.
+/// the apiserver breaks off is broken off for the client. All ends with the last clone.
 ///
 /// # Caveats
 /// It speaks HTTP/1.1 only, and no upgrades (`kubectl exec`). Watch faults need a watch in JSON, as
 /// kube-rs and kubectl ask for. An apiserver that refuses connections is seen as one that accepts and
 /// closes them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Proxy {
     address: SocketAddr,
     certificate_authority: PathBuf,
     shared: Arc<Shared>,
-    // Aborted on drop, with all connections.
-    _accepting: JoinSet<()>,
-    _directory: TempDir,
+    // Aborted on drop of the last clone, with all connections.
+    _accepting: Arc<JoinSet<()>>,
+    _directory: Arc<TempDir>,
 }
 
 /// What all connections work with.
 #[derive(Debug)]
 struct Shared {
-    upstream: Upstream,
+    upstream: tokio::sync::watch::Sender<Arc<Upstream>>,
     rules: RulesInForce,
     open_watches: OpenWatches,
 }
@@ -101,7 +101,7 @@ impl Proxy {
             .local_addr()
             .context("asking for our own address")?;
         let shared = Arc::new(Shared {
-            upstream,
+            upstream: tokio::sync::watch::Sender::new(Arc::new(upstream)),
             rules: RulesInForce::default(),
             open_watches: OpenWatches::default(),
         });
@@ -114,8 +114,8 @@ impl Proxy {
             address,
             certificate_authority,
             shared,
-            _accepting: accepting,
-            _directory: directory,
+            _accepting: Arc::new(accepting),
+            _directory: Arc::new(directory),
         })
     }
 
@@ -132,6 +132,17 @@ impl Proxy {
             certificate_authority: self.certificate_authority.clone(),
             token,
         }
+    }
+
+    /// Sends all that comes from here on to another apiserver with the same CA, and resets all
+    /// connections that there are.
+    ///
+    /// # Errors
+    /// When `url` is none.
+    pub fn move_to(&self, url: &str) -> Result<()> {
+        let upstream = self.shared.upstream.borrow().at(url)?;
+        self.shared.upstream.send_replace(Arc::new(upstream));
+        Ok(())
     }
 
     /// Puts a rule in force, after those that are. It stays until it is removed, whatever becomes of the
@@ -170,7 +181,8 @@ impl Proxy {
     }
 }
 
-async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
+/// Serves each connection that comes, in a task that ends with this one.
+pub(crate) async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = Result<()>> + Send + 'static,
 {

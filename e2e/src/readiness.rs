@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use crate::{
     control_plane::{Component, ControlPlaneOptions},
+    kubeconfig::KubeconfigFile,
     launch::Launch,
     process::Process,
     tool::Tool,
@@ -26,8 +27,18 @@ pub(crate) async fn ready(
     process: &Process,
     patience: Duration,
 ) -> Result<()> {
-    let started = Instant::now();
     let (kubeconfig, path) = launch.health(component);
+    answers(&kubeconfig, path, process, patience).await
+}
+
+/// As [`ready`], for whatever answers at `path` of the server of `kubeconfig`.
+pub(crate) async fn answers(
+    kubeconfig: &KubeconfigFile,
+    path: &str,
+    process: &Process,
+    patience: Duration,
+) -> Result<()> {
+    let started = Instant::now();
     let client = kubeconfig.client().await?;
     let answer = wait_for(
         &format!("{} to be ready", process.name()),

@@ -1,5 +1,7 @@
 //! One test on a control plane: an operator of its own, and a namespace that only it looks after.
 
+mod replicas;
+
 use std::{
     collections::BTreeSet,
     panic::{AssertUnwindSafe, resume_unwind},
@@ -14,12 +16,13 @@ use kube::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+pub use self::replicas::Replica;
+use self::replicas::{Replicas, kubeconfig};
 use crate::{
     audit::{AuditEvent, AuditLog, Mark},
     control_plane::ControlPlane,
     credentials::random_hex,
     installation::{Installation, merge},
-    kubeconfig::KubeconfigFile,
     operator::Operator,
     oracle,
     proxy::Proxy,
@@ -41,6 +44,10 @@ pub struct Options {
     pub match_conditions: bool,
     /// Whether the operator reaches the apiserver through a proxy that can break.
     pub proxied: bool,
+    /// How many replicas stand behind a balancer and elect a leader. 0: one operator, which leads and
+    /// which the apiserver calls without anything in between. They do not wait for calls to drain,
+    /// unless `args` say so.
+    pub replicas: usize,
     /// Whether the operator runs from the start.
     pub running: bool,
     /// Whether it looks after every namespace, and not just that of the scene.
@@ -60,6 +67,7 @@ impl Default for Options {
             failure_policy: "Fail",
             match_conditions: true,
             proxied: false,
+            replicas: 0,
             running: true,
             everywhere: false,
             values: Value::Null,
@@ -76,12 +84,13 @@ pub struct Scene {
     pub namespace: String,
     /// The traces of the operator in the cluster.
     pub installation: Installation,
-    /// The operator.
+    /// The operator, or the first of its replicas.
     pub operator: Operator,
     /// An administrator's client.
     pub client: Client,
-    /// The proxy between operator and apiserver, where [`Options::proxied`] asks for it.
+    /// The proxy between that operator and the apiserver, where [`Options::proxied`] asks for it.
     pub proxy: Option<Proxy>,
+    replicas: Replicas,
     audit_log: AuditLog,
     options: Options,
     directory: TempDir,
@@ -148,29 +157,29 @@ impl Scene {
             &options.values(&namespace),
         )
         .await?;
-        let proxy = match options.proxied {
-            true => Some(Proxy::start(&control_plane).await?),
-            false => None,
-        };
-        let kubeconfig = kubeconfig(&control_plane, &installation, proxy.as_ref()).await?;
-        let args = &options.args;
-        let operator = Operator::start(&installation, &kubeconfig, directory.path(), args)?;
+        let (replicas, first) =
+            Replicas::start(&control_plane, &installation, directory.path(), &options).await?;
         let client = control_plane.admin_client().await?;
         let scene = Self {
             audit_log: control_plane.audit_log().await?,
             control_plane,
             namespace,
             installation,
-            operator,
+            operator: first.operator,
             client,
-            proxy,
+            proxy: first.proxy,
+            replicas,
             options,
             directory,
         };
-        scene.operator.ready().await?;
+        for replica in scene.replicas() {
+            replica.operator.ready().await?;
+        }
         scene.webhook_called().await?;
         if !scene.options.running {
-            scene.operator.stop().await;
+            for replica in scene.replicas() {
+                replica.operator.stop().await;
+            }
         }
         Ok(scene)
     }
@@ -579,10 +588,12 @@ impl Scene {
     }
 
     async fn show(&self) {
-        let log = self.operator.log().unwrap_or_default();
-        let lines: Vec<_> = log.lines().rev().take(200).collect();
-        eprintln!("--- log of the operator");
-        lines.iter().rev().for_each(|line| eprintln!("{line}"));
+        for replica in self.replicas() {
+            let log = replica.operator.log().unwrap_or_default();
+            let lines: Vec<_> = log.lines().rev().take(200).collect();
+            eprintln!("--- log of the operator");
+            lines.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
         for args in [
             &["get", "events.events.k8s.io"][..],
             &[
@@ -600,7 +611,9 @@ impl Scene {
     }
 
     async fn clear(&self) {
-        self.operator.process().kill().await;
+        for replica in self.replicas() {
+            replica.operator.process().kill().await;
+        }
         // Whatever is left dies with the control plane.
         let _ = self.installation.uninstall().await;
         let namespaces = [
@@ -625,21 +638,6 @@ impl Options {
         merge(&mut values, &self.values);
         values
     }
-}
-
-/// How a replica of `installation` reaches the apiserver.
-async fn kubeconfig(
-    control_plane: &ControlPlane,
-    installation: &Installation,
-    proxy: Option<&Proxy>,
-) -> Result<KubeconfigFile> {
-    let token = control_plane
-        .service_account_token(&installation.namespace, installation.service_account())
-        .await?;
-    Ok(match proxy {
-        Some(proxy) => proxy.kubeconfig_for(token),
-        None => control_plane.kubeconfig_for(token),
-    })
 }
 
 /// The name of the test, as a namespace.

@@ -34,6 +34,7 @@ pub(super) async fn serve(
     tcp.set_nodelay(true)?;
     let tls = acceptor.accept(tcp).await.context("TLS handshake")?;
     let end = Arc::new(End::default());
+    let mut moved = shared.upstream.subscribe();
     let connection = Arc::new(Connection {
         shared,
         end: Arc::clone(&end),
@@ -47,6 +48,7 @@ pub(super) async fn serve(
     tokio::select! {
         biased;
         () = end.reset_wanted() => bail!("reset by a rule"),
+        Ok(()) = moved.changed() => bail!("the apiserver is another now"),
         ended = http1::Builder::new().serve_connection(socket, service) => Ok(ended?),
     }
 }
@@ -121,7 +123,10 @@ impl Connection {
         loop {
             let (mut sender, is_new) = match upstream.take() {
                 Some(sender) => (sender, false),
-                None => (self.shared.upstream.connect().await?, true),
+                None => {
+                    let apiserver = self.shared.upstream.borrow().clone();
+                    (apiserver.connect().await?, true)
+                }
             };
             if let Err(error) = sender.ready().await {
                 if is_new {
@@ -202,6 +207,11 @@ impl std::fmt::Debug for Upstream {
 }
 
 impl Upstream {
+    /// Another apiserver with the same CA.
+    pub(super) fn at(&self, url: &str) -> Result<Self> {
+        Self::new(url, self.connector.clone())
+    }
+
     pub(super) fn new(url: &str, connector: TlsConnector) -> Result<Self> {
         let uri: Uri = url.parse().with_context(|| format!("parsing {url}"))?;
         let host = uri.host().with_context(|| format!("no host in {url}"))?;

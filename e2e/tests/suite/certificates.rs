@@ -23,8 +23,8 @@ use kube::{
 };
 use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, ControlPlaneOptions, Installation, Mark, Operator, Options, Scene,
-    wait_for,
+    Attempt, ControlPlane, ControlPlaneOptions, FailedCalls, Installation, Mark, Operator, Options,
+    Scene, wait_for,
 };
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -61,11 +61,14 @@ async fn rotations_by_cert_manager_fail_no_write_and_let_none_past_the_webhook()
         let values = ignore.values(&scene.namespace);
         scene.installation.upgrade(&values).await?;
         three_rotations(&scene).await?;
-        ensure!(failed_open(&scene).await? == 0, "the webhook was passed by");
+        ensure!(
+            FailedCalls::count(&scene.tool()).await?.passed_by == 0,
+            "the webhook was passed by"
+        );
 
         scene.operator.stop().await;
         burst(&scene, 0).await?;
-        let passed_by = failed_open(&scene).await?;
+        let passed_by = FailedCalls::count(&scene.tool()).await?.passed_by;
         ensure!(passed_by == WRITERS, "the metric is another: {passed_by}");
         Ok(())
     }
@@ -404,19 +407,6 @@ async fn called(scene: &Scene) -> Result<()> {
         })
     })
     .await
-}
-
-/// How often the apiserver has let a request past the webhook.
-async fn failed_open(scene: &Scene) -> Result<usize> {
-    let metrics = scene.tool().run(&["get", "--raw", "/metrics"]).await?;
-    let counter = "apiserver_admission_webhook_fail_open_count{name=\"pod-reloader.cs.sap.com\"";
-    let counts = metrics.lines().filter(|line| line.starts_with(counter));
-    counts
-        .map(|line| {
-            let (_, count) = line.rsplit_once(' ').context("a value")?;
-            Ok(count.parse::<usize>()?)
-        })
-        .sum()
 }
 
 /// Waits until the apiserver has made one more connection to the webhook, and with it a handshake.

@@ -18,6 +18,7 @@ mod pending;
 mod proxy;
 mod races;
 mod rbac;
+mod replicas;
 mod restart;
 mod scope;
 mod secrecy;

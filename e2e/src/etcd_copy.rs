@@ -1,0 +1,74 @@
+//! Takes a copy of etcd's data, and swaps it in later, as a restore from a backup does.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use crate::control_plane::{Component, ControlPlane};
+
+/// The data of etcd as it was at some time.
+#[derive(Debug)]
+pub struct EtcdCopy(TempDir);
+
+/// What runs on while etcd is restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restore {
+    /// The apiserver, against all advice. It keeps what it had cached of the future.
+    UnderApiserver,
+    /// Nothing that uses etcd: the apiserver stops first and starts after it.
+    WithApiserver,
+}
+
+impl EtcdCopy {
+    /// Copies the data while etcd is paused: it is whole then, as that of a machine that lost power.
+    ///
+    /// # Errors
+    /// When the control plane was joined, not started, or the data cannot be copied.
+    pub fn take(control_plane: &ControlPlane) -> Result<Self> {
+        let copy = TempDir::with_prefix("pod-reloader-etcd-")?;
+        let etcd = control_plane.process(Component::Etcd)?;
+        etcd.pause()?;
+        let copied = copy_directory(&control_plane.etcd_data_dir(), copy.path());
+        etcd.resume()?;
+        copied.map(|()| Self(copy))
+    }
+
+    /// Puts the copy in the place of what etcd holds, and waits until etcd and the apiserver are ready.
+    /// All resourceVersions go back.
+    ///
+    /// # Errors
+    /// When the data cannot be copied, or one of the two does not come back.
+    pub async fn restore(&self, control_plane: &ControlPlane, restore: Restore) -> Result<()> {
+        let etcd = control_plane.process(Component::Etcd)?;
+        let apiserver = control_plane.process(Component::Apiserver)?;
+        if restore == Restore::WithApiserver {
+            apiserver.kill().await;
+        }
+        etcd.kill().await;
+        let data = control_plane.etcd_data_dir();
+        fs::remove_dir_all(&data).with_context(|| format!("removing {}", data.display()))?;
+        copy_directory(self.0.path(), &data)?;
+        etcd.start_again()?;
+        control_plane.ready(Component::Etcd).await?;
+        if restore == Restore::WithApiserver {
+            apiserver.start_again()?;
+        }
+        control_plane.ready(Component::Apiserver).await
+    }
+}
+
+fn copy_directory(from: &Path, to: &Path) -> Result<()> {
+    let context = || format!("copying {} to {}", from.display(), to.display());
+    fs::create_dir_all(to).with_context(context)?;
+    for entry in fs::read_dir(from).with_context(context)? {
+        let entry = entry.with_context(context)?;
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_directory(&entry.path(), &to)?;
+        } else {
+            fs::copy(entry.path(), &to).with_context(context)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Counts the calls of the webhook that failed, as the apiserver counts them.
+
+use anyhow::{Context, Result};
+
+use crate::tool::Tool;
+
+/// Calls of the webhook that failed since the apiserver began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FailedCalls {
+    /// The write went on without the webhook: failurePolicy Ignore.
+    pub passed_by: usize,
+    /// The write was refused: failurePolicy Fail.
+    pub rejected: usize,
+}
+
+impl FailedCalls {
+    /// Asks the apiserver of `kubectl`.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn count(kubectl: &Tool) -> Result<Self> {
+        let metrics = kubectl.run(&["get", "--raw", "/metrics"]).await?;
+        Ok(Self {
+            passed_by: sum(&metrics, "apiserver_admission_webhook_fail_open_count")?,
+            rejected: sum(&metrics, "apiserver_admission_webhook_rejection_count")?,
+        })
+    }
+
+    /// Those that came after `before`. An apiserver that was restarted counts from 0.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        let since = |now: usize, before: usize| now.checked_sub(before).unwrap_or(now);
+        Self {
+            passed_by: since(self.passed_by, before.passed_by),
+            rejected: since(self.rejected, before.rejected),
+        }
+    }
+}
+
+/// The sum of a counter over all calls of our webhook.
+fn sum(metrics: &str, counter: &str) -> Result<usize> {
+    let ours = metrics.lines().filter(|line| {
+        line.strip_prefix(counter)
+            .is_some_and(|labels| labels.contains(WEBHOOK))
+    });
+    ours.map(|line| {
+        let (_, count) = line.rsplit_once(' ').context("a value")?;
+        Ok(count.parse::<usize>()?)
+    })
+    .sum()
+}
+
+const WEBHOOK: &str = "name=\"pod-reloader.cs.sap.com\"";

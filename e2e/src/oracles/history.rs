@@ -1,0 +1,139 @@
+//! Remembers which hashes and revisions the workloads of a namespace have had.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use futures::StreamExt;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ApiResource, DynamicObject, GroupVersionKind, ListParams},
+    runtime::{
+        WatchStreamExt,
+        watcher::{Config, Event, watcher},
+    },
+};
+use tokio::{sync::mpsc, task::JoinSet, time::timeout};
+
+use crate::workload::{Kind, key_of};
+
+/// What has been seen since some time; it goes on as long as the value.
+pub(super) struct History {
+    revisions: Vec<Api<DynamicObject>>,
+    seen: Arc<Mutex<Seen>>,
+    before: HashMap<String, BTreeSet<String>>,
+    _watches: JoinSet<()>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// The hashes of a workload one after the other, by its UID.
+    keys: HashMap<String, Vec<Option<String>>>,
+    /// The names of all its ReplicaSets or ControllerRevisions.
+    revisions: HashMap<String, BTreeSet<String>>,
+}
+
+impl History {
+    /// Begins with what is there in `namespace`.
+    pub(super) async fn begin(client: &Client, namespace: &str) -> Result<Self> {
+        let workloads = Kind::ALL.map(|kind| api(client, namespace, kind.as_str()));
+        let revisions = ["ReplicaSet", "ControllerRevision"];
+        let revisions = revisions.map(|kind| api(client, namespace, kind));
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let mut watches = JoinSet::new();
+        let (listed, mut lists) = mpsc::unbounded_channel();
+        for api in workloads.iter().chain(&revisions) {
+            watches.spawn(watch(api.clone(), Arc::clone(&seen), listed.clone()));
+        }
+        let listed = async {
+            for _ in 0..workloads.len() + revisions.len() {
+                lists.recv().await;
+            }
+        };
+        let patience = timeout(PATIENCE, listed).await;
+        patience.context("the workloads cannot be listed")?;
+        let mut history = Self {
+            revisions: revisions.to_vec(),
+            seen,
+            before: HashMap::new(),
+            _watches: watches,
+        };
+        history.turn_the_page();
+        Ok(history)
+    }
+
+    /// Takes in what the watches may not have shown yet.
+    pub(super) async fn catch_up(&self) -> Result<()> {
+        for api in &self.revisions {
+            let objects = api.list(&ListParams::default()).await?;
+            let mut seen = lock(&self.seen);
+            objects.items.iter().for_each(|object| seen.take_in(object));
+        }
+        Ok(())
+    }
+
+    /// Counts anew from here on.
+    pub(super) fn turn_the_page(&mut self) {
+        let mut seen = lock(&self.seen);
+        self.before = seen.revisions.clone();
+        for keys in seen.keys.values_mut() {
+            keys.drain(..keys.len().saturating_sub(1));
+        }
+    }
+
+    /// How many revisions of a workload were not there before.
+    pub(super) fn new_revisions(&self, uid: &str) -> usize {
+        let (none, seen) = (BTreeSet::new(), lock(&self.seen));
+        let before = self.before.get(uid).unwrap_or(&none);
+        let now = seen.revisions.get(uid).unwrap_or(&none);
+        now.difference(before).count()
+    }
+
+    /// The hashes that a workload has had, one after the other.
+    pub(super) fn keys(&self, uid: &str) -> Vec<Option<String>> {
+        lock(&self.seen).keys.get(uid).cloned().unwrap_or_default()
+    }
+}
+
+impl Seen {
+    fn take_in(&mut self, object: &DynamicObject) {
+        let owner = object.owner_references().first();
+        if let Some(owner) = owner {
+            let names = self.revisions.entry(owner.uid.clone()).or_default();
+            names.insert(object.name_any());
+        } else {
+            let keys = self.keys.entry(object.uid().unwrap_or_default());
+            let (keys, key) = (keys.or_default(), key_of(&object.data));
+            if keys.last() != Some(&key) {
+                keys.push(key);
+            }
+        }
+    }
+}
+
+/// Takes in all that `api` shows, and says whenever it has listed it.
+async fn watch(api: Api<DynamicObject>, seen: Arc<Mutex<Seen>>, listed: mpsc::UnboundedSender<()>) {
+    let mut events = std::pin::pin!(watcher(api, Config::default()).default_backoff());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Apply(object) | Event::InitApply(object)) => lock(&seen).take_in(&object),
+            // Nobody waits for later lists.
+            Ok(Event::InitDone) => drop(listed.send(())),
+            _ => {}
+        }
+    }
+}
+
+fn api(client: &Client, namespace: &str, kind: &str) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk("apps", "v1", kind);
+    Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
