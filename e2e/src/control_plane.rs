@@ -175,6 +175,11 @@ impl ControlPlane {
         }
     }
 
+    /// Whether it was started here, so that nobody else uses it.
+    pub fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
     /// Where it is and how to reach it.
     pub fn description(&self) -> &Description {
         &self.description

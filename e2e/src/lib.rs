@@ -39,7 +39,7 @@ pub use operator::{OPERATOR_VARIABLE, Operator};
 pub use oracles::{CANARY, Expected, FailedCalls, Oracles};
 pub use process::{Process, Program};
 pub use programs::{PROGRAMS_VARIABLE, Programs};
-pub use scene::{Options, Replica, Scene, Snapshot};
+pub use scene::{Options, Replica, Scene, Snapshot, crowd};
 pub use tool::{Output, Tool};
 pub use wait::{Attempt, wait_for};
 

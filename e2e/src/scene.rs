@@ -1,5 +1,6 @@
 //! One test on a control plane: an operator of its own, and a namespace that only it looks after.
 
+mod crowd;
 mod replicas;
 
 use std::{
@@ -16,8 +17,8 @@ use kube::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub use self::replicas::Replica;
 use self::replicas::{Replicas, kubeconfig};
+pub use self::{crowd::crowd, replicas::Replica};
 use crate::{
     audit::{AuditEvent, AuditLog, Mark},
     control_plane::ControlPlane,

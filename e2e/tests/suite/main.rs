@@ -10,6 +10,7 @@ mod control_plane_command;
 mod gitops;
 mod helm_releases;
 mod input;
+mod leaders;
 mod lifecycle;
 mod modes;
 mod order;

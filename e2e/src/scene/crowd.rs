@@ -1,0 +1,108 @@
+//! Many workloads at once, and writes without a program for each.
+
+use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+use kube::{
+    Api,
+    api::{
+        ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+    },
+};
+use serde_json::{Value, json};
+
+use super::Scene;
+use crate::workload::{Kind, Workload, key_of};
+
+/// So many Deployments without pods: `PREFIX-0`, `PREFIX-1` and so on.
+pub fn crowd(prefix: &str, size: usize) -> Vec<Workload> {
+    let podless = |number| {
+        let workload = Workload::deployment(&format!("{prefix}-{number}"));
+        workload.with(&["spec", "replicas"], json!(0))
+    };
+    (0..size).map(podless).collect()
+}
+
+impl Scene {
+    /// Creates workloads, many at once.
+    ///
+    /// # Errors
+    /// When one is refused.
+    pub async fn create_all(&self, workloads: &[Workload]) -> Result<()> {
+        self.create_all_in(&self.namespace, workloads).await
+    }
+
+    /// As [`Scene::create_all`], in another namespace.
+    ///
+    /// # Errors
+    /// When one is refused.
+    pub async fn create_all_in(&self, namespace: &str, workloads: &[Workload]) -> Result<()> {
+        let creates = workloads.iter().map(|workload| async {
+            let object: DynamicObject = serde_json::from_value(workload.manifest())?;
+            let api = self.workloads(namespace, workload.kind);
+            let created = api.create(&PostParams::default(), &object).await;
+            created.with_context(|| workload.reference())
+        });
+        stream::iter(creates)
+            .buffer_unordered(AT_ONCE)
+            .try_for_each(async |_| Ok(()))
+            .await
+    }
+
+    /// Creates or changes ConfigMaps and Secrets, many at once, without the annotation of `kubectl apply`.
+    ///
+    /// # Errors
+    /// When one is refused.
+    pub async fn put_all(&self, objects: &[Value]) -> Result<()> {
+        let params = &PatchParams::apply("user").force();
+        let writes = objects.iter().map(|object| async move {
+            let text = |value: &Value| value.as_str().map(str::to_owned).context("no text");
+            let (kind, name) = (text(&object["kind"])?, text(&object["metadata"]["name"])?);
+            let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", &kind));
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
+            let written = api.patch(&name, params, &Patch::Apply(object)).await;
+            written.map(drop).with_context(|| name)
+        });
+        stream::iter(writes)
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    /// Patches a workload, as JSON Merge Patch.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn patch(&self, workload: &Workload, patch: &Value) -> Result<()> {
+        let api = self.workloads(&self.namespace, workload.kind);
+        let patched = api
+            .patch(
+                &workload.name,
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await;
+        patched
+            .map(drop)
+            .with_context(|| format!("{patch} to {}", workload.reference()))
+    }
+
+    /// How many Deployments carry this value of KEY.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn carrying(&self, namespace: &str, key: &str) -> Result<usize> {
+        let list = self.workloads(namespace, Kind::Deployment);
+        let list = list.list(&ListParams::default()).await?;
+        let carry = |object: &DynamicObject| key_of(&object.data).as_deref() == Some(key);
+        Ok(list.items.iter().filter(|object| carry(object)).count())
+    }
+
+    fn workloads(&self, namespace: &str, kind: Kind) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("apps", "v1", kind.as_str());
+        let resource = ApiResource::from_gvk(&kind);
+        Api::namespaced_with(self.client.clone(), namespace, &resource)
+    }
+}
+
+const AT_ONCE: usize = 16;

@@ -1,0 +1,342 @@
+//! Leaders that are late, killed, frozen or cut off: nothing moves back, nothing is lost or done twice.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use http::{Method, StatusCode};
+use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
+use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Workload, config_map, secret};
+use pod_reloader_e2e::{
+    Attempt, CANARY, Expected, Operator, Options, Oracles, Scene, crowd, full, wait_for,
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+/// How long a Lease is good that is not renewed.
+const LEASE: Duration = Duration::from_secs(15);
+/// After how long without renewal its holder stops.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a_leader_with_a_late_config_watch_moves_nothing_back() -> Result<()> {
+    written_while_late(&["/secrets"], ROUNDS).await
+}
+
+#[tokio::test]
+async fn a_leader_with_a_late_workload_watch_moves_nothing_back() -> Result<()> {
+    // The loop may be faster than the write of the image: then there are two.
+    written_while_late(&["/deployments"], 2 * ROUNDS).await
+}
+
+#[tokio::test]
+async fn a_leader_with_late_watches_moves_nothing_back() -> Result<()> {
+    written_while_late(&["/secrets", "/deployments"], ROUNDS).await
+}
+
+#[tokio::test]
+async fn what_a_killed_leader_has_begun_the_next_one_ends() -> Result<()> {
+    let size = if full() { 1000 } else { 150 };
+    Scene::play(replicas(), async |scene| {
+        let workloads = listing_app(size);
+        scene.apply(&[config_map("app", "1")]).await?;
+        scene.create_all(&workloads).await?;
+        scene.quiet().await?;
+        let mut oracles = Oracles::begin(scene, &workloads).await?;
+        let leader = scene.leader().await?.operator;
+        let before = restarts(&leader).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        restarted(&leader, before + size * 3 / 10).await?;
+        leader.process().kill().await;
+        let killed = Instant::now();
+        println!("killed after {} of {size}", done(&leader)?);
+        scene.leader().await?;
+        let took_over = killed.elapsed();
+        let key = scene.expected_key(&workloads[0]).await?;
+        wait_for("all to be restarted", LEASE, async || {
+            let count = scene.carrying(&scene.namespace, &key).await?;
+            Ok(match count == size {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(format!("{count} are")),
+            })
+        })
+        .await?;
+        let took = killed.elapsed();
+        println!("taken over after {took_over:?}, all done after {took:?}");
+        ensure!(took < LEASE + Duration::from_secs(10), "{took:?}");
+        oracles
+            .check("a leader is killed", Expected::revisions(1))
+            .await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_leader_that_cannot_renew_its_lease_starts_no_more_patches() -> Result<()> {
+    Scene::play(replicas(), async |scene| {
+        let workloads = listing_app(200);
+        scene.apply(&[config_map("app", "1")]).await?;
+        scene.create_all(&workloads).await?;
+        scene.quiet().await?;
+        let mut oracles = Oracles::begin(scene, &workloads).await?;
+        let leader = scene.leader().await?;
+        let proxy = leader.proxy()?;
+        let patches = Requests::containing("/deployments/").method(Method::PATCH);
+        let slow = proxy.add(Rule::new(
+            patches,
+            Fault::Delay(Duration::from_millis(1500)),
+        ));
+        let unavailable = Answer::error(StatusCode::SERVICE_UNAVAILABLE);
+        let leases = Requests::containing("/leases");
+        let cut_off = proxy.add(Rule::new(leases, Fault::Answer(unavailable)));
+        let since = Instant::now();
+        // Late enough that it is not done before it has to stop.
+        sleep(Duration::from_secs(3)).await;
+        scene.apply(&[config_map("app", "2")]).await?;
+        wait_for("it to step down", RENEW_DEADLINE * 2, async || {
+            Ok(match leader.operator.is_leading().await {
+                true => Attempt::NotYet("it leads".to_owned()),
+                false => Attempt::Done(()),
+            })
+        })
+        .await?;
+        let (stepped_down, begun) = (since.elapsed(), slow.hits().matched);
+        println!("stepped down after {stepped_down:?} and {begun} patches");
+        ensure!(begun > 0 && begun < 200, "{begun} patches");
+        ensure!(stepped_down < RENEW_DEADLINE + Duration::from_secs(2));
+        let next = scene.leader().await?;
+        ensure!(next.port != leader.port, "it leads again");
+        let begun_since = slow.hits().matched - begun;
+        ensure!(
+            begun_since == 0,
+            "{begun_since} patches after it has stepped down"
+        );
+        cut_off.remove();
+        slow.remove();
+        oracles.check("no renewals", Expected::revisions(1)).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_leader_that_was_frozen_moves_nothing_back_when_it_thaws() -> Result<()> {
+    let frozen_for = Duration::from_secs(if full() { 40 } else { 20 });
+    let options = Options {
+        failure_policy: "Ignore",
+        ..replicas()
+    };
+    Scene::play(options, async |scene| {
+        let lists = |name: &str| Workload::deployment(name).lists("app");
+        let [content, list, label, opts_out] = ["content", "list", "label", "opts-out"].map(lists);
+        let all = [&content, &list, &label, &opts_out];
+        scene
+            .apply(&[config_map("app", "1"), config_map("other", "1")])
+            .await?;
+        scene.create_all(&all.map(Clone::clone)).await?;
+        scene.quiet().await?;
+        let kept = [content.clone(), list.clone(), label.clone()];
+        let mut oracles = Oracles::begin(scene, &kept).await?;
+        let opted_out = scene.snapshot(&opts_out).await?;
+
+        // Its patches are under way when it freezes, and arrive when it has long been replaced.
+        let leader = scene.leader().await?;
+        let patches = Requests::containing("/deployments/").method(Method::PATCH);
+        let late = Rule::new(patches, Fault::Delay(frozen_for + Duration::from_secs(2)));
+        let late = leader.proxy()?.add(late);
+        scene.apply(&[config_map("app", "2")]).await?;
+        wait_for(
+            "its patches to be under way",
+            Duration::from_secs(20),
+            async || {
+                let begun = late.hits().matched;
+                Ok(match begun {
+                    4.. => Attempt::Done(()),
+                    _ => Attempt::NotYet(format!("{begun} are")),
+                })
+            },
+        )
+        .await?;
+        leader.operator.process().pause()?;
+        let frozen = Instant::now();
+        scene.patch(&list, &annotated(CONFIG_MAPS, "other")).await?;
+        let ignored = json!({"metadata": {"labels": {"pod-reloader.cs.sap.com/ignored": "true"}}});
+        scene.patch(&opts_out, &ignored).await?;
+        let blue = json!({"metadata": {"labels": {"team": "blue"}}});
+        scene.patch(&label, &blue).await?;
+        scene
+            .apply(&[config_map("app", "3"), config_map("other", "2")])
+            .await?;
+        let next = scene.leader().await?;
+        ensure!(next.port != leader.port);
+        scene.right(&content).await?;
+        sleep(frozen_for.saturating_sub(frozen.elapsed())).await;
+        leader.operator.process().resume()?;
+        wait_for("it to step down", Duration::from_secs(2), async || {
+            Ok(match leader.operator.is_leading().await {
+                true => Attempt::NotYet("it leads".to_owned()),
+                false => Attempt::Done(()),
+            })
+        })
+        .await?;
+        // Until what was under way has arrived.
+        sleep(Duration::from_secs(3)).await;
+        late.remove();
+        oracles.check("a thaw", Expected::revisions(1)).await?;
+        ensure!(
+            scene.snapshot(&opts_out).await? == opted_out,
+            "it was written"
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_changes_while_nobody_leads_is_found_and_nothing_else_is_written() -> Result<()> {
+    const CHANGED: usize = 100;
+    Scene::play(replicas(), async |scene| {
+        let lists = |(number, workload): (usize, Workload)| {
+            workload.lists_secrets(&format!("app-{number}"))
+        };
+        let crowd = crowd("web", 2 * CHANGED).into_iter().enumerate();
+        let workloads: Vec<_> = crowd.map(lists).collect();
+        change_secrets(scene, 2 * CHANGED, 0).await?;
+        scene.create_all(&workloads).await?;
+        scene.quiet().await?;
+        let (changed, unchanged) = workloads.split_at(CHANGED);
+        let mut oracles = Oracles::begin(scene, changed).await?;
+        let mut unconcerned = Oracles::begin(scene, unchanged).await?;
+        for replica in scene.replicas() {
+            replica.operator.stop().await;
+        }
+        change_secrets(scene, CHANGED, 1).await?;
+        if full() {
+            sleep(Duration::from_secs(60)).await;
+        }
+        for replica in scene.replicas() {
+            replica.operator.start_again().await?;
+        }
+        scene.leader().await?;
+        oracles.check("nobody led", Expected::revisions(1)).await?;
+        unconcerned
+            .check("nobody led", Expected::revisions(0))
+            .await
+    })
+    .await
+}
+
+/// Secrets change [`ROUNDS`] times, and after each change users write each workload five times, through
+/// both replicas: the first of these writes changes the image, and takes the new hash along.
+async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
+    const SECRETS: usize = 5;
+    let late_by = Duration::from_secs(if full() { 30 } else { 12 });
+    Scene::play(replicas(), async |scene| {
+        let lists = |(number, workload): (usize, Workload)| {
+            workload.lists_secrets(&format!("app-{}", number % SECRETS))
+        };
+        let workloads: Vec<_> = crowd("web", 10)
+            .into_iter()
+            .enumerate()
+            .map(lists)
+            .collect();
+        change_secrets(scene, SECRETS, 0).await?;
+        scene.create_all(&workloads).await?;
+        scene.quiet().await?;
+        let mut oracles = Oracles::begin(scene, &workloads).await?;
+        let leader = scene.leader().await?;
+        let mut late = Vec::new();
+        for part in watches {
+            let lines = Rule::new(Requests::containing(*part), Fault::DelayWatch(late_by));
+            late.push(leader.proxy()?.add(lines));
+        }
+        for round in 1..=ROUNDS {
+            change_secrets(scene, SECRETS, round).await?;
+            let writes = workloads.iter().map(async |workload| {
+                for patch in writes_of_users(round) {
+                    scene.patch(workload, &patch).await?;
+                }
+                anyhow::Ok(())
+            });
+            try_join_all(writes).await?;
+        }
+        for replica in scene.replicas() {
+            let connections = scene.balancer()?.connections(replica.port);
+            ensure!(connections > 0, "a replica was never called");
+        }
+        sleep(late_by).await;
+        late.iter().for_each(|rule| rule.remove());
+        oracles
+            .check("late watches", Expected::up_to(at_most))
+            .await
+    })
+    .await
+}
+
+/// A change of the image, and four writes that change nothing of the template.
+fn writes_of_users(round: usize) -> [Value; 5] {
+    let image = json!([{"name": "main", "image": format!("app:{round}")}]);
+    let hash =
+        |value: Value| json!({"spec": {"template": {"metadata": {"annotations": {KEY: value}}}}});
+    [
+        json!({"spec": {"template": {"spec": {"containers": image}}}}),
+        json!({"metadata": {"labels": {"round": round.to_string()}}}),
+        hash(Value::Null),
+        hash(json!(format!("v1.00000000.{}", "0".repeat(64)))),
+        annotated("round", &round.to_string()),
+    ]
+}
+
+fn annotated(key: &str, value: &str) -> Value {
+    json!({"metadata": {"annotations": {key: value}}})
+}
+
+/// Gives the first `count` Secrets a value that they have never had.
+async fn change_secrets(scene: &Scene, count: usize, round: usize) -> Result<()> {
+    let value = |number| format!("{CANARY}{number}-{round}");
+    let secrets = (0..count).map(|number| secret(&format!("app-{number}"), &value(number)));
+    scene.put_all(&secrets.collect::<Vec<_>>()).await
+}
+
+fn listing_app(size: usize) -> Vec<Workload> {
+    let crowd = crowd("web", size).into_iter();
+    crowd.map(|workload| workload.lists("app")).collect()
+}
+
+/// Waits until `operator` has restarted so many workloads.
+async fn restarted(operator: &Operator, count: usize) -> Result<()> {
+    let what = format!("{count} restarts");
+    wait_for(&what, Duration::from_secs(60), async || {
+        let restarts = restarts(operator).await?;
+        Ok(if restarts >= count {
+            Attempt::Done(())
+        } else {
+            Attempt::NotYet(format!("{restarts}"))
+        })
+    })
+    .await
+}
+
+/// How many changes `operator` has answered by a restart.
+async fn restarts(operator: &Operator) -> Result<usize> {
+    const COUNTER: &str = r#"pod_reloader_restarts_total{kind="Deployment",cause="changed"} "#;
+    let metrics = operator.metrics().await?;
+    let count = metrics.lines().find_map(|line| line.strip_prefix(COUNTER));
+    Ok(count.context("no such metric")?.parse()?)
+}
+
+/// How many of the crowd `operator` has restarted, as its log says.
+fn done(operator: &Operator) -> Result<usize> {
+    let log = operator.log()?;
+    let restarts = log.lines().filter(|line| line.contains("restarting pods"));
+    Ok(restarts.filter(|line| line.contains("name=\"web-")).count())
+}
+
+fn replicas() -> Options {
+    Options {
+        replicas: 2,
+        proxied: true,
+        ..Options::default()
+    }
+}
+
+const ROUNDS: usize = 10;
