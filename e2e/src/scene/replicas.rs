@@ -151,6 +151,13 @@ impl Scene {
         Ok(replica)
     }
 
+    /// Takes no more interest in a replica, which has been stopped for good.
+    pub fn forget(&self, replica: &Replica) {
+        self.replicas
+            .all()
+            .retain(|known| known.port != replica.port);
+    }
+
     /// Waits until one replica leads, and no other.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ mod races;
 mod rbac;
 mod replicas;
 mod restart;
+mod rolling;
 mod scope;
 mod secrecy;
 mod storm;

@@ -1,0 +1,110 @@
+//! Rolling restarts of the operator under load: no write fails, and none passes the webhook by.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use futures::{StreamExt, stream};
+use pod_reloader_e2e::workload::{Workload, config_map};
+use pod_reloader_e2e::{AuditEvent, Options, Scene, crowd, full};
+use serde_json::json;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+#[tokio::test]
+async fn rolling_restarts_with_fail_fail_no_write() -> Result<()> {
+    rolling_restarts("Fail").await
+}
+
+#[tokio::test]
+async fn rolling_restarts_with_ignore_let_no_write_pass_by() -> Result<()> {
+    rolling_restarts("Ignore").await
+}
+
+/// As a Deployment rolls: one more replica is started, and when it is ready an old one is told to stop.
+async fn rolling_restarts(failure_policy: &'static str) -> Result<()> {
+    let (restarts, drain_period, per_second) = match full() {
+        true => (20, "15s", 200),
+        false => (2, "3s", 50),
+    };
+    let options = Options {
+        replicas: 2,
+        failure_policy,
+        args: vec![format!("--drain-period={drain_period}")],
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let lists = |workload: Workload| workload.lists("app");
+        let workloads: Vec<_> = crowd("web", 40).into_iter().map(lists).collect();
+        scene.create_all(&workloads).await?;
+        let mark = scene.mark().await?;
+        let (written, began) = (AtomicUsize::new(0), Instant::now());
+        let rolled = async {
+            for _ in 0..restarts {
+                for old in scene.replicas() {
+                    scene.add_replica().await?;
+                    old.operator.stop().await;
+                    scene.forget(&old);
+                }
+            }
+            anyhow::Ok(())
+        };
+        tokio::select! {
+            rolled = rolled => rolled?,
+            failed = write(scene, &workloads, per_second, &written) => failed?,
+        }
+        let (written, took) = (written.into_inner(), began.elapsed());
+        println!("{restarts} rolling restarts, {written} writes in {took:?}, none failed");
+        ensure!(written > 100, "only {written} writes");
+        let passed_by = scene.all_requests(mark).await?;
+        let passed_by = passed_by.iter().filter(|write| has_passed_by(scene, write));
+        ensure!(passed_by.count() == 0, "the webhook was passed by");
+        Ok(())
+    })
+    .await
+}
+
+/// Writes workloads in turns, each tenth time their template, until a write fails.
+async fn write(
+    scene: &Scene,
+    workloads: &[Workload],
+    per_second: u32,
+    written: &AtomicUsize,
+) -> Result<()> {
+    let mut ticks = interval(Duration::from_secs(1) / per_second);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let numbers = stream::unfold((ticks, 0_usize), async |(mut ticks, number)| {
+        ticks.tick().await;
+        Some((number, (ticks, number + 1)))
+    });
+    let mut writes = Box::pin(
+        numbers
+            .map(async |number| {
+                let labels = json!({"labels": {"n": number.to_string()}});
+                let patch = match number % 10 {
+                    0 => json!({"spec": {"template": {"metadata": labels}}}),
+                    _ => json!({"metadata": labels}),
+                };
+                scene
+                    .patch(&workloads[number % workloads.len()], &patch)
+                    .await
+            })
+            .buffer_unordered(16),
+    );
+    while let Some(outcome) = writes.next().await {
+        outcome?;
+        written.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+fn has_passed_by(scene: &Scene, write: &AuditEvent) -> bool {
+    const FAILED_OPEN: &str = "failed-open.mutation.webhook.admission.k8s.io/";
+    write.namespace == scene.namespace
+        && write
+            .annotations
+            .keys()
+            .any(|key| key.starts_with(FAILED_OPEN))
+}
