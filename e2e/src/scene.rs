@@ -300,6 +300,15 @@ impl Scene {
         Ok(serde_json::from_str(&text)?)
     }
 
+    /// As [`Scene::object`], in another namespace.
+    ///
+    /// # Errors
+    /// As [`Scene::kubectl`].
+    pub async fn object_in(&self, namespace: &str, reference: &str) -> Result<Value> {
+        let get = ["--namespace", namespace, "get", reference, "--output=json"];
+        Ok(serde_json::from_str(&self.tool().run(&get).await?)?)
+    }
+
     /// KEY of a workload.
     ///
     /// # Errors

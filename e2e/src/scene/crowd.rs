@@ -53,13 +53,21 @@ impl Scene {
     /// # Errors
     /// When one is refused.
     pub async fn put_all(&self, objects: &[Value]) -> Result<()> {
+        self.put_all_in(&self.namespace, objects).await
+    }
+
+    /// As [`Scene::put_all`], in another namespace.
+    ///
+    /// # Errors
+    /// When one is refused.
+    pub async fn put_all_in(&self, namespace: &str, objects: &[Value]) -> Result<()> {
         let params = &PatchParams::apply("user").force();
         let writes = objects.iter().map(|object| async move {
             let text = |value: &Value| value.as_str().map(str::to_owned).context("no text");
             let (kind, name) = (text(&object["kind"])?, text(&object["metadata"]["name"])?);
             let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", &kind));
             let api: Api<DynamicObject> =
-                Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
+                Api::namespaced_with(self.client.clone(), namespace, &kind);
             let written = api.patch(&name, params, &Patch::Apply(object)).await;
             written.map(drop).with_context(|| name)
         });

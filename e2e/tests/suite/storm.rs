@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams};
 use pod_reloader_e2e::workload::{Workload, secret};
-use pod_reloader_e2e::{Options, Scene, full};
+use pod_reloader_e2e::{Attempt, Options, Scene, crowd, full, oracle, wait_for};
 use serde_json::{Value, json};
 use tokio::time::{Instant, interval, sleep};
 
@@ -77,6 +77,92 @@ async fn a_certificate_that_flaps_is_braked_and_said_so() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+/// While a Secret of one namespace restarts all the workloads there, those of another wait no longer
+/// than they would without.
+#[tokio::test]
+async fn a_change_that_concerns_thousands_holds_up_no_other_namespace() -> Result<()> {
+    let size = if full() { 5000 } else { 300 };
+    let label = format!("storm={}", std::process::id());
+    let options = Options {
+        everywhere: true,
+        namespace_labels: vec![label.clone()],
+        values: json!({"webhook": {"namespaceSelector": {
+            "matchLabels": {"storm": std::process::id().to_string()},
+        }}}),
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        let other = format!("{}-other", scene.namespace);
+        scene.tool().run(&["create", "namespace", &other]).await?;
+        scene
+            .tool()
+            .run(&["label", "namespace", &other, &label])
+            .await?;
+        let played = fan_out(scene, &other, size).await;
+        let delete = ["delete", "namespace", "--wait=false", &other];
+        scene.tool().run(&delete).await?;
+        played
+    })
+    .await
+}
+
+async fn fan_out(scene: &Scene, other: &str, size: usize) -> Result<()> {
+    let list = |workloads: Vec<Workload>| -> Vec<Workload> {
+        let lists = |workload: Workload| workload.lists_secrets("app");
+        workloads.into_iter().map(lists).collect()
+    };
+    let (many, few) = (list(crowd("web", size)), list(crowd("web", 3)));
+    scene.put_all(&[secret("app", "1")]).await?;
+    scene.put_all_in(other, &[secret("app", "1")]).await?;
+    scene.create_all(&many).await?;
+    scene.create_all_in(other, &few).await?;
+    scene.quiet().await?;
+    let right = async |namespace: &str| {
+        let object = scene.object_in(namespace, "deployment/web-0").await?;
+        oracle::config_hash(&scene.client, &object, &scene.installation).await
+    };
+    let mark = scene.mark().await?;
+    scene.put_all(&[secret("app", "2")]).await?;
+    let key = right(&scene.namespace).await?;
+    let carrying = async |namespace: &str, key: &str, at_least: usize| {
+        let what = format!("{at_least} workloads of {namespace} to be restarted");
+        wait_for(&what, Duration::from_secs(300), async || {
+            let count = scene.carrying(namespace, key).await?;
+            Ok(if count >= at_least {
+                Attempt::Done(count)
+            } else {
+                Attempt::NotYet(format!("{count} are"))
+            })
+        })
+        .await
+    };
+    carrying(&scene.namespace, &key, size / 10).await?;
+    let began = Instant::now();
+    scene.put_all_in(other, &[secret("app", "2")]).await?;
+    let others = right(other).await?;
+    carrying(other, &others, few.len()).await?;
+    let (took, so_far) = (
+        began.elapsed(),
+        scene.carrying(&scene.namespace, &key).await?,
+    );
+    println!("the other namespace after {took:?}, with {so_far} of {size} done");
+    ensure!(took < Duration::from_secs(5), "{took:?}");
+    carrying(&scene.namespace, &key, size).await?;
+
+    let requests = scene.requests(mark).await?;
+    let count = |verb: &str, resource: &str| {
+        let asked = requests
+            .iter()
+            .filter(|it| it.verb == verb && it.resource == resource);
+        asked.count()
+    };
+    let (reads, patches) = (count("get", "secrets"), count("patch", "deployments"));
+    println!("{patches} patches and {reads} reads of Secrets for {size} workloads");
+    ensure!(patches == size + few.len(), "{patches} patches");
+    ensure!(reads < 20, "{reads} reads of two Secrets");
+    Ok(())
 }
 
 fn flapping_certificate() -> [Value; 2] {
