@@ -9,9 +9,17 @@ scripts := .ci/run scripts/need scripts/boundaries scripts/static-binary scripts
 control_plane := $(or $(CARGO_TARGET_DIR),target)/debug/control-plane --
 
 # Taken from PATH, or else built once: no registry has a current binary.
+tools := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pod-reloader/tools
 cargo_deny_version := 0.20.2
-cargo_deny_root := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pod-reloader/tools/cargo-deny-$(cargo_deny_version)
+cargo_deny_root := $(tools)/cargo-deny-$(cargo_deny_version)
 cargo_deny := $(or $(shell command -v cargo-deny),$(cargo_deny_root)/bin/cargo-deny)
+
+cargo_fuzz_version := 0.13.2
+cargo_fuzz_root := $(tools)/cargo-fuzz-$(cargo_fuzz_version)
+cargo_fuzz := $(or $(shell command -v cargo-fuzz),$(cargo_fuzz_root)/bin/cargo-fuzz)
+fuzz_targets := $(notdir $(basename $(wildcard fuzz/targets/*.rs)))
+# For each of them.
+SECONDS := 60
 
 version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 arch := $(if $(filter arm64 aarch64,$(shell uname -m)),arm64,amd64)
@@ -71,6 +79,16 @@ $(cargo_deny_root)/bin/cargo-deny:
 	@scripts/need rust cc
 	$(call phase,build cargo-deny,cargo install --debug --locked --root $(cargo_deny_root) cargo-deny@$(cargo_deny_version))
 
+.PHONY: fuzz
+fuzz: $(cargo_fuzz) ## Look for inputs that break the rules, with each target for SECONDS=60
+	@scripts/need rust cc c++
+	$(call phase,build,$(call cargo_fuzz_at,build))
+	$(foreach target,$(fuzz_targets),$(call phase,$(target),$(call fuzz,$(target)))$(newline))
+
+$(cargo_fuzz_root)/bin/cargo-fuzz:
+	@scripts/need rust cc
+	$(call phase,build cargo-fuzz,cargo install --debug --locked --root $(cargo_fuzz_root) cargo-fuzz@$(cargo_fuzz_version))
+
 .PHONY: fmt
 fmt: ## Format the code
 	@scripts/need rust rustfmt
@@ -106,6 +124,20 @@ control-plane: ## Build the control plane of tests and demo, once for all clones
 .PHONY: clean
 clean: ## Remove what cargo built; the cached control plane stays
 	cargo clean
+
+# $(call cargo_fuzz_at,COMMAND): without a sanitizer, as no code here is unsafe, so that stable Rust does.
+cargo_fuzz_at = $(cargo_fuzz) $(1) --fuzz-dir fuzz --sanitizer none
+
+# $(call fuzz,TARGET): what it finds is in fuzz/artifacts, and the inputs that it keeps in fuzz/corpus.
+define fuzz
+mkdir -p fuzz/corpus/$(1) && $(call cargo_fuzz_at,run) $(1) fuzz/corpus/$(1) $(wildcard fuzz/seeds/$(1)) -- \
+  -dict=fuzz/words.dict -max_total_time=$(SECONDS) -print_final_stats=1 -verbosity=0
+endef
+
+define newline
+
+
+endef
 
 # $(call phase,NAME,COMMAND): runs a command, and says what runs and how long it took.
 define phase

@@ -1,0 +1,46 @@
+//! Properties of the rules, on inputs that nobody thought of. `make fuzz` looks for more of these.
+
+mod annotations;
+mod choices;
+mod digests;
+mod mutation;
+mod object;
+mod patches;
+mod reviews;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn lists_come_to_the_first_256_valid_names(lists in "[a-c.A\\-, |\u{0}ä]{0,60}") {
+        annotations::hold(lists.as_bytes());
+    }
+
+    #[test]
+    fn of_long_lists_the_first_256_names_count(names in vec("[a-z0-9]{2}", 200..600)) {
+        annotations::hold(names.join(",").as_bytes());
+    }
+
+    #[test]
+    fn a_review_is_answered_with_a_patch_that_applies(choices in vec(any::<u8>(), 0..200)) {
+        reviews::hold_mutated(&choices);
+    }
+
+    #[test]
+    fn any_bytes_are_a_review_or_refused(body in vec(any::<u8>(), 0..200)) {
+        reviews::hold(&body);
+    }
+
+    #[test]
+    fn different_contents_have_different_digests(choices in vec(any::<u8>(), 0..60)) {
+        digests::hold(&choices);
+    }
+
+    #[test]
+    fn the_loops_write_applies_to_what_it_was_decided_from_alone(choices in vec(any::<u8>(), 0..60)) {
+        patches::hold(&choices);
+    }
+}

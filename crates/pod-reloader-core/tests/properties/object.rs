@@ -1,0 +1,138 @@
+//! Objects as the apiserver sends them, and what a patch makes of them there.
+
+use json_patch::{PatchOperation, TestOperation};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
+use pod_reloader_core::annotations;
+use serde_json::{Map, Value, json};
+
+use crate::choices::Choices;
+
+/// What the apiserver makes of `object`. Unlike the crate's, its `test` for `null` passes for a member
+/// that is not there, as long as the parent is.
+pub(crate) fn patched(object: &Value, patch: &[PatchOperation]) -> Result<Value, String> {
+    let mut object = object.clone();
+    for operation in patch {
+        match operation {
+            PatchOperation::Test(test) if test.value.is_null() => is_null(&object, test)?,
+            other => json_patch::patch(&mut object, std::slice::from_ref(other))
+                .map_err(|error| error.to_string())?,
+        }
+    }
+    Ok(object)
+}
+
+fn is_null(object: &Value, test: &TestOperation) -> Result<(), String> {
+    let parent = test.path.parent().ok_or("a test of the root")?;
+    let parent = parent
+        .resolve(object)
+        .map_err(|error| error.to_string())?
+        .as_object()
+        .ok_or("its parent is no object")?;
+    let member = test.path.last().ok_or("a test of the root")?;
+    match parent.get(&*member.decoded()) {
+        None | Some(Value::Null) => Ok(()),
+        Some(_) => Err(format!("{} is there", test.path)),
+    }
+}
+
+/// Whether the apiserver could send this: every field has the type that it has there.
+pub(crate) fn is_workload(object: &Value) -> bool {
+    let object = || object.clone();
+    serde_json::from_value::<Deployment>(object()).is_ok()
+        || serde_json::from_value::<StatefulSet>(object()).is_ok()
+        || serde_json::from_value::<DaemonSet>(object()).is_ok()
+}
+
+/// KEY on the pod template of `object`.
+pub(crate) fn config_hash(object: &Value) -> Option<&str> {
+    let annotations = object.pointer("/spec/template/metadata/annotations")?;
+    annotations.get(annotations::CONFIG_HASH)?.as_str()
+}
+
+/// The baseline of `object`.
+pub(crate) fn baseline(object: &Value) -> Option<&str> {
+    let annotations = object.pointer("/metadata/annotations")?;
+    annotations.get(annotations::BASELINE)?.as_str()
+}
+
+/// `object` without KEY, its parents where nothing else is in them, and the baseline.
+pub(crate) fn without_ours(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(annotations) = member(&mut object, &["metadata", "annotations"]) {
+        annotations.remove(annotations::BASELINE);
+    }
+    let template = ["spec", "template", "metadata", "annotations"];
+    if let Some(annotations) = member(&mut object, &template) {
+        annotations.remove(annotations::CONFIG_HASH);
+    }
+    for depth in [3, 2] {
+        if let Some(parent) = member(&mut object, &template[..depth]) {
+            parent.retain(|name, value| name != template[depth] || !is_nothing(value));
+        }
+    }
+    object
+}
+
+fn is_nothing(value: &Value) -> bool {
+    value.is_null() || value.as_object().is_some_and(Map::is_empty)
+}
+
+/// The members of the object at `path`, if there is one.
+pub(crate) fn member<'a>(
+    object: &'a mut Value,
+    path: &[&str],
+) -> Option<&'a mut Map<String, Value>> {
+    let found = path
+        .iter()
+        .try_fold(object, |value, name| value.get_mut(*name));
+    found?.as_object_mut()
+}
+
+/// A workload that lists something.
+pub(crate) fn workload(choices: &mut Choices<'_>) -> Value {
+    let mut object = json!({
+        "apiVersion": "apps/v1",
+        "kind": choices.one(&["Deployment", "StatefulSet", "DaemonSet"]),
+        "metadata": {"name": "web", "namespace": "ns", "uid": "u", "generation": 3, "annotations": {}},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"spec": {
+            "containers": [{"name": "main", "image": "main:1", "envFrom": [{"configMapRef": {"name": "a"}}]}],
+            "volumes": [{"name": "config", "configMap": {"name": "b", "items": [{"key": "k", "path": "k"}]}}],
+        }}},
+    });
+    let optional = |choices: &mut Choices<'_>, object: &mut Value, name: &str, values: &[Value]| {
+        if choices.flag() {
+            object[name] = choices.one(values).clone();
+        }
+    };
+    let metadata = &mut object["metadata"];
+    metadata["annotations"][annotations::CONFIG_MAPS] =
+        choices.one(&[json!("a"), json!("a,b")]).clone();
+    let own = &mut metadata["annotations"];
+    optional(choices, own, annotations::SECRETS, &[json!("s"), json!("")]);
+    optional(
+        choices,
+        own,
+        annotations::BASELINE,
+        &[json!("=x"), json!("old=x")],
+    );
+    let labels = [
+        json!({}),
+        json!({"team": "a"}),
+        json!({annotations::IGNORED: "no", "app": "web"}),
+    ];
+    optional(choices, metadata, "labels", &labels);
+    let of_template = [
+        json!({}),
+        json!({"labels": {"app": "web"}}),
+        json!({"annotations": {}}),
+        json!({"annotations": {annotations::CONFIG_HASH: "old", "other": "x"}}),
+        json!(null),
+    ];
+    optional(
+        choices,
+        &mut object["spec"]["template"],
+        "metadata",
+        &of_template,
+    );
+    object
+}

@@ -1,0 +1,235 @@
+//! Reviews are refused, or answered with a patch that does what the webhook promises.
+
+use std::sync::LazyLock;
+
+use k8s_openapi::ByteString;
+use pod_reloader_core::admission::{Answer, Outcome, Pending, Step, begin};
+use pod_reloader_core::digest::{ConfigObject, Contents, Presence};
+use pod_reloader_core::hash::{HashKey, Keyring};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_core::review::{GroupKind, Request, UserInfo, response};
+use pod_reloader_core::scope::Scope;
+use serde_json::{Value, json};
+
+use crate::choices::Choices;
+use crate::mutation::mutate;
+use crate::object::{baseline, config_hash, is_workload, patched, without_ours, workload};
+
+/// Takes in `body` and looks at each answer that it can be given.
+pub(crate) fn hold(body: &[u8]) {
+    let request = match Request::parse(body) {
+        Ok(request) => request,
+        Err(error) => return assert!(error.to_string().len() < 100, "{error}"),
+    };
+    match step(&request) {
+        None => (),
+        Some(Step::Answer(answer)) => holds(&request, &answer, None),
+        Some(Step::Read(pending)) => {
+            for contents in possible_contents(&pending) {
+                let answer = pending.answer(contents.as_ref(), &keys());
+                holds(&request, &answer, contents.as_ref());
+            }
+        }
+    }
+}
+
+/// The same for a review of the apiserver's form with some changes.
+pub(crate) fn hold_mutated(choices: &[u8]) {
+    let mut choices = Choices::new(choices);
+    let old = workload(&mut choices);
+    let mut review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "review-1",
+            "kind": {"group": "apps", "version": "v1", "kind": old["kind"]},
+            "operation": choices.one(&["UPDATE", "CREATE"]),
+            "namespace": "ns",
+            "userInfo": {"username": choices.one(&["admin", OURSELVES])},
+            "object": old,
+            "oldObject": old,
+            "options": {"fieldManager": choices.one(&["kubectl", "pod-reloader"])},
+        },
+    });
+    while !choices.is_empty() {
+        mutate(&mut review["request"], &VALUES, &mut choices);
+    }
+    hold(review.to_string().as_bytes());
+}
+
+fn step(request: &Request<'_>) -> Option<Step> {
+    let scope = Scope::new([], Name::parse("operator").expect("it is a name"));
+    match begin(request, &scope, &keys(), OURSELVES) {
+        Ok(step) => Some(step),
+        Err(error) => {
+            assert!(error.to_string().len() < 100, "{error}");
+            None
+        }
+    }
+}
+
+/// What can be found where `pending` wants to read.
+fn possible_contents(pending: &Pending) -> [Option<Contents>; 4] {
+    let all = |presence: Presence| {
+        let reference = |reference: &_| (Clone::clone(reference), presence.clone());
+        Some(pending.references().map(reference).collect())
+    };
+    let present = |value| Presence::Present(object(value));
+    [
+        None,
+        all(Presence::Absent),
+        all(present("1")),
+        all(present("2")),
+    ]
+}
+
+fn holds(request: &Request<'_>, answer: &Answer, contents: Option<&Contents>) {
+    holds_of_response(request, answer);
+    if answer.outcome == Outcome::Ignored {
+        assert!(answer.patch.is_empty());
+        return;
+    }
+    let read = |raw: Option<&serde_json::value::RawValue>| -> Option<Value> {
+        serde_json::from_str(raw?.get()).ok().filter(is_workload)
+    };
+    let Some(object) = read(request.object) else {
+        return;
+    };
+    let is_update = request.operation == "UPDATE";
+    let old = read(request.old_object).filter(|_| is_update);
+    if is_update && old.is_none() {
+        return;
+    }
+    let after = patched(&object, &answer.patch).expect("a patch applies to its object");
+    assert_eq!(without_ours(&after), without_ours(&object));
+
+    let old_hash = old.as_ref().and_then(config_hash);
+    let true_hash = contents.map(|contents| keys().hash(contents).to_string());
+    let hash = config_hash(&after);
+    assert!(
+        hash == config_hash(&object) || hash == old_hash || hash == true_hash.as_deref(),
+        "{hash:?}"
+    );
+    let is_known = [Some(&object), old.as_ref()]
+        .into_iter()
+        .flatten()
+        .any(|known| baseline(known) == baseline(&after));
+    assert!(is_known, "{after}");
+    if let Some(old) = &old
+        && template(old) == template(&object)
+        && !is_ourselves(request)
+    {
+        assert_eq!(hash, old_hash, "a rollout by an admission");
+    }
+    holds_again(request, &after, contents);
+}
+
+/// An apiserver may ask again, with the object that our patch has made: it stays so.
+fn holds_again(request: &Request<'_>, object: &Value, contents: Option<&Contents>) {
+    let object = serde_json::value::to_raw_value(object).expect("it is JSON");
+    let again = Request {
+        uid: request.uid.clone(),
+        kind: GroupKind {
+            group: request.kind.group.clone(),
+            kind: request.kind.kind.clone(),
+        },
+        sub_resource: request.sub_resource.clone(),
+        namespace: request.namespace.clone(),
+        operation: request.operation.clone(),
+        user_info: UserInfo::default(),
+        object: Some(&object),
+        old_object: request.old_object,
+        options: None,
+    };
+    let answer = match step(&again).expect("it was one before") {
+        Step::Answer(answer) => answer,
+        Step::Read(pending) => pending.answer(contents, &keys()),
+    };
+    if !is_ourselves(request) {
+        assert_eq!(answer.patch, [], "asked again");
+    }
+}
+
+fn holds_of_response(request: &Request<'_>, answer: &Answer) {
+    assert!(answer.warnings.len() <= 11);
+    for warning in &answer.warnings {
+        assert!(warning.len() < 1024 && !warning.contains(char::is_control));
+    }
+    let body = response(&request.uid, &answer.patch, &answer.warnings);
+    let body: Value = serde_json::from_slice(&body).expect("it is JSON");
+    let response = &body["response"];
+    assert_eq!(response["uid"], *request.uid);
+    assert_eq!(response["allowed"], true);
+    let patch: Option<ByteString> =
+        serde_json::from_value(response["patch"].clone()).expect("it is base64");
+    let patch = patch.map_or(json!([]), |patch| {
+        serde_json::from_slice(&patch.0).expect("it is JSON")
+    });
+    assert_eq!(patch, json!(answer.patch));
+}
+
+fn template(object: &Value) -> Value {
+    without_ours(object)["spec"]["template"].take()
+}
+
+fn is_ourselves(request: &Request<'_>) -> bool {
+    request.user_info.username.as_deref() == Some(OURSELVES)
+}
+
+/// What is put in the place of others.
+static VALUES: LazyLock<Vec<Value>> = LazyLock::new(|| {
+    let contents = |value| -> Contents {
+        let reference = |name| Reference {
+            kind: ConfigKind::ConfigMap,
+            namespace: Name::parse("ns").expect("it is a name"),
+            name: Name::parse(name).expect("it is a name"),
+        };
+        [(reference("a"), Presence::Present(object(value)))].into()
+    };
+    let hash = |key, value| {
+        let keys = Keyring::new(vec![HashKey::new([key; 32])]).expect("there is one");
+        keys.hash(&contents(value)).to_string()
+    };
+    let mut values = vec![
+        json!(hash(1, "1")),
+        json!(hash(1, "2")),
+        json!(hash(2, "1")),
+        json!(format!("={}", hash(1, "1"))),
+        json!([{"manager": "kubectl", "fieldsV1": {"f:spec": {"f:template": {"f:metadata":
+            {"f:annotations": {"f:pod-reloader.cs.sap.com/config-hash": {}}}}}}}]),
+    ];
+    for text in [
+        "a",
+        "a,b",
+        "A \n?",
+        "true",
+        "10s",
+        "CREATE",
+        "DELETE",
+        "scale",
+        "kube-system",
+    ] {
+        values.push(json!(text));
+    }
+    values.extend([
+        json!(null),
+        json!({}),
+        json!([]),
+        json!(""),
+        json!(7),
+        json!(1e300),
+    ]);
+    values
+});
+
+fn object(value: &str) -> ConfigObject {
+    let object = json!({"metadata": {"uid": "1", "resourceVersion": "1"}, "data": {"k": value}});
+    ConfigObject::parse(object.to_string().as_bytes()).expect("it is a ConfigMap")
+}
+
+fn keys() -> Keyring {
+    Keyring::new(vec![HashKey::new([1; 32])]).expect("there is one")
+}
+
+const OURSELVES: &str = "system:serviceaccount:operator:pod-reloader";
