@@ -1,10 +1,13 @@
 //! Hashes that cannot be verified, SAP's and those of lost keys, restart nothing by themselves.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use http::StatusCode;
+use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{BASELINE, KEY, Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, Options, Scene, Snapshot, wait_for};
+use pod_reloader_e2e::{Attempt, Expected, Options, Oracles, Scene, Snapshot, crowd, wait_for};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -85,6 +88,7 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
         let api = Workload::deployment("api").lists("other");
         let before = scene.create(&web).await?;
         let before_api = scene.create(&api).await?;
+        let lost = stored_keys(scene).await?;
         scene.operator.stop().await;
         scene
             .operators_kubectl(&["delete", "secret", &scene.installation.hash_keys()])
@@ -110,7 +114,23 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
         scene
             .operator
             .shows("pod_reloader_foreign_hash_workloads", "1")
-            .await
+            .await?;
+        let alarm = "a key that is not in the Secret of the hash keys";
+        ensure!(scene.operator.log()?.contains(alarm), "it is silent");
+
+        // The backup of the Secret is found.
+        scene.operator.stop().await;
+        let mut entries = lost;
+        for new in stored_keys(scene).await?.keys() {
+            entries.entry(new).or_insert(Value::Null);
+        }
+        patch_keys(scene, &json!({"data": entries})).await?;
+        scene.operator.start_again().await?;
+        scene.rolls_not(&web, &after).await?;
+        scene.rolls_not(&api, &before_api).await?;
+        scene.apply(&[config_map("other", "2")]).await?;
+        scene.rolls_once(&api, &before_api).await?;
+        scene.rolls_not(&web, &after).await
     })
     .await
 }
@@ -195,6 +215,74 @@ async fn a_new_key_rolls_nothing() -> Result<()> {
         let after = scene.rolls_once(&web, &changed).await?;
         ensure!(key_id(&after)? != key_id(&before)?, "{after:?}");
         scene.rolls_not(&web, &after).await
+    })
+    .await
+}
+
+/// A new key comes to one replica after the other, and one of them writes with it at once.
+#[tokio::test]
+async fn a_key_that_not_every_replica_has_read_rolls_nothing_and_moves_nothing_back() -> Result<()>
+{
+    const EDITS: usize = 12;
+    let options = Options {
+        replicas: 2,
+        proxied: true,
+        args: vec!["--drain-period=2s".to_owned()],
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let lists = |workload: Workload| workload.lists("app");
+        let workloads: Vec<_> = crowd("web", 8).into_iter().map(lists).collect();
+        scene.create_all(&workloads).await?;
+        let first_id = key_id(&scene.snapshot(&workloads[0]).await?)?;
+        scene.quiet().await?;
+        let mut oracles = Oracles::begin(scene, &workloads).await?;
+        let keys = Requests::containing(format!("/secrets/{}", scene.installation.hash_keys()));
+        let unavailable = Fault::Answer(Answer::error(StatusCode::SERVICE_UNAVAILABLE));
+        let unread: Vec<_> = scene
+            .replicas()
+            .iter()
+            .map(|replica| {
+                anyhow::Ok(
+                    replica
+                        .proxy()?
+                        .add(Rule::new(keys.clone(), unavailable.clone())),
+                )
+            })
+            .collect::<Result<_>>()?;
+        let first = stored_keys(scene).await?.keys().next().cloned();
+        rename_key(scene, &first.context("no key")?, "20250101T000000Z").await?;
+        let some_time_ago = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(10);
+        add_key(scene, some_time_ago, 2).await?;
+
+        // It has the new key, the two that were there before have not.
+        let old = scene.followers().await?;
+        let third = scene.add_replica().await?;
+        // Its connections are free for others.
+        old[0].operator.stop().await;
+        for edit in 1..=EDITS {
+            let image = json!([{"name": "main", "image": format!("app:{edit}")}]);
+            let image = json!({"spec": {"template": {"spec": {"containers": image}}}});
+            try_join_all(
+                workloads
+                    .iter()
+                    .map(|workload| scene.patch(workload, &image)),
+            )
+            .await?;
+        }
+        ensure!(scene.balancer()?.connections(third.port) > 0, "not called");
+        let mut key_ids = HashSet::new();
+        for workload in &workloads {
+            key_ids.insert(key_id(&scene.snapshot(workload).await?)?);
+        }
+        key_ids.remove(&first_id);
+        ensure!(!key_ids.is_empty(), "nobody has written with the new key");
+        unread.iter().for_each(|rule| rule.remove());
+        // What only one key verifies is no reason to change it: so something else must be.
+        scene.apply(&[config_map("app", "2")]).await?;
+        let expected = Expected::up_to(EDITS + 1);
+        oracles.check("a key that few have read", expected).await
     })
     .await
 }
