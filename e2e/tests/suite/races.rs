@@ -36,6 +36,37 @@ async fn no_hash_comes_back_while_the_workload_watch_is_late() -> Result<()> {
 }
 
 #[tokio::test]
+async fn what_the_watches_never_tell_is_found_by_the_next_lists() -> Result<()> {
+    let options = Options {
+        args: vec!["--resync-period=3s".to_owned()],
+        ..proxied()
+    };
+    Scene::play(options, async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), config_map("other", "1")])
+            .await?;
+        let web = Workload::deployment("web").lists("app");
+        let api = Workload::deployment("api").lists("app");
+        let before = scene.create(&web).await?;
+        let before_api = scene.create(&api).await?;
+        scene.quiet().await?;
+        let proxy = scene.proxy.as_ref().context("the scene is proxied")?;
+        let silent = Rule::new(Requests::any().watches(), Fault::DropWatch);
+        let silent = proxy.add(silent);
+        scene.apply(&[config_map("app", "2")]).await?;
+        let other = json!({"metadata": {"annotations": {CONFIG_MAPS: "other"}}});
+        scene.patch(&api, &other).await?;
+        scene.right(&web).await?;
+        scene.right(&api).await?;
+        ensure!(silent.hits().applied > 0, "the watches were not silent");
+        silent.remove();
+        scene.rolls_once(&web, &before).await?;
+        scene.rolls_once(&api, &before_api).await.map(drop)
+    })
+    .await
+}
+
+#[tokio::test]
 async fn a_write_does_not_hit_a_workload_whose_image_has_changed_meanwhile() -> Result<()> {
     Scene::play(proxied(), async |scene| {
         let Overtaken { before, after } = overtake(scene, async || {
