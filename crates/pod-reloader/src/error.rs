@@ -171,9 +171,10 @@ impl CallError {
         )
     }
 
-    /// The apiserver refuses it, and will again until somebody changes something.
+    /// The apiserver refuses it, and will again until somebody changes something. A 401 is about our
+    /// token, which is replaced without anybody's doing.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused { code: 400..=428 | 430..=499, .. })
+        matches!(self, Self::Refused { code: 400 | 402..=428 | 430..=499, .. })
     }
 }
 
@@ -266,6 +267,16 @@ mod tests {
             error.to_string(),
             "the apiserver says 502: in words that are no Status"
         );
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_no_refusal() {
+        for code in [401, 429, 500, 503, 504] {
+            assert!(!refused(code, "", None).is_refusal(), "{code}");
+        }
+        for code in [400, 403, 404, 409, 422] {
+            assert!(refused(code, "", None).is_refusal(), "{code}");
+        }
     }
 
     #[test]
