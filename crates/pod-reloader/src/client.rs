@@ -43,9 +43,13 @@ pub(crate) struct Clients {
 impl Clients {
     /// Clients for the cluster that KUBECONFIG names, or else for the one we run in.
     pub(crate) async fn infer() -> Result<Self, Error> {
-        let mut config = Config::infer()
+        let config = Config::infer()
             .await
             .map_err(|source| Error::NoCluster { source })?;
+        Self::new(config)
+    }
+
+    fn new(mut config: Config) -> Result<Self, Error> {
         // We know better than a client which call is worth another try, and when.
         config.default_retry = false;
         let user_agent = HeaderValue::from_static(USER_AGENT);
@@ -115,5 +119,50 @@ pub(crate) async fn within<T>(
     match tokio::time::timeout(deadline, call).await {
         Ok(result) => result.map_err(CallError::from),
         Err(_) => Err(CallError::TimedOut(deadline)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::StreamExt;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::WatchParams;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+
+    const HEAD: &[u8] =
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n";
+
+    /// Clients of an apiserver that begins each answer, and goes silent then.
+    async fn clients() -> Clients {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let mut connections = Vec::new();
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                let _ = connection.read(&mut [0; 4096]).await.unwrap();
+                connection.write_all(HEAD).await.unwrap();
+                connections.push(connection);
+            }
+        });
+        Clients::new(Config::new(url.parse().unwrap())).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_brings_no_byte_is_given_up() {
+        let watch = clients().await.watch;
+        let config_maps: Api<ConfigMap> = Api::namespaced(watch, "ns");
+        let events = config_maps.watch(&WatchParams::default(), "0").await;
+        let mut events = std::pin::pin!(events.unwrap());
+        // From here on time passes as fast as all wait for it.
+        tokio::time::pause();
+        let silent_since = Instant::now();
+        assert!(matches!(events.next().await, Some(Err(_)) | None));
+        let silence = silent_since.elapsed();
+        assert!(silence >= WATCH_DEADLINE, "{silence:?}");
+        assert!(silence < WATCH_DEADLINE * 2, "{silence:?}");
     }
 }
