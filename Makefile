@@ -63,6 +63,14 @@ test-older: ## Run what does not need the newest Kubernetes on an older kube-api
 	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
 	$(call phase,on an older apiserver,$(call on_older,$(on_older_always) $(on_older_too)))
 
+.PHONY: soak
+soak: ## Keep users and operator busy while something breaks each minute; MINUTES=15 WORKLOADS=2000 SEED=n
+	@scripts/need rust cc control-plane
+	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
+	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
+	$(call phase,soak,cargo run --quiet -p $(e2e) --bin soak -- $(if $(MINUTES),--minutes=$(MINUTES)) \
+	  $(if $(WORKLOADS),--workloads=$(WORKLOADS)) $(if $(SEED),--seed=$(SEED)))
+
 .PHONY: lint
 lint: $(cargo_deny) ## Check format, lints, crate boundaries, dependencies and docs
 	@scripts/need rust cc rustfmt clippy

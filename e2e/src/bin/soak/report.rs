@@ -1,0 +1,182 @@
+//! Says how it goes, and at the end how it went.
+
+use std::{
+    env, fs,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Result;
+use pod_reloader_e2e::{FailedCalls, Scene};
+
+use crate::{
+    REPLICAS,
+    history::History,
+    memory::Memory,
+    users::{Counts, Users},
+    verdict::Verdict,
+};
+
+/// What is told, and what of it is told already.
+pub(crate) struct Report {
+    minutes: u32,
+    workloads: usize,
+    counts: Arc<Mutex<Counts>>,
+    told: Counts,
+    hash_changes: usize,
+    hash_changes_before: usize,
+    faults: usize,
+    untold_faults: Vec<String>,
+    /// What did not come back after a fault.
+    troubles: Vec<String>,
+    last_failed_calls: FailedCalls,
+    passed_by: usize,
+}
+
+impl Report {
+    pub(crate) fn begin(minutes: u32, users: &Users, history: &History) -> Self {
+        Self {
+            minutes,
+            workloads: users.population.workloads.len(),
+            counts: users.counted(),
+            told: Counts::default(),
+            hash_changes: history.hash_changes(),
+            hash_changes_before: history.hash_changes(),
+            faults: 0,
+            untold_faults: Vec::new(),
+            troubles: Vec::new(),
+            last_failed_calls: FailedCalls::default(),
+            passed_by: 0,
+        }
+    }
+
+    /// Takes in a fault that is over.
+    pub(crate) fn struck(&mut self, fault: Result<String>) {
+        self.faults += 1;
+        self.untold_faults.push(fault.unwrap_or_else(|error| {
+            let trouble = format!("{error:#}");
+            self.troubles.push(trouble.clone());
+            trouble
+        }));
+    }
+
+    /// Takes in what the apiserver has counted.
+    pub(crate) fn count(&mut self, failed_calls: FailedCalls) {
+        self.passed_by += failed_calls.since(self.last_failed_calls).passed_by;
+        self.last_failed_calls = failed_calls;
+    }
+
+    /// The line of a minute.
+    pub(crate) fn minute(&mut self, minute: u32, history: &History, memory: &Memory) -> String {
+        let counts = self.counts();
+        let hash_changes = history.hash_changes();
+        let usage = (0..REPLICAS).filter_map(|replica| memory.last(replica));
+        let usage: Vec<_> = usage
+            .map(|(kib, files)| format!("{:.0} MiB {files} files", kib / 1024.0))
+            .collect();
+        let line = format!(
+            "minute {minute:2}: {} config changes, {} touches, {} edits, {} restarts, {} writes failed \
+             and {} in outages; {}; {}",
+            counts.config_changes - self.told.config_changes,
+            counts.touches - self.told.touches,
+            counts.edits - self.told.edits,
+            hash_changes - self.hash_changes,
+            counts.failed.len() - self.told.failed.len(),
+            counts.lost_to_outages - self.told.lost_to_outages,
+            usage.join(", "),
+            match self.untold_faults.as_slice() {
+                [] => "no fault has ended".to_owned(),
+                faults => faults.join(", "),
+            },
+        );
+        self.untold_faults.clear();
+        self.hash_changes = hash_changes;
+        self.told = counts;
+        line
+    }
+
+    /// Says how it went, and whether it went well.
+    ///
+    /// # Errors
+    /// When the logs of the replicas cannot be kept.
+    pub(crate) fn close(
+        self,
+        scene: &Scene,
+        history: &History,
+        memory: &Memory,
+        verdict: &Verdict,
+        seed: u64,
+    ) -> Result<bool> {
+        let counts = self.counts();
+        println!("\n{}\n", memory.table(REPLICAS));
+        let wrong = [
+            ("lost", &verdict.lost),
+            ("spurious", &verdict.spurious),
+            ("moved back", &verdict.moved_back),
+            ("told", &verdict.told),
+            ("failed", &counts.failed),
+            ("trouble", &self.troubles),
+        ];
+        for (what, lines) in &wrong {
+            lines
+                .iter()
+                .take(SHOWN)
+                .for_each(|line| println!("{what}: {line}"));
+        }
+        let growth = memory.growth(Duration::from_secs(60) * self.minutes);
+        let is_flat = growth.is_some_and(|growth| growth.is_flat());
+        let is_good = is_flat && wrong.iter().all(|(_, lines)| lines.is_empty());
+        if !is_good {
+            keep_logs(scene, seed)?;
+        }
+        println!(
+            "all was right {} s after the end; {} writes failed, {} more in outages; the apiserver could \
+             not reach the webhook for {} writes, and let them pass; at most {} files",
+            verdict.convergence.as_secs(),
+            counts.failed.len(),
+            counts.lost_to_outages,
+            self.passed_by,
+            memory.most_files(),
+        );
+        let memory = growth.map_or("memory unknown".to_owned(), |growth| {
+            let flat = if is_flat { "flat" } else { "not flat" };
+            format!("memory {flat} ({:.0} KiB/min)", growth.slope)
+        });
+        println!(
+            "soak: {} min, {} workloads, {} faults, {} config changes, {} restarts: {} lost, {} spurious, \
+             {} moved back, {memory}",
+            self.minutes,
+            self.workloads,
+            self.faults,
+            counts.config_changes,
+            history.hash_changes() - self.hash_changes_before,
+            verdict.lost.len(),
+            verdict.spurious.len(),
+            verdict.moved_back.len(),
+        );
+        Ok(is_good)
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+fn keep_logs(scene: &Scene, seed: u64) -> Result<()> {
+    let directory = env::temp_dir().join(format!("pod-reloader-soak-{seed}"));
+    fs::create_dir_all(&directory)?;
+    for (at, replica) in scene.replicas().iter().enumerate() {
+        fs::write(
+            directory.join(format!("replica-{at}.log")),
+            replica.operator.log()?,
+        )?;
+    }
+    println!("the logs of the replicas are in {}", directory.display());
+    Ok(())
+}
+
+/// Of what is wrong in one way.
+const SHOWN: usize = 10;
