@@ -32,6 +32,7 @@ SOURCE :=
 # Files of tests that run on the older kube-apiserver, which has no MutatingAdmissionPolicy.
 on_older_always := clients:: pending:: rbac::
 on_older_too := contents:: input:: modes:: order:: races:: restart:: secrecy:: takeover:: unknown:: certificates:: scope::
+faults := apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: storm::
 on_older = RUST_TEST_THREADS=4 $(control_plane:%--=%--older --) cargo test -p $(e2e) --test suite --no-fail-fast -- $(1)
 
 .PHONY: help
@@ -70,6 +71,14 @@ soak: ## Keep users and operator busy while something breaks each minute; MINUTE
 	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
 	$(call phase,soak,cargo run --quiet -p $(e2e) --bin soak -- $(if $(MINUTES),--minutes=$(MINUTES)) \
 	  $(if $(WORKLOADS),--workloads=$(WORKLOADS)) $(if $(SEED),--seed=$(SEED)))
+
+# One after the other: each takes the machine for itself.
+.PHONY: faults
+faults: ## Run the tests of faults at their full size: thousands of workloads, minutes of waiting
+	@scripts/need rust cc control-plane
+	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
+	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
+	$(call phase,faults,FULL=1 RUST_TEST_THREADS=1 $(control_plane) cargo test -p $(e2e) --test suite --no-fail-fast -- $(or $(TEST),$(faults)))
 
 .PHONY: lint
 lint: $(cargo_deny) ## Check format, lints, crate boundaries, dependencies and docs

@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use pod_reloader_core::digest::{Contents, Presence};
 use pod_reloader_core::reference::Reference;
 use tokio::time::Instant;
+use tracing::warn;
 
-use crate::error::Error;
+use crate::error::{Error, chain};
 use crate::source::Source;
 
 /// How many objects of one workload are asked for at once.
@@ -48,6 +49,8 @@ struct State {
     read: Option<Read>,
     /// When an event last said that there is something new.
     forgotten: Option<Instant>,
+    /// Whether the last attempt to read it failed.
+    is_failing: bool,
 }
 
 /// The result of a read.
@@ -170,8 +173,19 @@ impl Digests {
                 return Ok(read.clone());
             }
             let began = Instant::now();
-            let presence = self.source.read(reference).await?;
+            let presence = self.source.read(reference).await;
             let mut state = entry.state.lock();
+            let is_news =
+                std::mem::replace(&mut state.is_failing, presence.is_err()) != presence.is_err();
+            let presence = presence.inspect_err(|error| {
+                // Once, and not for each workload that lists it.
+                if is_news {
+                    warn!(
+                        error = chain(error),
+                        "cannot read what workloads list, trying again"
+                    );
+                }
+            })?;
             let read = Read::after(state.read.as_ref(), presence, began);
             state.read = Some(read.clone());
             if attempt == ATTEMPTS {

@@ -541,10 +541,11 @@ impl Reconciler {
             name,
         } = &workload.id;
         let pause = pause(failures, cause.is_some_and(CallError::is_refusal));
-        if failures == 1 {
+        // Who read it has told of it.
+        if failures == 1 && !matches!(error, Error::Read { .. }) {
             warn!(%kind, %namespace, name, error = chain(error), "reconciling failed, trying again");
         } else {
-            debug!(%kind, %namespace, name, error = chain(error), ?pause, "reconciling failed again");
+            debug!(%kind, %namespace, name, error = chain(error), ?pause, "reconciling failed");
         }
         Instant::now() + pause
     }

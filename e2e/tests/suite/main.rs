@@ -13,6 +13,7 @@ mod input;
 mod leaders;
 mod lifecycle;
 mod modes;
+mod namespaces;
 mod order;
 mod outage;
 mod pending;

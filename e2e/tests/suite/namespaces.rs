@@ -1,0 +1,137 @@
+//! Trouble in one namespace, or with our rights there, stays there.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use http::StatusCode;
+use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
+use pod_reloader_e2e::workload::{Workload, config_map, secret};
+use pod_reloader_e2e::{Attempt, Options, Scene, crowd, wait_for};
+use serde_json::{Value, json};
+
+/// The rights are taken away while the operator runs, as a change of its Role does.
+#[tokio::test]
+async fn without_the_right_to_read_secrets_what_lists_config_maps_alone_goes_on() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("app", "1")])
+            .await?;
+        let web = Workload::deployment("web").lists("app");
+        let api = Workload::deployment("api").lists_secrets("app");
+        let before = scene.create(&web).await?;
+        let before_api = scene.create(&api).await?;
+        let role = &scene.installation.namespace;
+        let rules: Value = scene.object(&format!("role/{role}")).await?["rules"].clone();
+        let without_secrets = |rules: &Value| -> Value {
+            let mut rules = rules.clone();
+            for rule in rules.as_array_mut().into_iter().flatten() {
+                if let Some(resources) = rule["resources"].as_array_mut() {
+                    resources.retain(|resource| resource != "secrets");
+                }
+            }
+            rules
+        };
+        set_rules(scene, role, &without_secrets(&rules)).await?;
+        scene.put_all(&[secret("app", "2")]).await?;
+        let note = scene.event(&api, "ConfigUnreadable").await?;
+        ensure!(note.contains("Secret app"), "{note}");
+        scene.operator.is_ready().await?;
+        scene.put_all(&[config_map("app", "2")]).await?;
+        scene.right(&web).await?;
+        ensure!(scene.key(&api).await? == before_api.key, "it was written");
+
+        set_rules(scene, role, &rules).await?;
+        scene.rolls_once(&api, &before_api).await?;
+        scene.rolls_once(&web, &before).await.map(drop)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_deleted_in_a_fan_out_is_gone_and_nobody_complains() -> Result<()> {
+    let options = Options {
+        proxied: true,
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.put_all(&[config_map("app", "1")]).await?;
+        let lists = |workload: Workload| workload.lists("app");
+        let workloads: Vec<_> = crowd("web", 60).into_iter().map(lists).collect();
+        scene.create_all(&workloads).await?;
+        scene.quiet().await?;
+        let proxy = scene.proxy.as_ref().context("the scene is proxied")?;
+        let patches = Requests::containing("/deployments/").method(http::Method::PATCH);
+        let slow = proxy.add(Rule::new(patches, Fault::Delay(Duration::from_millis(500))));
+        scene.put_all(&[config_map("app", "2")]).await?;
+        slow.applied(1, Duration::from_secs(20)).await?;
+        let delete = ["delete", "namespace", "--wait=false", &scene.namespace];
+        scene.tool().run(&delete).await?;
+        wait_for(
+            "the namespace to be gone",
+            Duration::from_secs(60),
+            async || {
+                let get = [
+                    "get",
+                    "namespace",
+                    "--ignore-not-found",
+                    "--output=name",
+                    &scene.namespace,
+                ];
+                let found = scene.tool().run(&get).await?;
+                Ok(match found.is_empty() {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet("it is there".to_owned()),
+                })
+            },
+        )
+        .await?;
+        // Its Role, which is gone before its workloads are, may be missed once.
+        let log = scene.operator.log()?;
+        let complaints = log.lines().filter(|line| line.contains("WARN"));
+        let complaints: Vec<_> = complaints
+            .filter(|line| line.contains(&scene.namespace) && !line.contains("reloader::watch"))
+            .collect();
+        ensure!(complaints.len() <= 1, "{}", complaints.join("\n"));
+        scene.operator.is_ready().await
+    })
+    .await
+}
+
+/// A policy of somebody else refuses our patches of one workload: it backs off alone.
+#[tokio::test]
+async fn a_workload_that_cannot_be_patched_is_told_of_and_holds_up_no_other() -> Result<()> {
+    let options = Options {
+        proxied: true,
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let lists = |name| Workload::deployment(name).lists("app");
+        let (web, refused) = (lists("web"), lists("refused"));
+        let before = scene.create(&web).await?;
+        let before_refused = scene.create(&refused).await?;
+        let path = format!(
+            "/apis/apps/v1/namespaces/{}/deployments/refused",
+            scene.namespace
+        );
+        let patches = Requests::containing(path).method(http::Method::PATCH);
+        let forbidden = Fault::Answer(Answer::error(StatusCode::FORBIDDEN));
+        let proxy = scene.proxy.as_ref().context("the scene is proxied")?;
+        let rule = proxy.add(Rule::new(patches, forbidden));
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.rolls_once(&web, &before).await?;
+        scene.event(&refused, "PatchRefused").await?;
+        let tries = rule.hits().applied;
+        ensure!((1..=3).contains(&tries), "{tries} tries");
+        rule.remove();
+        scene.apply(&[config_map("app", "3")]).await?;
+        scene.rolls_once(&refused, &before_refused).await.map(drop)
+    })
+    .await
+}
+
+async fn set_rules(scene: &Scene, role: &str, rules: &Value) -> Result<()> {
+    let patch = format!("--patch={}", json!({"rules": rules}));
+    let patch = ["patch", "role", role, "--type=merge", &patch];
+    scene.kubectl(&patch).await.map(drop)
+}
