@@ -12,6 +12,7 @@ use k8s_openapi::api::{
     core::v1::ServiceAccount,
 };
 use kube::{Api, Client, api::PostParams};
+use serde_json::{Value, json};
 
 use crate::{
     audit::AuditLog,
@@ -309,6 +310,28 @@ impl ControlPlane {
             .iter()
             .find_map(|(of, process)| (*of == component).then_some(process))
             .context("start() has started every component")
+    }
+
+    /// Has etcd forget all revisions but the latest, as an apiserver does every five minutes.
+    ///
+    /// # Errors
+    /// When this control plane was joined, or etcd does not answer.
+    pub async fn compact(&self) -> Result<()> {
+        let (etcd, _) = self.own()?.launch.health(Component::Etcd);
+        let client = etcd.client().await?;
+        let ask = async |path: &str, body: Value| {
+            let request = http::Request::post(path).body(body.to_string().into_bytes())?;
+            let answer = client.request_text(request).await?;
+            anyhow::Ok(serde_json::from_str::<Value>(&answer)?)
+        };
+        let status = ask("/v3/maintenance/status", json!({})).await?;
+        let revision = &status["header"]["revision"];
+        ask(
+            "/v3/kv/compaction",
+            json!({"revision": revision, "physical": true}),
+        )
+        .await
+        .map(|_| ())
     }
 
     /// Starts a second apiserver on the same etcd, and waits until it is ready. Its certificate is of

@@ -36,7 +36,7 @@ pub struct Oracles<'a> {
 }
 
 /// What a fault may lead to.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Expected {
     /// The new revisions of each workload: as many as its content or its template was changed.
     pub revisions: usize,
@@ -44,6 +44,8 @@ pub struct Expected {
     pub at_least: usize,
     /// The writes that failed for the webhook, or passed it by; compared on a control plane of its own.
     pub failed_calls: FailedCalls,
+    /// How long it may take, once the operator is quiet, until each hash is right.
+    pub within: Duration,
 }
 
 impl Expected {
@@ -52,7 +54,8 @@ impl Expected {
         Self {
             revisions,
             at_least: revisions,
-            ..Self::default()
+            failed_calls: FailedCalls::default(),
+            within: CONVERGENCE,
         }
     }
 
@@ -60,9 +63,8 @@ impl Expected {
     /// together.
     pub fn up_to(revisions: usize) -> Self {
         Self {
-            revisions,
             at_least: 1,
-            ..Self::default()
+            ..Self::revisions(revisions)
         }
     }
 }
@@ -85,7 +87,12 @@ impl<'a> Oracles<'a> {
         Ok(oracles)
     }
 
-    /// Claims that all is well within ten seconds from when the operator is quiet, and begins anew.
+    /// The workloads that it watches over.
+    pub fn workloads(&self) -> &[Workload] {
+        &self.workloads
+    }
+
+    /// Claims that all is well soon after the operator is quiet, and begins anew.
     ///
     /// # Errors
     /// When it is not, with what is wrong.
@@ -97,7 +104,7 @@ impl<'a> Oracles<'a> {
 
     async fn checked(&mut self, expected: Expected) -> Result<()> {
         self.scene.quiet().await?;
-        self.all_right().await?;
+        self.all_right(expected.within).await?;
         self.no_needless_rollout(expected).await?;
         for replica in self.scene.replicas() {
             bounded(&replica.operator)?;
@@ -117,11 +124,11 @@ impl<'a> Oracles<'a> {
     }
 
     /// Waits until each workload carries the hash of what is true.
-    async fn all_right(&self) -> Result<()> {
+    async fn all_right(&self, within: Duration) -> Result<()> {
         let mut wrong = self.workloads.clone();
         wait_for(
             "each workload to carry the hash of what is true",
-            CONVERGENCE,
+            within,
             async || {
                 let mut truth = Truth::read(&self.scene.client, &self.scene.installation).await?;
                 let mut still_wrong = Vec::new();

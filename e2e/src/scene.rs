@@ -120,12 +120,25 @@ impl Scene {
     /// # Errors
     /// Those of the test.
     pub async fn play(options: Options, test: impl AsyncFnOnce(&Self) -> Result<()>) -> Result<()> {
-        let scene = Self::set(ControlPlane::connect()?, &namespace_name()?, options).await?;
+        Self::play_on(ControlPlane::connect()?, options, test).await
+    }
+
+    /// As [`Scene::play`], on a control plane that the test may break. It is stopped in the end.
+    ///
+    /// # Errors
+    /// Those of the test.
+    pub async fn play_on(
+        control_plane: ControlPlane,
+        options: Options,
+        test: impl AsyncFnOnce(&Self) -> Result<()>,
+    ) -> Result<()> {
+        let scene = Self::set(control_plane, &namespace_name()?, options).await?;
         let outcome = AssertUnwindSafe(test(&scene)).catch_unwind().await;
         if !matches!(outcome, Ok(Ok(()))) {
             scene.show().await;
         }
         scene.clear().await;
+        scene.control_plane.stop().await;
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
@@ -623,6 +636,9 @@ impl Scene {
     async fn clear(&self) {
         for replica in self.replicas() {
             replica.operator.process().kill().await;
+        }
+        if self.control_plane.is_own() {
+            return;
         }
         // Whatever is left dies with the control plane.
         let _ = self.installation.uninstall().await;

@@ -37,7 +37,7 @@ struct Seen {
 }
 
 impl History {
-    /// Begins with what is there in `namespace`.
+    /// Begins with what there is in `namespace`, all of which counts as new.
     pub(super) async fn begin(client: &Client, namespace: &str) -> Result<Self> {
         let workloads = Kind::ALL.map(|kind| api(client, namespace, kind.as_str()));
         let revisions = ["ReplicaSet", "ControllerRevision"];
@@ -55,14 +55,12 @@ impl History {
         };
         let patience = timeout(PATIENCE, listed).await;
         patience.context("the workloads cannot be listed")?;
-        let mut history = Self {
+        Ok(Self {
             revisions: revisions.to_vec(),
             seen,
             before: HashMap::new(),
             _watches: watches,
-        };
-        history.turn_the_page();
-        Ok(history)
+        })
     }
 
     /// Takes in what the watches may not have shown yet.

@@ -1,5 +1,7 @@
 //! The end-to-end tests: one program, so that it is linked once and runs them all side by side.
 
+mod answer_faults;
+mod apiserver_faults;
 mod cert_manager;
 mod certificates;
 mod chart;
@@ -7,6 +9,8 @@ mod clients;
 mod contents;
 mod control_plane;
 mod control_plane_command;
+mod etcd_faults;
+mod faults;
 mod gitops;
 mod helm_releases;
 mod input;

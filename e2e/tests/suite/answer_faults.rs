@@ -1,0 +1,311 @@
+//! Answers of the apiserver that fail, hang, break off or refuse: all is tried again, with pauses.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use http::{Method, StatusCode};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ServiceAccount};
+use kube::{Api, api::DeleteParams};
+use pod_reloader_e2e::proxy::{Answer, Fault, Proxy, Requests, Rule, error_event, status};
+use pod_reloader_e2e::workload::{Kind, Workload, config_map};
+use pod_reloader_e2e::{Attempt, Expected, Options, Oracles, Scene, full, wait_for};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::faults::{change, counted, lists, patches, reads, workloads};
+use crate::races::proxied;
+
+#[tokio::test]
+async fn what_was_listed_before_stays_until_a_new_list_is_whole() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        let workloads = workloads(scene).await?;
+        let mut oracles = Oracles::begin(scene, &workloads).await?;
+        let (proxy, watches) = (proxy(scene)?, Requests::any().watches());
+        let gone = || Fault::Answer(Answer::error(StatusCode::GONE));
+        let page = json!({
+            "apiVersion": "v1",
+            "kind": "List",
+            "metadata": {"resourceVersion": "1", "continue": "gone"},
+            "items": [],
+        });
+        let page = Fault::Answer(Answer::json(StatusCode::OK, &page));
+        let second_page = || Requests::any().query("continue=gone");
+        for (row, rules) in [
+            ("410 on a watch", vec![]),
+            ("410 in place of a watch", vec![(watches.clone(), gone())]),
+            (
+                "a list that breaks off",
+                vec![(lists(), Fault::TruncateBody(99))],
+            ),
+            (
+                "410 on the second page of a list",
+                vec![(second_page(), gone()), (lists(), page)],
+            ),
+        ] {
+            proxy.clear();
+            let rules = rules.into_iter().map(|(requests, fault)| {
+                let rule = Rule::new(requests, fault).times(WATCHES);
+                proxy.add(rule)
+            });
+            let rules: Vec<_> = rules.collect();
+            let relists = proxy.add(Rule::count(lists()));
+            all_watched(proxy).await?;
+            proxy.inject(&watches, error_event(StatusCode::GONE));
+            for rule in &rules {
+                rule.applied(WATCHES, PATIENCE).await?;
+                let kept = counted(scene, "pod_reloader_workloads").await?;
+                ensure!(kept >= workloads.len() as u64, "{row}: {kept} are kept");
+            }
+            relists.applied(WATCHES, PATIENCE).await?;
+            oracles.check(row, Expected::revisions(0)).await?;
+            change(scene, row).await?;
+            oracles.check(row, Expected::revisions(1)).await?;
+        }
+        all_watched(proxy).await?;
+        proxy.inject(&watches, error_event(StatusCode::INTERNAL_SERVER_ERROR));
+        change(scene, "500 on a watch").await?;
+        oracles
+            .check("500 on a watch", Expected::revisions(1))
+            .await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn however_long_the_apiserver_asks_us_to_wait_we_come_back_soon() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        let workloads = workloads(scene).await?;
+        let mut oracles = Oracles::begin(scene, &workloads).await?;
+        let (proxy, watches) = (proxy(scene)?, Requests::any().watches());
+        for seconds in ["1", "30", "86400"] {
+            let later = Answer::error(StatusCode::TOO_MANY_REQUESTS);
+            let later = Fault::Answer(later.header("retry-after", seconds));
+            for requests in [reads(scene), patches(), watches.clone()] {
+                proxy.add(Rule::new(requests, later.clone()).times(2));
+            }
+            proxy.cut(&watches);
+            change(scene, seconds).await?;
+            oracles.check("429", Expected::revisions(1)).await?;
+
+            proxy.clear();
+            proxy.add(Rule::new(reads(scene), later));
+            let late = Workload::deployment(&format!("late-{seconds}")).lists("app");
+            let began = Instant::now();
+            let deployments: Api<Deployment> =
+                Api::namespaced(scene.client.clone(), &scene.namespace);
+            let manifest = serde_json::from_value(late.manifest())?;
+            deployments.create(&Default::default(), &manifest).await?;
+            let took = began.elapsed();
+            ensure!(took < WEBHOOK_TIMEOUT, "created after {took:?}");
+            proxy.clear();
+            scene.right(&late).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_apiserver_that_often_fails_slows_us_down_and_stops_nothing() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        let workloads = workloads(scene).await?;
+        let mut oracles = Oracles::begin(scene, &workloads).await?;
+        let proxy = proxy(scene)?;
+        let calls = [
+            Requests::any().method(Method::GET).except_watches(),
+            Requests::any().method(Method::PATCH),
+        ];
+        let counts = calls.clone().map(|calls| proxy.add(Rule::count(calls)));
+        for calls in calls {
+            for (nth, fault) in [
+                (30, error(StatusCode::INTERNAL_SERVER_ERROR)),
+                (31, error(StatusCode::SERVICE_UNAVAILABLE)),
+                (32, error(StatusCode::GATEWAY_TIMEOUT)),
+                (20, Fault::Reset),
+                (21, Fault::Hang),
+            ] {
+                proxy.add(Rule::new(calls.clone(), fault).every_nth(nth));
+            }
+        }
+        let began = Instant::now();
+        let length = Duration::from_secs(if full() { 60 } else { 15 });
+        let mut changes = 0;
+        while began.elapsed() < length {
+            changes += 1;
+            change(scene, &changes.to_string()).await?;
+            sleep(Duration::from_millis(500)).await;
+        }
+        let sum = counts.iter().map(|count| count.hits().matched).sum::<u64>();
+        proxy.clear();
+        println!("{changes} changes, {sum} calls in {length:?}");
+        let most = changes * (workloads.len() as u64 + 10);
+        ensure!(sum <= most, "{sum} calls for {changes} changes");
+        let expected = Expected {
+            // The last hanging call ends by itself.
+            within: Duration::from_secs(30),
+            ..Expected::up_to(usize::try_from(changes)?)
+        };
+        oracles.check("errors, resets and hangs", expected).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_refuses_a_patch_of_one_workload_holds_up_no_other() -> Result<()> {
+    Scene::play(proxied(), async |scene| {
+        let workloads = workloads(scene).await?;
+        let mut oracles = Oracles::begin(scene, &workloads).await?;
+        let proxy = proxy(scene)?;
+        for (refused, (code, times)) in workloads.iter().zip([
+            (StatusCode::CONFLICT, 2),
+            (StatusCode::UNAUTHORIZED, u64::MAX),
+            (StatusCode::FORBIDDEN, u64::MAX),
+            (StatusCode::UNPROCESSABLE_ENTITY, u64::MAX),
+        ]) {
+            let row = code.to_string();
+            let rule = Rule::new(patches_of(scene, refused), refusal(code)).times(times);
+            let refusal = proxy.add(rule);
+            change(scene, &row).await?;
+            refusal.applied(1, PATIENCE).await?;
+            for other in workloads.iter().rev().take(3) {
+                scene.right(other).await?;
+            }
+            if code == StatusCode::FORBIDDEN || code == StatusCode::UNPROCESSABLE_ENTITY {
+                let note = scene.event(refused, "PatchRefused").await?;
+                ensure!(note.contains(code.as_str()), "{note}");
+            }
+            refusal.remove();
+            // Whoever repairs it does not have to wait.
+            scene
+                .kubectl(&["label", &refused.reference(), "repaired=yes"])
+                .await?;
+            oracles.check(&row, Expected::revisions(1)).await?;
+        }
+        patch_of_a_workload_that_is_gone(scene).await?;
+        oracles.check("404", Expected::up_to(2)).await
+    })
+    .await
+}
+
+/// A workload is deleted, and the watch does not show it yet.
+async fn patch_of_a_workload_that_is_gone(scene: &Scene) -> Result<()> {
+    let gone = Workload::deployment("gone").lists("app");
+    scene.create(&gone).await?;
+    scene.quiet().await?;
+    let proxy = proxy(scene)?;
+    let path = format!("/apis/apps/v1/namespaces/{}/deployments", scene.namespace);
+    let unseen = proxy.add(Rule::new(
+        Requests::exactly(path).watches(),
+        Fault::HoldWatch,
+    ));
+    let patches = proxy.add(Rule::count(patches_of(scene, &gone)));
+    let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    deployments
+        .delete(&gone.name, &DeleteParams::background())
+        .await?;
+    change(scene, "404").await?;
+    patches.applied(1, PATIENCE).await?;
+    change(scene, "404 again").await?;
+    unseen.remove();
+    scene.quiet().await?;
+    let patches = patches.hits().applied;
+    ensure!(patches == 1, "{patches} patches of what is gone");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_token_is_taken_up_without_a_restart() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        scene.quiet().await?;
+        // The account is another now, and its old token is worth nothing.
+        let installation = &scene.installation;
+        let (namespace, name) = (&installation.namespace, installation.service_account());
+        let accounts: Api<ServiceAccount> = Api::namespaced(scene.client.clone(), namespace);
+        accounts.delete(name, &DeleteParams::default()).await?;
+        let account: ServiceAccount = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        accounts.create(&Default::default(), &account).await?;
+        let control_plane = &scene.control_plane;
+        let token = control_plane.service_account_token(namespace, name).await?;
+        refused(scene).await?;
+
+        std::fs::write(scene.operator.token_file(), token)?;
+        let began = Instant::now();
+        scene.apply(&[config_map("app", "2")]).await?;
+        let what = "the new token to be used";
+        wait_for(what, Duration::from_secs(150), async || {
+            let (key, expected) = (scene.key(&web).await?, scene.expected_key(&web).await?);
+            Ok(match key == Some(expected) {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet("the hash is the old one".to_owned()),
+            })
+        })
+        .await?;
+        println!("taken up after {:?}", began.elapsed());
+        let after = scene.snapshot(&web).await?;
+        ensure!(after.new_revisions(&before) == 1, "{before:?}, {after:?}");
+        scene.rolls_not(&web, &after).await
+    })
+    .await
+}
+
+/// Waits until the apiserver takes the operator's token no more.
+async fn refused(scene: &Scene) -> Result<()> {
+    let old = std::fs::read_to_string(scene.operator.token_file())?;
+    let client = scene.control_plane.kubeconfig_for(old).client().await?;
+    wait_for("the old token to be refused", PATIENCE, async || {
+        let deployments: Api<Deployment> = Api::namespaced(client.clone(), &scene.namespace);
+        Ok(match deployments.get("web").await {
+            Err(kube::Error::Api(status)) if status.code == 401 => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
+        })
+    })
+    .await
+}
+
+/// Waits until every watch of the operator is open.
+async fn all_watched(proxy: &Proxy) -> Result<()> {
+    wait_for("all watches", PATIENCE, async || {
+        let open = proxy.open_watches(&Requests::any());
+        Ok(match open as u64 >= WATCHES {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(format!("{open} are open")),
+        })
+    })
+    .await
+}
+
+fn proxy(scene: &Scene) -> Result<&Proxy> {
+    scene.proxy.as_ref().context("the scene has no proxy")
+}
+
+fn patches_of(scene: &Scene, workload: &Workload) -> Requests {
+    let kind = match workload.kind {
+        Kind::Deployment => "deployments",
+        Kind::StatefulSet => "statefulsets",
+        Kind::DaemonSet => "daemonsets",
+    };
+    let (namespace, name) = (&scene.namespace, &workload.name);
+    Requests::exactly(format!(
+        "/apis/apps/v1/namespaces/{namespace}/{kind}/{name}"
+    ))
+    .method(Method::PATCH)
+}
+
+/// With the details that a policy gives, and a test that does not hold lacks.
+fn refusal(code: StatusCode) -> Fault {
+    let mut status = status(code);
+    status["details"] = json!({"causes": [{"message": "no"}]});
+    Fault::Answer(Answer::json(code, &status))
+}
+
+fn error(code: StatusCode) -> Fault {
+    Fault::Answer(Answer::error(code))
+}
+
+/// Three kinds of workload, two of config.
+const WATCHES: u64 = 5;
+const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(30);

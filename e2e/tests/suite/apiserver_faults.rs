@@ -1,0 +1,226 @@
+//! The apiserver restarts, dies, freezes, has a twin that is behind, or is overloaded: nothing is lost.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams},
+};
+use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
+use pod_reloader_e2e::workload::{KEY, Workload, config_map};
+use pod_reloader_e2e::{Component, Expected, Options, Oracles, Scene, full};
+use tokio::time::{Instant, sleep};
+
+use crate::faults::{
+    change, everywhere, lists, own_control_plane, patches, replicated, under_edits, workloads,
+};
+
+#[tokio::test]
+async fn whatever_happens_to_the_apiserver_nothing_is_lost_and_nothing_rolls_twice() -> Result<()> {
+    Scene::play_on(own_control_plane(&[]).await?, replicated(), async |scene| {
+        let workloads = workloads(scene).await?;
+        scene.leader().await?;
+        let mut oracles = Oracles::begin(scene, &workloads).await?;
+        oracles.check("the start", Expected::revisions(0)).await?;
+        restart_under_edits(scene, &mut oracles).await?;
+        death_while_patches_are_made(scene, &mut oracles).await?;
+        lost_answers_to_patches(scene, &mut oracles).await?;
+        freeze(scene, &mut oracles).await?;
+        a_twin_that_is_behind(scene, &mut oracles).await
+    })
+    .await
+}
+
+/// It stops and starts in order while a Secret changes all the time.
+async fn restart_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
+    let lists = everywhere(scene, &Rule::count(lists()))?;
+    let restart = async {
+        scene.control_plane.restart(Component::Apiserver).await?;
+        let ready = scene.balancer()?.ready();
+        ensure!(ready.len() == 2, "only {ready:?} are called");
+        Ok(())
+    };
+    let tries = under_edits(scene, restart).await?;
+    oracles.check("a restart", Expected::up_to(tries)).await?;
+    println!("{tries} edits, {} lists", lists.applied());
+    // Five watches, each taken up again or begun anew once or twice, and the same for a new leader.
+    ensure!(lists.applied() <= 20, "{} lists", lists.applied());
+    lists.remove();
+    Ok(())
+}
+
+/// It is killed when some of many patches are made.
+async fn death_while_patches_are_made(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
+    let apiserver = scene.control_plane.process(Component::Apiserver)?;
+    let patches = everywhere(scene, &Rule::count(patches()))?;
+    change(scene, "before a death").await?;
+    patches.have_applied(2).await?;
+    apiserver.kill().await;
+    patches.remove();
+    apiserver.start_again()?;
+    scene.control_plane.ready(Component::Apiserver).await?;
+    oracles.check("a death", Expected::revisions(1)).await
+}
+
+/// Patches are made, but their answers never come.
+async fn lost_answers_to_patches(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
+    let lost = everywhere(scene, &Rule::new(patches(), Fault::LoseAnswer).times(6))?;
+    change(scene, "with lost answers").await?;
+    lost.have_applied(6).await?;
+    lost.remove();
+    oracles.check("lost answers", Expected::revisions(1)).await
+}
+
+/// Its process stands still, with all connections open.
+async fn freeze(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
+    let apiserver = scene.control_plane.process(Component::Apiserver)?;
+    let leader = scene.leader().await?;
+    change(scene, "before a freeze").await?;
+    let began = Instant::now();
+    apiserver.pause()?;
+    leader.operator.shows("pod_reloader_leading", "0").await?;
+    let stepped_down = began.elapsed();
+    println!("the leader stepped down after {stepped_down:?}");
+    ensure!(stepped_down < Duration::from_secs(15), "{stepped_down:?}");
+    let length = Duration::from_secs(if full() { 60 } else { 12 });
+    sleep(length.saturating_sub(stepped_down)).await;
+    let ready = scene.balancer()?.ready();
+    ensure!(ready.len() == 2, "only {ready:?} are called");
+    apiserver.resume()?;
+    scene.control_plane.ready(Component::Apiserver).await?;
+    scene.leader().await?;
+    change(scene, "after a freeze").await?;
+    oracles.check("a freeze", Expected::up_to(2)).await
+}
+
+/// The leader moves to an apiserver that was paused while things changed, and back.
+async fn a_twin_that_is_behind(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
+    let twin = scene.control_plane.start_another_apiserver().await?;
+    let leader = scene.leader().await?;
+    let proxy = leader.proxy()?;
+    let any_version = Requests::any().query("resourceVersion=0");
+    let stale_reads = everywhere(scene, &Rule::count(any_version))?;
+    let lists = everywhere(scene, &Rule::count(lists()))?;
+    for round in 0..3 {
+        twin.process.pause()?;
+        change(scene, &format!("seen by one apiserver {round}")).await?;
+        oracles.check("a pause", Expected::revisions(1)).await?;
+        proxy.move_to(&twin.kubeconfig.server)?;
+        twin.process.resume()?;
+        change(scene, &format!("seen by both apiservers {round}")).await?;
+        oracles.check("a move", Expected::revisions(1)).await?;
+        proxy.move_to(scene.control_plane.api_url())?;
+        oracles.check("a move back", Expected::revisions(0)).await?;
+    }
+    println!("{} lists", lists.applied());
+    ensure!(stale_reads.applied() == 0, "reads of any version");
+    twin.process.kill().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_overloaded_apiserver_gets_every_answer_of_the_webhook_in_time() -> Result<()> {
+    let few = [
+        "--max-requests-inflight=10",
+        "--max-mutating-requests-inflight=5",
+    ];
+    let options = Options {
+        replicas: 2,
+        ..Options::default()
+    };
+    Scene::play_on(own_control_plane(&few).await?, options, async |scene| {
+        scene.apply(&[config_map("app", "0")]).await?;
+        let probe = Workload::deployment("probe").lists("app");
+        scene.create(&probe).await?;
+        let mut oracles = Oracles::begin(scene, &[probe]).await?;
+        let users = users(scene).await?;
+        let mark = scene.mark().await?;
+
+        let count = if full() { 500 } else { 200 };
+        let began = Instant::now();
+        let applies = (0..count).map(|number| applied(&users, format!("many-{number}")));
+        let applied: Vec<Applied> = stream::iter(applies)
+            .buffer_unordered(count)
+            .try_collect()
+            .await?;
+        let took = began.elapsed();
+
+        let requests = scene.requests(mark).await?;
+        let reads = requests.iter().filter(|request| request.verb == "get");
+        let reads = reads.filter(|request| request.resource == "configmaps");
+        println!(
+            "{count} applies in {took:?}, turned away {} times; {} reads",
+            applied
+                .iter()
+                .map(|applied| applied.turned_away)
+                .sum::<usize>(),
+            reads.clone().count(),
+        );
+        let late = applied.iter().filter(|applied| applied.key.is_none());
+        ensure!(late.count() == 0, "some came without a hash");
+        // Those that were turned away never came to the webhook; the loop reads once more.
+        ensure!(reads.count() <= 2 * count, "more reads than applies");
+        oracles.check("an overload", Expected::revisions(0)).await
+    })
+    .await
+}
+
+/// How an apply went.
+struct Applied {
+    key: Option<String>,
+    /// How often the apiserver said that it was too busy.
+    turned_away: usize,
+}
+
+/// Server-side apply of a Deployment, again and again while the apiserver is too busy.
+async fn applied(users: &Api<Deployment>, name: String) -> Result<Applied> {
+    let workload = Workload::deployment(&name)
+        .lists("app")
+        .with(&["spec", "replicas"], 0.into());
+    let params = PatchParams::apply("user");
+    let mut turned_away = 0;
+    loop {
+        let patch = Patch::Apply(workload.manifest());
+        match users.patch(&name, &params, &patch).await {
+            Ok(deployment) => {
+                let annotations = deployment
+                    .spec
+                    .and_then(|spec| spec.template.metadata?.annotations);
+                return Ok(Applied {
+                    key: annotations.and_then(|mut annotations| annotations.remove(KEY)),
+                    turned_away,
+                });
+            }
+            Err(kube::Error::Api(status)) if status.code == 429 => turned_away += 1,
+            Err(error) => return Err(error).with_context(|| format!("applying {name}")),
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// The Deployments as a user sees them who has no privileges, and so waits in the apiserver's queues.
+async fn users(scene: &Scene) -> Result<Api<Deployment>> {
+    let account = format!("--serviceaccount={}:default", scene.namespace);
+    let binding = [
+        "create",
+        "rolebinding",
+        "users",
+        "--clusterrole=admin",
+        &account,
+    ];
+    scene.kubectl(&binding).await?;
+    let token = scene
+        .control_plane
+        .service_account_token(&scene.namespace, "default")
+        .await?;
+    let client: Client = scene.control_plane.kubeconfig_for(token).client().await?;
+    let deployments: Api<Deployment> = Api::namespaced(client, &scene.namespace);
+    pod_reloader_e2e::wait_for("the rights of users", Duration::from_secs(10), async || {
+        Ok(deployments.get("probe").await.into())
+    })
+    .await?;
+    Ok(deployments)
+}

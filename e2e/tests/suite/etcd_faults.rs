@@ -1,0 +1,155 @@
+//! etcd dies, freezes, forgets and goes back in time: nothing is lost.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
+use pod_reloader_e2e::workload::{Workload, config_map};
+use pod_reloader_e2e::{
+    Attempt, Component, EtcdCopy, Expected, Oracles, Restore, Scene, full, wait_for,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::faults::{
+    change, everywhere, lists, own_control_plane, replicated, under_edits, workloads,
+};
+
+#[tokio::test]
+async fn whatever_happens_to_etcd_nothing_is_lost_and_nothing_rolls_twice() -> Result<()> {
+    Scene::play_on(own_control_plane(&[]).await?, replicated(), async |scene| {
+        let workloads = workloads(scene).await?;
+        scene.leader().await?;
+        let mut oracles = Oracles::begin(scene, &workloads).await?;
+        death_under_edits(scene, &mut oracles).await?;
+        freeze_under_edits(scene, &mut oracles).await?;
+        compaction_while_nobody_watches(scene, &mut oracles).await?;
+        let oracles = restore(scene, oracles).await?;
+        restore_under_the_apiserver(scene, oracles).await
+    })
+    .await
+}
+
+async fn death_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
+    let etcd = scene.control_plane.process(Component::Etcd)?;
+    let death = async {
+        sleep(Duration::from_secs(1)).await;
+        etcd.kill().await;
+        sleep(Duration::from_secs(2)).await;
+        etcd.start_again()?;
+        scene.control_plane.ready(Component::Etcd).await?;
+        scene.control_plane.ready(Component::Apiserver).await
+    };
+    let tries = under_edits(scene, death).await?;
+    oracles.check("a death", Expected::up_to(tries)).await
+}
+
+async fn freeze_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
+    let etcd = scene.control_plane.process(Component::Etcd)?;
+    let leader = scene.leader().await?;
+    let freeze = async {
+        let began = Instant::now();
+        etcd.pause()?;
+        leader.operator.shows("pod_reloader_leading", "0").await?;
+        let length = Duration::from_secs(if full() { 30 } else { 12 });
+        sleep(length.saturating_sub(began.elapsed())).await;
+        etcd.resume()?;
+        scene.control_plane.ready(Component::Etcd).await?;
+        scene.control_plane.ready(Component::Apiserver).await
+    };
+    let tries = under_edits(scene, freeze).await?;
+    scene.leader().await?;
+    oracles.check("a freeze", Expected::up_to(tries)).await
+}
+
+/// The watches come back with a version that is compacted: they list, and nothing has changed.
+async fn compaction_while_nobody_watches(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
+    let control_plane = &scene.control_plane;
+    let watches = Requests::any().watches();
+    let lists = everywhere(scene, &Rule::count(lists()))?;
+    let cut = everywhere(scene, &Rule::new(watches.clone(), Fault::Reset))?;
+    for replica in scene.replicas() {
+        replica.proxy()?.cut(&watches);
+    }
+    for number in 0..5 {
+        let noise = config_map("noise", &number.to_string());
+        scene.apply(&[noise]).await?;
+    }
+    control_plane.compact().await?;
+    // What the apiserver has cached of the past goes with it.
+    let apiserver = control_plane.process(Component::Apiserver)?;
+    apiserver.kill().await;
+    apiserver.start_again()?;
+    control_plane.ready(Component::Apiserver).await?;
+    cut.remove();
+    lists.have_applied(WATCHES).await?;
+    lists.remove();
+    oracles
+        .check("a compaction", Expected::revisions(0))
+        .await?;
+    change(scene, "after a compaction").await?;
+    oracles.check("a change", Expected::revisions(1)).await
+}
+
+/// etcd gets an earlier copy of its data. Whatever watches a later time would wait for it.
+async fn restore<'a>(scene: &'a Scene, oracles: Oracles<'a>) -> Result<Oracles<'a>> {
+    let (copy, workloads) = copy_before_changes(scene, oracles).await?;
+    let control_plane = &scene.control_plane;
+    copy.restore(control_plane, Restore::WithApiserver).await?;
+    // As the manual says of a restore.
+    for component in [Component::ControllerManager, Component::Scheduler] {
+        control_plane.restart(component).await?;
+    }
+    let began = Instant::now();
+    let mut oracles = Oracles::begin(scene, &workloads).await?;
+    change(scene, "after the restore").await?;
+    oracles.check("a restore", Expected::revisions(1)).await?;
+    println!("all right {:?} after the restore", began.elapsed());
+    Ok(oracles)
+}
+
+/// As [`restore`], but the apiserver goes on, with what it had cached of a future that never comes.
+/// Only reads of single objects are right then, until somebody restarts it.
+async fn restore_under_the_apiserver<'a>(scene: &'a Scene, oracles: Oracles<'a>) -> Result<()> {
+    let (copy, workloads) = copy_before_changes(scene, oracles).await?;
+    let web = workloads.first().context("there are some")?;
+    let noticed = || -> Result<usize> {
+        let logs = scene.replicas().into_iter();
+        let logs = logs.map(|replica| replica.operator.log());
+        let logs = logs.collect::<Result<String>>()?;
+        Ok(logs.matches("restored to an earlier state").count())
+    };
+    let before = noticed()?;
+    let control_plane = &scene.control_plane;
+    copy.restore(control_plane, Restore::UnderApiserver).await?;
+    wait_for("the restore to be noticed", PATIENCE, async || {
+        Ok(match noticed()? > before {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet("it was not".to_owned()),
+        })
+    })
+    .await?;
+    scene
+        .apply(&[web.clone().image("app:2").manifest()])
+        .await?;
+    scene.right(web).await
+}
+
+/// Copies etcd, and makes changes that the copy lacks.
+async fn copy_before_changes(
+    scene: &Scene,
+    mut oracles: Oracles<'_>,
+) -> Result<(EtcdCopy, Vec<Workload>)> {
+    let copy = EtcdCopy::take(&scene.control_plane)?;
+    for number in 0..3 {
+        change(scene, &format!("lost by the restore {number}")).await?;
+        let expected = Expected::revisions(1);
+        oracles
+            .check("a change that is lost later", expected)
+            .await?;
+    }
+    Ok((copy, oracles.workloads().to_vec()))
+}
+
+/// Three kinds of workload, two of config.
+const WATCHES: u64 = 5;
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,0 +1,150 @@
+//! What tests of faults have in common: workloads, edits while something is broken, and counts.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use http::Method;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use pod_reloader_e2e::proxy::{Requests, Rule, RuleInForce};
+use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
+use pod_reloader_e2e::{CANARY, ControlPlane, ControlPlaneOptions, Options, Scene};
+use serde_json::json;
+use tokio::time::{interval, sleep};
+
+/// Two replicas, each behind a proxy of its own.
+pub(crate) fn replicated() -> Options {
+    Options {
+        replicas: 2,
+        proxied: true,
+        ..Options::default()
+    }
+}
+
+/// A control plane to be broken, whose apiserver has more arguments.
+pub(crate) async fn own_control_plane(apiserver_args: &[&str]) -> Result<ControlPlane> {
+    ControlPlane::start(ControlPlaneOptions {
+        apiserver_args: apiserver_args.iter().map(|arg| (*arg).to_owned()).collect(),
+        ..ControlPlaneOptions::default()
+    })
+    .await
+}
+
+/// Creates some workloads of each kind that list ConfigMap and Secret `app`.
+pub(crate) async fn workloads(scene: &Scene) -> Result<Vec<Workload>> {
+    let workloads: Vec<_> = Kind::ALL
+        .into_iter()
+        .flat_map(|kind| (0..4).map(move |number| Workload::new(kind, &format!("web-{number}"))))
+        .map(|workload| workload.lists("app").lists_secrets("app"))
+        .collect();
+    let config = [config_map("app", "0"), secret("app", CANARY)];
+    let manifests = workloads.iter().map(Workload::manifest);
+    let manifests: Vec<_> = config.into_iter().chain(manifests).collect();
+    scene.apply(&manifests).await?;
+    Ok(workloads)
+}
+
+/// Changes ConfigMap `app`.
+pub(crate) async fn change(scene: &Scene, value: &str) -> Result<()> {
+    scene.apply(&[config_map("app", value)]).await
+}
+
+/// Changes Secret `app` twenty times a second until `fault` is over, as often as the apiserver lets us.
+/// Returns how often that was tried.
+pub(crate) async fn under_edits(
+    scene: &Scene,
+    fault: impl Future<Output = Result<()>>,
+) -> Result<usize> {
+    let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    let mut tries = 0;
+    let edits = async {
+        let mut pace = interval(Duration::from_millis(50));
+        loop {
+            pace.tick().await;
+            tries += 1;
+            let edit = json!({"stringData": {"key": format!("{CANARY}{tries}")}});
+            // It is down or frozen: that is the fault.
+            let edit = Patch::Merge(&edit);
+            let params = PatchParams::default();
+            let edited = secrets.patch("app", &params, &edit);
+            let _ = tokio::time::timeout(Duration::from_secs(1), edited).await;
+        }
+    };
+    tokio::select! {
+        never = edits => never,
+        ended = fault => ended?,
+    }
+    // The last edit may be on its way.
+    sleep(Duration::from_millis(200)).await;
+    Ok(tries)
+}
+
+/// Puts a rule into the proxies of all replicas.
+pub(crate) fn everywhere(scene: &Scene, rule: &Rule) -> Result<Rules> {
+    let rules = scene.replicas().into_iter().map(|replica| {
+        let proxy = replica.proxy()?;
+        anyhow::Ok(proxy.add(rule.clone()))
+    });
+    Ok(Rules(rules.collect::<Result<_>>()?))
+}
+
+/// One rule in many proxies.
+pub(crate) struct Rules(Vec<RuleInForce>);
+
+impl Rules {
+    /// How often it has applied in all.
+    pub(crate) fn applied(&self) -> u64 {
+        self.0.iter().map(|rule| rule.hits().applied).sum()
+    }
+
+    /// Waits until it has applied so often in all.
+    pub(crate) async fn have_applied(&self, times: u64) -> Result<()> {
+        let what = format!("{:?} to apply {times} times", self.0.first());
+        pod_reloader_e2e::wait_for(&what, Duration::from_secs(30), async || {
+            Ok(if self.applied() >= times {
+                pod_reloader_e2e::Attempt::Done(())
+            } else {
+                pod_reloader_e2e::Attempt::NotYet(format!("{}", self.applied()))
+            })
+        })
+        .await
+    }
+
+    /// Removes it everywhere.
+    pub(crate) fn remove(&self) {
+        self.0.iter().for_each(RuleInForce::remove);
+    }
+}
+
+/// The lists that watches begin with.
+pub(crate) fn lists() -> Requests {
+    Requests::any().except_watches().query("limit=500")
+}
+
+/// Patches of workloads.
+pub(crate) fn patches() -> Requests {
+    Requests::under("/apis/apps/v1/").method(Method::PATCH)
+}
+
+/// Reads of ConfigMap `app`.
+pub(crate) fn reads(scene: &Scene) -> Requests {
+    let path = format!("/api/v1/namespaces/{}/configmaps/app", scene.namespace);
+    Requests::exactly(path).method(Method::GET)
+}
+
+/// A counter of the operators, the sum over all replicas.
+pub(crate) async fn counted(scene: &Scene, counter: &str) -> Result<u64> {
+    let mut sum = 0;
+    for replica in scene.replicas() {
+        let metrics = replica.operator.metrics().await?;
+        let shown = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix(counter)?.strip_prefix(' '))
+            .with_context(|| format!("no metric {counter}"))?;
+        sum += shown.parse::<u64>()?;
+    }
+    Ok(sum)
+}
