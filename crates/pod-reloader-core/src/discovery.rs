@@ -1,8 +1,11 @@
 //! What a pod spec needs of ConfigMaps and Secrets before its containers can start.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
 
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
@@ -24,6 +27,7 @@ pub struct Requirement {
 pub struct PodSpec {
     containers: Option<Vec<Container>>,
     init_containers: Option<Vec<Container>>,
+    #[serde(deserialize_with = "those_of_use")]
     volumes: Option<Vec<Volume>>,
 }
 
@@ -121,6 +125,7 @@ struct Item {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Container {
+    #[serde(default, deserialize_with = "those_of_use")]
     env: Option<Vec<EnvVar>>,
     env_from: Option<Vec<EnvFrom>>,
 }
@@ -165,10 +170,80 @@ struct ProjectedSource {
     secret: Option<Source>,
 }
 
+/// An item of a list that may name no ConfigMap and no Secret.
+trait MayNameConfig {
+    fn names_config(&self) -> bool;
+}
+
+impl MayNameConfig for EnvVar {
+    fn names_config(&self) -> bool {
+        self.value_from.is_some()
+    }
+}
+
+impl MayNameConfig for Volume {
+    fn names_config(&self) -> bool {
+        self.config_map.is_some() || self.secret.is_some() || self.projected.is_some()
+    }
+}
+
+/// Reads a list without the items that name nothing: of three megabytes of them, all that a request may
+/// have, each would take some hundred times its size.
+fn those_of_use<'de, D, T>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + MayNameConfig,
+{
+    struct Items<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de> + MayNameConfig> Visitor<'de> for Items<T> {
+        type Value = Option<Vec<T>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_none<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_some<D: Deserializer<'de>>(self, list: D) -> Result<Self::Value, D::Error> {
+            list.deserialize_seq(self)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = list.next_element::<T>()? {
+                if item.names_config() {
+                    items.push(item);
+                }
+            }
+            Ok(Some(items))
+        }
+    }
+
+    deserializer.deserialize_option(Items(PhantomData))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    #[test]
+    fn of_what_names_nothing_nothing_is_kept() {
+        let spec = json!({
+            "containers": [{"env": [{"name": "A", "value": "1"}, {}]}, {"env": null}],
+            "volumes": [{"name": "v", "emptyDir": {}}],
+        });
+        let spec: PodSpec = serde_json::from_value(spec).unwrap();
+        assert_eq!(each(&each(&spec.containers).next().unwrap().env).count(), 0);
+        assert_eq!(each(&spec.volumes).count(), 0);
+    }
 
     fn requirements(pod_spec: &Value) -> Vec<String> {
         let pod_spec: PodSpec = serde_json::from_value(pod_spec.clone()).unwrap();

@@ -306,15 +306,50 @@ fn same_fields(one: &Fields<'_>, other: &Fields<'_>) -> bool {
             .iter()
             .zip(other)
             .all(|((name, one), (other_name, other))| {
-                name == other_name && (one.get() == other.get() || same_value(one, other))
+                name == other_name && same_value(one, other, MAX_DEPTH)
             })
 }
 
-fn same_value(one: &RawValue, other: &RawValue) -> bool {
-    let parsed = |raw: &RawValue| serde_json::from_str::<serde_json::Value>(raw.get()).ok();
-    parsed(one).is_some_and(|one| Some(one) == parsed(other))
+/// Whether both are the same but for the order of members. Only what differs in its text is taken apart,
+/// one level at a time: all of a large template at once would take many times its size.
+fn same_value(one: &RawValue, other: &RawValue, depth: usize) -> bool {
+    let (one, other) = (one.get(), other.get());
+    if one == other {
+        return true;
+    }
+    let Some(depth) = depth.checked_sub(1) else {
+        return false;
+    };
+    match (one.as_bytes().first(), other.as_bytes().first()) {
+        (Some(b'{'), Some(b'{')) => both::<Fields<'_>>(one, other).is_some_and(|(one, other)| {
+            one.len() == other.len()
+                && one
+                    .iter()
+                    .zip(&other)
+                    .all(|((name, one), (other_name, other))| {
+                        name == other_name && same_value(one, other, depth)
+                    })
+        }),
+        (Some(b'['), Some(b'[')) => {
+            both::<Vec<&RawValue>>(one, other).is_some_and(|(one, other)| {
+                one.len() == other.len()
+                    && one
+                        .iter()
+                        .zip(&other)
+                        .all(|(one, other)| same_value(one, other, depth))
+            })
+        }
+        _ => both::<serde_json::Value>(one, other).is_some_and(|(one, other)| one == other),
+    }
 }
 
+fn both<'a, T: Deserialize<'a>>(one: &'a str, other: &'a str) -> Option<(T, T)> {
+    let parsed = |text| serde_json::from_str(text).ok();
+    Some((parsed(one)?, parsed(other)?))
+}
+
+/// How deep a pod template may be, as far as it differs from the old one in its text.
+const MAX_DEPTH: usize = 128;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
@@ -407,6 +442,31 @@ mod tests {
                 Err(_) => parent[field] = value,
             }
             assert!(!same(&template, &other), "{pointer}");
+        }
+    }
+
+    #[test]
+    fn what_differs_far_down_is_a_difference_and_its_order_is_none() {
+        let template = |text: &str| {
+            let depth = 50;
+            let text = format!("{}{text}{}", "{\"a\":[1,".repeat(depth), "]}".repeat(depth));
+            serde_json::value::RawValue::from_string(text).unwrap()
+        };
+        let same = |one: &str, other: &str| same_value(&template(one), &template(other), MAX_DEPTH);
+        assert!(same(r#"{"x":1,"y":"\u0061"}"#, r#"{"y":"a", "x":1}"#));
+        assert!(!same(r#"{"x":1,"y":2}"#, r#"{"x":2,"y":1}"#));
+        assert!(!same("[1,2]", "[2,1]") && !same("[1]", "[1,1]") && !same("[]", "{}"));
+        assert!(!same("null", r#"{"x":null}"#));
+    }
+
+    #[test]
+    fn what_is_too_deep_counts_as_a_difference() {
+        let nested = |text: &str| {
+            let text = format!("{}{text}{}", "[".repeat(100_000), "]".repeat(100_000));
+            serde_json::value::RawValue::from_string(text)
+        };
+        if let (Ok(one), Ok(other)) = (nested("1"), nested(" 1")) {
+            assert!(!same_value(&one, &other, MAX_DEPTH));
         }
     }
 
