@@ -112,12 +112,12 @@ pub(crate) fn patch_params() -> PatchParams {
 }
 
 /// Waits for a call, but not longer than `deadline`.
-pub(crate) async fn within<T>(
+pub(crate) async fn within<T, E: Into<CallError>>(
     deadline: Duration,
-    call: impl Future<Output = kube::Result<T>>,
+    call: impl Future<Output = Result<T, E>>,
 ) -> Result<T, CallError> {
     match tokio::time::timeout(deadline, call).await {
-        Ok(result) => result.map_err(CallError::from),
+        Ok(result) => result.map_err(Into::into),
         Err(_) => Err(CallError::TimedOut(deadline)),
     }
 }

@@ -114,6 +114,8 @@ pub(crate) enum CallError {
     },
     #[error("the connection failed: {0}")]
     Connection(String),
+    #[error("there is no memory left to read it")]
+    NoRoom,
     #[error(transparent)]
     NotAConfigObject(#[from] NotAConfigObject),
     #[error("the answer cannot be read")]
@@ -138,7 +140,8 @@ impl CallError {
             Self::Refused {
                 code: 401 | 403, ..
             } => "forbidden",
-            Self::Refused {
+            Self::NoRoom
+            | Self::Refused {
                 code: 429 | 500.., ..
             } => "unavailable",
             Self::Refused { .. } => "refused",

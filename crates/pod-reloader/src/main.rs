@@ -3,6 +3,7 @@
 mod admin;
 mod args;
 mod authority;
+mod budget;
 mod certificate;
 mod client;
 mod digests;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
     forbid_core_dumps();
     let args = args::Args::of_process();
     logging::init(args.log_format, args.log_level);
+    server::allow_connections();
     let runtime = tokio::runtime::Runtime::new()
         .expect("a runtime needs threads, which this process may not have");
     match runtime.block_on(run::run(args)) {

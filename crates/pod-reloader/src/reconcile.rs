@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
+use crate::budget::Budget;
 use crate::client::{DEADLINE, patch_params, within};
 use crate::digests::{Digests, Known};
 use crate::error::{CallError, Error, chain};
@@ -82,13 +83,14 @@ impl Reconciler {
         settings: Settings,
         scope: Scope,
         client: Client,
+        budget: Budget,
         keys: Arc<Keys>,
         events: Events,
         metrics: Metrics,
     ) -> Self {
         Self {
             settings,
-            digests: Digests::new(Source::new(client.clone(), DEADLINE)),
+            digests: Digests::new(Source::new(client.clone(), DEADLINE, budget)),
             client,
             keys,
             progress: Progress::new(events, metrics.clone()),

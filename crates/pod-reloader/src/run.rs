@@ -19,6 +19,7 @@ use webhook_certs::{Acceptor, CertificateDirectory, CurrentCertificate};
 use crate::admin::{self, Readiness};
 use crate::args::{Args, Reconcile};
 use crate::authority::{OwnAuthority, Places};
+use crate::budget::Budget;
 use crate::certificate::{self, Complaint};
 use crate::client::{self, Clients, DEADLINE};
 use crate::error::Error;
@@ -54,6 +55,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         return Err(Error::NothingToKeep);
     }
     let metrics = Metrics::new();
+    let budget = Budget::new();
     let keys = Arc::new(Keys::new(
         clients.lease.clone(),
         &namespace,
@@ -120,13 +122,14 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
             )?;
             tasks.spawn("certificate", authority.keep());
         }
-        let source = Source::new(clients.admission.clone(), DEADLINE);
+        let source = Source::new(clients.admission.clone(), DEADLINE, budget.clone());
         let webhook = Webhook::new(
             scope.clone(),
             keys.clone(),
             source,
             metrics.clone(),
             ourselves.clone(),
+            budget.clone(),
         );
         let acceptor = Acceptor::new(&certificate, args.webhook_tls_min_version.into());
         let listener = admin::listen(args.webhook_bind_address).await?;
@@ -160,6 +163,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
             clients: clients.clone(),
             scope: scope.clone(),
             settings,
+            budget,
             resync_period: args.resync_period,
             keys: keys.clone(),
             events,
@@ -202,6 +206,7 @@ struct Term {
     clients: Clients,
     scope: Scope,
     settings: Settings,
+    budget: Budget,
     resync_period: Duration,
     keys: Arc<Keys>,
     events: Events,
@@ -223,6 +228,7 @@ impl Term {
             self.settings.clone(),
             self.scope.clone(),
             self.clients.reconcile.clone(),
+            self.budget.clone(),
             self.keys.clone(),
             self.events.clone(),
             self.metrics.clone(),

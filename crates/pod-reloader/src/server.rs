@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
@@ -123,6 +124,19 @@ pub(crate) async fn serve(
             "cutting off requests that were still in flight"
         );
         connections.tasks.shutdown().await;
+    }
+}
+
+/// Raises the number of files that the process may have open as far as it may. Many systems give 1,024
+/// at first, for the sake of programs that use `select`: not enough for as many connections.
+pub(crate) fn allow_connections() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        warn!(%error, "cannot raise the limit of open files");
     }
 }
 

@@ -8,17 +8,17 @@ use axum::body::Body;
 use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::BodyExt;
 use pod_reloader_core::admission::{Answer, Pending, Step, begin};
 use pod_reloader_core::hash::Keyring;
-use pod_reloader_core::review::{self, Request};
+use pod_reloader_core::review::{self, InvalidReview, Request};
 use pod_reloader_core::scope::Scope;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
 
+use crate::budget::{Budget, Share};
 use crate::error::chain;
 use crate::keys::Keys;
 use crate::metrics::Metrics;
@@ -29,8 +29,12 @@ mod tests;
 
 /// The longest review that is read, in bytes: an object of 1.4 MB makes one of 16.8 MB.
 const MAX_REVIEW: usize = 32 << 20;
-/// How many bytes of reviews are held at once.
-const MAX_REVIEWS: usize = 96 << 20;
+/// Most reviews are no longer than this, in bytes.
+const SMALL_REVIEW: usize = 64 << 10;
+/// A review of more bytes waits for its turn, and keeps no thread of the runtime from the others.
+const LARGE_REVIEW: usize = 1 << 20;
+/// So many bytes of the budget are not for large reviews.
+const KEPT_FOR_OTHERS: usize = 8 << 20;
 /// How many reviews are answered at once.
 const REVIEWS_AT_ONCE: usize = 256;
 /// The apiserver's own default, for a call that names none.
@@ -51,7 +55,9 @@ pub(crate) struct Webhook {
 
 struct Limits {
     reviews: Semaphore,
-    bytes: Semaphore,
+    /// What is made of a review takes memory too: one large one is looked at at a time.
+    large_reviews: Arc<Semaphore>,
+    budget: Budget,
 }
 
 impl Webhook {
@@ -61,10 +67,12 @@ impl Webhook {
         source: Source,
         metrics: Metrics,
         ourselves: Arc<OnceLock<String>>,
+        budget: Budget,
     ) -> Self {
         let limits = Limits {
             reviews: Semaphore::new(REVIEWS_AT_ONCE),
-            bytes: Semaphore::new(MAX_REVIEWS),
+            large_reviews: Arc::new(Semaphore::new(1)),
+            budget,
         };
         Self {
             scope,
@@ -84,24 +92,63 @@ impl Webhook {
     }
 
     /// Answers a review whose body has arrived.
-    async fn answer(&self, body: &[u8], deadline: Instant) -> Result<Response, Trouble> {
+    async fn answer(
+        self: &Arc<Self>,
+        body: ReviewBody,
+        deadline: Instant,
+    ) -> Result<Response, Trouble> {
         let keys = self
             .keys
             .keyring()
             .ok_or(Trouble::NotReady("the hash keys have not been read"))?;
-        let request = Request::parse(body).map_err(|error| Trouble::Invalid(error.to_string()))?;
-        let ourselves = self.ourselves.get().map_or("", String::as_str);
-        let step = begin(&request, &self.scope, &keys, ourselves)
-            .map_err(|error| Trouble::Invalid(error.to_string()))?;
+        let Begun {
+            uid,
+            namespace,
+            step,
+        } = self.begin(body, keys.clone(), deadline).await?;
         let answer = match step {
             Step::Answer(answer) => answer,
             Step::Read(pending) => self.read(&pending, keys, deadline).await,
         };
-        let namespace = request.namespace.as_deref().unwrap_or_default();
-        debug!(uid = &*request.uid, namespace, outcome = ?answer.outcome, "answered");
+        debug!(uid, namespace, outcome = ?answer.outcome, "answered");
         self.metrics.admission(Some(answer.outcome));
-        let body = review::response(&request.uid, &answer.patch, &answer.warnings);
+        let body = review::response(&uid, &answer.patch, &answer.warnings);
         Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    }
+
+    /// Takes in a review, and gives back what its body took up: reads may have to wait for that.
+    async fn begin(
+        self: &Arc<Self>,
+        body: ReviewBody,
+        keys: Arc<Keyring>,
+        deadline: Instant,
+    ) -> Result<Begun, Trouble> {
+        if body.bytes.len() <= LARGE_REVIEW {
+            return self.parse(&body, &keys);
+        }
+        let turns = self.limits.large_reviews.clone();
+        let turn = timeout_at(deadline, turns.acquire_owned()).await;
+        let turn = turn.map_err(|_| Trouble::Overloaded)?;
+        let webhook = self.clone();
+        // It goes on when the client has gone away.
+        let parse = move || {
+            let _turn = turn;
+            webhook.parse(&body, &keys)
+        };
+        let parsed = tokio::task::spawn_blocking(parse).await;
+        parsed.expect("nothing ends it but a panic, which goes on here")
+    }
+
+    fn parse(&self, body: &ReviewBody, keys: &Keyring) -> Result<Begun, Trouble> {
+        let invalid = |error: InvalidReview| Trouble::Invalid(error.to_string());
+        let request = Request::parse(&body.bytes).map_err(invalid)?;
+        let ourselves = self.ourselves.get().map_or("", String::as_str);
+        let step = begin(&request, &self.scope, keys, ourselves).map_err(invalid)?;
+        Ok(Begun {
+            uid: request.uid.into_owned(),
+            namespace: request.namespace.unwrap_or_default(),
+            step,
+        })
     }
 
     /// Reads what the answer depends on. What cannot be read in time is unknown: the loop repairs it.
@@ -129,13 +176,14 @@ impl Webhook {
         }
     }
 
-    /// Reads the body of a review, which counts against the bytes of all until it is dropped.
+    /// Reads the body of a review. It counts against the budget as it comes: what is announced and does
+    /// not come keeps nobody out.
     async fn receive(
         &self,
         headers: &HeaderMap,
         body: Body,
         deadline: Instant,
-    ) -> Result<(Bytes, SemaphorePermit<'_>), Trouble> {
+    ) -> Result<ReviewBody, Trouble> {
         let announced = headers
             .get(header::CONTENT_LENGTH)
             .and_then(|length| length.to_str().ok()?.parse().ok());
@@ -143,22 +191,67 @@ impl Webhook {
         if length > MAX_REVIEW {
             return Err(Trouble::TooLarge);
         }
-        let permits = u32::try_from(length).map_err(|_| Trouble::TooLarge)?;
-        let permit = self
-            .limits
-            .bytes
-            .try_acquire_many(permits)
-            .map_err(|_| Trouble::Overloaded)?;
-        let received = timeout_at(deadline, Limited::new(body, length).collect()).await;
-        match received {
-            Ok(Ok(body)) => Ok((body.to_bytes(), permit)),
-            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-                Err(Trouble::TooLarge)
-            }
-            Ok(Err(_)) => Err(Trouble::Invalid("the body broke off".to_owned())),
+        let mut received = ReviewBody {
+            bytes: Vec::new(),
+            share: self.limits.budget.share(),
+        };
+        match timeout_at(deadline, received.fill(body, length)).await {
+            Ok(outcome) => outcome.map(|()| received),
             Err(_) => Err(Trouble::Slow),
         }
     }
+}
+
+/// The body of a review, which counts against the budget until it is dropped.
+struct ReviewBody {
+    bytes: Vec<u8>,
+    share: Share,
+}
+
+impl ReviewBody {
+    async fn fill(&mut self, mut body: Body, length: usize) -> Result<(), Trouble> {
+        while let Some(frame) = body.frame().await {
+            let broken = |_| Trouble::Invalid("the body broke off".to_owned());
+            let Ok(part) = frame.map_err(broken)?.into_data() else {
+                continue;
+            };
+            let so_far = self.bytes.len() + part.len();
+            if so_far > length {
+                return Err(Trouble::TooLarge);
+            }
+            let rest = match so_far > LARGE_REVIEW {
+                true => KEPT_FOR_OTHERS,
+                false => 0,
+            };
+            let grown = self.share.grow_leaving(rest, part.len());
+            grown.map_err(|_| Trouble::Overloaded)?;
+            if so_far > self.bytes.capacity() {
+                self.make_room(so_far)?;
+            }
+            self.bytes.extend_from_slice(&part);
+        }
+        Ok(())
+    }
+
+    /// The allocator returns memory to the system at once if it was taken by the [`MAX_REVIEW`]: it is
+    /// a mapping of its own then. What is not written to takes up nothing.
+    fn make_room(&mut self, length: usize) -> Result<(), Trouble> {
+        let capacity = if length > SMALL_REVIEW {
+            MAX_REVIEW
+        } else {
+            SMALL_REVIEW
+        };
+        let more = capacity - self.bytes.len();
+        let reserved = self.bytes.try_reserve_exact(more);
+        reserved.map_err(|_| Trouble::Overloaded)
+    }
+}
+
+/// A review, taken in.
+struct Begun {
+    uid: String,
+    namespace: String,
+    step: Step,
 }
 
 /// `?timeout=` of a call, as the apiserver gives it: a Go duration, in practice whole seconds.
@@ -234,13 +327,13 @@ async fn mutate(
         if !is_json(&headers) {
             return Err(Trouble::NotJson);
         }
+        let body = webhook.receive(&headers, body, deadline).await?;
         let _review = webhook
             .limits
             .reviews
             .try_acquire()
             .map_err(|_| Trouble::Overloaded)?;
-        let (body, _bytes) = webhook.receive(&headers, body, deadline).await?;
-        webhook.answer(&body, deadline).await
+        webhook.answer(body, deadline).await
     };
     answer.await.unwrap_or_else(|trouble| {
         webhook.metrics.admission(None);

@@ -361,7 +361,15 @@ impl Operator {
             observe: false,
         };
         let scope = Scope::new([], own).with_labels(labels);
-        let reconciler = Reconciler::new(settings, scope, client, keys, events, metrics.clone());
+        let reconciler = Reconciler::new(
+            settings,
+            scope,
+            client,
+            Budget::new(),
+            keys,
+            events,
+            metrics.clone(),
+        );
         let reconciler = Arc::new(reconciler);
         let running = reconciler.clone();
         apiserver.forget_calls();

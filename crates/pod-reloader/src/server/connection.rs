@@ -74,7 +74,14 @@ async fn answer(
     request: Request<Incoming>,
     progress: Arc<Progress>,
 ) -> Result<Response<Tracked>, Infallible> {
-    progress.enter(Step::Answer);
+    progress.enter(Step::Body);
+    if request.body().is_end_stream() {
+        progress.arrived();
+    }
+    let request = request.map(|body| Arriving {
+        body,
+        progress: progress.clone(),
+    });
     let answered = Answered(progress);
     let mut router = server.router.clone();
     let response = AssertUnwindSafe(async { router.call(request).await })
@@ -115,6 +122,7 @@ enum Step {
     Handshake,
     FirstByte,
     Headers,
+    Body,
     Answer,
     Idle,
 }
@@ -142,7 +150,7 @@ impl Progress {
             Step::Handshake => limits.handshake,
             Step::FirstByte => limits.first_byte,
             Step::Headers => limits.headers,
-            Step::Answer => limits.answer,
+            Step::Body | Step::Answer => limits.answer,
             Step::Idle => limits.idle,
         };
         state.since + limit
@@ -156,6 +164,11 @@ impl Progress {
             since: Instant::now(),
             proven,
         };
+    }
+
+    /// The body of the request is there. Its answer is due when it was before.
+    fn arrived(&self) {
+        self.state().step = Step::Answer;
     }
 
     /// Bytes have come. Those of a body, or of a request sent ahead, begin no step.
@@ -176,6 +189,36 @@ struct Answered(Arc<Progress>);
 impl Drop for Answered {
     fn drop(&mut self) {
         self.0.enter(Step::Idle);
+    }
+}
+
+/// A request's body that tells when it is there.
+struct Arriving {
+    body: Incoming,
+    progress: Arc<Progress>,
+}
+
+impl HttpBody for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(frame, Poll::Ready(None)) || self.body.is_end_stream() {
+            self.progress.arrived();
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -258,4 +301,4 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
 
 /// What hyper may hold for one connection, and so the most that headers may take. Its default of
 /// 400 KiB would be 400 MiB over all connections.
-const BUFFER: usize = 64 * 1024;
+const BUFFER: usize = 16 * 1024;

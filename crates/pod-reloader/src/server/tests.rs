@@ -175,6 +175,28 @@ async fn at_the_limit_a_silent_connection_makes_room_and_an_idle_one_does_not() 
 }
 
 #[tokio::test]
+async fn at_the_limit_a_body_that_does_not_come_makes_room() {
+    let server = start(Limits {
+        connections: 2,
+        ..Limits::default()
+    })
+    .await;
+    let mut slow = server.connect().await;
+    slow.send("POST /echo HTTP/1.1\r\nhost: webhook\r\ncontent-length: 9\r\n\r\nx")
+        .await;
+    let mut answering = server.connect().await;
+    answering
+        .send("POST /slow HTTP/1.1\r\nhost: webhook\r\ncontent-length: 1\r\n\r\nx")
+        .await;
+    server.arrived.notified().await;
+    let mut newest = server.connect().await;
+    slow.closed().await;
+    assert!(newest.ask("/").await.ends_with("hello"));
+    server.release.notify_one();
+    assert!(answering.answer().await.ends_with("at last"));
+}
+
+#[tokio::test]
 async fn at_the_limit_the_longest_idle_makes_room_before_any_that_is_being_answered() {
     let server = start(Limits {
         connections: 2,

@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 
-use futures::stream;
+use bytes::Bytes;
+use futures::stream::{self, Stream, StreamExt};
 use http::{Method, Request as HttpRequest, Response as HttpResponse};
 use http_body_util::Full;
 use json_patch::Patch;
@@ -343,45 +344,74 @@ async fn a_body_that_does_not_arrive_ends_within_the_timeout() {
 
 #[tokio::test]
 async fn too_many_reviews_at_once_are_to_come_again() {
-    let router = webhook(Apiserver::Up).await;
-    let slow = || {
-        let mut request = post("/mutate", "");
-        *request.body_mut() = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-        request
-            .headers_mut()
-            .insert(header::CONTENT_LENGTH, 1.into());
-        request
-    };
-    let waiting = begun((0..REVIEWS_AT_ONCE).map(|_| router.clone().oneshot(slow())));
-    let review = || post("/mutate", &create(&deployment("app:1")).to_string());
+    let router = webhook(Apiserver::Slow).await;
+    let create = create(&deployment("app:1")).to_string();
+    let review = || post("/mutate", &create);
+    let waiting = begun((0..REVIEWS_AT_ONCE).map(|_| router.clone().oneshot(review())));
     let answer = call(&router, review()).await;
     assert!(answer.says_later(), "{answer:?}");
     drop(waiting);
-    let answer = call(&router, review()).await;
-    assert_eq!(answer.status, StatusCode::OK, "the places are free again");
+    begun([router.clone().oneshot(review())].into_iter());
 }
 
 #[tokio::test]
-async fn more_bytes_than_fit_are_to_come_again() {
+async fn bodies_that_do_not_arrive_keep_nobody_out() {
     let router = webhook(Apiserver::Up).await;
-    let unannounced = || {
+    let slow = |announced: bool| {
         let mut request = post("/mutate", "");
-        *request.body_mut() = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
+        *request.body_mut() = Body::from_stream(begin_of_a_body(1));
+        if announced {
+            let length = MAX_REVIEW.into();
+            request.headers_mut().insert(header::CONTENT_LENGTH, length);
+        }
         request
     };
-    let calls = 0..MAX_REVIEWS / MAX_REVIEW;
-    let waiting = begun(calls.map(|_| router.clone().oneshot(unannounced())));
-    let review = || post("/mutate", &create(&deployment("app:1")).to_string());
-    let mut announced = review();
-    let length = create(&deployment("app:1")).to_string().len();
-    announced
-        .headers_mut()
-        .insert(header::CONTENT_LENGTH, length.into());
-    let answer = call(&router, announced).await;
+    let calls = (0..4 * REVIEWS_AT_ONCE).map(|number| slow(number % 2 == 0));
+    let _waiting = begun(calls.map(|request| router.clone().oneshot(request)));
+    let answer = call(
+        &router,
+        post("/mutate", &create(&deployment("app:1")).to_string()),
+    )
+    .await;
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn large_reviews_that_do_not_fit_are_to_come_again_and_small_ones_do_fit() {
+    let router = webhook(Apiserver::Up).await;
+    let begin = |length| {
+        let mut request = post("/mutate", "");
+        *request.body_mut() = Body::from_stream(begin_of_a_body(length));
+        router.clone().oneshot(request)
+    };
+    let waiting = begun(
+        [MAX_REVIEW, MAX_REVIEW - KEPT_FOR_OTHERS]
+            .map(begin)
+            .into_iter(),
+    );
+    let mut large = post("/mutate", "");
+    *large.body_mut() = Body::from_stream(begin_of_a_body(LARGE_REVIEW + 1));
+    let answer = call(&router, large).await;
     assert!(answer.says_later(), "{answer:?}");
+    let review = post("/mutate", &create(&deployment("app:1")).to_string());
+    assert_eq!(call(&router, review).await.status, StatusCode::OK);
     drop(waiting);
-    let answer = call(&router, review()).await;
-    assert_eq!(answer.status, StatusCode::OK, "the bytes are free again");
+    begun([begin(MAX_REVIEW)].into_iter());
+}
+
+#[tokio::test]
+async fn a_review_that_waits_for_reads_holds_no_bytes() {
+    let router = webhook(Apiserver::Slow).await;
+    let mut object = deployment("app:1");
+    object["spec"]["fieldOfTheFuture"] = json!("x".repeat(LARGE_REVIEW - 10_000));
+    let review = create(&object).to_string();
+    let reviews = (0..100).map(|_| router.clone().oneshot(post("/mutate", &review)));
+    let _waiting = begun(reviews);
+}
+
+/// A body that brings so many bytes, and then neither more nor its end.
+fn begin_of_a_body(length: usize) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    stream::iter([Ok(Bytes::from(vec![b' '; length]))]).chain(stream::pending())
 }
 
 fn deployment(image: &str) -> Value {
@@ -492,12 +522,14 @@ fn parts(apiserver: Apiserver) -> (Webhook, Arc<Keys>) {
     let operator = Name::parse("operator").unwrap();
     let secret = Name::parse("hash-keys").unwrap();
     let keys = Arc::new(Keys::new(client.clone(), &operator, &secret));
+    let budget = Budget::new();
     let webhook = Webhook::new(
         Scope::new([], operator),
         keys.clone(),
-        Source::new(client, Duration::from_secs(60)),
+        Source::new(client, Duration::from_secs(60), budget.clone()),
         Metrics::new(),
         Arc::default(),
+        budget,
     );
     (webhook, keys)
 }

@@ -48,7 +48,10 @@ pub(super) async fn start(limits: Limits) -> Running {
     };
     let router = Router::new()
         .route("/", get(async || "hello"))
-        .route("/slow", get(slow))
+        .route(
+            "/slow",
+            get(slow.clone()).post(async move |_: Bytes| slow().await),
+        )
         .route(
             "/panic",
             get(async || -> &'static str { panic!("as the test asks for") }),
