@@ -30,7 +30,8 @@ pub struct Installation {
     client: Client,
     directory: PathBuf,
     args: Vec<String>,
-    tls: Option<Arc<MountedSecret>>,
+    /// Each with the argument that names its place on this machine.
+    mounted: Vec<(String, Arc<MountedSecret>)>,
 }
 
 impl Installation {
@@ -52,7 +53,7 @@ impl Installation {
             client: control_plane.admin_client().await?,
             directory: directory.join("mounted"),
             args: Vec::new(),
-            tls: None,
+            mounted: Vec::new(),
         };
         installation.upgrade(values).await?;
         Ok(installation)
@@ -117,9 +118,7 @@ impl Installation {
         let mut args = self.args.clone();
         args.push(format!("--namespace={}", self.namespace));
         args.push(format!("--webhook-bind-address=127.0.0.1:{}", self.port));
-        if let Some(tls) = &self.tls {
-            args.push(format!("--webhook-tls-directory={}", tls.path().display()));
-        }
+        args.extend(self.mounted.iter().map(|(argument, _)| argument.clone()));
         args
     }
 
@@ -130,6 +129,11 @@ impl Installation {
             self.namespace,
             self.service_account()
         )
+    }
+
+    /// The name that the apiserver expects in the certificate of the webhook.
+    pub fn host(&self) -> String {
+        format!("{0}.{0}.svc", self.namespace)
     }
 
     /// The service account of the operator.
@@ -155,22 +159,31 @@ impl Installation {
         let deployment: Value = serde_json::from_str(&self.kubectl.run(&deployment).await?)?;
         let pod = &deployment["spec"]["template"]["spec"];
         self.args = serde_json::from_value(pod["containers"][0]["args"].clone())?;
-        let secret = pod["volumes"][0]["secret"]["secretName"].as_str();
-        self.tls = match secret {
-            Some(secret) => {
-                let client = self.client.clone();
-                // Two would refresh the same directory.
-                self.tls = None;
-                let directory = self.directory.join(secret);
-                let mounted =
-                    MountedSecret::mount(client, &self.namespace, secret, directory).await?;
-                Some(Arc::new(mounted))
-            }
-            None => None,
-        };
+        // Two would refresh the same directory.
+        self.mounted.clear();
+        for volume in pod["volumes"].as_array().into_iter().flatten() {
+            let volume_name = volume["name"].as_str().unwrap_or_default();
+            let Some((_, flag, file)) = VOLUMES.iter().find(|(name, ..)| *name == volume_name)
+            else {
+                continue;
+            };
+            let secret = volume["secret"]["secretName"].as_str();
+            let secret =
+                secret.with_context(|| format!("the volume {volume_name} is no Secret"))?;
+            let (client, directory) = (self.client.clone(), self.directory.join(secret));
+            let mounted = MountedSecret::mount(client, &self.namespace, secret, directory).await?;
+            let argument = format!("--{flag}={}", mounted.path().join(file).display());
+            self.mounted.push((argument, Arc::new(mounted)));
+        }
         Ok(())
     }
 }
+
+/// The volumes of the chart, each with the flag that is told where it is, and the file below it.
+const VOLUMES: [(&str, &str, &str); 2] = [
+    ("tls", "webhook-tls-directory", ""),
+    ("client-ca", "webhook-client-ca-file", "ca.crt"),
+];
 
 /// The folder of the chart.
 pub fn chart() -> PathBuf {

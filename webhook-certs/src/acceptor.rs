@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::server::{Acceptor as HelloReader, NoServerSessionStorage};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{Acceptor as HelloReader, NoClientAuth, NoServerSessionStorage};
 use rustls::version::{TLS12, TLS13};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
 
-use crate::CurrentCertificate;
+use crate::clients::Verifier;
 use crate::current::Resolver;
+use crate::{ClientAuthorities, CurrentCertificate};
 
 pub use tokio_rustls::server::TlsStream;
 
@@ -38,6 +40,24 @@ pub struct Acceptor(Arc<ServerConfig>);
 impl Acceptor {
     /// Serves whatever `certificate` holds at the time of each handshake.
     pub fn new(certificate: &CurrentCertificate, minimum: MinTlsVersion) -> Self {
+        Self::with(certificate, minimum, Arc::new(NoClientAuth))
+    }
+
+    /// As [`Acceptor::new`], but shakes hands only with clients that show a certificate of one of
+    /// `authorities`, as those are at the time of each handshake.
+    pub fn with_client_authorities(
+        certificate: &CurrentCertificate,
+        minimum: MinTlsVersion,
+        authorities: &ClientAuthorities,
+    ) -> Self {
+        Self::with(certificate, minimum, Arc::new(Verifier::new(authorities)))
+    }
+
+    fn with(
+        certificate: &CurrentCertificate,
+        minimum: MinTlsVersion,
+        clients: Arc<dyn ClientCertVerifier>,
+    ) -> Self {
         let versions = match minimum {
             MinTlsVersion::Tls12 => vec![&TLS13, &TLS12],
             MinTlsVersion::Tls13 => vec![&TLS13],
@@ -45,7 +65,7 @@ impl Acceptor {
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&versions)
             .expect("ring has cipher suites for TLS 1.2 and 1.3")
-            .with_no_client_auth()
+            .with_client_cert_verifier(clients)
             .with_cert_resolver(Arc::new(Resolver(certificate.clone())));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         // The apiserver keeps no sessions, so tickets would be work for nobody; and a resumed

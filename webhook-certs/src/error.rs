@@ -64,6 +64,13 @@ pub enum Error {
     #[error("checking the private key: it does not belong to the first certificate of the chain")]
     Mismatch,
 
+    /// The CAs of clients are no bundle of certificates.
+    #[error("parsing the CAs of clients: {problem}")]
+    ClientAuthorities {
+        /// What is wrong, in words of ours.
+        problem: &'static str,
+    },
+
     /// A certificate was wanted for what is no DNS name.
     #[error("issuing a certificate: {name:?} is no DNS name")]
     Name {
@@ -89,7 +96,9 @@ impl Error {
             Self::Read { .. } => "read",
             Self::Unsettled { .. } => "unsettled",
             Self::Pair { source, .. } => source.reason(),
-            Self::Chain { .. } | Self::Leaf { .. } => "certificate",
+            Self::Chain { .. } | Self::Leaf { .. } | Self::ClientAuthorities { .. } => {
+                "certificate"
+            }
             Self::Key { .. } => "key",
             Self::Mismatch => "mismatch",
             Self::Name { .. } => "name",

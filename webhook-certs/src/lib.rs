@@ -19,6 +19,8 @@
 //! a certificate, [`Stored`], should hold next. A [`Publication`] and
 //! [`CurrentCertificate::replace_once_trusted`] keep a certificate back until its CA is trusted.
 //!
+//! [`Acceptor::with_client_authorities`] lets in only clients that show a certificate too.
+//!
 //! # Guarantees
 //! - A chain with a key that is not its own, or that does not parse, never comes into force.
 //! - Every handshake that begins after a replacement shows the new certificate: there is no session
@@ -35,6 +37,7 @@ mod acceptor;
 mod authority;
 mod bundle;
 mod certificate;
+mod clients;
 mod current;
 mod directory;
 mod error;
@@ -47,6 +50,7 @@ pub mod testing;
 pub use acceptor::{Acceptor, ClientHello, MinTlsVersion, TlsStream};
 pub use authority::{Authority, Change, Next};
 pub use certificate::ServingCertificate;
+pub use clients::ClientAuthorities;
 pub use current::{CurrentCertificate, Reload};
 pub use directory::CertificateDirectory;
 pub use error::Error;

@@ -1,10 +1,16 @@
-//! A certificate and a client that trusts it, for the tests of servers.
+//! Certificates, and clients that trust them and have some, for the tests of servers.
 
+use std::fs;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::crypto::ring;
-use rustls::pki_types::ServerName;
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::{PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
@@ -15,7 +21,7 @@ use crate::ServingCertificate;
 /// A client that trusts one certificate alone.
 #[derive(Clone)]
 pub struct Client {
-    connector: TlsConnector,
+    config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
@@ -36,13 +42,33 @@ pub fn self_signed(dns_name: &str) -> (ServingCertificate, Client) {
         .with_root_certificates(roots)
         .with_no_client_auth();
     let client = Client {
-        connector: TlsConnector::from(Arc::new(config)),
+        config: Arc::new(config),
         name: ServerName::try_from(dns_name.to_owned()).expect("a DNS name"),
     };
     (certificate, client)
 }
 
 impl Client {
+    /// The same client with a certificate of `authority` to show.
+    #[must_use]
+    pub fn with_certificate_of(&self, authority: &ClientAuthority) -> Self {
+        let key = KeyPair::generate().expect("ring makes keys");
+        let mut params = CertificateParams::default();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params
+            .signed_by(&key, &authority.issuer)
+            .expect("the parameters are sound");
+        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("it is PKCS#8");
+        let key = any_supported_type(&key).expect("ring knows its own keys");
+        let shown = CertifiedKey::new(vec![certificate.der().clone()], key);
+        let mut config = ClientConfig::clone(&self.config);
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(shown));
+        Self {
+            config: Arc::new(config),
+            name: self.name.clone(),
+        }
+    }
+
     /// Shakes hands over `io`.
     ///
     /// # Errors
@@ -51,6 +77,48 @@ impl Client {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        self.connector.connect(self.name.clone(), io).await
+        TlsConnector::from(self.config.clone())
+            .connect(self.name.clone(), io)
+            .await
+    }
+}
+
+/// A CA of clients.
+pub struct ClientAuthority {
+    issuer: Issuer<'static, KeyPair>,
+    /// Its certificate.
+    pub pem: String,
+}
+
+/// A new CA of clients.
+///
+/// # Panics
+/// If there is no randomness.
+pub fn client_authority() -> ClientAuthority {
+    let key = KeyPair::generate().expect("ring makes keys");
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&key).expect("the parameters are sound");
+    ClientAuthority {
+        pem: certificate.pem(),
+        issuer: Issuer::new(params, key),
+    }
+}
+
+/// Writes `tls.crt` and `tls.key` of a self-signed certificate that is valid from `from` to `until`.
+///
+/// # Panics
+/// If `dns_name` is no DNS name, or the files cannot be written.
+pub fn write_pair(directory: &Path, dns_name: &str, from: SystemTime, until: SystemTime) {
+    let key = KeyPair::generate().expect("ring makes keys");
+    let mut params = CertificateParams::new([dns_name.to_owned()]).expect("a DNS name");
+    params.not_before = from.into();
+    params.not_after = until.into();
+    let certificate = params.self_signed(&key).expect("the parameters are sound");
+    for (name, pem) in [
+        ("tls.key", key.serialize_pem()),
+        ("tls.crt", certificate.pem()),
+    ] {
+        fs::write(directory.join(name), pem).expect("the directory can be written to");
     }
 }

@@ -47,6 +47,10 @@ pub(crate) struct Args {
     #[arg(long, env = "POD_RELOADER_WEBHOOK_CONFIGURATION", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
     pub(crate) webhook_configuration: Name,
 
+    /// Bundle of CAs, in PEM, reread when it changes: only clients with a certificate of one of them may call the webhook [default: all].
+    #[arg(long, env = "POD_RELOADER_WEBHOOK_CLIENT_CA_FILE", value_name = "PATH")]
+    pub(crate) webhook_client_ca_file: Option<PathBuf>,
+
     /// Oldest version of TLS that the webhook speaks.
     #[arg(
         long,

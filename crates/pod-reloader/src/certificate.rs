@@ -1,9 +1,10 @@
-//! Puts the webhook's serving certificate in force, and says so.
+//! Keeps the webhook's serving certificate, and the CAs of its clients, as they are on disk.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tracing::{info, warn};
-use webhook_certs::{CertificateDirectory, CurrentCertificate, Reload};
+use webhook_certs::{CertificateDirectory, ClientAuthorities, CurrentCertificate, Reload};
 
 use crate::error::chain;
 use crate::metrics::Metrics;
@@ -41,6 +42,26 @@ pub(crate) async fn reload(
     }
 }
 
+/// Lets in clients with certificates of the CAs that `file` holds, for ever.
+pub(crate) async fn reload_client_authorities(file: PathBuf, authorities: ClientAuthorities) {
+    let mut complaint = Complaint::default();
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        match authorities.reload(&file) {
+            Ok(changed) => {
+                complaint.settled();
+                if changed {
+                    info!("the CAs of clients have changed");
+                }
+            }
+            Err(error) => complaint.warn(
+                &error,
+                "cannot take the CAs of clients, keeping the last good ones",
+            ),
+        }
+    }
+}
+
 /// Says in the log and the metrics what is in force now, if that is new.
 pub(crate) fn announce(outcome: Reload, certificate: &CurrentCertificate, metrics: &Metrics) {
     if let Reload::Replaced { not_after } = outcome {
@@ -71,3 +92,6 @@ impl Complaint {
         self.0 = None;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,6 +70,11 @@ pub(crate) enum Error {
         #[source]
         source: webhook_certs::Error,
     },
+    #[error("reading whose clients may call the webhook")]
+    ClientAuthorities {
+        #[source]
+        source: webhook_certs::Error,
+    },
     #[error("keeping the webhook's CA and certificate in {secret}")]
     AuthoritySecret {
         secret: Reference,

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use webhook_certs::{Acceptor, CertificateDirectory, CurrentCertificate};
+use webhook_certs::{Acceptor, CertificateDirectory, ClientAuthorities, CurrentCertificate};
 
 use crate::admin::{self, Readiness};
 use crate::args::{Args, Reconcile};
@@ -131,7 +131,20 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
             ourselves.clone(),
             budget.clone(),
         );
-        let acceptor = Acceptor::new(&certificate, args.webhook_tls_min_version.into());
+        let minimum = args.webhook_tls_min_version.into();
+        let acceptor = match args.webhook_client_ca_file {
+            None => Acceptor::new(&certificate, minimum),
+            Some(file) => {
+                let authorities = ClientAuthorities::new();
+                let read = authorities.reload(&file);
+                read.map_err(|source| Error::ClientAuthorities { source })?;
+                let acceptor =
+                    Acceptor::with_client_authorities(&certificate, minimum, &authorities);
+                let reload = certificate::reload_client_authorities(file, authorities);
+                tasks.spawn("client authorities", reload);
+                acceptor
+            }
+        };
         let listener = admin::listen(args.webhook_bind_address).await?;
         let limits = Limits {
             drain: args.drain_period,

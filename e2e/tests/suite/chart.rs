@@ -76,6 +76,7 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
     for exclusive in [
         "webhook.certManager.enabled=true,webhook.existingSecret=x",
         "webhook.caBundle=Q0E=",
+        "webhook.clientCA.configMap=a,webhook.clientCA.secret=b",
         "serviceAccount.create=false",
         "tests.namespace=pod-reloader",
         "webhook.port=8080",

@@ -2,14 +2,18 @@
 
 mod running;
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use webhook_certs::ClientAuthorities;
+use webhook_certs::testing::client_authority;
+
 use super::Limits;
-use running::{says_close, start};
+use running::{says_close, start, start_for};
 
 /// Long enough for a healthy client on a busy machine, short enough to wait for.
 const SHORT: Duration = Duration::from_millis(300);
@@ -318,4 +322,39 @@ async fn a_request_that_never_ends_is_cut_off() {
     server.stop();
     slow.closed().await;
     server.ended().await;
+}
+
+#[tokio::test]
+async fn only_clients_with_a_certificate_of_the_right_ca_are_let_in() {
+    let (right, wrong) = (client_authority(), client_authority());
+    let authorities = ClientAuthorities::new();
+    let server = start_for(Limits::default(), &authorities).await;
+    let kinds = [None, Some(&wrong), Some(&right)];
+    for certificate in kinds {
+        assert!(!server.lets_in(certificate).await, "no CA is known yet");
+    }
+    authorities.replace(right.pem.clone().into()).unwrap();
+    for (certificate, expected) in kinds.into_iter().zip([false, false, true]) {
+        assert_eq!(server.lets_in(certificate).await, expected);
+    }
+    let both = right.pem.clone() + &wrong.pem;
+    assert!(authorities.replace(both.into()).unwrap());
+    assert!(server.lets_in(Some(&right)).await && server.lets_in(Some(&wrong)).await);
+    assert!(authorities.replace(wrong.pem.clone().into()).unwrap());
+    assert!(!server.lets_in(Some(&right)).await && server.lets_in(Some(&wrong)).await);
+}
+
+#[tokio::test]
+async fn a_bundle_of_cas_that_cannot_be_read_leaves_the_last_good_one_in_force() {
+    let (ca, other) = (client_authority(), client_authority());
+    let authorities = ClientAuthorities::new();
+    let server = start_for(Limits::default(), &authorities).await;
+    assert!(authorities.replace(ca.pem.clone().into()).unwrap());
+    assert!(!authorities.replace(ca.pem.clone().into()).unwrap());
+    let half = &other.pem[..other.pem.len() / 2];
+    for broken in ["", "rubbish", half, &(other.pem.clone() + half)] {
+        authorities.replace(broken.into()).unwrap_err();
+    }
+    authorities.reload(Path::new("/nowhere")).unwrap_err();
+    assert!(server.lets_in(Some(&ca)).await && !server.lets_in(None).await);
 }

@@ -12,8 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
-use webhook_certs::testing::{Client, self_signed};
-use webhook_certs::{Acceptor, CurrentCertificate, MinTlsVersion};
+use webhook_certs::testing::{Client, ClientAuthority, self_signed};
+use webhook_certs::{Acceptor, ClientAuthorities, CurrentCertificate, MinTlsVersion};
 
 use super::super::{Limits, serve};
 
@@ -31,12 +31,26 @@ pub(super) struct Running {
 
 /// Serves a few routes within `limits`.
 pub(super) async fn start(limits: Limits) -> Running {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (certificate, client) = self_signed("webhook.test.svc");
+    let (certificate, client) = self_signed(NAME);
     let current = CurrentCertificate::new();
     current.replace(certificate);
     let acceptor = Acceptor::new(&current, MinTlsVersion::default());
+    started(limits, acceptor, client).await
+}
+
+/// The same, for clients with certificates of `authorities`.
+pub(super) async fn start_for(limits: Limits, authorities: &ClientAuthorities) -> Running {
+    let (certificate, client) = self_signed(NAME);
+    let current = CurrentCertificate::new();
+    current.replace(certificate);
+    let minimum = MinTlsVersion::default();
+    let acceptor = Acceptor::with_client_authorities(&current, minimum, authorities);
+    started(limits, acceptor, client).await
+}
+
+async fn started(limits: Limits, acceptor: Acceptor, client: Client) -> Running {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
     let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let slow = {
         let (arrived, release) = (arrived.clone(), release.clone());
@@ -82,6 +96,24 @@ impl Running {
     pub(super) async fn connect(&self) -> Connected {
         let stream = TcpStream::connect(self.address).await.unwrap();
         Connected(Box::new(self.client.connect(stream).await.unwrap()))
+    }
+
+    /// Whether a client that shows a certificate of `authority`, or none, gets an answer.
+    pub(super) async fn lets_in(&self, authority: Option<&ClientAuthority>) -> bool {
+        let client = match authority {
+            None => self.client.clone(),
+            Some(authority) => self.client.with_certificate_of(authority),
+        };
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        // In TLS 1.3 a client is through before the server has looked at its certificate.
+        let Ok(mut stream) = client.connect(stream).await else {
+            return false;
+        };
+        let request = b"GET / HTTP/1.1\r\nhost: webhook\r\nconnection: close\r\n\r\n";
+        let mut answer = Vec::new();
+        let _ = stream.write_all(request).await;
+        let _ = stream.read_to_end(&mut answer).await;
+        answer.ends_with(b"hello")
     }
 
     /// A connection that does not even begin a handshake.
@@ -165,3 +197,5 @@ fn is_whole(answer: &[u8]) -> bool {
 pub(super) fn says_close(answer: &str) -> bool {
     answer.contains("\r\nconnection: close\r\n")
 }
+
+const NAME: &str = "webhook.test.svc";
