@@ -6,6 +6,7 @@
 
 mod audit;
 mod balancer;
+pub mod caller;
 mod control_plane;
 mod credentials;
 mod description;
@@ -14,6 +15,7 @@ mod etcd_copy;
 mod installation;
 mod kubeconfig;
 mod launch;
+pub mod load;
 mod mounted_secret;
 mod operator;
 pub mod oracle;
@@ -25,6 +27,7 @@ pub mod proxy;
 mod readiness;
 mod scene;
 mod tool;
+mod usage;
 mod wait;
 pub mod workload;
 

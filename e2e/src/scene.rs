@@ -11,9 +11,10 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use futures::FutureExt;
-use kube::Client;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -529,6 +530,21 @@ impl Scene {
             })
             .map(|event| (text(&event["reason"]), text(&event["note"])))
             .collect())
+    }
+
+    /// What the webhook configuration says to trust, in PEM.
+    ///
+    /// # Errors
+    /// When it cannot be read, or has not one webhook.
+    pub async fn ca_bundle(&self) -> Result<String> {
+        let configurations: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
+        let configuration = configurations.get(&self.installation.namespace).await?;
+        let webhooks = configuration.webhooks.unwrap_or_default();
+        let [webhook] = &webhooks[..] else {
+            bail!("{} webhooks", webhooks.len());
+        };
+        let bundle = webhook.client_config.ca_bundle.clone();
+        Ok(String::from_utf8(bundle.unwrap_or_default().0)?)
     }
 
     /// A position in the audit log, after all that was answered before.

@@ -8,22 +8,20 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use futures::future::{try_join, try_join_all};
 use k8s_openapi::{
     ByteString,
-    api::{
-        admissionregistration::v1::MutatingWebhookConfiguration, apps::v1::Deployment,
-        core::v1::Secret, rbac::v1::ClusterRole,
-    },
+    api::{apps::v1::Deployment, core::v1::Secret, rbac::v1::ClusterRole},
 };
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams},
 };
+use pod_reloader_e2e::load::all_called;
 use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, ControlPlaneOptions, FailedCalls, Installation, Mark, Operator, Options,
+    Attempt, ControlPlane, ControlPlaneOptions, FailedCalls, Installation, Operator, Options,
     Scene, wait_for,
 };
 use rcgen::{
@@ -84,7 +82,7 @@ async fn half_of_a_pair_is_kept_out_and_the_last_good_one_serves_on() -> Result<
     Scene::play(ignoring(), async |scene| {
         writable(scene).await?;
         let ca = TestAuthority::new()?;
-        let host = host(&scene.installation);
+        let host = scene.installation.host();
         let (first, second) = (ca.issue(&host)?, ca.issue(&host)?);
         let secrets = secrets(scene);
         let given = json!({
@@ -148,7 +146,7 @@ async fn replicas_renew_the_certificate_of_their_own_ca_without_a_failed_write()
             serves.leaf(&ours.chain).await?;
 
             let ca = TestAuthority::aged(&ours.ca_key)?;
-            let old = ca.aged_leaf(&host(&scene.installation))?;
+            let old = ca.aged_leaf(&scene.installation.host())?;
             let entries = json!({"tls.crt": old.chain, "tls.key": old.key});
             patch(&secrets, &name, entries).await?;
             let renewed = changed(&secrets, &name, |own| own.chain != old.chain).await?;
@@ -165,7 +163,7 @@ async fn replicas_renew_the_certificate_of_their_own_ca_without_a_failed_write()
             let renewed = changed(&secrets, &name, |own| own.chain != overlap.chain).await?;
             ensure!(renewed.ca_bundle == overlap.ca_bundle, "another CA");
             serves.leaf(&renewed.chain).await?;
-            ensure!(ca_bundle(scene).await? == overlap.ca_bundle, "not written");
+            ensure!(scene.ca_bundle().await? == overlap.ca_bundle, "not written");
 
             // For a while the new CA can be told to nobody: nothing that it has issued may be served.
             let roles: Api<ClusterRole> = Api::all(scene.client.clone());
@@ -191,20 +189,20 @@ async fn replicas_renew_the_certificate_of_their_own_ca_without_a_failed_write()
 }
 
 #[tokio::test]
-async fn a_ca_bundle_that_somebody_wipes_is_written_again() -> Result<()> {
+async fn a_ca_bundle_that_somebody_wipes_or_changes_is_written_again() -> Result<()> {
     Scene::play(ignoring(), async |scene| {
-        let before = ca_bundle(scene).await?;
+        let before = scene.ca_bundle().await?;
+        let place = "/webhooks/0/clientConfig/caBundle";
+        let foreign = serde_json::to_value(ByteString(TestAuthority::new()?.pem.into()))?;
         for patch in [
-            r#"[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]"#,
-            r#"[{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]"#,
+            json!([{"op": "remove", "path": place}]),
+            json!([{"op": "add", "path": place, "value": ""}]),
+            json!([{"op": "add", "path": place, "value": foreign}]),
         ] {
-            let name = &scene.installation.namespace;
-            let patch = ["--type=json", "--patch", patch];
-            let args = [&["patch", "mutatingwebhookconfiguration", name], &patch[..]];
-            scene.tool().run(&args.concat()).await?;
+            configure(scene, &patch).await?;
             wait_for("the CA", PATIENCE, async || {
-                Ok(match ca_bundle(scene).await? {
-                    bundle if bundle == before => Attempt::Done(()),
+                Ok(match scene.ca_bundle().await? {
+                    bundle if bundle.contains(&before) => Attempt::Done(()),
                     bundle => Attempt::NotYet(bundle),
                 })
             })
@@ -217,10 +215,51 @@ async fn a_ca_bundle_that_somebody_wipes_is_written_again() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_certificate_for_another_name_is_a_failure_that_the_policy_decides_about() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let other = [
+            "create",
+            "service",
+            "externalname",
+            "other",
+            "--external-name=localhost",
+        ];
+        scene.operators_kubectl(&other).await?;
+        let set = |place: &str, value: &str| {
+            json!([{"op": "replace", "path": format!("/webhooks/0/{place}"), "value": value}])
+        };
+        configure(scene, &set("clientConfig/service/name", "other")).await?;
+        let create = [
+            "create",
+            "--dry-run=server",
+            "--output=json",
+            "--filename=-",
+        ];
+        let probe = Workload::deployment("probe").lists("app").manifest();
+        let written = async |says: &str| {
+            wait_for(says, PATIENCE, async || {
+                let output = scene.kubectl_output(&create, &probe.to_string()).await?;
+                let said = output.stderr + &output.stdout;
+                Ok(match said.contains(says) {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(said),
+                })
+            })
+            .await
+        };
+        written("x509: certificate is valid for").await?;
+        configure(scene, &set("failurePolicy", "Ignore")).await?;
+        written("\"kind\": \"Deployment\"").await
+    })
+    .await
+}
+
+#[tokio::test]
 async fn the_chart_moves_to_cert_manager_and_back_while_writes_go_on() -> Result<()> {
     Scene::play(ignoring(), async |scene| {
         writable(scene).await?;
-        let own_ca = ca_bundle(scene).await?;
+        let own_ca = scene.ca_bundle().await?;
         under_load(scene, &[], async {
             let options = Options {
                 values: json!({"webhook": {"certManager": {"enabled": true}}}),
@@ -228,13 +267,13 @@ async fn the_chart_moves_to_cert_manager_and_back_while_writes_go_on() -> Result
             };
             let (operator, _tls) = upgraded(scene, &scene.operator, &options).await?;
             called(scene).await.with_context(|| log(&operator))?;
-            ensure!(ca_bundle(scene).await? != own_ca, "not cert-manager's");
+            ensure!(scene.ca_bundle().await? != own_ca, "not cert-manager's");
 
             let (operator, _) = upgraded(scene, &operator, &ignoring()).await?;
             called(scene).await.with_context(|| log(&operator))?;
             // A CA of before, and whatever cainjector has left beside it.
             ensure!(
-                ca_bundle(scene).await?.ends_with(&own_ca),
+                scene.ca_bundle().await?.ends_with(&own_ca),
                 "another CA than before"
             );
             operator.stop().await;
@@ -243,6 +282,14 @@ async fn the_chart_moves_to_cert_manager_and_back_while_writes_go_on() -> Result
         .await
     })
     .await
+}
+
+/// Changes the webhook configuration by a JSON Patch.
+async fn configure(scene: &Scene, patch: &Value) -> Result<()> {
+    let name = &scene.installation.namespace;
+    let patch = ["--type=json", "--patch", &patch.to_string()];
+    let args = [&["patch", "mutatingwebhookconfiguration", name], &patch[..]];
+    scene.tool().run(&args.concat()).await.map(drop)
 }
 
 /// By a renewal, by the loss of the Secret, and by a renewal of the CA too.
@@ -276,7 +323,7 @@ async fn three_rotations(scene: &Scene) -> Result<()> {
         Ok(())
     })
     .await?;
-    all_called(scene, mark).await
+    all_called(scene, mark, WRITERS + 1).await
 }
 
 /// Has cert-manager renew a Certificate, as `cmctl renew` does.
@@ -338,7 +385,7 @@ async fn under_load(
             bursts.tick().await;
             burst(scene, number).await?;
             for port in ports {
-                let bundle = ca_bundle(scene).await?;
+                let bundle = scene.ca_bundle().await?;
                 served(&scene.installation, *port, &bundle).await?;
             }
             if tested.get() {
@@ -366,26 +413,6 @@ async fn burst(scene: &Scene, number: usize) -> Result<()> {
     }))
     .await
     .map(drop)
-}
-
-/// Claims that every write of a workload since `mark` has been to the webhook.
-async fn all_called(scene: &Scene, mark: Mark) -> Result<()> {
-    let mut writes = scene.all_requests(mark).await?;
-    writes.retain(|request| {
-        request.namespace == scene.namespace
-            && request.resource == "deployments"
-            && request.subresource.is_empty()
-            && request.verb == "patch"
-            && request.user != scene.installation.username()
-    });
-    ensure!(writes.len() > WRITERS, "only {} writes", writes.len());
-    for write in writes {
-        let noted = |prefix| write.annotations.keys().any(|key| key.starts_with(prefix));
-        let called = noted("mutation.webhook.admission.k8s.io/");
-        let passed_by = noted("failed-open.mutation.webhook.admission.k8s.io/");
-        ensure!(called && !passed_by, "{write:?}");
-    }
-    Ok(())
 }
 
 /// Waits until a create comes back with a config hash.
@@ -498,7 +525,7 @@ impl Serves<'_> {
         let leaf = &certificates(chain)?[0];
         for port in ports {
             wait_for("a certificate to be served", PATIENCE, async || {
-                let bundle = ca_bundle(scene).await?;
+                let bundle = scene.ca_bundle().await?;
                 let served = served(&scene.installation, *port, &bundle).await?;
                 Ok(match served == *leaf {
                     true => Attempt::Done(()),
@@ -526,7 +553,7 @@ async fn served(
         .with_root_certificates(roots)
         .with_no_client_auth();
     let stream = TcpStream::connect(("127.0.0.1", port)).await?;
-    let name = ServerName::try_from(host(installation))?;
+    let name = ServerName::try_from(installation.host())?;
     let stream = TlsConnector::from(Arc::new(config))
         .connect(name, stream)
         .await?;
@@ -534,24 +561,6 @@ async fn served(
     let chain = connection.peer_certificates();
     let leaf = chain.and_then(<[_]>::first).context("no certificate")?;
     Ok(leaf.clone().into_owned())
-}
-
-/// What the apiserver asks for.
-fn host(installation: &Installation) -> String {
-    let name = &installation.namespace;
-    format!("{name}.{name}.svc")
-}
-
-/// What the webhook configuration says to trust, in PEM.
-async fn ca_bundle(scene: &Scene) -> Result<String> {
-    let configurations: Api<MutatingWebhookConfiguration> = Api::all(scene.client.clone());
-    let configuration = configurations.get(&scene.installation.namespace).await?;
-    let webhooks = configuration.webhooks.unwrap_or_default();
-    let [webhook] = &webhooks[..] else {
-        bail!("{} webhooks", webhooks.len());
-    };
-    let bundle = webhook.client_config.ca_bundle.clone();
-    Ok(String::from_utf8(bundle.unwrap_or_default().0)?)
 }
 
 fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>> {

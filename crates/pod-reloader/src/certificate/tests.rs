@@ -90,6 +90,7 @@ impl Mounted {
             keys: keys().await,
             ourselves: Arc::default(),
             stopping: AtomicBool::new(false),
+            pulse: Arc::default(),
         };
         readiness.ourselves.get_or_init(String::new);
         Self {

@@ -1,0 +1,239 @@
+//! Calls the webhook of a scene directly, past the apiserver: well, badly, or hardly at all.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring::{self, sign::any_supported_type},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+    sign::{CertifiedKey, SingleCertAndKey},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::{scene::Scene, workload::Workload};
+
+/// Somebody who reaches the port of a webhook and trusts its certificate.
+#[derive(Clone)]
+pub struct Caller {
+    port: u16,
+    name: ServerName<'static>,
+    config: Arc<ClientConfig>,
+}
+
+/// What a call was answered.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// The HTTP status.
+    pub status: u16,
+    /// Status line and headers, in lower case.
+    pub head: String,
+    /// The rest.
+    pub body: String,
+}
+
+impl Caller {
+    /// Calls the webhook of `scene`, with the trust that its configuration has.
+    ///
+    /// # Errors
+    /// When the configuration cannot be read.
+    pub async fn of(scene: &Scene) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        for ca in CertificateDer::pem_slice_iter(scene.ca_bundle().await?.as_bytes()) {
+            roots.add(ca?)?;
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self {
+            port: scene.installation.port,
+            name: ServerName::try_from(scene.installation.host())?,
+            config: Arc::new(config),
+        })
+    }
+
+    /// The same caller, who asks for these protocols by ALPN.
+    #[must_use]
+    pub fn asking_for(&self, protocols: &[&str]) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = protocols
+            .iter()
+            .map(|name| name.as_bytes().to_vec())
+            .collect();
+        Self {
+            config: Arc::new(config),
+            ..self.clone()
+        }
+    }
+
+    /// The same caller, who has a certificate to show.
+    ///
+    /// # Errors
+    /// When `key` is no private key.
+    pub fn with_certificate(&self, chain: &str, key: &str) -> Result<Self> {
+        let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<_, _>>()?;
+        let key = any_supported_type(&PrivateKeyDer::from_pem_slice(key.as_bytes())?)?;
+        let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+        let mut config = ClientConfig::clone(&self.config);
+        config.client_auth_cert_resolver = Arc::new(shown);
+        Ok(Self {
+            config: Arc::new(config),
+            ..self.clone()
+        })
+    }
+
+    /// Connects without TLS.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    pub async fn reach(&self) -> Result<TcpStream> {
+        Ok(TcpStream::connect(("127.0.0.1", self.port)).await?)
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// When nobody listens, or the handshake fails.
+    pub async fn connect(&self) -> Result<TlsStream<TcpStream>> {
+        let connector = TlsConnector::from(self.config.clone());
+        let stream = self.reach().await?;
+        Ok(connector.connect(self.name.clone(), stream).await?)
+    }
+
+    /// Sends `request` as it stands on a connection of its own, and reads the first answer.
+    ///
+    /// # Errors
+    /// When the connection fails, or ends without a whole answer.
+    pub async fn send(&self, request: &[u8]) -> Result<Answered> {
+        self.send_in_parts([request]).await
+    }
+
+    /// As [`Caller::send`], of a request that comes in parts. One that is answered early is not sent to
+    /// its end.
+    ///
+    /// # Errors
+    /// As [`Caller::send`].
+    pub async fn send_in_parts(
+        &self,
+        parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<Answered> {
+        let (mut answers, mut requests) = tokio::io::split(self.connect().await?);
+        let send = async {
+            for part in parts {
+                // It may have been answered and closed meanwhile.
+                if requests.write_all(part.as_ref()).await.is_err() {
+                    break;
+                }
+            }
+            let _ = requests.flush().await;
+            std::future::pending().await
+        };
+        tokio::select! {
+            answered = answer(&mut answers) => answered,
+            () = send => unreachable!("it waits for ever"),
+        }
+    }
+}
+
+/// Reads one answer.
+///
+/// # Errors
+/// When the connection ends before, or nothing comes for a minute.
+pub async fn answer(stream: &mut (impl AsyncReadExt + Unpin)) -> Result<Answered> {
+    let mut bytes = Vec::new();
+    loop {
+        if let Some(answered) = parsed(&bytes)? {
+            return Ok(answered);
+        }
+        let read = timeout(PATIENCE, stream.read_buf(&mut bytes));
+        let read = read.await.context("no answer in time")??;
+        let so_far = String::from_utf8_lossy(&bytes);
+        ensure!(read > 0, "the connection ended after {so_far:?}");
+    }
+}
+
+/// A whole answer, if `bytes` are one.
+fn parsed(bytes: &[u8]) -> Result<Option<Answered>> {
+    let text = String::from_utf8_lossy(bytes);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return Ok(None);
+    };
+    let head = head.to_ascii_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = length.map_or(Ok(0), str::parse)?;
+    let status = head.split(' ').nth(1).context("a status line")?.parse()?;
+    Ok((body.len() >= length).then(|| Answered {
+        status,
+        body: body.to_owned(),
+        head,
+    }))
+}
+
+/// The head of a review's request, up to the blank line.
+pub fn head(timeout: Duration, headers: &str) -> String {
+    format!(
+        "POST /mutate?timeout={}s HTTP/1.1\r\nhost: webhook\r\n\
+         content-type: application/json\r\n{headers}\r\n",
+        timeout.as_secs()
+    )
+}
+
+/// A request with the length of its body.
+pub fn request(timeout: Duration, body: &str) -> Vec<u8> {
+    let length = format!("content-length: {}\r\n", body.len());
+    (head(timeout, &length) + body).into_bytes()
+}
+
+/// `body` in chunks of HTTP/1.1, none longer than a mebibyte.
+pub fn chunked(body: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let chunks = body.chunks(1 << 20).map(|chunk| {
+        let mut framed = format!("{:x}\r\n", chunk.len()).into_bytes();
+        framed.extend_from_slice(chunk);
+        framed.extend_from_slice(b"\r\n");
+        framed
+    });
+    chunks.chain([b"0\r\n\r\n".to_vec()])
+}
+
+/// The review of a create of `workload` in `namespace`.
+pub fn create(namespace: &str, workload: &Workload) -> Value {
+    let mut object = workload.manifest();
+    object["metadata"]["namespace"] = json!(namespace);
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "of-the-test",
+            "kind": {"group": "apps", "version": "v1", "kind": workload.kind.as_str()},
+            "name": workload.name,
+            "namespace": namespace,
+            "operation": "CREATE",
+            "userInfo": {"username": "admin"},
+            "object": object,
+            "oldObject": null,
+            "options": {"fieldManager": "kubectl"},
+        },
+    })
+}
+
+/// The review of an update of `workload` that changes a label alone.
+pub fn update(namespace: &str, workload: &Workload) -> Value {
+    let mut review = create(namespace, workload);
+    let old = review["request"]["object"].clone();
+    review["request"]["operation"] = json!("UPDATE");
+    review["request"]["object"]["metadata"]["labels"] = json!({"team": "blue"});
+    review["request"]["oldObject"] = old;
+    review
+}
+
+/// Longer than any answer may take.
+const PATIENCE: Duration = Duration::from_secs(60);

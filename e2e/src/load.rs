@@ -1,0 +1,120 @@
+//! Writes of workloads that go on while something is broken.
+
+use std::{cell::Cell, fmt, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use futures::future::{try_join, try_join_all};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    audit::Mark,
+    scene::Scene,
+    workload::{Workload, config_map},
+};
+
+/// How long each write took, sorted.
+#[derive(Clone, Debug)]
+pub struct Latencies(Vec<Duration>);
+
+impl fmt::Display for Latencies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.0.len().saturating_sub(1);
+        let of_a_hundred = |share| self.0.get(last * share / 100).copied().unwrap_or_default();
+        let [median, most, all] = [50, 99, 100].map(of_a_hundred);
+        let count = self.0.len();
+        write!(
+            f,
+            "{count} writes within {median:?} (median), {most:?} (99 of 100), {all:?} (all)"
+        )
+    }
+}
+
+/// Lets `writers` write Deployments through the apiserver while `test` runs: mostly labels, now and then
+/// the template. Claims that no write fails, and that the webhook was called for each.
+///
+/// # Errors
+/// Those of the test, and the first write that fails or goes past the webhook.
+pub async fn under_load<T>(
+    scene: &Scene,
+    writers: usize,
+    test: impl Future<Output = Result<T>>,
+) -> Result<(T, Latencies)> {
+    let names: Vec<_> = (0..writers)
+        .map(|number| format!("load-{number}"))
+        .collect();
+    let workloads = names.iter().map(|name| {
+        let workload = Workload::deployment(name).lists("load");
+        workload.with(&["spec", "replicas"], json!(0)).manifest()
+    });
+    let manifests: Vec<_> = [config_map("load", "1")]
+        .into_iter()
+        .chain(workloads)
+        .collect();
+    scene.apply(&manifests).await?;
+    let mark = scene.mark().await?;
+    let ended = Cell::new(false);
+    let test = async {
+        let outcome = test.await;
+        ended.set(true);
+        outcome
+    };
+    let writes = try_join_all(names.iter().map(|name| write(scene, name, &ended)));
+    let (outcome, latencies) = try_join(test, writes).await?;
+    let mut latencies = latencies.concat();
+    latencies.sort();
+    all_called(scene, mark, latencies.len()).await?;
+    Ok((outcome, Latencies(latencies)))
+}
+
+/// Writes one Deployment again and again until the test has ended.
+async fn write(scene: &Scene, name: &str, ended: &Cell<bool>) -> Result<Vec<Duration>> {
+    let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    let mut latencies = Vec::new();
+    while !ended.get() {
+        let labels = json!({"labels": {"n": latencies.len().to_string()}});
+        let patch = match latencies.len() % 10 {
+            0 => json!({"spec": {"template": {"metadata": labels}}}),
+            _ => json!({"metadata": labels}),
+        };
+        let began = Instant::now();
+        deployments
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await
+            .with_context(|| format!("{patch} to {name} after {:?}", began.elapsed()))?;
+        latencies.push(began.elapsed());
+        sleep(PAUSE).await;
+    }
+    Ok(latencies)
+}
+
+/// Claims that each of at least `count` writes of Deployments since `mark` has been to the webhook.
+///
+/// # Errors
+/// When one has not, or there were fewer.
+pub async fn all_called(scene: &Scene, mark: Mark, count: usize) -> Result<()> {
+    let mut writes = scene.all_requests(mark).await?;
+    writes.retain(|request| {
+        request.namespace == scene.namespace
+            && request.resource == "deployments"
+            && request.subresource.is_empty()
+            && request.verb == "patch"
+            && request.user != scene.installation.username()
+    });
+    ensure!(writes.len() >= count, "only {} writes", writes.len());
+    for write in writes {
+        let noted = |prefix| write.annotations.keys().any(|key| key.starts_with(prefix));
+        let called = noted("mutation.webhook.admission.k8s.io/");
+        let passed_by = noted("failed-open.mutation.webhook.admission.k8s.io/");
+        ensure!(called && !passed_by, "{write:?}");
+    }
+    Ok(())
+}
+
+/// Between two writes of one writer.
+const PAUSE: Duration = Duration::from_millis(50);
