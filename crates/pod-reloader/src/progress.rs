@@ -34,8 +34,10 @@ pub(crate) struct Progress {
 struct Entry {
     /// Since when it has been about to be restarted.
     pending_since: Option<Instant>,
-    /// How often in a row looking at it has failed.
+    /// How often in a row looking at it has failed in the same way: it was refused, or it was not.
     failures: u32,
+    /// Whether it was refused the last time.
+    refused: bool,
     /// How often in a row it has moved while it was patched.
     moves: u32,
     /// What its user was told last, so as not to repeat it.
@@ -109,10 +111,16 @@ impl Progress {
         })
     }
 
-    /// Says that looking at a workload failed, and how often in a row it has.
-    pub(crate) fn failed(&self, id: &WorkloadId) -> u32 {
+    /// Says that looking at a workload failed, and how often in a row it has in the same way. An outage
+    /// may end in a refusal, which is the first one then: an apiserver that starts knows no RBAC rules yet.
+    pub(crate) fn failed(&self, id: &WorkloadId, refused: bool) -> u32 {
         self.with(id, |entry| {
-            entry.failures += 1;
+            let before = if entry.refused == refused {
+                entry.failures
+            } else {
+                0
+            };
+            (entry.failures, entry.refused) = (before + 1, refused);
             entry.pending_since = None;
             entry.failures
         })

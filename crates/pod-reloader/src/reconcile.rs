@@ -536,13 +536,14 @@ impl Reconciler {
         if let Some(notice) = notice {
             self.progress.tell(workload, notice);
         }
-        let failures = self.progress.failed(&workload.id);
+        let refused = cause.is_some_and(CallError::is_refusal);
+        let failures = self.progress.failed(&workload.id, refused);
         let WorkloadId {
             kind,
             namespace,
             name,
         } = &workload.id;
-        let pause = pause(failures, cause.is_some_and(CallError::is_refusal));
+        let pause = pause(failures, refused);
         // Who read it has told of it.
         if failures == 1 && !matches!(error, Error::Read { .. }) {
             warn!(%kind, %namespace, name, error = chain(error), "reconciling failed, trying again");

@@ -138,6 +138,27 @@ async fn what_cannot_be_read_leads_to_no_patch_and_is_read_again_with_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_outage_that_ends_in_a_refusal_does_not_make_its_pause_longer() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator
+        .apiserver
+        .now(|state| state.failing_reads = Some(503));
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    operator
+        .apiserver
+        .now(|state| state.failing_reads = Some(403));
+    let before = operator.reads("app").len();
+    while operator.reads("app").len() == before {
+        pass(Duration::from_secs(1)).await;
+    }
+    operator.apiserver.now(|state| state.failing_reads = None);
+    pass(Duration::from_secs(25)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_forbidden_read_is_told_once() {
     let operator = Operator::with([deployment("web")]).await;
     operator
