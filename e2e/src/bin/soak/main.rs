@@ -20,7 +20,7 @@ use std::{
 
 use anyhow::Result;
 use clap::Parser;
-use pod_reloader_e2e::{ControlPlane, ControlPlaneOptions, Options, Scene};
+use pod_reloader_e2e::{ControlPlane, ControlPlaneOptions, FailedCalls, Options, Scene};
 use serde_json::json;
 use tokio::time::{Instant, interval, sleep_until};
 
@@ -80,7 +80,9 @@ async fn main() -> Result<ExitCode> {
     );
 
     let faults = Faults::new(random.fork(), outage);
-    let report = RefCell::new(Report::begin(minutes, &users, &history));
+    let failed_calls = FailedCalls::count(&scene.tool()).await?;
+    let report = Report::begin(minutes, &users, &history, failed_calls);
+    let report = RefCell::new(report);
     let memory = RefCell::new(Memory::default());
     let began = Instant::now();
     let end = began + minutes * MINUTE;
@@ -133,8 +135,11 @@ async fn sample(scene: &Scene, memory: &RefCell<Memory>, began: Instant, end: In
     while Instant::now() < end {
         times.tick().await;
         for (at, replica) in scene.replicas().iter().enumerate() {
-            let process = replica.operator.process();
-            memory.borrow_mut().sample(at, process, began.elapsed());
+            let (pid, leads) = (
+                replica.operator.process().pid(),
+                replica.operator.is_leading().await,
+            );
+            memory.borrow_mut().sample(at, pid, leads, began.elapsed());
         }
     }
 }
@@ -153,7 +158,7 @@ async fn tell_each_minute(
             return;
         }
         sleep_until(next).await;
-        let failed_calls = pod_reloader_e2e::FailedCalls::count(&scene.tool()).await;
+        let failed_calls = FailedCalls::count(&scene.tool()).await;
         let mut report = report.borrow_mut();
         // An apiserver that is down counts nothing.
         if let Ok(failed_calls) = failed_calls {

@@ -3,7 +3,6 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context, Result};
-use pod_reloader_e2e::Process;
 
 /// What all replicas took, over time.
 #[derive(Debug, Default)]
@@ -15,14 +14,20 @@ pub(crate) struct Memory {
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     replica: usize,
-    /// A run of its program: what one leaves behind the next does not inherit.
-    pid: i32,
+    run: Run,
     at: Duration,
     kib: f64,
     files: usize,
 }
 
-/// How memory grew over a time.
+/// A run of its program, before and since it leads for the first time: a leader knows all workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Run {
+    pid: i32,
+    has_led: bool,
+}
+
+/// How the memory of one replica grew over a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Growth {
     /// In KiB per minute.
@@ -34,13 +39,14 @@ pub(crate) struct Growth {
 
 impl Memory {
     /// Notes what a replica takes now, if it runs.
-    pub(crate) fn sample(&mut self, replica: usize, process: &Process, at: Duration) {
-        let pid = process.pid();
+    pub(crate) fn sample(&mut self, replica: usize, pid: i32, leads: bool, at: Duration) {
+        let led = Run { pid, has_led: true };
+        let has_led = leads || self.samples.iter().any(|sample| sample.run == led);
         // One that is being restarted has nothing to tell.
         if let Ok((kib, files)) = usage(pid) {
             self.samples.push(Sample {
                 replica,
-                pid,
+                run: Run { pid, has_led },
                 at,
                 kib,
                 files,
@@ -87,22 +93,20 @@ impl Memory {
         table
     }
 
-    /// How memory grew in the second half of `whole`: least squares, with a level of its own for each
-    /// run of the program, the first minute of which does not count.
-    pub(crate) fn growth(&self, whole: Duration) -> Option<Growth> {
+    /// How the memory of a replica grew in the second half of `whole`: least squares, with a level of its own for each
+    /// run, the first minute of which does not count.
+    pub(crate) fn growth(&self, replica: usize, whole: Duration) -> Option<Growth> {
+        let own = |sample: &&Sample| sample.replica == replica;
         let (mut covariance, mut variance) = (0.0, 0.0);
         let mut counted = Vec::new();
-        let mut pids: Vec<_> = self.samples.iter().map(|sample| sample.pid).collect();
-        pids.sort_unstable();
-        pids.dedup();
-        for pid in pids {
-            let run: Vec<_> = self
-                .samples
-                .iter()
-                .filter(|sample| sample.pid == pid)
-                .collect();
-            let began = run.first()?.at;
-            let settled: Vec<_> = run
+        let samples = self.samples.iter().filter(own);
+        let mut runs: Vec<_> = samples.map(|sample| sample.run).collect();
+        runs.dedup();
+        for run in runs {
+            let of_run = self.samples.iter().filter(|sample| sample.run == run);
+            let of_run: Vec<_> = of_run.collect();
+            let began = of_run.first()?.at;
+            let settled: Vec<_> = of_run
                 .iter()
                 .filter(|sample| sample.at >= whole / 2 && sample.at >= began + WARM_UP)
                 .map(|sample| (sample.at.as_secs_f64() / 60.0, sample.kib))
@@ -156,7 +160,7 @@ mod tests {
             let pid = if at < 40 { 1 } else { 2 };
             Sample {
                 replica: 0,
-                pid,
+                run: Run { pid, has_led: true },
                 at: Duration::from_secs(10 * at),
                 kib: kib(at, pid),
                 files: 10,
@@ -171,14 +175,14 @@ mod tests {
 
     #[test]
     fn a_restart_is_no_growth() {
-        let growth = memory(|_, pid| if pid == 1 { 10_000.0 } else { 20_000.0 }).growth(WHOLE);
+        let growth = memory(|_, pid| if pid == 1 { 10_000.0 } else { 20_000.0 }).growth(0, WHOLE);
         let growth = growth.expect("there are samples");
         assert!(growth.slope.abs() < 0.1 && growth.is_flat(), "{growth:?}");
     }
 
     #[test]
     fn what_grows_in_every_run_is_seen() {
-        let growth = memory(|at, _| 10_000.0 + 50.0 * at as f64).growth(WHOLE);
+        let growth = memory(|at, _| 10_000.0 + 50.0 * at as f64).growth(0, WHOLE);
         let growth = growth.expect("there are samples");
         assert!(
             (growth.slope - 300.0).abs() < 0.1 && !growth.is_flat(),

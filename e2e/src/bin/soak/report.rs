@@ -12,7 +12,7 @@ use pod_reloader_e2e::{FailedCalls, Scene};
 use crate::{
     REPLICAS,
     history::History,
-    memory::Memory,
+    memory::{Growth, Memory},
     users::{Counts, Users},
     verdict::Verdict,
 };
@@ -34,7 +34,12 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    pub(crate) fn begin(minutes: u32, users: &Users, history: &History) -> Self {
+    pub(crate) fn begin(
+        minutes: u32,
+        users: &Users,
+        history: &History,
+        failed_calls: FailedCalls,
+    ) -> Self {
         Self {
             minutes,
             workloads: users.population.workloads.len(),
@@ -45,7 +50,7 @@ impl Report {
             faults: 0,
             untold_faults: Vec::new(),
             troubles: Vec::new(),
-            last_failed_calls: FailedCalls::default(),
+            last_failed_calls: failed_calls,
             passed_by: 0,
         }
     }
@@ -123,25 +128,37 @@ impl Report {
                 .take(SHOWN)
                 .for_each(|line| println!("{what}: {line}"));
         }
-        let growth = memory.growth(Duration::from_secs(60) * self.minutes);
-        let is_flat = growth.is_some_and(|growth| growth.is_flat());
-        let is_good = is_flat && wrong.iter().all(|(_, lines)| lines.is_empty());
+        let whole = Duration::from_secs(60) * self.minutes;
+        let growths = (0..REPLICAS).filter_map(|replica| memory.growth(replica, whole));
+        let growths: Vec<_> = growths.collect();
+        let is_judged = self.minutes >= JUDGED_FROM;
+        let is_flat = !growths.is_empty() && growths.iter().all(Growth::is_flat);
+        let is_good = (is_flat || !is_judged) && wrong.iter().all(|(_, lines)| lines.is_empty());
         if !is_good {
             keep_logs(scene, seed)?;
         }
         println!(
-            "all was right {} s after the end; {} writes failed, {} more in outages; the apiserver could \
-             not reach the webhook for {} writes, and let them pass; at most {} files",
+            "all was right {} s after the end; {} writes failed, and {} in outages; the slowest took {:.1} s; \
+             {} were let pass, as the webhook could not be reached; at most {} files",
             verdict.convergence.as_secs(),
             counts.failed.len(),
             counts.lost_to_outages,
+            counts.slowest.as_secs_f64(),
             self.passed_by,
             memory.most_files(),
         );
-        let memory = growth.map_or("memory unknown".to_owned(), |growth| {
-            let flat = if is_flat { "flat" } else { "not flat" };
-            format!("memory {flat} ({:.0} KiB/min)", growth.slope)
-        });
+        let memory = format!(
+            "memory {} ({:.0} KiB/min)",
+            match (is_judged, is_flat) {
+                (false, _) => "not judged before it has run for 10 min",
+                (true, true) => "flat",
+                (true, false) => "not flat",
+            },
+            growths
+                .iter()
+                .map(|growth| growth.slope)
+                .fold(f64::NEG_INFINITY, f64::max),
+        );
         println!(
             "soak: {} min, {} workloads, {} faults, {} config changes, {} restarts: {} lost, {} spurious, \
              {} moved back, {memory}",
@@ -178,5 +195,7 @@ fn keep_logs(scene: &Scene, seed: u64) -> Result<()> {
     Ok(())
 }
 
+/// In minutes. An Event is remembered for 6 min, and a restart for 10.
+const JUDGED_FROM: u32 = 10;
 /// Of what is wrong in one way.
 const SHOWN: usize = 10;

@@ -44,6 +44,8 @@ pub(crate) struct Counts {
     pub(crate) touches: usize,
     /// Images and scales of workloads that were set, workloads that were created or deleted.
     pub(crate) edits: usize,
+    /// How long the slowest write took that did not fail.
+    pub(crate) slowest: Duration,
     /// Writes that failed while the control plane was down.
     pub(crate) lost_to_outages: usize,
     /// Writes that failed otherwise, with the errors.
@@ -118,12 +120,11 @@ impl Users {
     /// Goes on until `end`: in each minute two percent of the config objects change, and half a percent
     /// of the workloads are given another image and another scale.
     pub(crate) async fn act_until(&mut self, end: Instant) {
-        let mut acts = Vec::new();
         while Instant::now() < end {
-            acts = self.acts_of_a_minute();
+            let acts = self.acts_of_a_minute();
             let mut pace = interval(Duration::from_secs(60) / acts.len() as u32);
             pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            for act in acts.drain(..) {
+            for act in acts {
                 pace.tick().await;
                 if Instant::now() >= end {
                     break;
@@ -131,7 +132,6 @@ impl Users {
                 self.act(act).await;
             }
         }
-        drop(acts);
     }
 
     /// Creates again what config objects are deleted: a workload that requires one waits for it.
@@ -328,8 +328,15 @@ impl Users {
         name: &str,
         call: impl IntoFuture<Output = kube::Result<T>>,
     ) -> Option<T> {
+        let began = Instant::now();
         let error = match timeout(PATIENCE, call).await {
-            Ok(Ok(answer)) => return Some(answer),
+            Ok(Ok(answer)) => {
+                let mut counts = self.counts();
+                if !self.outage.is_felt() {
+                    counts.slowest = counts.slowest.max(began.elapsed());
+                }
+                return Some(answer);
+            }
             Ok(Err(error)) => format!("{name}: {error}"),
             Err(_) => format!("{name}: no answer within {PATIENCE:?}"),
         };
