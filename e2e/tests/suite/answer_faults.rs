@@ -57,7 +57,6 @@ async fn what_was_listed_before_stays_until_a_new_list_is_whole() -> Result<()> 
                 ensure!(kept >= workloads.len() as u64, "{row}: {kept} are kept");
             }
             relists.applied(WATCHES, PATIENCE).await?;
-            oracles.check(row, Expected::revisions(0)).await?;
             change(scene, row).await?;
             oracles.check(row, Expected::revisions(1)).await?;
         }
@@ -77,7 +76,8 @@ async fn however_long_the_apiserver_asks_us_to_wait_we_come_back_soon() -> Resul
         let workloads = workloads(scene).await?;
         let mut oracles = Oracles::begin(scene, &workloads).await?;
         let (proxy, watches) = (proxy(scene)?, Requests::any().watches());
-        for seconds in ["1", "30", "86400"] {
+        let waits = ["86400", "30", "1"];
+        for seconds in &waits[..if full() { 3 } else { 1 }] {
             let later = Answer::error(StatusCode::TOO_MANY_REQUESTS);
             let later = Fault::Answer(later.header("retry-after", seconds));
             for requests in [reads(scene), patches(), watches.clone()] {

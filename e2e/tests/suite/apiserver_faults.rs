@@ -104,7 +104,7 @@ async fn a_twin_that_is_behind(scene: &Scene, oracles: &mut Oracles<'_>) -> Resu
     let any_version = Requests::any().query("resourceVersion=0");
     let stale_reads = everywhere(scene, &Rule::count(any_version))?;
     let lists = everywhere(scene, &Rule::count(lists()))?;
-    for round in 0..3 {
+    for round in 0..if full() { 5 } else { 1 } {
         twin.process.pause()?;
         change(scene, &format!("seen by one apiserver {round}")).await?;
         oracles.check("a pause", Expected::revisions(1)).await?;

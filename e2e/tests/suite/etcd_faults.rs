@@ -140,13 +140,15 @@ async fn copy_before_changes(
     mut oracles: Oracles<'_>,
 ) -> Result<(EtcdCopy, Vec<Workload>)> {
     let copy = EtcdCopy::take(&scene.control_plane)?;
-    for number in 0..3 {
-        change(scene, &format!("lost by the restore {number}")).await?;
-        let expected = Expected::revisions(1);
-        oracles
-            .check("a change that is lost later", expected)
-            .await?;
-    }
+    change(scene, "lost by the restore").await?;
+    // What has seen these waits for a version that is not reached again for long.
+    let noise: Vec<_> = (0..500)
+        .map(|number| config_map(&format!("noise-{number}"), ""))
+        .collect();
+    scene.put_all(&noise).await?;
+    oracles
+        .check("a change that is lost later", Expected::revisions(1))
+        .await?;
     Ok((copy, oracles.workloads().to_vec()))
 }
 
