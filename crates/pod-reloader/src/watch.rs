@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::NamespaceResourceScope;
@@ -17,6 +18,7 @@ use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::{WorkloadId, WorkloadKind, WorkloadObject};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::client::WATCH_CALL;
@@ -25,6 +27,9 @@ use crate::reconcile::Reconciler;
 
 /// Helm keeps its releases in Secrets: large, often written, and never read by pods.
 const SECRETS: &str = "type!=helm.sh/release.v1";
+
+/// How often a watch may be listed again without a pause before.
+const RELIST_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Starts every watch that `scope` needs. They end with the set.
 pub(crate) fn spawn(client: &Client, scope: &Scope, reconciler: &Arc<Reconciler>) -> JoinSet<()> {
@@ -236,15 +241,30 @@ where
     })
 }
 
-/// A watch that is taken up again after an error, a little later each time.
+/// A watch that is taken up again after an error, a little later each time. One that is merely too old
+/// is listed again at once, unless it was so a moment ago: what an outage has hidden is not to wait for
+/// the pauses that the outage has made long.
 fn healed<T: Send>(
     events: impl Stream<Item = watcher::Result<Event<T>>>,
     kind: &'static str,
 ) -> impl Stream<Item = Event<T>> {
+    let mut listed_at: Option<Instant> = None;
     events
-        .default_backoff()
         .inspect_err(move |error| report(kind, error))
+        .filter(move |event| {
+            let at_once = event.as_ref().is_err_and(is_too_old)
+                && listed_at.is_none_or(|at| at.elapsed() >= RELIST_INTERVAL);
+            if at_once {
+                listed_at = Some(Instant::now());
+            }
+            std::future::ready(!at_once)
+        })
+        .default_backoff()
         .filter_map(|event| std::future::ready(event.ok()))
+}
+
+fn is_too_old(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchError(status) if status.code == 410)
 }
 
 fn report(kind: &'static str, error: &watcher::Error) {
@@ -255,7 +275,7 @@ fn report(kind: &'static str, error: &watcher::Error) {
         "watching"
     };
     // A watch that the apiserver ends, and a list that has become too old, are the usual turn of things.
-    if matches!(error, Watch::WatchError(status) if status.code == 410) {
+    if is_too_old(error) {
         debug!(kind, "watch is too old, listing again");
     } else {
         warn!(
@@ -277,5 +297,36 @@ fn describe(error: &watcher::Error) -> String {
         | Watch::WatchStartFailed(kube::Error::SerdeError(_))
         | Watch::WatchFailed(kube::Error::SerdeError(_)) => CallError::Unreadable.to_string(),
         other => chain(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::stream;
+    use kube::core::Status;
+
+    fn too_old() -> watcher::Result<Event<()>> {
+        let status = Status::failure("too old", "Expired").with_code(410);
+        Err(watcher::Error::WatchError(status.boxed()))
+    }
+
+    async fn time_to_heal(errors: Vec<watcher::Result<Event<()>>>) -> Duration {
+        let began = Instant::now();
+        let events = errors.into_iter().chain([Ok(Event::Init)]);
+        let mut events = std::pin::pin!(healed(stream::iter(events), "ConfigMap"));
+        assert!(events.next().await.is_some());
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_too_old_is_listed_again_at_once() {
+        assert_eq!(time_to_heal(vec![too_old()]).await, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_is_always_too_old_is_listed_with_pauses() {
+        let time = time_to_heal((0..5).map(|_| too_old()).collect()).await;
+        assert!(time >= Duration::from_secs(5), "{time:?}");
     }
 }
