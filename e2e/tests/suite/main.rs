@@ -25,6 +25,7 @@ mod pending;
 mod proxy;
 mod races;
 mod rbac;
+mod readme;
 mod replicas;
 mod restart;
 mod rolling;

@@ -140,6 +140,12 @@ async fn outage_under(failure_policy: &'static str) -> Result<()> {
             .await?;
         scene.operator.stop().await;
 
+        // The operator must be able to come back, whatever its own Deployment lists.
+        let own = Workload::deployment("own").lists("app").manifest().to_string();
+        let namespace = ["--namespace", &*scene.installation.namespace];
+        let apply = [&namespace[..], &["apply", "--filename=-"]].concat();
+        scene.tool().run_with_input(&apply, &own).await?;
+
         let label = format!("{label}=here");
         scene.kubectl(&["label", "nodes", "--all", &label]).await?;
         finished(scene, &rolling).await?;

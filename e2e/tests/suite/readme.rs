@@ -1,0 +1,53 @@
+//! The table of faults names tests that exist.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Result, ensure};
+
+#[test]
+fn every_test_that_the_table_of_faults_names_exists() -> Result<()> {
+    let table = include_str!("../../README.md").lines();
+    let rows: Vec<_> = table.filter(|line| is_row(line)).collect();
+    let named = rows
+        .iter()
+        .flat_map(|row| row.split('`').skip(1).step_by(2));
+    let named: Vec<_> = named.filter_map(|code| code.split_once("::")).collect();
+    ensure!(rows.len() > 50 && named.len() > rows.len(), "{rows:?}");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("");
+    let mut sources = Vec::new();
+    for directory in ["crates", "e2e/tests"] {
+        read(&root.join(directory), &mut sources)?;
+    }
+    for (module, test) in named {
+        let definition = format!("fn {test}(");
+        let is_there = sources.iter().any(|(path, text)| {
+            path.to_string_lossy().contains(module) && text.contains(&definition)
+        });
+        ensure!(is_there, "there is no test {module}::{test}");
+    }
+    Ok(())
+}
+
+/// Whether a line is a row of the table: it begins with a name such as A1.
+fn is_row(line: &str) -> bool {
+    let mut name = line.strip_prefix("| ").unwrap_or_default().chars();
+    name.next().is_some_and(|first| first.is_ascii_uppercase())
+        && name.next().is_some_and(|second| second.is_ascii_digit())
+}
+
+/// Adds every Rust file below `directory`, with its path.
+fn read(directory: &Path, sources: &mut Vec<(PathBuf, String)>) -> Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            read(&path, sources)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path)?;
+            sources.push((path, text));
+        }
+    }
+    Ok(())
+}
