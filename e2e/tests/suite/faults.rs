@@ -103,7 +103,7 @@ impl Rules {
     /// Waits until it has applied so often in all.
     pub(crate) async fn have_applied(&self, times: u64) -> Result<()> {
         let what = format!("{:?} to apply {times} times", self.0.first());
-        pod_reloader_e2e::wait_for(&what, Duration::from_secs(30), async || {
+        pod_reloader_e2e::wait_for(&what, Duration::from_secs(60), async || {
             Ok(if self.applied() >= times {
                 pod_reloader_e2e::Attempt::Done(())
             } else {
