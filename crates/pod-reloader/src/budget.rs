@@ -6,7 +6,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many bytes of bodies are held at once: of reviews, and of config objects that are read. The
 /// longest review fits twice, and what reads hold while they wait for more is a small part of it.
-const BYTES: usize = 64 << 20;
+pub(crate) const BYTES: usize = 64 << 20;
 
 /// The bytes that are left; clones share them.
 #[derive(Clone, Debug)]

@@ -15,6 +15,9 @@ use crate::budget::{Budget, Share};
 use crate::client::within;
 use crate::error::{CallError, Error, chain};
 
+#[cfg(test)]
+mod tests;
+
 /// How many config objects one source reads at once. Those of the webhook and those of the loop, all of
 /// them large, leave a quarter of the budget to reviews.
 const READS_AT_ONCE: usize = 12;
@@ -91,7 +94,7 @@ impl Source {
             if part.is_empty() {
                 return Ok((body, share));
             }
-            if body.len() + part.len() > share.bytes() {
+            while body.len() + part.len() > share.bytes() {
                 grow(&mut share).await?;
                 body.reserve_exact(share.bytes() - body.len());
             }

@@ -39,7 +39,7 @@ const KEPT_FOR_OTHERS: usize = 8 << 20;
 const REVIEWS_AT_ONCE: usize = 256;
 /// The apiserver's own default, for a call that names none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How much of the timeout is left to the way back.
+/// How much of the timeout is left to the way back, at least; on a busy machine that is a tenth.
 const MARGIN: Duration = Duration::from_millis(200);
 
 /// What reviews are answered from.
@@ -233,8 +233,9 @@ impl ReviewBody {
         Ok(())
     }
 
-    /// The allocator returns memory to the system at once if it was taken by the [`MAX_REVIEW`]: it is
-    /// a mapping of its own then. What is not written to takes up nothing.
+    /// Makes room for `length` bytes. glibc gives every piece of 32 MiB a mapping of its own, which goes
+    /// back to the system as it is dropped; a smaller one may come from a heap, which keeps it. What is
+    /// not written to takes up nothing.
     fn make_room(&mut self, length: usize) -> Result<(), Trouble> {
         let capacity = if length > SMALL_REVIEW {
             MAX_REVIEW
@@ -268,8 +269,9 @@ impl Timeout {
             .and_then(|text| text.parse::<jiff::SignedDuration>().ok());
         let timeout = given
             .and_then(|given| Duration::try_from(given).ok())
-            .unwrap_or(DEFAULT_TIMEOUT);
-        now + timeout.min(Duration::from_secs(30)).saturating_sub(MARGIN)
+            .unwrap_or(DEFAULT_TIMEOUT)
+            .min(Duration::from_secs(30));
+        now + timeout.saturating_sub(MARGIN.max(timeout / 10))
     }
 }
 

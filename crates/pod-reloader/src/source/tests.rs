@@ -1,0 +1,73 @@
+//! Objects of every size, from an apiserver that is a function.
+
+use futures::future::try_join;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::ConfigKind;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::budget::BYTES;
+use crate::mock;
+
+#[tokio::test]
+async fn objects_of_every_size_are_read() {
+    for size in [0, USUAL, LARGE, 4 * LARGE] {
+        let source = source(size, &Budget::new());
+        let presence = source.read(&reference(0)).await.unwrap();
+        let text = config_map(size).to_string();
+        let expected = ConfigObject::parse(text.as_bytes()).unwrap();
+        assert_eq!(presence, Presence::Present(expected), "{size}");
+    }
+}
+
+#[tokio::test]
+async fn large_objects_are_read_one_after_the_other_where_reviews_leave_little_room() {
+    let budget = Budget::new();
+    let usual = 2 * READS_AT_ONCE * USUAL;
+    let mut reviews = budget.share();
+    reviews.grow(BYTES - usual - LARGE).unwrap();
+    let (webhook, reconcile) = (source(USUAL, &budget), source(USUAL, &budget));
+    let references: Vec<_> = (0..2 * READS_AT_ONCE).map(reference).collect();
+    let read = |source: &Source| {
+        let (source, references) = (source.clone(), references.clone());
+        async move { source.contents(references.iter()).await }
+    };
+    let (one, other) = try_join(read(&webhook), read(&reconcile)).await.unwrap();
+    assert_eq!(one.len() + other.len(), 2 * references.len());
+}
+
+#[tokio::test]
+async fn an_object_for_which_there_is_no_room_is_unknown() {
+    let budget = Budget::new();
+    let mut reviews = budget.share();
+    reviews.grow(BYTES - LARGE).unwrap();
+    let error = source(LARGE, &budget)
+        .read(&reference(0))
+        .await
+        .unwrap_err();
+    assert!(
+        chain(&error).contains("there is no memory left"),
+        "{error:?}"
+    );
+    drop(reviews);
+    source(LARGE, &budget).read(&reference(0)).await.unwrap();
+}
+
+/// A source where each object has a value of `size` bytes.
+fn source(size: usize, budget: &Budget) -> Source {
+    let client = mock::client(move |_, _| async move { Ok(config_map(size)) });
+    Source::new(client, Duration::from_secs(60), budget.clone())
+}
+
+fn config_map(size: usize) -> Value {
+    let metadata = json!({"name": "a", "namespace": "ns", "uid": "1", "resourceVersion": "1"});
+    json!({"metadata": metadata, "data": {"key": "x".repeat(size)}})
+}
+
+fn reference(number: usize) -> Reference {
+    Reference {
+        kind: ConfigKind::ConfigMap,
+        namespace: Name::parse("ns").unwrap(),
+        name: Name::parse(&format!("app-{number}")).unwrap(),
+    }
+}
