@@ -16,8 +16,18 @@ struct Sample {
     replica: usize,
     run: Run,
     at: Duration,
-    kib: f64,
-    files: usize,
+    usage: Usage,
+}
+
+/// What a process takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    /// Resident memory, in KiB, with the pages of the program itself, which are read one by one.
+    pub(crate) resident: f64,
+    /// Of that, heap and stacks.
+    pub(crate) own: f64,
+    /// How many files are open.
+    pub(crate) files: usize,
 }
 
 /// A run of its program, before and since it leads for the first time: a leader knows all workloads.
@@ -32,8 +42,8 @@ struct Run {
 pub(crate) struct Growth {
     /// In KiB per minute.
     pub(crate) slope: f64,
-    /// In KiB.
-    pub(crate) mean: f64,
+    /// What it took at the end, in KiB.
+    resident: f64,
     minutes: f64,
 }
 
@@ -43,86 +53,80 @@ impl Memory {
         let led = Run { pid, has_led: true };
         let has_led = leads || self.samples.iter().any(|sample| sample.run == led);
         // One that is being restarted has nothing to tell.
-        if let Ok((kib, files)) = usage(pid) {
+        if let Ok(usage) = Usage::of(pid) {
             self.samples.push(Sample {
                 replica,
                 run: Run { pid, has_led },
                 at,
-                kib,
-                files,
+                usage,
             });
         }
     }
 
     /// What a replica took last.
-    pub(crate) fn last(&self, replica: usize) -> Option<(f64, usize)> {
+    pub(crate) fn last(&self, replica: usize) -> Option<Usage> {
         let mut samples = self.samples.iter().rev();
         let sample = samples.find(|sample| sample.replica == replica)?;
-        Some((sample.kib, sample.files))
+        Some(sample.usage)
     }
 
     /// The most files that any of them had open.
     pub(crate) fn most_files(&self) -> usize {
         self.samples
             .iter()
-            .map(|sample| sample.files)
+            .map(|sample| sample.usage.files)
             .max()
             .unwrap_or_default()
     }
 
-    /// One line for each minute: the mean of each replica in MiB, and its files.
+    /// One line for each minute, with the last sample of each replica.
     pub(crate) fn table(&self, replicas: usize) -> String {
         let minute = |sample: &Sample| sample.at.as_secs() / 60;
         let last = self.samples.iter().map(minute).max().unwrap_or_default();
         let mut table = "minute".to_owned();
-        (0..replicas).for_each(|at| table += &format!("   replica {at}: MiB  files"));
+        (0..replicas).for_each(|at| table += &format!("   replica {at}: RSS   own MiB  files"));
         for at in 0..=last {
             table += &format!("\n{at:6}");
             for replica in 0..replicas {
-                let of_minute: Vec<_> = self
-                    .samples
-                    .iter()
-                    .filter(|sample| sample.replica == replica && minute(sample) == at)
-                    .collect();
-                let kib = of_minute.iter().map(|sample| sample.kib).sum::<f64>();
-                let mib = kib / 1024.0 / of_minute.len().max(1) as f64;
-                let files = of_minute.last().map_or(0, |sample| sample.files);
-                table += &format!("{mib:17.1} {files:6}");
+                let mut samples = self.samples.iter().rev();
+                let sample =
+                    samples.find(|sample| sample.replica == replica && minute(sample) == at);
+                table += &sample.map_or_else(String::new, |Sample { usage, .. }| {
+                    let (resident, own) = (usage.resident / 1024.0, usage.own / 1024.0);
+                    format!("{resident:17.1} {own:9.1} {:6}", usage.files)
+                });
             }
         }
         table
     }
 
-    /// How the memory of a replica grew in the second half of `whole`: least squares, with a level of its own for each
-    /// run, the first minute of which does not count.
+    /// How the heap of a replica grew in the second half of `whole`: the median of the slopes between
+    /// any two samples of one run, the first minute of which does not count. One step, such as the heap
+    /// that a list takes for the first time, is no growth by that; a staircase is.
     pub(crate) fn growth(&self, replica: usize, whole: Duration) -> Option<Growth> {
-        let own = |sample: &&Sample| sample.replica == replica;
-        let (mut covariance, mut variance) = (0.0, 0.0);
-        let mut counted = Vec::new();
-        let samples = self.samples.iter().filter(own);
-        let mut runs: Vec<_> = samples.map(|sample| sample.run).collect();
-        runs.dedup();
-        for run in runs {
-            let of_run = self.samples.iter().filter(|sample| sample.run == run);
-            let of_run: Vec<_> = of_run.collect();
-            let began = of_run.first()?.at;
-            let settled: Vec<_> = of_run
-                .iter()
-                .filter(|sample| sample.at >= whole / 2 && sample.at >= began + WARM_UP)
-                .map(|sample| (sample.at.as_secs_f64() / 60.0, sample.kib))
-                .collect();
-            let number = settled.len() as f64;
-            let middle = settled.iter().map(|(at, _)| at).sum::<f64>() / number;
-            let mean = settled.iter().map(|(_, kib)| kib).sum::<f64>() / number;
-            for (at, kib) in &settled {
-                covariance += (at - middle) * (kib - mean);
-                variance += (at - middle) * (at - middle);
+        let of_replica = self
+            .samples
+            .iter()
+            .filter(|sample| sample.replica == replica);
+        let of_replica: Vec<_> = of_replica.collect();
+        let began = |run| of_replica.iter().find(|sample| sample.run == run);
+        let is_settled = |sample: &&&Sample| {
+            let began = began(sample.run).map_or(sample.at, |first| first.at);
+            sample.at >= whole / 2 && sample.at >= began + WARM_UP
+        };
+        let settled: Vec<_> = of_replica.iter().filter(is_settled).collect();
+        let mut slopes = Vec::new();
+        for (at, one) in settled.iter().enumerate() {
+            let later = settled[at + 1..].iter();
+            for other in later.filter(|other| other.run == one.run && other.at > one.at) {
+                let minutes = (other.at - one.at).as_secs_f64() / 60.0;
+                slopes.push((other.usage.own - one.usage.own) / minutes);
             }
-            counted.extend(settled);
         }
-        (variance > 0.0).then(|| Growth {
-            slope: covariance / variance,
-            mean: counted.iter().map(|(_, kib)| kib).sum::<f64>() / counted.len() as f64,
+        slopes.sort_unstable_by(f64::total_cmp);
+        Some(Growth {
+            slope: *slopes.get(slopes.len() / 2)?,
+            resident: settled.last()?.usage.resident,
             minutes: whole.as_secs_f64() / 120.0,
         })
     }
@@ -131,22 +135,25 @@ impl Memory {
 impl Growth {
     /// Less than 100 KiB a minute, or than 2 % over the time.
     pub(crate) fn is_flat(&self) -> bool {
-        self.slope < 100.0 || self.slope * self.minutes < 0.02 * self.mean
+        self.slope < 100.0 || self.slope * self.minutes < 0.02 * self.resident
     }
 }
 
-/// Resident KiB, and open files.
-fn usage(pid: i32) -> Result<(f64, usize)> {
-    let directory = format!("/proc/{pid}");
-    let status = fs::read_to_string(format!("{directory}/status"))?;
-    let resident = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"))
-        .context("no VmRSS")?;
-    Ok((
-        resident.parse()?,
-        fs::read_dir(format!("{directory}/fd"))?.count(),
-    ))
+impl Usage {
+    fn of(pid: i32) -> Result<Self> {
+        let directory = format!("/proc/{pid}");
+        let status = fs::read_to_string(format!("{directory}/status"))?;
+        let kib = |name| {
+            let mut lines = status.lines();
+            let value = lines.find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
+            anyhow::Ok(value.context(name)?.parse::<f64>()?)
+        };
+        Ok(Self {
+            resident: kib("VmRSS:")?,
+            own: kib("RssAnon:")?,
+            files: fs::read_dir(format!("{directory}/fd"))?.count(),
+        })
+    }
 }
 
 const WARM_UP: Duration = Duration::from_secs(60);
@@ -155,38 +162,39 @@ const WARM_UP: Duration = Duration::from_secs(60);
 mod tests {
     use super::*;
 
-    fn memory(kib: impl Fn(u64, i32) -> f64) -> Memory {
-        let samples = (0..60).map(|at| {
-            let pid = if at < 40 { 1 } else { 2 };
+    fn growth(own: impl Fn(u64, i32) -> f64) -> Growth {
+        let samples = (0..90).map(|at| {
+            let pid = if at < 60 { 1 } else { 2 };
+            let usage = Usage {
+                resident: 20_000.0,
+                own: own(at, pid),
+                files: 10,
+            };
             Sample {
                 replica: 0,
                 run: Run { pid, has_led: true },
                 at: Duration::from_secs(10 * at),
-                kib: kib(at, pid),
-                files: 10,
+                usage,
             }
         });
-        Memory {
-            samples: samples.collect(),
-        }
+        let samples = samples.collect();
+        let growth = Memory { samples }.growth(0, Duration::from_secs(900));
+        growth.expect("there are samples")
     }
 
-    const WHOLE: Duration = Duration::from_secs(600);
-
     #[test]
-    fn a_restart_is_no_growth() {
-        let growth = memory(|_, pid| if pid == 1 { 10_000.0 } else { 20_000.0 }).growth(0, WHOLE);
-        let growth = growth.expect("there are samples");
-        assert!(growth.slope.abs() < 0.1 && growth.is_flat(), "{growth:?}");
+    fn a_restart_and_a_step_are_no_growth() {
+        let restarted = growth(|_, pid| if pid == 1 { 5_000.0 } else { 9_000.0 });
+        assert!(restarted.is_flat(), "{restarted:?}");
+        let stepped = growth(|at, _| if at < 70 { 5_000.0 } else { 9_000.0 });
+        assert!(stepped.is_flat(), "{stepped:?}");
     }
 
     #[test]
     fn what_grows_in_every_run_is_seen() {
-        let growth = memory(|at, _| 10_000.0 + 50.0 * at as f64).growth(0, WHOLE);
-        let growth = growth.expect("there are samples");
-        assert!(
-            (growth.slope - 300.0).abs() < 0.1 && !growth.is_flat(),
-            "{growth:?}"
-        );
+        let growing = growth(|at, _| 5_000.0 + 50.0 * at as f64);
+        assert!((growing.slope - 300.0).abs() < 0.1, "{growing:?}");
+        let staircase = growth(|at, _| 5_000.0 + 300.0 * (at / 6) as f64);
+        assert!(!growing.is_flat() && !staircase.is_flat(), "{staircase:?}");
     }
 }

@@ -12,7 +12,7 @@ use pod_reloader_e2e::{FailedCalls, Scene};
 use crate::{
     REPLICAS,
     history::History,
-    memory::{Growth, Memory},
+    memory::{Growth, Memory, Usage},
     users::{Counts, Users},
     verdict::Verdict,
 };
@@ -77,7 +77,7 @@ impl Report {
         let hash_changes = history.hash_changes();
         let usage = (0..REPLICAS).filter_map(|replica| memory.last(replica));
         let usage: Vec<_> = usage
-            .map(|(kib, files)| format!("{:.0} MiB {files} files", kib / 1024.0))
+            .map(|Usage { own, files, .. }| format!("{:.1} MiB {files} files", own / 1024.0))
             .collect();
         let line = format!(
             "minute {minute:2}: {} config changes, {} touches, {} edits, {} restarts, {} writes failed \
