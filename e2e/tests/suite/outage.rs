@@ -141,7 +141,10 @@ async fn outage_under(failure_policy: &'static str) -> Result<()> {
         scene.operator.stop().await;
 
         // The operator must be able to come back, whatever its own Deployment lists.
-        let own = Workload::deployment("own").lists("app").manifest().to_string();
+        let own = Workload::deployment("own")
+            .lists("app")
+            .manifest()
+            .to_string();
         let namespace = ["--namespace", &*scene.installation.namespace];
         let apply = [&namespace[..], &["apply", "--filename=-"]].concat();
         scene.tool().run_with_input(&apply, &own).await?;

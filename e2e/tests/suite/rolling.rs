@@ -22,6 +22,47 @@ async fn rolling_restarts_with_ignore_let_no_write_pass_by() -> Result<()> {
     rolling_restarts("Ignore").await
 }
 
+/// What was on its way to it fails, and what comes until it is no longer called.
+#[tokio::test]
+async fn a_replica_that_is_killed_fails_writes_for_a_moment_only() -> Result<()> {
+    const NOTICED_WITHIN: Duration = Duration::from_secs(2);
+    let options = Options {
+        replicas: 2,
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        let workloads = listing_app(scene).await?;
+        let written = AtomicUsize::new(0);
+        let write = || write(scene, &workloads, 50, &written);
+        let calm = tokio::time::timeout(Duration::from_secs(2), write()).await;
+        ensure!(calm.is_err(), "{calm:?}");
+        scene.replicas()[0].operator.process().kill().await;
+        let killed = Instant::now();
+        let mut failed = 0;
+        while killed.elapsed() < NOTICED_WITHIN {
+            let rest = NOTICED_WITHIN.saturating_sub(killed.elapsed());
+            failed += usize::from(tokio::time::timeout(rest, write()).await.is_ok());
+        }
+        let calm = tokio::time::timeout(Duration::from_secs(3), write()).await;
+        println!(
+            "{} writes, {failed} failed",
+            written.load(Ordering::Relaxed)
+        );
+        ensure!(calm.is_err(), "later: {calm:?}");
+        ensure!(failed <= 2 * AT_ONCE, "{failed} failed");
+        Ok(())
+    })
+    .await
+}
+
+async fn listing_app(scene: &Scene) -> Result<Vec<Workload>> {
+    scene.apply(&[config_map("app", "1")]).await?;
+    let lists = |workload: Workload| workload.lists("app");
+    let workloads: Vec<_> = crowd("web", 40).into_iter().map(lists).collect();
+    scene.create_all(&workloads).await?;
+    Ok(workloads)
+}
+
 /// As a Deployment rolls: one more replica is started, and when it is ready an old one is told to stop.
 async fn rolling_restarts(failure_policy: &'static str) -> Result<()> {
     let (restarts, drain_period, per_second) = match full() {
@@ -35,10 +76,7 @@ async fn rolling_restarts(failure_policy: &'static str) -> Result<()> {
         ..Options::default()
     };
     Scene::play(options, async |scene| {
-        scene.apply(&[config_map("app", "1")]).await?;
-        let lists = |workload: Workload| workload.lists("app");
-        let workloads: Vec<_> = crowd("web", 40).into_iter().map(lists).collect();
-        scene.create_all(&workloads).await?;
+        let workloads = listing_app(scene).await?;
         let mark = scene.mark().await?;
         let (written, began) = (AtomicUsize::new(0), Instant::now());
         let rolled = async {
@@ -91,7 +129,7 @@ async fn write(
                     .patch(&workloads[number % workloads.len()], &patch)
                     .await
             })
-            .buffer_unordered(16),
+            .buffer_unordered(AT_ONCE),
     );
     while let Some(outcome) = writes.next().await {
         outcome?;
@@ -99,6 +137,9 @@ async fn write(
     }
     Ok(())
 }
+
+/// How many writes are on their way at once.
+const AT_ONCE: usize = 16;
 
 fn has_passed_by(scene: &Scene, write: &AuditEvent) -> bool {
     const FAILED_OPEN: &str = "failed-open.mutation.webhook.admission.k8s.io/";
