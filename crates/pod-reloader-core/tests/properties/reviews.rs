@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::choices::Choices;
 use crate::mutation::mutate;
-use crate::object::{baseline, config_hash, is_workload, patched, without_ours, workload};
+use crate::object::{baseline, config_hash, is_workload, member, patched, without_ours, workload};
 
 /// Takes in `body` and looks at each answer that it can be given.
 pub(crate) fn hold(body: &[u8]) {
@@ -52,6 +52,9 @@ pub(crate) fn hold_mutated(choices: &[u8]) {
             "options": {"fieldManager": choices.one(&["kubectl", "pod-reloader"])},
         },
     });
+    if choices.flag() {
+        review["request"]["object"]["spec"]["template"]["spec"]["hostNetwork"] = json!(true);
+    }
     while !choices.is_empty() {
         mutate(&mut review["request"], &VALUES, &mut choices);
     }
@@ -122,6 +125,12 @@ fn holds(request: &Request<'_>, answer: &Answer, contents: Option<&Contents>) {
     {
         assert_eq!(hash, old_hash, "a rollout by an admission");
     }
+    // Kept without a read: nothing but KEY differs.
+    if let Some(old) = &old
+        && (answer.outcome, contents) == (Outcome::Kept, None)
+    {
+        assert_eq!(template(old), template(&object), "an edit went unseen");
+    }
     holds_again(request, &after, contents);
 }
 
@@ -169,8 +178,18 @@ fn holds_of_response(request: &Request<'_>, answer: &Answer) {
     assert_eq!(patch, json!(answer.patch));
 }
 
+/// The pod template without KEY. A member that is `null` is none, and so is empty metadata.
 fn template(object: &Value) -> Value {
-    without_ours(object)["spec"]["template"].take()
+    let mut object = without_ours(object);
+    for path in [&["spec", "template", "metadata"][..], &["spec", "template"]] {
+        if let Some(members) = member(&mut object, path) {
+            members.retain(|name, value| {
+                let is_empty = value.as_object().is_some_and(serde_json::Map::is_empty);
+                !(value.is_null() || name == "metadata" && is_empty)
+            });
+        }
+    }
+    object["spec"]["template"].take()
 }
 
 fn is_ourselves(request: &Request<'_>) -> bool {
