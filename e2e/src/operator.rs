@@ -77,6 +77,8 @@ impl Operator {
             env: vec![
                 ("KUBECONFIG".into(), kubeconfig_file.into()),
                 ("RUST_BACKTRACE".into(), "1".into()),
+                // As in the image.
+                ("MALLOC_ARENA_MAX".into(), "2".into()),
             ],
             log: directory.join("operator.log"),
         };
