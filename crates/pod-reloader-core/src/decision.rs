@@ -116,12 +116,13 @@ fn keep_baseline(
 }
 
 /// The keys without which it could no longer be told whether `workload` is up to date: that of its config
-/// hash, and that of its baseline.
+/// hash, and that of the baseline which speaks of it.
 pub fn keys_relied_on(workload: &Workload) -> impl Iterator<Item = KeyId> {
-    let baseline = workload.markers.baseline.as_deref();
-    let baseline = baseline.and_then(|baseline| Some(baseline.rsplit_once('=')?.1));
-    let hashes = workload.config_hash.as_deref().into_iter().chain(baseline);
-    let key_ids: BTreeSet<KeyId> = hashes
+    let value = workload.config_hash.as_deref();
+    let baseline = baseline(workload, value.unwrap_or_default());
+    let key_ids: BTreeSet<KeyId> = value
+        .into_iter()
+        .chain(baseline)
         .filter_map(ConfigHash::parse)
         .map(|hash| hash.key_id())
         .collect();
@@ -279,6 +280,10 @@ mod tests {
             .stamped("sha256")
             .annotation("baseline", &baseline);
         assert_eq!(relied_on(&foreign.build()), [key(2)]);
+        let left = workload()
+            .stamped(&hash(1))
+            .annotation("baseline", &baseline);
+        assert_eq!(relied_on(&left.build()), [key(1)], "of another value");
     }
 
     #[test]

@@ -10,6 +10,12 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
 
+/// The most objects and keys that one workload waits for.
+pub const MAX_REQUIREMENTS: usize = 1024;
+
+/// The most items of one list that are read: what a request may hold is more than memory has room for.
+const MAX_ITEMS: usize = 4096;
+
 /// An object, or one key of it, without which a pod does not start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Requirement {
@@ -33,11 +39,19 @@ pub struct PodSpec {
 
 impl PodSpec {
     /// The objects and keys that a pod in `namespace` cannot start without: env, envFrom, volumes
-    /// and projected volumes of containers and init containers, where they are not `optional`.
-    pub fn requirements(&self, namespace: &Name) -> BTreeSet<Requirement> {
+    /// and projected volumes of containers and init containers, where they are not `optional`. Only of
+    /// objects that `is_listed` holds for, and the first [`MAX_REQUIREMENTS`].
+    pub fn requirements(
+        &self,
+        namespace: &Name,
+        is_listed: impl Fn(&Reference) -> bool,
+    ) -> BTreeSet<Requirement> {
         self.sources()
             .filter(|(_, source)| source.optional != Some(true))
-            .flat_map(|(kind, source)| requirements_of(namespace, kind, source))
+            .filter_map(|(kind, source)| Some((reference(namespace, kind, source)?, source)))
+            .filter(|(reference, _)| is_listed(reference))
+            .flat_map(|(reference, source)| requirements_of(reference, source))
+            .take(MAX_REQUIREMENTS)
             .collect()
     }
 
@@ -59,37 +73,27 @@ impl PodSpec {
     }
 }
 
-fn requirements_of(namespace: &Name, kind: ConfigKind, source: &Source) -> Vec<Requirement> {
-    // The apiserver accepts names here that no object can have: such a pod never starts anyway.
-    let Some(name) = source
-        .name
-        .as_deref()
-        .and_then(|name| Name::parse(name).ok())
-    else {
-        return Vec::new();
-    };
-    let reference = Reference {
+/// The object that `source` names. The apiserver accepts names here that no object can have: such a pod
+/// never starts anyway.
+fn reference(namespace: &Name, kind: ConfigKind, source: &Source) -> Option<Reference> {
+    let name = Name::parse(source.name.as_deref()?).ok()?;
+    Some(Reference {
         kind,
         namespace: namespace.clone(),
         name,
-    };
-    let keys = source
-        .key
-        .iter()
-        .chain(each(&source.items).map(|item| &item.key));
-    let mut requirements: Vec<_> = keys
-        .map(|key| Requirement {
-            reference: reference.clone(),
-            key: Some(key.as_str().into()),
-        })
-        .collect();
-    if requirements.is_empty() {
-        requirements.push(Requirement {
-            reference,
-            key: None,
-        });
-    }
-    requirements
+    })
+}
+
+/// The keys that `source` names, or else the object alone.
+fn requirements_of(reference: Reference, source: &Source) -> impl Iterator<Item = Requirement> {
+    let items = each(&source.items).map(|item| &item.key);
+    let keys = source.key.iter().chain(items).map(|key| Some(&**key));
+    let names_none = source.key.is_none() && each(&source.items).len() == 0;
+    let object = names_none.then_some(None);
+    keys.chain(object).map(move |key| Requirement {
+        reference: reference.clone(),
+        key: key.map(Into::into),
+    })
 }
 
 fn each<T>(list: &Option<Vec<T>>) -> std::slice::Iter<'_, T> {
@@ -113,6 +117,7 @@ struct Source {
     #[serde(alias = "secretName")]
     name: Option<String>,
     key: Option<String>,
+    #[serde(default, deserialize_with = "those_of_use")]
     items: Option<Vec<Item>>,
     optional: Option<bool>,
 }
@@ -181,13 +186,19 @@ impl MayNameConfig for EnvVar {
     }
 }
 
+impl MayNameConfig for Item {
+    fn names_config(&self) -> bool {
+        true
+    }
+}
+
 impl MayNameConfig for Volume {
     fn names_config(&self) -> bool {
         self.config_map.is_some() || self.secret.is_some() || self.projected.is_some()
     }
 }
 
-/// Reads a list without the items that name nothing: of three megabytes of them, all that a request may
+/// Reads the first [`MAX_ITEMS`] items of a list that name something: of three megabytes of them, all that a request may
 /// have, each would take some hundred times its size.
 fn those_of_use<'de, D, T>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
 where
@@ -218,7 +229,7 @@ where
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
             let mut items = Vec::new();
             while let Some(item) = list.next_element::<T>()? {
-                if item.names_config() {
+                if items.len() < MAX_ITEMS && item.names_config() {
                     items.push(item);
                 }
             }
@@ -235,6 +246,18 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
+    fn of_more_keys_than_memory_has_room_for_the_first_count() {
+        let items: Vec<_> = (0..10_000).map(|n| json!({"key": n.to_string()})).collect();
+        let volume = |name: &str| json!({"configMap": {"name": name, "items": items}});
+        let spec = json!({"volumes": [volume("other"), volume("listed")]});
+        let spec: PodSpec = serde_json::from_value(spec).unwrap();
+        let is_listed = |reference: &Reference| reference.name.as_str() == "listed";
+        let requirements = spec.requirements(&Name::parse("ns").unwrap(), is_listed);
+        assert_eq!(requirements.len(), MAX_REQUIREMENTS);
+        assert!(requirements.iter().all(|it| is_listed(&it.reference)));
+    }
+
+    #[test]
     fn of_what_names_nothing_nothing_is_kept() {
         let spec = json!({
             "containers": [{"env": [{"name": "A", "value": "1"}, {}]}, {"env": null}],
@@ -248,7 +271,7 @@ mod tests {
     fn requirements(pod_spec: &Value) -> Vec<String> {
         let pod_spec: PodSpec = serde_json::from_value(pod_spec.clone()).unwrap();
         pod_spec
-            .requirements(&Name::parse("ns").unwrap())
+            .requirements(&Name::parse("ns").unwrap(), |_| true)
             .iter()
             .map(|Requirement { reference, key }| match key {
                 Some(key) => format!("{reference}[{key}]"),

@@ -128,6 +128,10 @@ pub fn references(
                         namespace,
                         name,
                     });
+                    // One too many is enough to name it.
+                    if references.accepted.len() > MAX_REFERENCES + 1 {
+                        references.accepted.pop_last();
+                    }
                 }
                 Err(_) if references.rejected.len() == MAX_REJECTED => others += 1,
                 Err(reason) => {

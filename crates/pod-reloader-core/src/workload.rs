@@ -13,7 +13,7 @@ use crate::annotations::{self, Place};
 use crate::digest::{Contents, Presence};
 use crate::discovery::{PodSpec, Requirement};
 use crate::name::{InvalidName, Name};
-use crate::reference::{References, references};
+use crate::reference::{Reference, References, references};
 
 /// The longest settle period: a change that waits longer would be taken for a lost one.
 pub const MAX_SETTLE_PERIOD: Duration = Duration::from_secs(60 * 60);
@@ -242,13 +242,16 @@ impl WorkloadObject {
             selecting: SelectingLabels::new(),
             has_labels,
         };
+        let references = references(
+            &namespace,
+            markers.config_maps.as_deref(),
+            markers.secrets.as_deref(),
+        );
+        let is_listed = |reference: &Reference| references.accepted.contains(reference);
+        let requirements = spec.unwrap_or_default().requirements(&namespace, is_listed);
         Ok(Workload {
-            references: references(
-                &namespace,
-                markers.config_maps.as_deref(),
-                markers.secrets.as_deref(),
-            ),
-            requirements: spec.unwrap_or_default().requirements(&namespace),
+            requirements,
+            references,
             id: WorkloadId {
                 kind,
                 namespace,

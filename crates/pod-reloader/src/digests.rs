@@ -142,6 +142,13 @@ impl Digests {
         }
     }
 
+    /// Drops what is known of all objects but those that `is_of_use` holds for.
+    pub(crate) fn retain(&self, is_of_use: impl Fn(&Reference) -> bool) {
+        self.entries
+            .lock()
+            .retain(|reference, _| is_of_use(reference));
+    }
+
     /// The objects that are remembered as present.
     pub(crate) fn present(&self) -> Vec<Reference> {
         let entries = self.entries.lock();

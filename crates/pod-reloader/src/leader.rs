@@ -13,7 +13,7 @@ use kube::api::{ObjectMeta, Patch};
 use kube::{Api, Client};
 use pod_reloader_core::name::Name;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -25,12 +25,12 @@ use crate::error::CallError;
 const DURATION: Duration = Duration::from_secs(15);
 /// How long its holder relies on the last renewal: so much less that nobody else holds it by then.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// How often its holder renews it.
-const RENEW_INTERVAL: Duration = Duration::from_secs(5);
-/// How often somebody else looks at it, and how long after a failed call the next is made.
+/// How long after the beginning of one renewal its holder begins the next.
+const RENEW_INTERVAL: Duration = Duration::from_secs(2);
+/// How often somebody else looks at it.
 const RETRY: Duration = Duration::from_secs(2);
-/// How long one call may take.
-const CALL: Duration = Duration::from_secs(4);
+/// How long one call may take: so long that two may be lost before the holder gives up.
+const CALL: Duration = Duration::from_secs(3);
 
 /// Runs a term whenever this replica is elected, until told to stop or a term ends by itself.
 ///
@@ -133,11 +133,15 @@ impl Candidate {
 
     /// Renews the Lease for as long as that goes well.
     async fn hold(&mut self) -> End {
+        let mut renewals = interval(RENEW_INTERVAL);
+        renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // It has just been written.
+        renewals.reset();
         loop {
             let held_until = self.held_until;
             let renewal = async {
-                sleep(RENEW_INTERVAL).await;
                 loop {
+                    renewals.tick().await;
                     match self.renew().await {
                         Ok(end) => {
                             self.complaint.settled();
@@ -147,7 +151,6 @@ impl Candidate {
                             .complaint
                             .warn(&error, "cannot renew the Lease, trying again"),
                     }
-                    sleep(RETRY).await;
                 }
             };
             let end = tokio::select! {
@@ -200,7 +203,7 @@ impl Candidate {
         match self.write(json!(ours)).await {
             // Somebody else was faster.
             Err(error) if error.is_conflict() => Ok(false),
-            written => written.map(|_| true),
+            written => written.map(|_| self.is_ours()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! What the reconcile loop remembers of a workload between two looks at it, and has told its user.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -17,13 +18,15 @@ use crate::metrics::Metrics;
 /// Restarts wait for at most this many settle periods.
 pub(crate) const MAX_SETTLE_PERIODS: u32 = 5;
 
+/// What was restarted lately, by this process: the end of a term is no reason to forget it.
+pub(crate) type Brakes = Arc<Mutex<HashMap<WorkloadId, Brake>>>;
+
 /// How far the loop is with each workload. What is at rest takes no room.
 pub(crate) struct Progress {
     events: Events,
     metrics: Metrics,
     entries: Mutex<HashMap<WorkloadId, Entry>>,
-    /// What was restarted lately.
-    brakes: Mutex<HashMap<WorkloadId, Brake>>,
+    brakes: Brakes,
     /// The workloads whose KEY cannot be verified.
     foreign: Mutex<HashSet<WorkloadId>>,
     /// Keys that the log has said to be missing.
@@ -47,12 +50,12 @@ struct Entry {
 }
 
 impl Progress {
-    pub(crate) fn new(events: Events, metrics: Metrics) -> Self {
+    pub(crate) fn new(events: Events, metrics: Metrics, brakes: Brakes) -> Self {
         Self {
             events,
             metrics,
             entries: Mutex::default(),
-            brakes: Mutex::default(),
+            brakes,
             foreign: Mutex::default(),
             unknown_keys: Mutex::default(),
         }

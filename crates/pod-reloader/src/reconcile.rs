@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -23,7 +24,7 @@ use crate::budget::Budget;
 use crate::client::{DEADLINE, patch_params, within};
 use crate::digests::{Digests, Known};
 use crate::error::{CallError, Error, chain};
-use crate::events::{Events, Notice};
+use crate::events::Notice;
 use crate::keys::Keys;
 use crate::metrics::Metrics;
 use crate::namespaces::SelectedNamespaces;
@@ -66,6 +67,8 @@ pub(crate) struct Reconciler {
     queue: Mutex<Queue>,
     pushed: Notify,
     progress: Progress,
+    /// The lists of workloads that have not come yet.
+    lists_due: AtomicUsize,
 }
 
 /// What comes after a look at a workload.
@@ -85,20 +88,23 @@ impl Reconciler {
         client: Client,
         budget: Budget,
         keys: Arc<Keys>,
-        events: Events,
+        progress: Progress,
         metrics: Metrics,
     ) -> Self {
+        let namespaces = scope.namespaces().map_or(1, Iterator::count);
+        let lists = namespaces * WorkloadKind::ALL.len();
         Self {
             settings,
             digests: Digests::new(Source::new(client.clone(), DEADLINE, budget)),
             client,
             keys,
-            progress: Progress::new(events, metrics.clone()),
+            progress,
             metrics,
             namespaces: SelectedNamespaces::new(scope.namespace_selector().is_some()),
             workloads: Workloads::default(),
             queue: Mutex::default(),
             pushed: Notify::new(),
+            lists_due: AtomicUsize::new(lists),
             scope,
         }
     }
@@ -139,6 +145,13 @@ impl Reconciler {
 
     /// Shows in the metrics what takes a look at every workload, and forgets what matters no more.
     pub(crate) fn publish(&self) {
+        self.digests
+            .retain(|reference| self.workloads.is_referenced(reference));
+        self.progress.tidy();
+        // Of workloads that are not known yet it is not known either.
+        if self.lists_due.load(Ordering::Relaxed) > 0 {
+            return;
+        }
         let relied_on = self.workloads.relying_on_keys();
         if let Some(keys) = self.keys.keyring() {
             for (key_id, workloads) in relied_on.iter().filter(|(id, _)| !keys.has(**id)) {
@@ -146,7 +159,6 @@ impl Reconciler {
             }
         }
         self.metrics.hashes(relied_on);
-        self.progress.tidy();
     }
 
     /// Takes in a workload as a watch shows it, unless it was seen later than that in the answer to a
@@ -206,6 +218,15 @@ impl Reconciler {
             self.metrics.workloads.set(self.workloads.len() as i64);
             self.progress.forget(id);
         }
+    }
+
+    /// Takes in that a list of workloads is whole.
+    pub(crate) fn list_is_whole(&self) {
+        let one_less = |due: usize| due.checked_sub(1);
+        // Later lists are not waited for.
+        let _ = self
+            .lists_due
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
     }
 
     /// Takes in that a namespace has the labels that are asked for.

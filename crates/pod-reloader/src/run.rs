@@ -27,6 +27,7 @@ use crate::events::Events;
 use crate::keys::{self, Keys};
 use crate::leader::lead;
 use crate::metrics::Metrics;
+use crate::progress::{Brakes, Progress};
 use crate::pulse::{self, Pulse};
 use crate::reconcile::{Reconciler, Settings};
 use crate::server::{self, Limits};
@@ -181,6 +182,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
             keys: keys.clone(),
             events,
             metrics: metrics.clone(),
+            brakes: Brakes::default(),
             pulse,
             ourselves: ourselves.clone(),
         };
@@ -224,6 +226,7 @@ struct Term {
     keys: Arc<Keys>,
     events: Events,
     metrics: Metrics,
+    brakes: Brakes,
     pulse: Arc<Pulse>,
     ourselves: Arc<OnceLock<String>>,
 }
@@ -243,7 +246,11 @@ impl Term {
             self.clients.reconcile.clone(),
             self.budget.clone(),
             self.keys.clone(),
-            self.events.clone(),
+            Progress::new(
+                self.events.clone(),
+                self.metrics.clone(),
+                self.brakes.clone(),
+            ),
             self.metrics.clone(),
         ));
         let _leading = Leading::new(self.metrics.clone(), self.pulse.clone());
@@ -328,13 +335,14 @@ struct Leading(Metrics, Arc<Pulse>);
 
 impl Leading {
     fn new(metrics: Metrics, pulse: Arc<Pulse>) -> Self {
-        metrics.leading.set(1);
-        Self(metrics, pulse)
+        let this = Self(metrics, pulse);
+        // What is aborted late may have counted after the last term.
+        this.reset();
+        this.0.leading.set(1);
+        this
     }
-}
 
-impl Drop for Leading {
-    fn drop(&mut self) {
+    fn reset(&self) {
         let Metrics {
             leading,
             workloads,
@@ -347,6 +355,12 @@ impl Drop for Leading {
             gauge.set(0);
         }
         self.0.hashes([]);
+    }
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.reset();
         self.1.rest();
     }
 }

@@ -162,6 +162,7 @@ async fn watch_workloads(
                 {
                     reconciler.workload_gone(&id);
                 }
+                reconciler.list_is_whole();
                 listed = HashSet::new();
             }
         }

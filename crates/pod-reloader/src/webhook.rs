@@ -37,6 +37,8 @@ const LARGE_REVIEW: usize = 1 << 20;
 const KEPT_FOR_OTHERS: usize = 8 << 20;
 /// How many reviews are answered at once.
 const REVIEWS_AT_ONCE: usize = 256;
+/// How long a body may take to arrive: as long as it does it takes room from others.
+const MAX_ARRIVAL: Duration = Duration::from_secs(10);
 /// The apiserver's own default, for a call that names none.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much of the timeout is left to the way back, at least; on a busy machine that is a tenth.
@@ -195,6 +197,8 @@ impl Webhook {
             bytes: Vec::new(),
             share: self.limits.budget.share(),
         };
+        // The apiserver sends it at once, however long it waits for the answer.
+        let deadline = deadline.min(Instant::now() + MAX_ARRIVAL);
         match timeout_at(deadline, received.fill(body, length)).await {
             Ok(outcome) => outcome.map(|()| received),
             Err(_) => Err(Trouble::Slow),

@@ -90,6 +90,27 @@ async fn a_failure_that_passes_in_time_costs_no_term() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_is_lost_or_slow_costs_no_term() {
+    let cluster = Cluster::default();
+    let mut candidate = cluster.candidate();
+    candidate.elected().await;
+    let passes = async {
+        for _ in 0..20 {
+            cluster.now(Some(Trouble::Hangs));
+            sleep(Duration::from_secs(4)).await;
+            cluster.now(None);
+            sleep(Duration::from_secs(7)).await;
+        }
+        cluster.now(Some(Trouble::Slow));
+        sleep(Duration::from_secs(120)).await;
+    };
+    tokio::select! {
+        end = candidate.hold() => panic!("{end:?}"),
+        () = passes => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_was_frozen_gives_up_at_once() {
     let cluster = Cluster::default();
     let mut candidate = cluster.candidate();
@@ -182,6 +203,8 @@ struct Stored {
 enum Trouble {
     Fails,
     Hangs,
+    /// Each call takes nearly as long as it may.
+    Slow,
 }
 
 impl Cluster {
@@ -195,6 +218,10 @@ impl Cluster {
                 match trouble {
                     Some(Trouble::Fails) => Err((500, "InternalError")),
                     Some(Trouble::Hangs) => std::future::pending().await,
+                    Some(Trouble::Slow) => {
+                        sleep(CALL - Duration::from_millis(100)).await;
+                        this.0.lock().unwrap().handle(&head.method, &body)
+                    }
                     None => this.0.lock().unwrap().handle(&head.method, &body),
                 }
             }

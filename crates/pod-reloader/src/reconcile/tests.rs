@@ -13,7 +13,8 @@ use tokio::task::JoinHandle;
 
 use self::apiserver::{Apiserver, Call};
 use super::*;
-use crate::progress::MAX_SETTLE_PERIODS;
+use crate::events::Events;
+use crate::progress::{Brakes, MAX_SETTLE_PERIODS};
 
 #[tokio::test(start_paused = true)]
 async fn a_change_is_not_lost_to_a_workload_that_was_looked_at_before_its_event() {
@@ -388,7 +389,7 @@ impl Operator {
             client,
             Budget::new(),
             keys,
-            events,
+            Progress::new(events, metrics.clone(), Brakes::default()),
             metrics.clone(),
         );
         let reconciler = Arc::new(reconciler);
