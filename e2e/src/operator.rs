@@ -136,14 +136,12 @@ impl Operator {
         let what = format!("the metric {name} to be {value}");
         wait_for(&what, Duration::from_secs(20), async || {
             let metrics = self.metrics().await?;
-            let shown = metrics
-                .lines()
-                .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
-                .with_context(|| format!("no metric {name} in\n{metrics}"))?;
-            Ok(if shown == value {
-                Attempt::Done(())
-            } else {
-                Attempt::NotYet(shown.to_owned())
+            let mut lines = metrics.lines();
+            let shown = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            Ok(match shown {
+                Some(shown) if shown == value => Attempt::Done(()),
+                Some(shown) => Attempt::NotYet(shown.to_owned()),
+                None => Attempt::NotYet(format!("it is not in\n{metrics}")),
             })
         })
         .await
