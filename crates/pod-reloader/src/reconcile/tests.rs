@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use self::apiserver::{Apiserver, Call};
+use super::look::MAX_MOVES;
 use super::*;
 use crate::events::Events;
 use crate::progress::{Brakes, MAX_SETTLE_PERIODS};

@@ -1,0 +1,358 @@
+//! One look at a workload: is there anything to do, is it time, and then the write.
+
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::Patch;
+use pod_reloader_core::decision::{Cause, Decision, decide};
+use pod_reloader_core::patch;
+use pod_reloader_core::reference::Reference;
+use pod_reloader_core::workload::{Workload, WorkloadId, WorkloadObject};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::{Reconciler, version};
+use crate::client::{DEADLINE, patch_params, within};
+use crate::digests::Known;
+use crate::error::{CallError, Error, chain};
+use crate::events::Notice;
+
+const UNDONE: &str = "another webhook or policy takes it back";
+/// How often in a row a workload may move under our hands before that counts as a failure.
+pub(super) const MAX_MOVES: u32 = 5;
+
+/// What comes after a look at a workload.
+enum Next {
+    /// Nothing, until something happens.
+    Rest,
+    /// Another look at this time.
+    At(Instant),
+    /// It moved while it was patched: another look now.
+    Moved,
+}
+
+impl Reconciler {
+    /// Looks at one workload, and says when it wants to be looked at again.
+    pub(super) async fn look(&self, id: &WorkloadId) -> Option<Instant> {
+        if !self.namespaces.contain(&id.namespace) {
+            self.progress.forget(id);
+            return None;
+        }
+        let (workload, key_seen) = self.workloads.get(id)?;
+        match self.reconcile(&workload, key_seen).await {
+            Ok(next) => self.after(id, next),
+            Err(error) => Some(self.failed(&workload, &error)),
+        }
+    }
+
+    /// One pass over one workload: the first half asks what is remembered whether there is anything
+    /// to do, the second asks the apiserver, decides again, and writes.
+    async fn reconcile(&self, workload: &Workload, key_seen: Instant) -> Result<Next, Error> {
+        self.progress.tell_rejected(workload);
+        let references = || workload.references.accepted.iter();
+        let known = self.digests.known(references(), None).await?;
+        let (since, cause) = match self.decide(workload, &known, key_seen).await? {
+            Decision::Keep => return Ok(self.keep(workload)),
+            Decision::Hold(missing) => {
+                self.progress.not_pending(&workload.id);
+                self.progress.tell(workload, Notice::Waiting(missing));
+                return Ok(Next::Rest);
+            }
+            Decision::Baseline(_) => (key_seen, None),
+            Decision::Set { cause, .. } => {
+                let settled = self.settled(workload, known.changed);
+                if Instant::now() < settled {
+                    return Ok(Next::At(settled));
+                }
+                if let Some(released) = self.braked(workload) {
+                    return Ok(Next::At(released));
+                }
+                (key_seen.max(settled), Some(cause))
+            }
+        };
+        let fresh = self.digests.known(references(), Some(since)).await?;
+        match self.decide(workload, &fresh, key_seen).await? {
+            Decision::Keep => Ok(self.keep(workload)),
+            Decision::Set { config_hash, .. } if cause.is_some() => {
+                let settled = self.settled(workload, fresh.changed);
+                if Instant::now() < settled {
+                    return Ok(Next::At(settled));
+                }
+                self.restart(
+                    workload,
+                    &config_hash,
+                    cause.unwrap_or(Cause::Changed),
+                    &fresh,
+                )
+                .await
+            }
+            Decision::Baseline(baseline) => self.set_baseline(workload, &baseline).await,
+            // It changed from one kind of decision to another meanwhile.
+            Decision::Set { .. } | Decision::Hold(_) => Ok(Next::At(Instant::now())),
+        }
+    }
+
+    async fn decide(
+        &self,
+        workload: &Workload,
+        known: &Known,
+        key_seen: Instant,
+    ) -> Result<Decision, Error> {
+        let mut keys = match self.keys.keyring() {
+            Some(keys) => keys,
+            None => self.keys.read_since(key_seen).await?,
+        };
+        if workload
+            .config_hash
+            .as_deref()
+            .is_some_and(|value| keys.lacks_key_of(value))
+        {
+            keys = self.keys.read_since(key_seen).await?;
+        }
+        let is_foreign = workload
+            .config_hash
+            .as_deref()
+            .is_some_and(|value| !keys.knows(value));
+        self.progress.foreign(&workload.id, is_foreign);
+        Ok(decide(
+            workload,
+            &known.contents,
+            &keys,
+            self.settings.first_stamp,
+        ))
+    }
+
+    /// When a workload may be restarted whose objects last changed at `changed`.
+    fn settled(&self, workload: &Workload, changed: Instant) -> Instant {
+        let period = workload
+            .settle_period()
+            .unwrap_or(self.settings.settle_period);
+        self.progress.settled(&workload.id, changed, period)
+    }
+
+    /// When a workload may be restarted that was restarted too often, which its user is told.
+    fn braked(&self, workload: &Workload) -> Option<Instant> {
+        let limit = self.settings.max_restarts;
+        if limit == 0 {
+            return None;
+        }
+        let (released, pause) = self.progress.braked(&workload.id, limit)?;
+        (Instant::now() < released).then(|| {
+            self.progress.tell(workload, Notice::Braked(pause));
+            released
+        })
+    }
+
+    fn keep(&self, workload: &Workload) -> Next {
+        self.progress.at_rest(&workload.id);
+        Next::Rest
+    }
+
+    async fn restart(
+        &self,
+        workload: &Workload,
+        config_hash: &str,
+        cause: Cause,
+        known: &Known,
+    ) -> Result<Next, Error> {
+        let changed = self.changed_objects(workload, known);
+        if self.settings.observe {
+            if self
+                .progress
+                .tell(workload, Notice::WouldRestart(cause, changed))
+            {
+                self.metrics.would_restart(workload.id.kind, cause);
+                log_restart(workload, cause, "would restart pods");
+            }
+            self.progress.not_pending(&workload.id);
+            return Ok(Next::Rest);
+        }
+        let patch = patch::set_config_hash(workload, config_hash);
+        let is_written = |now: &Workload| now.config_hash.as_deref() == Some(config_hash);
+        self.write(workload, patch, is_written, || {
+            // What changes from here on is a restart of its own, which settles anew.
+            self.progress.not_pending(&workload.id);
+            self.progress
+                .restarted(&workload.id, self.settings.max_restarts);
+            self.metrics.restart(workload.id.kind, cause);
+            log_restart(workload, cause, "restarting pods");
+            self.progress
+                .tell(workload, Notice::Restarted(cause, changed));
+        })
+        .await
+    }
+
+    async fn set_baseline(&self, workload: &Workload, baseline: &str) -> Result<Next, Error> {
+        if self.settings.observe {
+            return Ok(Next::Rest);
+        }
+        let patch = patch::set_baseline(workload, baseline);
+        let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(baseline);
+        self.write(workload, patch, is_written, || {
+            self.metrics.baseline();
+            let WorkloadId {
+                kind,
+                namespace,
+                name,
+            } = &workload.id;
+            info!(%kind, %namespace, name, "wrote a baseline");
+        })
+        .await
+    }
+
+    /// The objects that changed since this restart began to be due.
+    fn changed_objects(&self, workload: &Workload, known: &Known) -> Vec<Reference> {
+        let since = self.progress.pending_since(&workload.id);
+        let is_new = |at: Instant| since.is_some_and(|since| at >= since);
+        known
+            .changes
+            .iter()
+            .filter(|(_, at)| is_new(*at))
+            .map(|(reference, _)| reference.clone())
+            .collect()
+    }
+
+    /// Writes `patch`, whose tests hold only as long as `workload` is as we saw it, and calls `written`
+    /// where the answer shows that it stands.
+    async fn write(
+        &self,
+        workload: &Workload,
+        patch: json_patch::Patch,
+        is_written: impl Fn(&Workload) -> bool,
+        written: impl FnOnce(),
+    ) -> Result<Next, Error> {
+        let id = &workload.id;
+        let api: Api<WorkloadObject> =
+            Api::namespaced_with(self.client.clone(), id.namespace.as_str(), &id.kind);
+        let params = patch_params();
+        let patch = Patch::<()>::Json(patch);
+        match within(DEADLINE, api.patch(&id.name, &params, &patch)).await {
+            Ok(object) => {
+                let version = version(&object);
+                match self.workload(id.kind, object) {
+                    Some(now) if is_written(&now) => {
+                        written();
+                        self.take_in_answer(now, version);
+                        Ok(Next::Rest)
+                    }
+                    _ => Err(Error::Undone(id.clone())),
+                }
+            }
+            Err(error) if error.is_not_found() => {
+                self.workload_gone(id);
+                Ok(Next::Rest)
+            }
+            Err(error) if error.is_failed_test() || error.is_conflict() => {
+                debug!(workload = %id, "it moved while it was patched");
+                match within(DEADLINE, api.get(&id.name)).await {
+                    Ok(object) => {
+                        let version = version(&object);
+                        if let Some(now) = self.workload(id.kind, object) {
+                            self.take_in_answer(now, version);
+                        }
+                    }
+                    Err(error) if error.is_not_found() => self.workload_gone(id),
+                    Err(source) => {
+                        return Err(Error::ReadWorkload {
+                            workload: id.clone(),
+                            source,
+                        });
+                    }
+                }
+                if self.progress.moved(id) < MAX_MOVES {
+                    Ok(Next::Moved)
+                } else {
+                    Err(Error::Patch {
+                        workload: id.clone(),
+                        source: error,
+                    })
+                }
+            }
+            Err(source) => Err(Error::Patch {
+                workload: id.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// Takes in an answer to a call of ours. It does not bring back what a watch has shown to be gone.
+    fn take_in_answer(&self, workload: Workload, version: u64) {
+        if self.workloads.get(&workload.id).is_some() {
+            self.take_in(workload, version);
+        }
+    }
+
+    fn after(&self, id: &WorkloadId, next: Next) -> Option<Instant> {
+        match next {
+            Next::Rest => {
+                self.progress.went_well(id);
+                None
+            }
+            Next::At(at) => Some(at),
+            Next::Moved => Some(Instant::now()),
+        }
+    }
+
+    /// Says what failed, once, and when to try again.
+    fn failed(&self, workload: &Workload, error: &Error) -> Instant {
+        let (cause, notice) = match error {
+            Error::Read { reference, source } => (
+                Some(source),
+                source
+                    .is_refusal()
+                    .then(|| Notice::Unreadable(reference.clone(), source.to_string())),
+            ),
+            Error::Patch { source, .. } => (
+                Some(source),
+                source
+                    .is_refusal()
+                    .then(|| Notice::Refused(source.to_string())),
+            ),
+            Error::Undone(_) => (None, Some(Notice::Refused(UNDONE.to_owned()))),
+            Error::ReadWorkload { source, .. } | Error::Keys { source, .. } => (Some(source), None),
+            _ => (None, None),
+        };
+        self.metrics.error(cause.map_or("other", CallError::reason));
+        if let Some(notice) = notice {
+            self.progress.tell(workload, notice);
+        }
+        let refused = cause.is_some_and(CallError::is_refusal);
+        let failures = self.progress.failed(&workload.id, refused);
+        let WorkloadId {
+            kind,
+            namespace,
+            name,
+        } = &workload.id;
+        let pause = pause(failures, refused);
+        // Who read it has told of it.
+        if failures == 1 && !matches!(error, Error::Read { .. }) {
+            warn!(%kind, %namespace, name, error = chain(error), "reconciling failed, trying again");
+        } else {
+            debug!(%kind, %namespace, name, error = chain(error), ?pause, "reconciling failed");
+        }
+        Instant::now() + pause
+    }
+}
+
+fn log_restart(workload: &Workload, cause: Cause, message: &str) {
+    let WorkloadId {
+        kind,
+        namespace,
+        name,
+    } = &workload.id;
+    info!(%kind, %namespace, name, ?cause, "{message}");
+}
+
+/// How long to wait after so many failures: doubled each time, with some chance in it so that many
+/// do not come back at once. What was refused waits longer: somebody has to change something first.
+fn pause(failures: u32, refused: bool) -> Duration {
+    let (first, longest) = if refused { (15, 600) } else { (1, 60) };
+    let doubled =
+        Duration::from_secs(first) * 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
+    let mut random = [0];
+    // Without random bytes there is no chance in it: no reason to fail.
+    let _ = getrandom::fill(&mut random);
+    doubled
+        .min(Duration::from_secs(longest))
+        .mul_f64(0.75 + f64::from(random[0]) / 512.0)
+}
