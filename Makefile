@@ -32,6 +32,8 @@ SOURCE :=
 # Files of tests that run on the older kube-apiserver, which has no MutatingAdmissionPolicy.
 on_older_always := clients:: pending:: rbac::
 on_older_too := contents:: input:: modes:: order:: races:: restart:: secrecy:: takeover:: unknown:: certificates:: scope::
+# They take the machine for themselves, and the others would wait too long for it.
+floods := server::
 faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: storm::
 on_older = RUST_TEST_THREADS=4 $(control_plane:%--=%--older --) cargo test -p $(e2e) --test suite --no-fail-fast -- $(1)
 
@@ -54,7 +56,8 @@ test: ## Run all tests, the last of them on a real control plane; TEST=name pick
 	$(call phase,unit and router tests,cargo test $(TEST))
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
-	$(call phase,end-to-end tests,RUST_TEST_THREADS=4 $(control_plane) cargo test -p $(e2e) --no-fail-fast $(TEST))
+	$(call phase,end-to-end tests,RUST_TEST_THREADS=4 $(control_plane) cargo test -p $(e2e) --no-fail-fast $(or $(TEST),-- --skip $(floods)))
+	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) cargo test -p $(e2e) --test suite --no-fail-fast -- $(floods)))
 	$(if $(TEST),,$(call phase,on an older apiserver,$(call on_older,$(on_older_always))))
 
 .PHONY: test-older

@@ -45,7 +45,7 @@ async fn rotations_by_cert_manager_fail_no_write_and_let_none_past_the_webhook()
     // Of its own, because all webhooks of a kind share one metric.
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let fail = Options {
-        values: json!({"webhook": {"certManager": {"enabled": true}}}),
+        values: json!({"webhook": {"certManager": {"enabled": true}, "timeoutSeconds": TIMEOUT}}),
         ..Options::default()
     };
     let ignore = Options {
@@ -132,6 +132,7 @@ async fn half_of_a_pair_is_kept_out_and_the_last_good_one_serves_on() -> Result<
 async fn replicas_renew_the_certificate_of_their_own_ca_without_a_failed_write() -> Result<()> {
     let options = Options {
         args: vec!["--leader-elect".to_owned()],
+        values: json!({"webhook": {"timeoutSeconds": TIMEOUT}}),
         ..Options::default()
     };
     Scene::play(options, async |scene| {
@@ -702,6 +703,8 @@ fn ignoring() -> Options {
     }
 }
 
+/// How many seconds the apiserver waits for the webhook: other tests may keep the machine busy.
+const TIMEOUT: u32 = 10;
 /// Longer than a replica waits until every apiserver has heard of a new CA.
 const PATIENCE: Duration = Duration::from_secs(150);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -230,7 +230,12 @@ async fn what_changes_while_nobody_leads_is_found_and_nothing_else_is_written() 
 async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
     const SECRETS: usize = 5;
     let late_by = Duration::from_secs(if full() { 30 } else { 12 });
-    Scene::play(replicas(), async |scene| {
+    let options = Options {
+        // Other tests may keep the machine busy.
+        values: json!({"webhook": {"timeoutSeconds": 10}}),
+        ..replicas()
+    };
+    Scene::play(options, async |scene| {
         let lists = |(number, workload): (usize, Workload)| {
             workload.lists_secrets(&format!("app-{}", number % SECRETS))
         };

@@ -73,6 +73,8 @@ async fn rolling_restarts(failure_policy: &'static str) -> Result<()> {
         replicas: 2,
         failure_policy,
         args: vec![format!("--drain-period={drain_period}")],
+        // Other tests may keep the machine busy.
+        values: json!({"webhook": {"timeoutSeconds": 10}}),
         ..Options::default()
     };
     Scene::play(options, async |scene| {
