@@ -1,11 +1,17 @@
 //! Finds ports that nobody listens on.
 
 use std::{
+    collections::BTreeSet,
     hash::{BuildHasher, RandomState},
     net::TcpListener,
+    sync::{Mutex, PoisonError},
 };
 
-/// Free ports of 127.0.0.1, each different. They lie below the range that outgoing connections take
+/// What this process has given out.
+static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+/// Free ports of 127.0.0.1, each different, and different from all that were given before: whoever has
+/// got one may take seconds to listen on it. They lie below the range that outgoing connections take
 /// theirs from, so that none of those can get in between.
 pub(crate) fn free_ports() -> impl Iterator<Item = u16> {
     const FIRST: u64 = 20_000;
@@ -14,4 +20,8 @@ pub(crate) fn free_ports() -> impl Iterator<Item = u16> {
     (0..COUNT)
         .filter_map(move |n| u16::try_from(FIRST + start.wrapping_add(n) % COUNT).ok())
         .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .filter(|port| {
+            let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+            given.insert(*port)
+        })
 }

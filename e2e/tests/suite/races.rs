@@ -29,7 +29,12 @@ async fn no_hash_comes_back_while_the_config_watch_is_late() -> Result<()> {
 
 #[tokio::test]
 async fn no_hash_comes_back_while_the_workload_watch_is_late() -> Result<()> {
-    Scene::play(proxied(), async |scene| {
+    let options = Options {
+        // The loop hears of the ConfigMap at once, and would be right to restart in a slow release.
+        settle_period: "2s",
+        ..proxied()
+    };
+    Scene::play(options, async |scene| {
         releases_with_a_late_watch(scene, 20, "/apis/apps/v1/", "deployments").await
     })
     .await
