@@ -67,7 +67,7 @@ async fn listing_app(scene: &Scene) -> Result<Vec<Workload>> {
 async fn rolling_restarts(failure_policy: &'static str) -> Result<()> {
     let (restarts, drain_period, per_second) = match full() {
         true => (20, "15s", 200),
-        false => (2, "3s", 50),
+        false => (1, "10s", 50),
     };
     let options = Options {
         replicas: 2,
