@@ -117,16 +117,14 @@ fn keep_baseline(
 
 /// The keys without which it could no longer be told whether `workload` is up to date: that of its config
 /// hash, and that of the baseline which speaks of it.
-pub fn keys_relied_on(workload: &Workload) -> impl Iterator<Item = KeyId> {
+pub fn keys_relied_on(workload: &Workload) -> BTreeSet<KeyId> {
     let value = workload.config_hash.as_deref();
     let baseline = baseline(workload, value.unwrap_or_default());
-    let key_ids: BTreeSet<KeyId> = value
-        .into_iter()
-        .chain(baseline)
+    let hashes = value.into_iter().chain(baseline);
+    hashes
         .filter_map(ConfigHash::parse)
         .map(|hash| hash.key_id())
-        .collect();
-    key_ids.into_iter()
+        .collect()
 }
 
 /// The hash of the workload's baseline, where it speaks of this value of KEY.
@@ -267,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_keys_of_hash_and_baseline_are_relied_on() {
-        let relied_on = |workload: &Workload| keys_relied_on(workload).collect::<Vec<_>>();
+        let relied_on = |workload: &Workload| Vec::from_iter(keys_relied_on(workload));
         let key = |seed| HashKey::new([seed; KEY_LENGTH]).id();
         let contents = contents(&[("app", holding("1"))]);
         let hash = |seed| keyring(&[seed]).hash(&contents).to_string();

@@ -198,8 +198,8 @@ impl MayNameConfig for Volume {
     }
 }
 
-/// Reads the first [`MAX_ITEMS`] items of a list that name something: of three megabytes of them, all that a request may
-/// have, each would take some hundred times its size.
+/// Reads the first [`MAX_ITEMS`] items of a list that name something: of three megabytes of items, all
+/// that a request may have, each would take some hundred times its size.
 fn those_of_use<'de, D, T>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
 where
     D: Deserializer<'de>,

@@ -9,8 +9,8 @@ use crate::workload::{TemplateShape, Workload};
 
 /// The loop's write of KEY: it fails where anything moved that the decision was made from.
 ///
-/// It tests UID, generation, both lists, both labels, those that select the workload, and KEY. A status that churns cannot fail it;
-/// a leader that was frozen and thawed cannot move what has moved on.
+/// It tests UID, generation, both lists, both labels, those that select the workload, and KEY. A status
+/// that churns cannot fail it; a leader that was frozen and thawed cannot move what has moved on.
 pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
     let mut operations = tests(workload);
     operations.extend(add_to_template(workload.template, config_hash));

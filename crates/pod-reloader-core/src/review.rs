@@ -288,8 +288,8 @@ impl<'a> RawTemplate<'a> {
     pub(crate) fn same_but_for_key(&self, other: &Self) -> bool {
         self.text == other.text
             || (self.annotations == other.annotations
-                && same_fields(&self.metadata, &other.metadata)
-                && same_fields(&self.rest, &other.rest))
+                && same_fields(&self.metadata, &other.metadata, MAX_DEPTH)
+                && same_fields(&self.rest, &other.rest, MAX_DEPTH))
     }
 }
 
@@ -300,13 +300,13 @@ fn fields(object: &RawValue) -> Result<Fields<'_>, serde_json::Error> {
     Ok(fields)
 }
 
-fn same_fields(one: &Fields<'_>, other: &Fields<'_>) -> bool {
+fn same_fields(one: &Fields<'_>, other: &Fields<'_>, depth: usize) -> bool {
     one.len() == other.len()
         && one
             .iter()
             .zip(other)
             .all(|((name, one), (other_name, other))| {
-                name == other_name && same_value(one, other, MAX_DEPTH)
+                name == other_name && same_value(one, other, depth)
             })
 }
 
@@ -321,15 +321,8 @@ fn same_value(one: &RawValue, other: &RawValue, depth: usize) -> bool {
         return false;
     };
     match (one.as_bytes().first(), other.as_bytes().first()) {
-        (Some(b'{'), Some(b'{')) => both::<Fields<'_>>(one, other).is_some_and(|(one, other)| {
-            one.len() == other.len()
-                && one
-                    .iter()
-                    .zip(&other)
-                    .all(|((name, one), (other_name, other))| {
-                        name == other_name && same_value(one, other, depth)
-                    })
-        }),
+        (Some(b'{'), Some(b'{')) => both::<Fields<'_>>(one, other)
+            .is_some_and(|(one, other)| same_fields(&one, &other, depth)),
         (Some(b'['), Some(b'[')) => {
             both::<Vec<&RawValue>>(one, other).is_some_and(|(one, other)| {
                 one.len() == other.len()

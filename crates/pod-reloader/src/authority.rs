@@ -17,9 +17,10 @@ use tokio::time::Instant;
 use tracing::{debug, info};
 use webhook_certs::{Authority, Change, CurrentCertificate, Next, Publication, Stored};
 
-use crate::certificate::{self, Complaint};
+use crate::certificate;
 use crate::client::{DEADLINE, patch_params, post_params, within};
 use crate::error::{CallError, Error};
+use crate::logging::Complaint;
 use crate::metrics::Metrics;
 
 /// Where a CA of our own is kept, and for what.

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tracing::{info, warn};
+use tracing::info;
 use webhook_certs::{CertificateDirectory, ClientAuthorities, CurrentCertificate, Reload};
 
-use crate::error::chain;
+use crate::logging::Complaint;
 use crate::metrics::Metrics;
 
 /// How often it is looked whether there is a new certificate.
@@ -70,26 +70,6 @@ pub(crate) fn announce(outcome: Reload, certificate: &CurrentCertificate, metric
             "serving a new certificate"
         );
         metrics.certificate_not_after(not_after);
-    }
-}
-
-/// A failure that is told once, and not at each look.
-#[derive(Default)]
-pub(crate) struct Complaint(Option<String>);
-
-impl Complaint {
-    /// Tells of `error`, unless that was the last thing told.
-    pub(crate) fn warn(&mut self, error: &dyn std::error::Error, consequence: &'static str) {
-        let text = chain(error);
-        if self.0.as_ref() != Some(&text) {
-            warn!(error = text, "{consequence}");
-            self.0 = Some(text);
-        }
-    }
-
-    /// Nothing to complain about any more.
-    pub(crate) fn settled(&mut self) {
-        self.0 = None;
     }
 }
 

@@ -182,15 +182,12 @@ impl Digests {
             let began = Instant::now();
             let presence = self.source.read(reference).await;
             let mut state = entry.state.lock();
-            let is_news =
-                std::mem::replace(&mut state.is_failing, presence.is_err()) != presence.is_err();
+            let was_failing = std::mem::replace(&mut state.is_failing, presence.is_err());
             let presence = presence.inspect_err(|error| {
                 // Once, and not for each workload that lists it.
-                if is_news {
-                    warn!(
-                        error = chain(error),
-                        "cannot read what workloads list, trying again"
-                    );
+                if !was_failing {
+                    let error = chain(error);
+                    warn!(error, "cannot read what workloads list, trying again");
                 }
             })?;
             let read = Read::after(state.read.as_ref(), presence, began);

@@ -17,9 +17,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::certificate::Complaint;
 use crate::client::{patch_params, post_params, within};
 use crate::error::CallError;
+use crate::logging::Complaint;
 
 /// How long a Lease is good that is not renewed.
 const DURATION: Duration = Duration::from_secs(15);

@@ -1,12 +1,13 @@
-//! Sets up the log.
+//! Sets up the log, and keeps it from saying the same again and again.
 
-use tracing::Level;
+use tracing::{Level, warn};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
 use crate::args::LogFormat;
+use crate::error::chain;
 
 /// Sends events of `level` and above to standard error.
 ///
@@ -47,6 +48,26 @@ fn filter(level: Level) -> Targets {
             ]
             .map(|name| (name, LevelFilter::OFF)),
         )
+}
+
+/// A failure that is told once, and not at each look.
+#[derive(Default)]
+pub(crate) struct Complaint(Option<String>);
+
+impl Complaint {
+    /// Tells of `error`, unless that was the last thing told.
+    pub(crate) fn warn(&mut self, error: &dyn std::error::Error, consequence: &'static str) {
+        let text = chain(error);
+        if self.0.as_ref() != Some(&text) {
+            warn!(error = text, "{consequence}");
+            self.0 = Some(text);
+        }
+    }
+
+    /// Nothing to complain about any more.
+    pub(crate) fn settled(&mut self) {
+        self.0 = None;
+    }
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ impl Workloads {
             .index
             .workloads()
             .filter_map(|id| inner.index.workload(id));
-        for key_id in workloads.flat_map(|workload| keys_relied_on(&workload).collect::<Vec<_>>()) {
+        for key_id in workloads.flat_map(|workload| keys_relied_on(&workload)) {
             *counts.entry(key_id).or_default() += 1;
         }
         counts
