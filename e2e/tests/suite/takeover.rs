@@ -194,8 +194,10 @@ async fn a_new_key_rolls_nothing() -> Result<()> {
         let web = Workload::deployment("web").lists("app");
         let before = scene.create(&web).await?;
 
-        // Some replica may not have read it yet: it is for reading only.
-        add_key(scene, jiff::Timestamp::now(), 1).await?;
+        // Some replica may not have read it yet: it is for reading only. The first one may have been made in
+        // this very second, and has its name.
+        let next_second = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(1);
+        add_key(scene, next_second, 1).await?;
         scene.rolls_not(&web, &before).await?;
         restart(scene).await?;
         scene.rolls_not(&web, &before).await?;
