@@ -1,22 +1,19 @@
 //! Watches workloads and config objects, and tells the reconciler what it sees.
 
 use std::collections::HashSet;
-use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
-use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
-use kube::core::PartialObjectMeta;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::core::{DynamicResourceScope, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client, Resource, ResourceExt};
 use pod_reloader_core::name::Name;
-use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::{WorkloadId, WorkloadKind, WorkloadObject};
-use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -40,34 +37,20 @@ pub(crate) fn spawn(client: &Client, scope: &Scope, reconciler: &Arc<Reconciler>
     };
     for namespace in namespaces {
         for kind in WorkloadKind::ALL {
-            let api = match &namespace {
-                Some(namespace) => Api::namespaced_with(client.clone(), namespace.as_str(), &kind),
-                None => Api::all_with(client.clone(), &kind),
-            };
+            let workloads = api(client, namespace.as_ref(), kind);
+            let namespace = namespace.clone();
             watches.spawn(watch_workloads(
-                api,
+                workloads,
                 kind,
-                namespace.clone(),
+                namespace,
                 reconciler.clone(),
             ));
         }
-        let config_maps = api::<ConfigMap>(client, namespace.as_ref());
-        let config_maps = watch_config(
-            config_maps,
-            config(),
-            ConfigKind::ConfigMap,
-            namespace.clone(),
-            reconciler.clone(),
-        );
-        watches.spawn(config_maps);
-        let secrets = api::<Secret>(client, namespace.as_ref());
-        watches.spawn(watch_config(
-            secrets,
-            config().fields(SECRETS),
-            ConfigKind::Secret,
-            namespace,
-            reconciler.clone(),
-        ));
+        for kind in ConfigKind::ALL {
+            let config = api(client, namespace.as_ref(), kind);
+            let namespace = namespace.clone();
+            watches.spawn(watch_config(config, kind, namespace, reconciler.clone()));
+        }
     }
     if let Some(selector) = scope.namespace_selector() {
         watches.spawn(watch_namespaces(
@@ -114,14 +97,13 @@ async fn watch_namespaces(
     }
 }
 
-/// Asks for metadata only: kube does so for this type.
-fn api<K>(client: &Client, namespace: Option<&Name>) -> Api<PartialObjectMeta<K>>
+fn api<K>(client: &Client, namespace: Option<&Name>, kind: K::DynamicType) -> Api<K>
 where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Resource<Scope = DynamicResourceScope>,
 {
     match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace.as_str()),
-        None => Api::all(client.clone()),
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace.as_str(), &kind),
+        None => Api::all_with(client.clone(), &kind),
     }
 }
 
@@ -169,33 +151,42 @@ async fn watch_workloads(
     }
 }
 
-async fn watch_config<K>(
-    api: Api<PartialObjectMeta<K>>,
-    config: watcher::Config,
+async fn watch_config(
+    api: Api<ConfigMetadata>,
     kind: ConfigKind,
     namespace: Option<Name>,
     reconciler: Arc<Reconciler>,
-) where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
-{
+) {
+    let config = match kind {
+        ConfigKind::ConfigMap => config(),
+        ConfigKind::Secret => config().fields(SECRETS),
+    };
     let mut events = std::pin::pin!(healed(watch(api, config), kind.as_str()));
     let mut listed: HashSet<Reference> = HashSet::new();
+    // Of what no workload references, nothing is kept.
+    let referenced = |object: &ConfigMetadata| {
+        let reference = object.reference(kind);
+        reference.filter(|reference| reconciler.is_referenced(reference))
+    };
     while let Some(event) = events.next().await {
         match event {
             Event::Init => listed.clear(),
-            Event::InitApply(object) => listed.extend(take_in(
-                kind,
-                &object,
-                object.metadata.resource_version.as_deref(),
-                &reconciler,
-            )),
-            Event::Apply(object) => drop(take_in(
-                kind,
-                &object,
-                object.metadata.resource_version.as_deref(),
-                &reconciler,
-            )),
-            Event::Delete(object) => drop(take_in(kind, &object, None, &reconciler)),
+            Event::InitApply(object) => {
+                if let Some(reference) = referenced(&object) {
+                    reconciler.config_seen(&reference, object.resource_version());
+                    listed.insert(reference);
+                }
+            }
+            Event::Apply(object) => {
+                if let Some(reference) = referenced(&object) {
+                    reconciler.config_seen(&reference, object.resource_version());
+                }
+            }
+            Event::Delete(object) => {
+                if let Some(reference) = referenced(&object) {
+                    reconciler.config_seen(&reference, None);
+                }
+            }
             Event::InitDone => {
                 let in_list = |reference: &Reference| {
                     reference.kind == kind
@@ -212,34 +203,6 @@ async fn watch_config<K>(
             }
         }
     }
-}
-
-/// Tells the reconciler of an object that any workload references, and says which it is.
-fn take_in<K>(
-    kind: ConfigKind,
-    object: &PartialObjectMeta<K>,
-    resource_version: Option<&str>,
-    reconciler: &Reconciler,
-) -> Option<Reference>
-where
-    K: Resource<DynamicType = ()>,
-{
-    let reference = reference(kind, object).filter(|it| reconciler.is_referenced(it))?;
-    reconciler.config_seen(&reference, resource_version);
-    Some(reference)
-}
-
-fn reference<K>(kind: ConfigKind, object: &PartialObjectMeta<K>) -> Option<Reference>
-where
-    K: Resource<DynamicType = ()>,
-{
-    let namespace = Name::parse(&object.namespace()?).ok()?;
-    let name = Name::parse(&object.name_any()).ok()?;
-    Some(Reference {
-        kind,
-        namespace,
-        name,
-    })
 }
 
 /// A watch that is taken up again after an error, a little later each time. One that is merely too old
