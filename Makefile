@@ -83,6 +83,13 @@ faults: ## Run the tests of faults at their full size: thousands of workloads, m
 	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
 	$(call phase,faults,FULL=1 RUST_TEST_THREADS=1 $(control_plane) cargo test -p $(e2e) --test suite --no-fail-fast -- $(or $(TEST),$(faults)))
 
+.PHONY: bench
+bench: ## Measure the operator beside a floor; QUICK=1 in two minutes, PARTS=changes,memory for some
+	@scripts/need rust cc control-plane
+	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
+	$(call phase,build,cargo build --release -p pod-reloader -p $(e2e) --bin pod-reloader --bin bench)
+	$(call phase,bench,$(or $(CARGO_TARGET_DIR),target)/release/bench $(if $(filter 1,$(QUICK)),--quick) $(if $(PARTS),--only=$(PARTS)))
+
 .PHONY: lint
 lint: $(cargo_deny) ## Check format, lints, crate boundaries, dependencies and docs
 	@scripts/need rust cc rustfmt clippy

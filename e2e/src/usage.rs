@@ -1,6 +1,6 @@
 //! What a process has taken up of the machine.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use anyhow::{Context, Result};
 
@@ -21,6 +21,28 @@ impl Process {
     /// When it does not run.
     pub fn resident_memory(&self) -> Result<usize> {
         self.memory("VmRSS")
+    }
+
+    /// The part of that memory that no file stands behind, in bytes.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn anonymous_memory(&self) -> Result<usize> {
+        self.memory("RssAnon")
+    }
+
+    /// How long its threads have run on a processor, those that have ended aside.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn cpu_time(&self) -> Result<Duration> {
+        let mut total = Duration::ZERO;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
+            let schedule = fs::read_to_string(thread?.path().join("schedstat"))?;
+            let on_processor = schedule.split(' ').next().unwrap_or_default();
+            total += Duration::from_nanos(on_processor.parse()?);
+        }
+        Ok(total)
     }
 
     /// How many file descriptors it has open.

@@ -1,0 +1,377 @@
+//! From a change of a ConfigMap to the changed pod templates: how long, with how many requests, and how
+//! much work.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use pod_reloader_e2e::{Mark, Scene};
+use serde_json::json;
+use tokio::time::{Instant, interval, sleep};
+
+use crate::{
+    clear,
+    figures::{Figures, Spread},
+    observer::Observer,
+    scene,
+    subject::{Running, Subject},
+};
+
+/// Between two changes that have nothing to do with each other.
+const PAUSE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Changes per second of the stream, and for how long.
+const RATE: usize = 200;
+const STREAM: Duration = Duration::from_secs(20);
+/// One change in so many is to an object that a workload lists.
+const ONE_IN: usize = 5;
+/// How many workloads the stream concerns, each by a ConfigMap of its own, and how many ConfigMaps it
+/// changes besides.
+const CONCERNED: usize = 20;
+const UNCONCERNED: usize = 80;
+
+/// Without a settle period.
+pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
+    let scene = scene("0s").await?;
+    let bench = Bench::begin(&scene).await?;
+    let (rounds, changes, crowd) = if quick { (2, 50, 200) } else { (5, 100, 500) };
+    bench.create("one", 1).await?;
+    bench.create("crowd", crowd).await?;
+    scene.operator.stop().await;
+
+    let get = Spread::of(bench.gets(if quick { 100 } else { 500 }).await?);
+    figures.say("a GET of a ConfigMap", None, get.to_string(), "-");
+    let mut apart = [Vec::new(), Vec::new()];
+    let mut at_once = [Vec::new(), Vec::new()];
+    let mut fan_out = [Vec::new(), Vec::new()];
+    let mut cpu = [Vec::new(), Vec::new()];
+    let mut requests = BTreeMap::new();
+    for _ in 0..rounds {
+        for (at, subject) in Subject::BOTH.into_iter().enumerate() {
+            let running = Running::start(&scene, subject).await?;
+            bench.warm_up(subject).await?;
+            let before = running.process().cpu_time()?;
+            apart[at].extend(bench.changes(subject, changes, PAUSE).await?);
+            let spent = running.process().cpu_time()? - before;
+            cpu[at].push(spent / changes as u32);
+            at_once[at].extend(bench.changes(subject, changes, Duration::ZERO).await?);
+            let mark = scene.mark().await?;
+            fan_out[at].push(bench.fan_out(subject, crowd).await?);
+            if subject == Subject::Operator {
+                requests = count(&scene, mark).await?;
+            }
+            running.stop().await;
+        }
+    }
+    let spreads = |[floor, ours]: [Vec<Duration>; 2]| (Spread::of(floor), Spread::of(ours));
+    let (floor, ours) = spreads(apart);
+    let goal = "1.1 x (floor + GET)";
+    figures.compare("change to pod template", floor.plus(get.median), ours, goal);
+    let (floor, ours) = spreads(at_once);
+    let goal = "1.3 x (floor + GET)";
+    figures.compare(
+        "the same, each right after the last",
+        floor.plus(get.median),
+        ours,
+        goal,
+    );
+    let (floor, ours) = spreads(cpu);
+    figures.compare("CPU for one change", floor, ours, "1.0 ms");
+    let (floor, ours) = spreads(fan_out);
+    let what = format!("one ConfigMap, {crowd} Deployments: all patched");
+    figures.compare(&what, floor, ours, "1.1 x floor");
+    figures.say(
+        "requests for that",
+        Some(&format!("{crowd} patches")),
+        told(&requests),
+        "a PATCH each, 1 GET; Events beside",
+    );
+
+    let running = Running::start(&scene, Subject::Operator).await?;
+    let stream = bench.stream(quick).await?;
+    figures.say(
+        &format!(
+            "{RATE} changes a second, one in {ONE_IN} of a listed object: right after the last"
+        ),
+        None,
+        format!(
+            "{:.0} ms, {} rollouts, {} lists",
+            stream.late.as_secs_f64() * 1e3,
+            stream.rollouts,
+            stream.lists
+        ),
+        "100 ms, no list",
+    );
+    running.stop().await;
+
+    let mark = scene.mark().await?;
+    let running = Running::start(&scene, Subject::Operator).await?;
+    let restarted = at_rest(&scene, mark).await?;
+    figures.say(
+        &format!("restart over {} workloads", crowd + 1 + CONCERNED),
+        None,
+        told(&restarted),
+        "no write",
+    );
+    running.stop().await;
+    clear(scene).await;
+    Ok(())
+}
+
+/// With the default settle period.
+pub(crate) async fn measure_settled(figures: &mut Figures, quick: bool) -> Result<()> {
+    let scene = scene("5s").await?;
+    let bench = Bench::begin(&scene).await?;
+    bench.create("one", 1).await?;
+    let changes = bench
+        .changes(Subject::Operator, if quick { 2 } else { 10 }, PAUSE)
+        .await?;
+    figures.say(
+        "change to pod template, settle period 5 s",
+        None,
+        Spread::of(changes).to_string(),
+        "-",
+    );
+    let stream = bench.stream(quick).await?;
+    figures.say(
+        &format!("{RATE} changes a second, settle period 5 s: right after the last"),
+        None,
+        format!(
+            "{:.1} s, {} rollouts, {} lists",
+            stream.late.as_secs_f64(),
+            stream.rollouts,
+            stream.lists
+        ),
+        "40 rollouts, no list",
+    );
+    clear(scene).await;
+    Ok(())
+}
+
+/// A scene, and what is seen of it.
+struct Bench<'a> {
+    scene: &'a Scene,
+    config_maps: Api<ConfigMap>,
+    observer: Observer,
+}
+
+/// What came of many changes in a row.
+struct Streamed {
+    /// From the last change until the last pod template was right.
+    late: Duration,
+    rollouts: usize,
+    lists: usize,
+}
+
+impl<'a> Bench<'a> {
+    async fn begin(scene: &'a Scene) -> Result<Self> {
+        Ok(Self {
+            config_maps: Api::namespaced(scene.client.clone(), &scene.namespace),
+            observer: Observer::begin(&scene.client, &scene.namespace),
+            scene,
+        })
+    }
+
+    /// Creates a ConfigMap and the Deployments that it concerns, for the floor and for the operator.
+    async fn create(&self, of: &str, count: usize) -> Result<()> {
+        for subject in Subject::BOTH {
+            self.scene.put_all(&[subject.config_map(of, count)]).await?;
+            self.scene
+                .create_all(&subject.deployments(of, count))
+                .await?;
+        }
+        self.observer.quiet(Duration::from_secs(2)).await;
+        Ok(())
+    }
+
+    async fn gets(&self, count: usize) -> Result<Vec<Duration>> {
+        let name = Subject::Operator.name("one");
+        let mut all = Vec::new();
+        for _ in 0..count {
+            let began = Instant::now();
+            self.config_maps.get(&name).await?;
+            all.push(began.elapsed());
+        }
+        Ok(all)
+    }
+
+    /// Changes a ConfigMap, and says when that was done.
+    async fn change(&self, config_map: &str, value: &str) -> Result<Instant> {
+        let patch = json!({"data": {"key": value}});
+        let params = PatchParams::default();
+        self.config_maps
+            .patch(config_map, &params, &Patch::Merge(&patch))
+            .await?;
+        Ok(Instant::now())
+    }
+
+    /// The first change after a start may find no watch yet, nor connections.
+    async fn warm_up(&self, subject: Subject) -> Result<()> {
+        let deployment = format!("{}-0", subject.name("one"));
+        let before = self.observer.now(|seen| seen.of(&deployment).len());
+        for attempt in 0.. {
+            self.change(&subject.name("one"), &format!("warm up {attempt} {before}"))
+                .await?;
+            let second = Duration::from_secs(1);
+            let changed = self.observer.until("a change", second, |seen| {
+                (seen.of(&deployment).len() > before).then_some(())
+            });
+            if changed.await.is_ok() {
+                break;
+            }
+            ensure!(attempt < 60, "{subject:?} does nothing");
+        }
+        self.changes(subject, 5, PAUSE).await?;
+        Ok(())
+    }
+
+    /// Changes one ConfigMap that concerns one Deployment, again and again: from each write to when the
+    /// pod template was seen.
+    async fn changes(
+        &self,
+        subject: Subject,
+        count: usize,
+        pause: Duration,
+    ) -> Result<Vec<Duration>> {
+        let config_map = subject.name("one");
+        let deployment = format!("{config_map}-0");
+        let mut all = Vec::new();
+        for number in 0..count {
+            let before = self.observer.now(|seen| seen.of(&deployment).len());
+            let written = self
+                .change(&config_map, &format!("{before} {number}"))
+                .await?;
+            let seen = self
+                .observer
+                .until("the change of the pod template", PATIENCE, |seen| {
+                    seen.of(&deployment).get(before).map(|(at, _)| *at)
+                });
+            all.push(seen.await?.saturating_duration_since(written));
+            sleep(pause).await;
+        }
+        Ok(all)
+    }
+
+    /// Changes one ConfigMap that concerns many Deployments: until the last of them was seen.
+    async fn fan_out(&self, subject: Subject, count: usize) -> Result<Duration> {
+        self.observer.quiet(Duration::from_secs(2)).await;
+        let before = self.observer.now(|seen| seen.values);
+        let written = self
+            .change(&subject.name("crowd"), &before.to_string())
+            .await?;
+        let seen = self
+            .observer
+            .until("the last pod template", PATIENCE, |seen| {
+                (seen.values >= before + count).then(Instant::now)
+            });
+        let all = seen.await?.saturating_duration_since(written);
+        // The controllers have work left that the next measurement shall not feel.
+        sleep(Duration::from_secs(3)).await;
+        Ok(all)
+    }
+
+    /// Many changes in a row, most of them of objects that nobody lists.
+    async fn stream(&self, quick: bool) -> Result<Streamed> {
+        let subject = Subject::Operator;
+        let names: Vec<_> = (0..CONCERNED)
+            .map(|number| format!("stream-{number}"))
+            .collect();
+        for name in &names {
+            self.scene.put_all(&[subject.config_map(name, 1)]).await?;
+            self.scene.create_all(&subject.deployments(name, 1)).await?;
+        }
+        let others: Vec<_> = (0..UNCONCERNED)
+            .map(|number| format!("other-{number}"))
+            .collect();
+        for name in &others {
+            self.scene.put_all(&[subject.config_map(name, 0)]).await?;
+        }
+        self.observer.quiet(Duration::from_secs(8)).await;
+        let mark = self.scene.mark().await?;
+        let before = self.observer.now(|seen| seen.values);
+        let period = if quick { STREAM / 4 } else { STREAM };
+        let count = RATE * period.as_secs() as usize;
+        let mut ticks = interval(period / count as u32);
+        let mut writes = stream::FuturesUnordered::new();
+        for number in 0..count {
+            ticks.tick().await;
+            let name = match number % ONE_IN {
+                0 => &names[number / ONE_IN % names.len()],
+                _ => &others[number % others.len()],
+            };
+            let (name, value) = (subject.name(name), number.to_string());
+            writes.push(async move { self.change(&name, &value).await });
+            while writes.len() > 64 {
+                writes.try_next().await?;
+            }
+        }
+        let mut last = Instant::now();
+        while let Some(written) = writes.next().await {
+            last = written?;
+        }
+        let mut right = last;
+        for name in &names {
+            let workload = &subject.deployments(name, 1)[0];
+            let expected = self.scene.expected_key(workload).await?;
+            let seen = self.observer.until("the right hash", PATIENCE, |seen| {
+                let (at, value) = seen.of(&workload.name).last()?;
+                (*value == expected).then_some(*at)
+            });
+            right = right.max(seen.await?);
+        }
+        let requests = count_requests(self.scene, mark).await?;
+        Ok(Streamed {
+            late: right - last,
+            rollouts: self.observer.now(|seen| seen.values) - before,
+            lists: requests
+                .iter()
+                .filter(|((verb, _), _)| verb == "list")
+                .map(|(_, count)| count)
+                .sum(),
+        })
+    }
+}
+
+/// Requests of the operator by verb and resource, watches aside.
+type Requests = BTreeMap<(String, String), usize>;
+
+async fn count_requests(scene: &Scene, mark: Mark) -> Result<Requests> {
+    let mut counts = Requests::new();
+    for request in scene.requests(mark).await? {
+        let is_answered = request.stage == "ResponseComplete" && request.verb != "watch";
+        if is_answered && !request.resource.is_empty() {
+            *counts.entry((request.verb, request.resource)).or_default() += 1;
+        }
+    }
+    Ok(counts)
+}
+
+/// The requests since `mark`, once there are no more.
+async fn at_rest(scene: &Scene, mark: Mark) -> Result<Requests> {
+    let mut before = None;
+    loop {
+        let counts = count_requests(scene, mark).await?;
+        if before.as_ref() == Some(&counts) && !counts.is_empty() {
+            return Ok(counts);
+        }
+        before = Some(counts);
+        sleep(Duration::from_secs(2)).await;
+    }
+}
+
+async fn count(scene: &Scene, mark: Mark) -> Result<Requests> {
+    at_rest(scene, mark).await
+}
+
+fn told(requests: &Requests) -> String {
+    let all: Vec<_> = requests
+        .iter()
+        .map(|((verb, resource), count)| format!("{count} {verb} {resource}"))
+        .collect();
+    all.join(", ")
+}

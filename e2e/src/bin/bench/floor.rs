@@ -1,0 +1,95 @@
+//! The floor of a reconcile loop: a bare client that answers a watch event with one PATCH for each
+//! Deployment, without reading, hashing, comparing, testing or telling anything.
+
+use std::{path::PathBuf, sync::Arc};
+
+use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt};
+use http::Request;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client, Config, ResourceExt,
+    config::{KubeConfigOptions, Kubeconfig},
+    core::PartialObjectMeta,
+    runtime::watcher,
+};
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+/// The annotation that it writes to the pod template.
+pub(crate) const STAMP: &str = "bench/stamp";
+/// The label of a ConfigMap that says how many Deployments it concerns: those of its own name, with `-0`,
+/// `-1` and so on.
+pub(crate) const CONCERNS: &str = "bench-concerns";
+/// How many PATCHes are under way at once, as many as the operator has.
+const AT_ONCE: usize = 16;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    #[arg(long)]
+    namespace: String,
+}
+
+/// Runs until it is killed.
+pub(crate) async fn run(
+    Args {
+        kubeconfig,
+        namespace,
+    }: Args,
+) -> Result<()> {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    let client = Client::try_from(config)?;
+    let config_maps: Api<PartialObjectMeta<ConfigMap>> =
+        Api::namespaced(client.clone(), &namespace);
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    let mut events = std::pin::pin!(watcher(config_maps, watcher::Config::default()));
+    while let Some(event) = events.try_next().await? {
+        // What the list shows has not changed.
+        let watcher::Event::Apply(config_map) = event else {
+            continue;
+        };
+        let Some(concerned) = config_map.labels().get(CONCERNS) else {
+            continue;
+        };
+        let name = config_map.name_any();
+        let stamp = config_map.resource_version().context("no version")?;
+        for number in 0..concerned.parse::<usize>()? {
+            let patch = patch(&client, &namespace, &format!("{name}-{number}"), &stamp)?;
+            let turns = turns.clone();
+            tokio::spawn(async move {
+                let _turn = turns.acquire().await;
+                patch.await
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Sets the stamp, and drops the answer unread.
+fn patch(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    stamp: &str,
+) -> Result<impl Future<Output = Result<()>> + use<>> {
+    let path = format!(
+        "/spec/template/metadata/annotations/{}",
+        STAMP.replace('/', "~1")
+    );
+    let patch = json!([{"op": "add", "path": path, "value": stamp}]);
+    let uri = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{name}");
+    let request = Request::patch(uri).header("Content-Type", "application/json-patch+json");
+    let request = request.body(serde_json::to_vec(&patch)?.into())?;
+    let client = client.clone();
+    Ok(async move {
+        let answer = client.send(request).await?;
+        let mut body = http_body_util::BodyStream::new(answer.into_body());
+        while body.next().await.is_some() {}
+        Ok(())
+    })
+}

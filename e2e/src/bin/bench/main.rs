@@ -1,0 +1,119 @@
+//! Measures the operator on a real control plane, side by side with clients and servers that do the
+//! least that could do: the floor.
+
+mod admission;
+mod changes;
+mod empty_server;
+mod figures;
+mod floor;
+mod memory;
+mod observer;
+mod rounds;
+mod scale;
+mod subject;
+
+use std::{fs, path::PathBuf};
+
+use anyhow::Result;
+use clap::{Parser, Subcommand, ValueEnum};
+use pod_reloader_e2e::{ControlPlane, ControlPlaneOptions, Options, Scene};
+
+use self::figures::Figures;
+
+/// Measures the operator on a real control plane, side by side with the floor: clients and servers that
+/// do the least that could do.
+#[derive(Parser)]
+struct Args {
+    #[command(subcommand)]
+    role: Option<Role>,
+    /// Fewer repeats and smaller crowds: done in two minutes.
+    #[arg(long)]
+    quick: bool,
+    /// What to measure [default: all; with --quick all but scale].
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Where the figures are written to, as JSON.
+    #[arg(long, default_value = "target/bench.json")]
+    json: PathBuf,
+}
+
+/// Processes that the bench starts of itself.
+#[derive(Subcommand)]
+enum Role {
+    /// Answers a watch event with one PATCH for each Deployment.
+    Floor(floor::Args),
+    /// A webhook that decodes nothing.
+    EmptyServer(empty_server::Args),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// From a change to the pod template, without a settle period.
+    Changes,
+    /// The same with the default settle period.
+    Settled,
+    /// Reviews, sent directly and by the apiserver.
+    Admission,
+    /// Memory by what the cluster holds.
+    Memory,
+    /// How all grows with the number of workloads.
+    Scale,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let Args {
+        role,
+        quick,
+        only,
+        json,
+    } = Args::parse();
+    match role {
+        Some(Role::Floor(args)) => return floor::run(args).await,
+        Some(Role::EmptyServer(args)) => return empty_server::run(args).await,
+        None => {}
+    }
+    let parts = match only.is_empty() {
+        false => only,
+        true => Part::value_variants()
+            .iter()
+            .copied()
+            .filter(|part| !quick || *part != Part::Scale)
+            .collect(),
+    };
+    let mut figures = Figures::default();
+    for part in parts {
+        match part {
+            Part::Changes => changes::measure(&mut figures, quick).await?,
+            Part::Settled => changes::measure_settled(&mut figures, quick).await?,
+            Part::Admission => admission::measure(&mut figures, quick).await?,
+            Part::Memory => memory::measure(&mut figures, quick).await?,
+            Part::Scale => scale::measure(&mut figures, quick).await?,
+        }
+    }
+    println!("\n{figures}");
+    if let Some(folder) = json.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(&json, serde_json::to_vec_pretty(&figures)?)?;
+    println!("written to {}", json.display());
+    Ok(())
+}
+
+/// An operator on a control plane of its own, which looks after every namespace.
+async fn scene(settle_period: &'static str) -> Result<Scene> {
+    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    let options = Options {
+        settle_period,
+        args: vec!["--log-level=info".to_owned()],
+        failure_policy: "Ignore",
+        everywhere: true,
+        ..Options::default()
+    };
+    Scene::set(control_plane, "bench", options).await
+}
+
+async fn clear(scene: Scene) {
+    scene.operator.process().kill().await;
+    scene.control_plane.stop().await;
+}

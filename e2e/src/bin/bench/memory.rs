@@ -1,0 +1,153 @@
+//! How much memory the operator takes, by what the cluster holds that concerns it not.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{Api, api::PostParams};
+use pod_reloader_e2e::{Component, Scene, crowd};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::{clear, figures::Figures, scene};
+
+const FEW: usize = 2_000;
+
+pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
+    let many = if quick { 4_000 } else { 20_000 };
+    let scene = scene("5s").await?;
+    // They would write to each Deployment.
+    for idle in [
+        Component::ControllerManager,
+        Component::Scheduler,
+        Component::Kwok,
+    ] {
+        scene.control_plane.process(idle)?.kill().await;
+    }
+    let idle = start_again(&scene).await?;
+    figures.say("memory, nothing to do", None, idle.to_string(), "12 MiB");
+
+    create_secrets(&scene, 0, FEW).await?;
+    create_deployments(&scene, 0, FEW).await?;
+    let few = start_again(&scene).await?;
+    create_secrets(&scene, FEW, many).await?;
+    let live = Memory::now(&scene).await?;
+    let secrets = start_again(&scene).await?;
+    say(
+        figures,
+        "Secret of 4 KiB that nobody lists",
+        few,
+        live,
+        secrets,
+        many,
+    );
+    create_deployments(&scene, FEW, many).await?;
+    let live = Memory::now(&scene).await?;
+    let deployments = start_again(&scene).await?;
+    say(
+        figures,
+        "Deployment that lists nothing",
+        secrets,
+        live,
+        deployments,
+        many,
+    );
+    clear(scene).await;
+    Ok(())
+}
+
+fn say(figures: &mut Figures, what: &str, few: Memory, live: Memory, listed: Memory, many: usize) {
+    let each =
+        |now: Memory| (now.resident as f64 - few.resident as f64) / 1024.0 / (many - FEW) as f64;
+    figures.say(
+        &format!("memory for each {what}, {FEW} to {many}"),
+        None,
+        format!(
+            "{:.2} KiB (made beside it), {:.2} KiB (listed at start)",
+            each(live),
+            each(listed)
+        ),
+        "0",
+    );
+    let peak = mib(listed.peak.saturating_sub(listed.resident));
+    figures.say(
+        &format!("peak of the start above steady, {many}"),
+        None,
+        format!("{peak:.1} MiB; {listed}"),
+        "4 MiB",
+    );
+}
+
+/// The memory of the operator, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    pub(crate) resident: usize,
+    pub(crate) anonymous: usize,
+    pub(crate) peak: usize,
+}
+
+impl Memory {
+    /// The median of some looks, once the operator has come to rest.
+    pub(crate) async fn now(scene: &Scene) -> Result<Self> {
+        sleep(Duration::from_secs(3)).await;
+        let process = scene.operator.process();
+        let mut resident = Vec::new();
+        for _ in 0..5 {
+            resident.push(process.resident_memory()?);
+            sleep(Duration::from_millis(400)).await;
+        }
+        resident.sort_unstable();
+        Ok(Self {
+            resident: resident[resident.len() / 2],
+            anonymous: process.anonymous_memory()?,
+            peak: process.peak_memory()?,
+        })
+    }
+}
+
+impl std::fmt::Display for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [resident, anonymous, peak] = [self.resident, self.anonymous, self.peak].map(mib);
+        write!(
+            f,
+            "RSS {resident:.1} MiB, anonymous {anonymous:.1}, peak {peak:.1}"
+        )
+    }
+}
+
+fn mib(bytes: usize) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+async fn start_again(scene: &Scene) -> Result<Memory> {
+    scene.operator.stop().await;
+    scene.operator.start_again().await?;
+    sleep(Duration::from_secs(5)).await;
+    Memory::now(scene).await
+}
+
+async fn create_deployments(scene: &Scene, from: usize, to: usize) -> Result<()> {
+    let deployments = crowd("nobodys", to);
+    scene.create_all(&deployments[from..]).await
+}
+
+/// Secrets of 4 KiB, with numbers from `from` to `to`.
+pub(crate) async fn create_secrets(scene: &Scene, from: usize, to: usize) -> Result<()> {
+    let api: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    let creates = (from..to).map(|number| {
+        let (api, name) = (api.clone(), format!("secret-{number}"));
+        async move {
+            let content = ByteString(vec![number as u8; 4096]);
+            let secret: Secret = serde_json::from_value(
+                json!({"metadata": {"name": name}, "data": {"key": content}}),
+            )?;
+            api.create(&PostParams::default(), &secret).await?;
+            anyhow::Ok(())
+        }
+    });
+    stream::iter(creates)
+        .buffer_unordered(16)
+        .try_collect()
+        .await
+}

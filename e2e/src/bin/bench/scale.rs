@@ -1,0 +1,180 @@
+//! How start, memory and a fan-out to all grow with the number of workloads.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use pod_reloader_e2e::{Component, Mark, Scene, crowd, workload::config_map};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    clear,
+    figures::Figures,
+    memory::{Memory, create_secrets},
+    observer::Observer,
+    scene,
+};
+
+/// Each workload lists one ConfigMap that all list, and one Secret of its own; of so many Secrets to a
+/// workload.
+const SECRETS_EACH: usize = 10;
+const PATIENCE: Duration = Duration::from_secs(600);
+
+pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
+    let sizes: &[usize] = if quick {
+        &[300, 1_000]
+    } else {
+        &[1_000, 3_000, 10_000]
+    };
+    let scene = scene("0s").await?;
+    for idle in [
+        Component::ControllerManager,
+        Component::Scheduler,
+        Component::Kwok,
+    ] {
+        scene.control_plane.process(idle)?.kill().await;
+    }
+    let observer = Observer::begin(&scene.client, &scene.namespace);
+    scene.put_all(&[config_map("shared", "0")]).await?;
+    let mut before = 0;
+    for &size in sizes {
+        create_secrets(&scene, before * SECRETS_EACH, size * SECRETS_EACH).await?;
+        let workloads: Vec<_> = crowd("web", size)
+            .into_iter()
+            .enumerate()
+            .skip(before)
+            .map(|(number, workload)| {
+                workload
+                    .lists("shared")
+                    .lists_secrets(&format!("secret-{number}"))
+            })
+            .collect();
+        scene.create_all(&workloads).await?;
+        before = size;
+        let name = format!(
+            "{size} workloads, {} references, {} Secrets",
+            2 * size,
+            size * SECRETS_EACH
+        );
+        step(figures, &scene, &observer, &name, size).await?;
+    }
+    clear(scene).await;
+    Ok(())
+}
+
+async fn step(
+    figures: &mut Figures,
+    scene: &Scene,
+    observer: &Observer,
+    name: &str,
+    size: usize,
+) -> Result<()> {
+    observer.quiet(Duration::from_secs(5)).await;
+    scene.operator.stop().await;
+    let mark = scene.mark().await?;
+    let (began, cpu) = (Timestamp::now(), Duration::ZERO);
+    scene.operator.start_again().await?;
+    let process = scene.operator.process();
+    let started = Started::wait(scene, mark, began).await?;
+    let spent = process.cpu_time()? - cpu;
+    let memory = Memory::now(scene).await?;
+    figures.say(
+        &format!("start, {name}"),
+        None,
+        format!(
+            "{:.1} s, {:.1} s of CPU; {} GETs, {} LISTs, {} writes; {memory}",
+            started.took.as_secs_f64(),
+            spent.as_secs_f64(),
+            started.gets,
+            started.lists,
+            started.writes
+        ),
+        "steady within 10 % of the peak",
+    );
+    let before = process.cpu_time()?;
+    let period = Duration::from_secs(20);
+    sleep(period).await;
+    let share = (process.cpu_time()? - before).as_secs_f64() / period.as_secs_f64();
+    figures.say(
+        &format!("CPU at rest, {name}"),
+        None,
+        format!("{:.2} % of a core", share * 100.0),
+        "-",
+    );
+
+    let config_maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    let before = observer.now(|seen| seen.values);
+    let cpu = process.cpu_time()?;
+    let patch = json!({"data": {"key": before.to_string()}});
+    config_maps
+        .patch("shared", &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
+    let written = Instant::now();
+    let done = observer.until("the last pod template", PATIENCE, |seen| {
+        (seen.values >= before + size).then(Instant::now)
+    });
+    let took = done.await?.saturating_duration_since(written);
+    let spent = process.cpu_time()? - cpu;
+    let memory = Memory::now(scene).await?;
+    figures.say(
+        &format!("fan-out to all, {name}"),
+        None,
+        format!(
+            "{:.1} s, {:.2} ms of CPU each; {memory}",
+            took.as_secs_f64(),
+            spent.as_secs_f64() * 1e3 / size as f64
+        ),
+        "-",
+    );
+    Ok(())
+}
+
+/// What a start has taken, up to its last request.
+struct Started {
+    took: Duration,
+    gets: usize,
+    lists: usize,
+    writes: usize,
+}
+
+impl Started {
+    async fn wait(scene: &Scene, mark: Mark, began: Timestamp) -> Result<Self> {
+        let mut before = 0;
+        loop {
+            sleep(Duration::from_secs(3)).await;
+            let mut requests = scene.requests(mark).await?;
+            requests.retain(|request| {
+                request.stage == "ResponseComplete"
+                    && request.verb != "watch"
+                    && !request.resource.is_empty()
+            });
+            if requests.len() > before {
+                before = requests.len();
+                continue;
+            }
+            let last = requests
+                .iter()
+                .map(|request| request.time)
+                .max()
+                .context("no request")?;
+            let count = |verbs: &[&str]| {
+                requests
+                    .iter()
+                    .filter(|request| verbs.contains(&&*request.verb))
+                    .count()
+            };
+            return Ok(Self {
+                took: last.duration_since(began).unsigned_abs(),
+                gets: count(&["get"]),
+                lists: count(&["list"]),
+                writes: count(&["patch", "update", "create", "delete"]),
+            });
+        }
+    }
+}
