@@ -126,6 +126,11 @@ golden: ## Write what the chart renders, and the table of its values, where test
 	@scripts/need rust cc control-plane
 	UPDATE_GOLDEN=1 cargo test -p $(e2e) --test suite -- --exact chart::every_file_of_values_renders_what_it_did_before chart::the_documented_values_are_those_of_the_chart
 
+.PHONY: bench-rules
+bench-rules: ## Measure how long each of the rules takes
+	@scripts/need rust cc
+	$(call phase,rules,cargo bench -p pod-reloader-core --bench rules)
+
 .PHONY: build
 build: ## Build the operator for use: target/release/pod-reloader
 	@scripts/need rust cc

@@ -1,0 +1,126 @@
+//! What is measured on: a Deployment as the apiserver sends it, and the two objects that it lists.
+
+use pod_reloader_core::digest::{ConfigObject, Presence};
+use pod_reloader_core::hash::{HashKey, Keyring};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_core::scope::Scope;
+use pod_reloader_core::workload::{Workload, WorkloadKind, WorkloadObject};
+
+/// A review of 8 KB that changes nothing of the pod template.
+pub(crate) fn review_that_keeps() -> Vec<u8> {
+    let old = config_hash("blue");
+    review(
+        &deployment("1.27.3", 3, &old),
+        &deployment("1.27.3", 4, &old),
+    )
+}
+
+/// A review of 8 KB with another image.
+pub(crate) fn review_that_reads() -> Vec<u8> {
+    let old = config_hash("blue");
+    review(
+        &deployment("1.27.3", 3, &old),
+        &deployment("1.28.0", 3, &old),
+    )
+}
+
+/// The Deployment, with this config hash.
+pub(crate) fn stamped(config_hash: &str) -> String {
+    deployment("1.27.3", 3, config_hash)
+}
+
+/// The Deployment `json` as the rules know it.
+pub(crate) fn workload(json: &str) -> Workload {
+    let object: WorkloadObject = serde_json::from_str(json).expect("it is a Deployment");
+    object
+        .into_workload(WorkloadKind::Deployment)
+        .expect("its namespace is a name")
+}
+
+/// The config hash of the Deployment where its ConfigMap says `color`.
+pub(crate) fn config_hash(color: &str) -> String {
+    let objects = objects(color).into_iter();
+    let contents = objects.map(|(reference, json)| (reference, present(&json)));
+    keys().hash(&contents.collect()).to_string()
+}
+
+/// The objects that the Deployment lists, where its ConfigMap says `color`.
+pub(crate) fn objects(color: &str) -> [(Reference, String); 2] {
+    [
+        (
+            reference(ConfigKind::ConfigMap, "web-config"),
+            config_map(color),
+        ),
+        (
+            reference(ConfigKind::Secret, "web-password"),
+            secret(4 << 10),
+        ),
+    ]
+}
+
+/// An object as it is digested.
+pub(crate) fn present(json: &str) -> Presence {
+    let object = ConfigObject::parse(json.as_bytes());
+    Presence::Present(object.expect("it is a ConfigMap or Secret"))
+}
+
+/// An object in the namespace of the Deployment.
+pub(crate) fn reference(kind: ConfigKind, name: &str) -> Reference {
+    Reference {
+        kind,
+        namespace: self::name("shop"),
+        name: self::name(name),
+    }
+}
+
+/// A ConfigMap of 0.7 KB.
+fn config_map(color: &str) -> String {
+    compact(CONFIG_MAP).replace("COLOR", color)
+}
+
+/// A Secret with four values of `bytes` in all, in base64.
+pub(crate) fn secret(bytes: usize) -> String {
+    let value = "cG9kLXJlbG9hZGVy".repeat(bytes / 4 / 16);
+    compact(SECRET).replace("VALUE", &value)
+}
+
+/// The scope of an operator that looks after all namespaces.
+pub(crate) fn scope() -> Scope {
+    Scope::new([], name("pod-reloader"))
+}
+
+/// One key.
+pub(crate) fn keys() -> Keyring {
+    Keyring::new(vec![HashKey::new([7; 32])]).expect("it is one key")
+}
+
+/// A name.
+pub(crate) fn name(text: &str) -> Name {
+    Name::parse(text).expect("it is a name")
+}
+
+fn deployment(tag: &str, replicas: u32, config_hash: &str) -> String {
+    compact(DEPLOYMENT)
+        .replace("IMAGE_TAG", tag)
+        .replace("REPLICAS", &replicas.to_string())
+        .replace("CONFIG_HASH", config_hash)
+}
+
+fn review(old: &str, new: &str) -> Vec<u8> {
+    compact(REVIEW)
+        .replace("NEW", new)
+        .replace("OLD", old)
+        .into()
+}
+
+/// The apiserver sends neither line breaks nor blanks.
+fn compact(json: &str) -> String {
+    json.lines().map(str::trim_start).collect()
+}
+
+// With its members in the order in which the apiserver serialises them.
+const DEPLOYMENT: &str = include_str!("deployment.json");
+const REVIEW: &str = include_str!("review.json");
+const CONFIG_MAP: &str = include_str!("config-map.json");
+const SECRET: &str = include_str!("secret.json");

@@ -1,0 +1,67 @@
+//! The paths through the rules that run most, each from the bytes that come to the bytes that go.
+
+use pod_reloader_core::admission::{Step, begin};
+use pod_reloader_core::decision::{Decision, FirstStamp, decide};
+use pod_reloader_core::digest::Contents;
+use pod_reloader_core::hash::Keyring;
+use pod_reloader_core::index::Index;
+use pod_reloader_core::patch;
+use pod_reloader_core::reference::Reference;
+use pod_reloader_core::review::{Request, response};
+use pod_reloader_core::scope::Scope;
+use pod_reloader_core::workload::WorkloadId;
+
+use super::inputs;
+
+/// An admission that is answered without reading anything.
+pub(crate) fn admission(review: &[u8], scope: &Scope, keys: &Keyring) -> Vec<u8> {
+    let request = Request::parse(review).expect("it is a review");
+    let step = begin(&request, scope, keys, "").expect("its objects are Deployments");
+    let Step::Answer(answer) = step else {
+        panic!("the pod template changes");
+    };
+    response(&request.uid, &answer.patch, &answer.warnings)
+}
+
+/// An admission whose answer depends on `objects`.
+pub(crate) fn admission_read(
+    review: &[u8],
+    objects: &[(Reference, String)],
+    scope: &Scope,
+    keys: &Keyring,
+) -> Vec<u8> {
+    let request = Request::parse(review).expect("it is a review");
+    let step = begin(&request, scope, keys, "").expect("its objects are Deployments");
+    let Step::Read(pending) = step else {
+        panic!("the pod template stays the same");
+    };
+    let answer = pending.answer(Some(&contents(objects)), keys);
+    response(&request.uid, &answer.patch, &answer.warnings)
+}
+
+/// A restart of the Deployment `id` because `objects` changed: from what is read of these to the patch,
+/// and on to the `answer`, which is the Deployment as it is then.
+pub(crate) fn reconcile(
+    index: &mut Index,
+    id: &WorkloadId,
+    objects: &[(Reference, String)],
+    keys: &Keyring,
+    answer: &str,
+) -> Vec<u8> {
+    let workload = index.workload(id).expect("the index knows it");
+    let decision = decide(&workload, &contents(objects), keys, FirstStamp::Rollout);
+    let Decision::Set { config_hash, .. } = decision else {
+        panic!("it stays as it is");
+    };
+    let patch = patch::set_config_hash(&workload, &config_hash);
+    let patch = serde_json::to_vec(&patch).expect("a patch can be JSON");
+    index.apply(inputs::workload(answer));
+    patch
+}
+
+fn contents(objects: &[(Reference, String)]) -> Contents {
+    objects
+        .iter()
+        .map(|(reference, json)| (reference.clone(), inputs::present(json)))
+        .collect()
+}
