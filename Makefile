@@ -127,9 +127,15 @@ golden: ## Write what the chart renders, and the table of its values, where test
 	UPDATE_GOLDEN=1 cargo test -p $(e2e) --test suite -- --exact chart::every_file_of_values_renders_what_it_did_before chart::the_documented_values_are_those_of_the_chart
 
 .PHONY: bench-rules
-bench-rules: ## Measure how long each of the rules takes
+bench-rules: ## Measure the rules: how long each takes, and the instructions of the paths that run most
 	@scripts/need rust cc
 	$(call phase,rules,cargo bench -p pod-reloader-core --bench rules)
+	$(call phase,instructions,cargo test -p pod-reloader-core --test instructions)
+
+.PHONY: instructions
+instructions: ## Write how many instructions the rules take, where a test compares them
+	@scripts/need rust cc valgrind
+	UPDATE_INSTRUCTIONS=1 cargo test -p pod-reloader-core --test instructions
 
 .PHONY: build
 build: ## Build the operator for use: target/release/pod-reloader
