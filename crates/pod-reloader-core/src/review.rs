@@ -133,7 +133,9 @@ impl<'a> Request<'a> {
         let entries = object.metadata.managed_fields.into_iter();
         let mut fields = entries
             .filter(|entry| entry.manager.as_deref() == Some(manager))
-            .filter_map(|entry| serde_json::from_str(entry.fields_v1?.get()).ok());
+            .filter_map(|entry| entry.fields_v1)
+            .filter(|fields| fields.get().contains(annotations::CONFIG_HASH_FIELD))
+            .filter_map(|fields| serde_json::from_str(fields.get()).ok());
         Some(fields.any(|fields: serde_json::Value| {
             fields["f:spec"]["f:template"]["f:metadata"]["f:annotations"]
                 .get(annotations::CONFIG_HASH_FIELD)
