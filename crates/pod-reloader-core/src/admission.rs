@@ -13,7 +13,7 @@ use crate::digest::Contents;
 use crate::hash::{ConfigHash, Keyring, Verdict};
 use crate::patch;
 use crate::reference::Reference;
-use crate::review::{InvalidReview, RawTemplate, Request};
+use crate::review::{InvalidReview, RawWorkload, Request};
 use crate::scope::Scope;
 use crate::workload::{Workload, WorkloadKind, WorkloadObject};
 
@@ -117,15 +117,17 @@ pub fn begin(
             claims_key: false,
         })));
     }
-    let new = RawTemplate::of(required(request.object, "object")?).map_err(InvalidReview::at)?;
-    let old =
-        RawTemplate::of(required(request.old_object, "oldObject")?).map_err(InvalidReview::at)?;
-    let same_template = new.same_but_for_key(&old);
+    let raw = |part, name| RawWorkload::of(required(part, name)?).map_err(InvalidReview::at);
+    let new = raw(request.object, "object")?;
+    let old = raw(request.old_object, "oldObject")?;
+    let same_template = new.same_template_but_for_key(&old);
+    let same_template = same_template.map_err(InvalidReview::at)?;
+    let config_hash = old.config_hash().map_err(InvalidReview::at)?;
     let stored = Stored {
-        config_hash: old.config_hash.map(Into::into),
+        config_hash: config_hash.map(Into::into),
         baseline: old.baseline.map(Into::into),
     };
-    let claims_key = request.claims_config_hash();
+    let claims_key = field_manager(request).is_some_and(|manager| new.claims_config_hash(manager));
     if !same_template {
         return Ok(Step::Read(Box::new(Pending {
             workload,
@@ -272,15 +274,17 @@ fn is_our_own_write(
     keys: &Keyring,
     ourselves: &str,
 ) -> bool {
-    let options = request.options.as_ref();
-    let field_manager = options.and_then(|options| options.field_manager.as_deref());
     request.user_info.username.as_deref() == Some(ourselves)
-        && field_manager == Some(annotations::FIELD_MANAGER)
+        && field_manager(request) == Some(annotations::FIELD_MANAGER)
         && (workload.config_hash == stored.config_hash
             || workload
                 .config_hash
                 .as_deref()
                 .is_some_and(|value| keys.knows(value)))
+}
+
+fn field_manager<'a>(request: &'a Request<'_>) -> Option<&'a str> {
+    request.options.as_ref()?.field_manager.as_deref()
 }
 
 /// The apiserver cuts off warnings from 4 KiB on.

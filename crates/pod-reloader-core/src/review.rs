@@ -97,51 +97,6 @@ impl<'a> Request<'a> {
         }
         Ok(request)
     }
-
-    /// Whether the write itself gave KEY, according to the managed fields: these are settled before any
-    /// admission, so they show it also where a policy has put the old KEY back already.
-    ///
-    /// *Errors*: none: what cannot be read claims nothing.
-    pub(crate) fn claims_config_hash(&self) -> bool {
-        self.object
-            .filter(|object| object.get().contains(annotations::CONFIG_HASH_FIELD))
-            .and_then(|object| self.claims(object))
-            .unwrap_or_default()
-    }
-
-    fn claims(&self, object: &RawValue) -> Option<bool> {
-        #[derive(Deserialize)]
-        struct Object<'a> {
-            #[serde(borrow)]
-            metadata: Metadata<'a>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Metadata<'a> {
-            #[serde(borrow)]
-            managed_fields: Vec<Entry<'a>>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Entry<'a> {
-            manager: Option<Cow<'a, str>>,
-            #[serde(borrow)]
-            fields_v1: Option<&'a RawValue>,
-        }
-        let manager = self.options.as_ref()?.field_manager.as_deref()?;
-        let object: Object<'_> = serde_json::from_str(object.get()).ok()?;
-        let entries = object.metadata.managed_fields.into_iter();
-        let mut fields = entries
-            .filter(|entry| entry.manager.as_deref() == Some(manager))
-            .filter_map(|entry| entry.fields_v1)
-            .filter(|fields| fields.get().contains(annotations::CONFIG_HASH_FIELD))
-            .filter_map(|fields| serde_json::from_str(fields.get()).ok());
-        Some(fields.any(|fields: serde_json::Value| {
-            fields["f:spec"]["f:template"]["f:metadata"]["f:annotations"]
-                .get(annotations::CONFIG_HASH_FIELD)
-                .is_some()
-        }))
-    }
 }
 
 /// Why a call cannot be answered.
@@ -217,51 +172,121 @@ pub fn response(uid: &str, patch: &[PatchOperation], warnings: &[String]) -> Vec
     .expect(json)
 }
 
-/// A pod template as it stands in a review, taken apart as far as it must be to compare two.
-pub(crate) struct RawTemplate<'a> {
-    /// The whole text.
-    text: &'a str,
-    /// Everything but the metadata.
-    rest: Fields<'a>,
-    /// The metadata but for the annotations.
-    metadata: Fields<'a>,
-    /// The annotations but for KEY.
-    annotations: BTreeMap<String, String>,
-    /// KEY.
-    pub(crate) config_hash: Option<String>,
-    /// The baseline on the metadata of the workload.
+/// A workload as it stands in a review, taken apart as far as its answer needs.
+pub(crate) struct RawWorkload<'a> {
+    /// The pod template.
+    template: &'a RawValue,
+    managed_fields: Option<&'a RawValue>,
+    /// The baseline on the metadata.
     pub(crate) baseline: Option<String>,
 }
 
-type Fields<'a> = BTreeMap<String, &'a RawValue>;
-
-impl<'a> RawTemplate<'a> {
-    /// The pod template of a serialised workload.
+impl<'a> RawWorkload<'a> {
+    /// A serialised workload.
     pub(crate) fn of(object: &'a RawValue) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Object<'a> {
-            #[serde(default)]
-            metadata: ObjectMetadata,
+            #[serde(borrow, default)]
+            metadata: Metadata<'a>,
             #[serde(borrow)]
             spec: Spec<'a>,
         }
         #[derive(Default, Deserialize)]
-        struct ObjectMetadata {
+        #[serde(rename_all = "camelCase")]
+        struct Metadata<'a> {
             annotations: Option<BTreeMap<String, String>>,
+            #[serde(borrow)]
+            managed_fields: Option<&'a RawValue>,
         }
         #[derive(Deserialize)]
         struct Spec<'a> {
             #[serde(borrow)]
             template: &'a RawValue,
         }
-        let Object {
-            metadata,
-            spec: Spec { template },
-        } = serde_json::from_str(object.get())?;
-        let baseline = metadata
-            .annotations
+        let Object { metadata, spec } = serde_json::from_str(object.get())?;
+        let mut annotations = metadata.annotations.unwrap_or_default();
+        Ok(Self {
+            template: spec.template,
+            managed_fields: metadata.managed_fields,
+            baseline: annotations.remove(annotations::BASELINE),
+        })
+    }
+
+    /// KEY.
+    pub(crate) fn config_hash(&self) -> Result<Option<String>, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct PodTemplate {
+            metadata: Option<Metadata>,
+        }
+        #[derive(Deserialize)]
+        struct Metadata {
+            annotations: Option<BTreeMap<String, String>>,
+        }
+        let template: PodTemplate = serde_json::from_str(self.template.get())?;
+        let annotations = template.metadata.and_then(|metadata| metadata.annotations);
+        Ok(annotations.and_then(|mut annotations| annotations.remove(annotations::CONFIG_HASH)))
+    }
+
+    /// Whether both have the same pod template but for KEY. An absent map is an empty map.
+    ///
+    /// The apiserver serialises both objects of a review in one order, so their texts are compared;
+    /// only where those differ are they read, in case another webhook reordered them.
+    pub(crate) fn same_template_but_for_key(
+        &self,
+        other: &Self,
+    ) -> Result<bool, serde_json::Error> {
+        if self.template.get() == other.template.get() {
+            return Ok(true);
+        }
+        let (one, other) = (Template::of(self.template)?, Template::of(other.template)?);
+        Ok(one.annotations == other.annotations
+            && same_fields(&one.metadata, &other.metadata, MAX_DEPTH)
+            && same_fields(&one.rest, &other.rest, MAX_DEPTH))
+    }
+
+    /// Whether the write of `manager` gave KEY itself, according to the managed fields: these are settled
+    /// before any admission, so they show it also where a policy has put the old KEY back already.
+    ///
+    /// *Errors*: none: what cannot be read claims nothing.
+    pub(crate) fn claims_config_hash(&self, manager: &str) -> bool {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Entry<'a> {
+            manager: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            fields_v1: Option<&'a RawValue>,
+        }
+        let names_key = |text: &&RawValue| text.get().contains(annotations::CONFIG_HASH_FIELD);
+        let entries = self.managed_fields.filter(names_key);
+        entries
+            .and_then(|entries| serde_json::from_str::<Vec<Entry<'_>>>(entries.get()).ok())
             .unwrap_or_default()
-            .remove(annotations::BASELINE);
+            .into_iter()
+            .filter(|entry| entry.manager.as_deref() == Some(manager))
+            .filter_map(|entry| entry.fields_v1.filter(names_key))
+            .filter_map(|fields| serde_json::from_str(fields.get()).ok())
+            .any(|fields: serde_json::Value| {
+                fields["f:spec"]["f:template"]["f:metadata"]["f:annotations"]
+                    .get(annotations::CONFIG_HASH_FIELD)
+                    .is_some()
+            })
+    }
+}
+
+/// A pod template, taken apart as far as it must be to compare two.
+struct Template<'a> {
+    /// Everything but the metadata.
+    rest: Fields<'a>,
+    /// The metadata but for the annotations.
+    metadata: Fields<'a>,
+    /// The annotations but for KEY.
+    annotations: BTreeMap<String, String>,
+}
+
+type Fields<'a> = BTreeMap<String, &'a RawValue>;
+
+impl<'a> Template<'a> {
+    fn of(template: &'a RawValue) -> Result<Self, serde_json::Error> {
         let mut rest = fields(template)?;
         let mut metadata = rest
             .remove("metadata")
@@ -272,26 +297,12 @@ impl<'a> RawTemplate<'a> {
             Some(annotations) => serde_json::from_str(annotations.get())?,
             None => BTreeMap::new(),
         };
-        let config_hash = annotations.remove(annotations::CONFIG_HASH);
+        annotations.remove(annotations::CONFIG_HASH);
         Ok(Self {
-            text: template.get(),
             rest,
             metadata,
             annotations,
-            config_hash,
-            baseline,
         })
-    }
-
-    /// Whether both are the same but for KEY. An absent map is an empty map.
-    ///
-    /// The apiserver serialises both objects of a review in one order, so their texts are compared;
-    /// only where those differ are they read, in case another webhook reordered them.
-    pub(crate) fn same_but_for_key(&self, other: &Self) -> bool {
-        self.text == other.text
-            || (self.annotations == other.annotations
-                && same_fields(&self.metadata, &other.metadata, MAX_DEPTH)
-                && same_fields(&self.rest, &other.rest, MAX_DEPTH))
     }
 }
 
@@ -400,8 +411,8 @@ mod tests {
         let [one, other] = [one, other].map(|template| {
             serde_json::value::to_raw_value(&json!({"spec": {"template": template}})).unwrap()
         });
-        let [one, other] = [&one, &other].map(|raw| RawTemplate::of(raw).unwrap());
-        one.same_but_for_key(&other)
+        let [one, other] = [&one, &other].map(|raw| RawWorkload::of(raw).unwrap());
+        one.same_template_but_for_key(&other).unwrap()
     }
 
     #[test]
@@ -470,10 +481,7 @@ mod tests {
         let read = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
         let one = read(r#"{"spec":{"template":{"spec":{"a":{"x":1,"y":2}},"metadata":{}}}}"#);
         let other = read(r#"{"spec":{"template":{"spec":{"a":{"y":2,"x":1}}}}}"#);
-        assert!(
-            RawTemplate::of(&one)
-                .unwrap()
-                .same_but_for_key(&RawTemplate::of(&other).unwrap())
-        );
+        let [one, other] = [&one, &other].map(|raw| RawWorkload::of(raw).unwrap());
+        assert!(one.same_template_but_for_key(&other).unwrap());
     }
 }
