@@ -182,7 +182,7 @@ impl Reconciler {
 
     fn apply(&self, workload: Workload, version: u64) -> Option<WorkloadId> {
         let id = workload.id.clone();
-        if !self.scope.keeps(&workload) {
+        if !self.scope.keeps(&workload) || !self.namespaces.contain(&id.namespace) {
             self.workload_gone(&id);
             return None;
         }
@@ -192,6 +192,10 @@ impl Reconciler {
             self.digests.forget(&turned);
             self.metrics.workloads.set(self.workloads.len() as i64);
             self.push(id.clone(), now);
+        }
+        // It may have left while we took it in.
+        if !self.namespaces.contain(&id.namespace) {
+            self.workload_gone(&id);
         }
         Some(id)
     }
@@ -214,12 +218,17 @@ impl Reconciler {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
     }
 
-    /// Takes in that a namespace has the labels that are asked for.
-    pub(crate) fn namespace_selected(&self, namespace: &Name) {
-        let now = Instant::now();
-        self.namespaces.insert(namespace.clone());
+    /// Takes in that a namespace has the labels that are asked for. Says whether that is news: then its
+    /// workloads are not known, and have to be shown again.
+    pub(crate) fn namespace_selected(&self, namespace: &Name) -> bool {
+        self.scope.covers(namespace) && self.namespaces.insert(namespace)
+    }
+
+    /// Takes in that a namespace has not, or no longer, the labels that are asked for.
+    pub(crate) fn namespace_left(&self, namespace: &Name) {
+        self.namespaces.remove(namespace);
         for id in self.workloads.ids(|id| id.namespace == *namespace) {
-            self.push(id, now);
+            self.workload_gone(&id);
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
 use kube::core::{DynamicResourceScope, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
@@ -14,16 +15,22 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::{WorkloadId, WorkloadKind, WorkloadObject};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use crate::client::WATCH_CALL;
+use crate::client::{DEADLINE, WATCH_CALL, within};
 use crate::error::{CallError, chain};
 use crate::reconcile::Reconciler;
 
 /// Helm keeps its releases in Secrets: large, often written, and never read by pods.
 const SECRETS: &str = "type!=helm.sh/release.v1";
+
+/// How many workloads one call lists, as those of the watches do.
+const PAGE: u32 = 500;
+/// How long to wait before a list that failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// How often a watch may be listed again without a pause before.
 const RELIST_INTERVAL: Duration = Duration::from_secs(30);
@@ -53,20 +60,31 @@ pub(crate) fn spawn(client: &Client, scope: &Scope, reconciler: &Arc<Reconciler>
         }
     }
     if let Some(selector) = scope.namespace_selector() {
+        let (picked, to_list) = mpsc::unbounded_channel();
         watches.spawn(watch_namespaces(
             Api::all(client.clone()),
             config().labels_from(selector),
             reconciler.clone(),
+            picked,
         ));
+        watches.spawn(list_picked(client.clone(), reconciler.clone(), to_list));
     }
     watches
 }
 
+/// Sends to `picked` the namespaces whose workloads no list will show that begins from here on.
 async fn watch_namespaces(
     api: Api<PartialObjectMeta<Namespace>>,
     config: watcher::Config,
     reconciler: Arc<Reconciler>,
+    picked: mpsc::UnboundedSender<Name>,
 ) {
+    let selected = |name: &Name| {
+        // The lists of all workloads begin when the namespaces have been listed.
+        if reconciler.namespace_selected(name) && reconciler.namespaces().are_listed() {
+            let _ = picked.send(name.clone());
+        }
+    };
     let mut events = std::pin::pin!(healed(watch(api, config), "Namespace"));
     let mut listed: HashSet<Name> = HashSet::new();
     while let Some(event) = events.next().await {
@@ -75,24 +93,65 @@ async fn watch_namespaces(
             Event::Init => listed.clear(),
             Event::InitApply(object) => {
                 if let Some(name) = name(&object) {
-                    reconciler.namespace_selected(&name);
+                    selected(&name);
                     listed.insert(name);
                 }
             }
             Event::Apply(object) => {
-                name(&object)
-                    .iter()
-                    .for_each(|name| reconciler.namespace_selected(name));
+                name(&object).iter().for_each(selected);
             }
             Event::Delete(object) => {
                 name(&object)
                     .iter()
-                    .for_each(|name| reconciler.namespaces().remove(name));
+                    .for_each(|name| reconciler.namespace_left(name));
             }
             Event::InitDone => {
-                reconciler.namespaces().retain(|name| listed.contains(name));
+                let namespaces = reconciler.namespaces();
+                for name in namespaces.picked(|name| !listed.contains(name)) {
+                    reconciler.namespace_left(&name);
+                }
+                namespaces.list_is_whole();
                 listed = HashSet::new();
             }
+        }
+    }
+}
+
+/// Lists the workloads of namespaces that have come to be picked: what the watches have shown of them
+/// before was dropped.
+async fn list_picked(
+    client: Client,
+    reconciler: Arc<Reconciler>,
+    mut picked: mpsc::UnboundedReceiver<Name>,
+) {
+    while let Some(namespace) = picked.recv().await {
+        for kind in WorkloadKind::ALL {
+            let workloads = api(&client, Some(&namespace), kind);
+            while reconciler.namespaces().contain(&namespace)
+                && let Err(error) = list_workloads(&workloads, kind, &reconciler).await
+            {
+                let (kind, error) = (kind.as_str(), chain(&error));
+                warn!(kind, %namespace, error, "listing failed, trying again");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+async fn list_workloads(
+    api: &Api<WorkloadObject>,
+    kind: WorkloadKind,
+    reconciler: &Reconciler,
+) -> Result<(), CallError> {
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let list = within(DEADLINE, api.list(&page)).await?;
+        for object in list.items {
+            reconciler.workload_seen(kind, object);
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page = page.continue_token(&token),
+            None => return Ok(()),
         }
     }
 }
@@ -118,11 +177,17 @@ async fn watch_workloads(
     namespace: Option<Name>,
     reconciler: Arc<Reconciler>,
 ) {
+    let namespaces = reconciler.namespaces();
+    namespaces.listed().await;
     let mut events = std::pin::pin!(healed(watch(api, config()), kind.as_str()));
     let mut listed: HashSet<WorkloadId> = HashSet::new();
+    let mut began = Instant::now();
     while let Some(event) = events.next().await {
         match event {
-            Event::Init => listed.clear(),
+            Event::Init => {
+                listed.clear();
+                began = Instant::now();
+            }
             Event::InitApply(object) => listed.extend(reconciler.workload_listed(kind, object)),
             Event::Apply(object) => reconciler.workload_seen(kind, object),
             Event::Delete(object) => {
@@ -130,10 +195,11 @@ async fn watch_workloads(
                     reconciler.workload_gone(&workload.id);
                 }
             }
-            // Only a list that is whole says what is gone.
+            // Only a list that is whole says what is gone, and only of namespaces that it began with.
             Event::InitDone => {
                 let in_list = |id: &WorkloadId| {
                     id.kind == kind
+                        && namespaces.contain_since(began, &id.namespace)
                         && namespace
                             .as_ref()
                             .is_none_or(|namespace| *namespace == id.namespace)

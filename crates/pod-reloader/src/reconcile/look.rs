@@ -222,6 +222,10 @@ impl Reconciler {
         written: impl FnOnce(),
     ) -> Result<Next, Error> {
         let id = &workload.id;
+        // Another release may keep it by now.
+        if !self.namespaces.contain(&id.namespace) {
+            return Ok(Next::Rest);
+        }
         let api: Api<WorkloadObject> =
             Api::namespaced_with(self.client.clone(), id.namespace.as_str(), &id.kind);
         let params = patch_params();

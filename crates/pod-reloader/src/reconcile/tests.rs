@@ -327,34 +327,85 @@ async fn a_workload_whose_label_was_taken_away_unseen_is_not_restarted() {
 
 #[tokio::test(start_paused = true)]
 async fn what_waited_when_its_namespace_was_deselected_settles_anew() {
-    let labels = Labels {
-        namespace: of_team_shop(),
-        workload: None,
-    };
-    let operator = Operator::start_for(Apiserver::default(), labels);
-    operator.apiserver.write_config_map("app", "1");
-    operator.apiserver.write_deployment(deployment("web"));
-    operator.sees("web");
-    pass(Duration::from_secs(10)).await;
-    assert_eq!(operator.config_hash("web"), "", "nothing is selected yet");
-    operator.reconciler.namespace_selected(&name("ns"));
-    pass(Duration::from_secs(20)).await;
-    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
-    operator.sees("web");
-
+    let operator = Operator::with_namespace().await;
     operator.apiserver.write_config_map("app", "2");
     operator.hears("app").await;
-    operator.reconciler.namespaces().remove(&name("ns"));
+    operator.reconciler.namespace_left(&name("ns"));
     pass(Duration::from_secs(60 * 60)).await;
     operator.apiserver.forget_calls();
     operator.apiserver.write_config_map("app", "3");
     operator.hears("app").await;
     let selected = Instant::now();
     operator.reconciler.namespace_selected(&name("ns"));
+    operator.sees("web");
     pass(Duration::from_secs(30)).await;
     let patches = operator.patches();
     assert_eq!(patches.len(), 1);
     assert!(patches[0] - selected >= SETTLE_PERIOD_OF_ALL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_leaves_while_its_config_is_read_is_written_to_no_more() {
+    let operator = Operator::with_namespace().await;
+    operator.apiserver.write_config_map("app", "2");
+    operator
+        .apiserver
+        .now(|state| state.read_takes = Duration::from_secs(5));
+    operator.hears("app").await;
+    // One read finds the change, another one confirms it once it has settled.
+    wait_for_reads(&operator, 2).await;
+    assert_eq!(operator.patches().len(), 0);
+    operator.reconciler.namespace_left(&name("ns"));
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.patches().len(), 0);
+    operator.reconciler.namespace_selected(&name("ns"));
+    operator.sees("web");
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.patches().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_namespaces_that_are_not_picked() {
+    let operator = Operator::with_namespace().await;
+    for _ in WorkloadKind::ALL {
+        operator.reconciler.list_is_whole();
+    }
+    let shown = || {
+        operator.reconciler.publish();
+        let text = operator.metrics.text();
+        let lines = text.lines().filter(|line| {
+            line.starts_with("pod_reloader_workloads ")
+                || line.starts_with("pod_reloader_hashes{")
+                || line.starts_with("pod_reloader_foreign_hash_workloads ")
+        });
+        lines.map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    let mut foreign = deployment("foreign");
+    foreign["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: "foreign"});
+    operator.apiserver.write_deployment(foreign);
+    operator.sees("foreign");
+    pass(Duration::from_secs(10)).await;
+    let kept = shown();
+    assert!(kept.contains("pod_reloader_workloads 2"), "{kept}");
+    assert!(
+        kept.contains("pod_reloader_foreign_hash_workloads 1"),
+        "{kept}"
+    );
+    assert!(
+        kept.contains("} 2"),
+        "one by its hash, one by its baseline: {kept}"
+    );
+    operator.reconciler.namespace_left(&name("ns"));
+    operator.sees("web");
+    pass(Duration::from_secs(10)).await;
+    assert!(!operator.reconciler.is_referenced(&reference("app")));
+    let kept = shown();
+    assert!(kept.contains("pod_reloader_workloads 0"), "{kept}");
+    assert!(
+        kept.contains("pod_reloader_foreign_hash_workloads 0"),
+        "{kept}"
+    );
+    assert!(!kept.contains("pod_reloader_hashes{"), "{kept}");
 }
 
 /// A loop that runs, and the apiserver that it keeps.
@@ -418,6 +469,27 @@ impl Operator {
         for name in names {
             assert_eq!(operator.config_hash(&name), operator.hash_of("app"));
         }
+        operator.apiserver.forget_calls();
+        operator
+    }
+
+    /// With one Deployment `web` in a namespace that was picked by its labels.
+    async fn with_namespace() -> Self {
+        let labels = Labels {
+            namespace: of_team_shop(),
+            workload: None,
+        };
+        let operator = Self::start_for(Apiserver::default(), labels);
+        operator.apiserver.write_config_map("app", "1");
+        operator.apiserver.write_deployment(deployment("web"));
+        operator.sees("web");
+        pass(Duration::from_secs(10)).await;
+        assert_eq!(operator.config_hash("web"), "", "nothing is selected yet");
+        operator.reconciler.namespace_selected(&name("ns"));
+        operator.sees("web");
+        pass(Duration::from_secs(20)).await;
+        assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+        operator.sees("web");
         operator.apiserver.forget_calls();
         operator
     }
@@ -487,6 +559,13 @@ impl Operator {
         let text = self.metrics.text();
         let restarts = |line: &&str| line.starts_with("pod_reloader_restarts_total");
         text.lines().filter(restarts).collect()
+    }
+}
+
+/// Waits until ConfigMap `app` has been asked for so often.
+async fn wait_for_reads(operator: &Operator, reads: usize) {
+    while operator.reads("app").len() < reads {
+        pass(Duration::from_millis(1)).await;
     }
 }
 

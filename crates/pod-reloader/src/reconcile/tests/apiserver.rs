@@ -34,6 +34,8 @@ pub(super) struct State {
     pub(super) moves: u32,
     /// Every patch is answered as one with a failed test, though nothing moved.
     pub(super) fails_tests: bool,
+    /// How long the answer to a read of a ConfigMap takes.
+    pub(super) read_takes: Duration,
     /// How long after a patch was applied its answer arrives.
     pub(super) patch_answer_takes: Duration,
 }
@@ -115,7 +117,7 @@ impl Apiserver {
             let keys = json!({"metadata": {}, "data": {"20250101T000000Z": key}});
             (Ok(keys), Duration::ZERO)
         } else if let Some(name) = path.strip_prefix("/api/v1/namespaces/ns/configmaps/") {
-            (state.read_config_map(name), Duration::ZERO)
+            (state.read_config_map(name), state.read_takes)
         } else if let Some(name) = path.strip_prefix("/apis/apps/v1/namespaces/ns/deployments/") {
             if method == Method::PATCH {
                 (state.patch(name, body), state.patch_answer_takes)
