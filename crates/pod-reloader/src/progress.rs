@@ -18,6 +18,9 @@ use crate::metrics::Metrics;
 /// Restarts wait for at most this many settle periods.
 pub(crate) const MAX_SETTLE_PERIODS: u32 = 5;
 
+/// So many baselines of one workload in [`pod_reloader_core::brake::WINDOW`] before the next one waits.
+const MAX_BASELINES: usize = 5;
+
 /// What was restarted lately, by this process: the end of a term is no reason to forget it.
 pub(crate) type Brakes = Arc<Mutex<HashMap<WorkloadId, Brake>>>;
 
@@ -27,6 +30,8 @@ pub(crate) struct Progress {
     metrics: Metrics,
     entries: Mutex<HashMap<WorkloadId, Entry>>,
     brakes: Brakes,
+    /// The workloads that baselines were written for of late.
+    baselines: Mutex<HashMap<WorkloadId, Brake>>,
     /// The workloads whose KEY cannot be verified.
     foreign: Mutex<HashSet<WorkloadId>>,
     /// Keys that the log has said to be missing.
@@ -56,6 +61,7 @@ impl Progress {
             metrics,
             entries: Mutex::default(),
             brakes,
+            baselines: Mutex::default(),
             foreign: Mutex::default(),
             unknown_keys: Mutex::default(),
         }
@@ -86,12 +92,28 @@ impl Progress {
         Some((at.into(), brake.pause()))
     }
 
-    /// Forgets restarts that matter no more.
+    /// Notes that a baseline was written for a workload.
+    pub(crate) fn baseline_written(&self, id: &WorkloadId) {
+        let mut baselines = self.baselines.lock();
+        let brake = baselines.entry(id.clone()).or_default();
+        brake.restarted(Instant::now().into_std(), MAX_BASELINES);
+    }
+
+    /// Where baselines were written for a workload again and again: when the next one may be. Somebody
+    /// else writes other ones, such as a second release that keeps it.
+    pub(crate) fn next_baseline(&self, id: &WorkloadId) -> Option<Instant> {
+        let baselines = self.baselines.lock();
+        let now = Instant::now().into_std();
+        let at = baselines.get(id)?.not_before(now, MAX_BASELINES)?;
+        Some(at.into())
+    }
+
+    /// Forgets restarts and baselines that matter no more.
     pub(crate) fn tidy(&self) {
         let now = Instant::now().into_std();
-        self.brakes
-            .lock()
-            .retain(|_, brake| !brake.is_released(now));
+        for brakes in [&*self.brakes, &self.baselines] {
+            brakes.lock().retain(|_, brake| !brake.is_released(now));
+        }
     }
 
     /// Since when a workload has been about to be restarted.

@@ -58,7 +58,13 @@ impl Reconciler {
                 self.progress.tell(workload, Notice::Waiting(missing));
                 return Ok(Next::Rest);
             }
-            Decision::Baseline(_) => (key_seen, None),
+            Decision::Baseline(_) => {
+                let next = self.progress.next_baseline(&workload.id);
+                if let Some(next) = next.filter(|next| Instant::now() < *next) {
+                    return Ok(Next::At(next));
+                }
+                (key_seen, None)
+            }
             Decision::Set { cause, .. } => {
                 let settled = self.settled(workload, known.changed);
                 if Instant::now() < settled {
@@ -190,6 +196,7 @@ impl Reconciler {
         let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(baseline);
         self.write(workload, patch, is_written, || {
             self.metrics.baseline();
+            self.progress.baseline_written(&workload.id);
             let WorkloadId {
                 kind,
                 namespace,

@@ -2,7 +2,7 @@
 
 mod apiserver;
 
-use pod_reloader_core::annotations::{CONFIG_HASH, CONFIG_MAPS, SETTLE_PERIOD};
+use pod_reloader_core::annotations::{BASELINE, CONFIG_HASH, CONFIG_MAPS, SETTLE_PERIOD};
 use pod_reloader_core::digest::{ConfigObject, Contents, Presence};
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
 use pod_reloader_core::name::Name;
@@ -406,6 +406,27 @@ async fn nothing_is_kept_of_namespaces_that_are_not_picked() {
         "{kept}"
     );
     assert!(!kept.contains("pod_reloader_hashes{"), "{kept}");
+}
+
+/// As a second release does that keeps the same workload by mistake.
+#[tokio::test(start_paused = true)]
+async fn a_baseline_that_somebody_else_overwrites_is_written_less_and_less() {
+    let operator = Operator::start(Apiserver::default());
+    operator.apiserver.write_config_map("app", "1");
+    let mut web = deployment("web");
+    web["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: "foreign"});
+    operator.apiserver.write_deployment(web);
+    let overwritten = format!("foreign=v1.deadbeef.{}", "0".repeat(64));
+    for _ in 0..1_000 {
+        let mut web = operator.apiserver.deployment("web");
+        web["metadata"]["annotations"][BASELINE] = json!(overwritten);
+        operator.apiserver.write_deployment(web);
+        operator.sees("web");
+        pass(Duration::from_secs(1)).await;
+    }
+    let patches = operator.patches();
+    assert!((6..20).contains(&patches.len()), "{}", patches.len());
+    assert_grow(&patches[4..]);
 }
 
 /// A loop that runs, and the apiserver that it keeps.
