@@ -49,7 +49,7 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "pod-reloader.serviceA
 {{- end -}}
 
 {{- define "pod-reloader.hashKeysSecret" -}}
-{{ include "pod-reloader.fullname" . }}-hash-keys
+{{ .Values.hashKeysSecret | default (printf "%s-hash-keys" (include "pod-reloader.fullname" .)) }}
 {{- end -}}
 
 {{- /* The apiVersion of the MutatingAdmissionPolicy, empty where none is to be rendered. */ -}}
