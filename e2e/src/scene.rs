@@ -345,9 +345,17 @@ impl Scene {
     /// # Errors
     /// When that takes longer than 20 seconds.
     pub async fn snapshot(&self, workload: &Workload) -> Result<Snapshot> {
+        self.snapshot_in(&self.namespace, workload).await
+    }
+
+    /// As [`Scene::snapshot`], in another namespace.
+    ///
+    /// # Errors
+    /// As [`Scene::snapshot`].
+    pub async fn snapshot_in(&self, namespace: &str, workload: &Workload) -> Result<Snapshot> {
         let what = format!("the controller of {} to have seen it", workload.reference());
         let object = wait_for(&what, Duration::from_secs(20), async || {
-            let object = self.object(&workload.reference()).await?;
+            let object = self.object_in(namespace, &workload.reference()).await?;
             let observed = object["status"]["observedGeneration"].as_i64();
             Ok(if observed >= object["metadata"]["generation"].as_i64() {
                 Attempt::Done(object)
@@ -360,8 +368,7 @@ impl Scene {
             Kind::Deployment => "replicasets",
             Kind::StatefulSet | Kind::DaemonSet => "controllerrevisions",
         };
-        let list: Value =
-            serde_json::from_str(&self.kubectl(&["get", owned, "--output=json"]).await?)?;
+        let list = self.object_in(namespace, owned).await?;
         let uid = &object["metadata"]["uid"];
         let revisions = list["items"].as_array().into_iter().flatten();
         let revisions = revisions

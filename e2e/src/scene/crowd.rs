@@ -82,7 +82,20 @@ impl Scene {
     /// # Errors
     /// When it is refused.
     pub async fn patch(&self, workload: &Workload, patch: &Value) -> Result<()> {
-        let api = self.workloads(&self.namespace, workload.kind);
+        self.patch_in(&self.namespace, workload, patch).await
+    }
+
+    /// As [`Scene::patch`], in another namespace.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub async fn patch_in(
+        &self,
+        namespace: &str,
+        workload: &Workload,
+        patch: &Value,
+    ) -> Result<()> {
+        let api = self.workloads(namespace, workload.kind);
         let patched = api
             .patch(
                 &workload.name,

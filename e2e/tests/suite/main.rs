@@ -26,6 +26,7 @@ mod proxy;
 mod races;
 mod rbac;
 mod readme;
+mod releases;
 mod replicas;
 mod restart;
 mod rolling;
