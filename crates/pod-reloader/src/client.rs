@@ -7,6 +7,7 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{PatchParams, PostParams};
 use kube::{Api, Client, Config};
 use pod_reloader_core::annotations::FIELD_MANAGER;
+use tokio::runtime::Handle;
 
 use crate::error::{CallError, Error};
 
@@ -41,15 +42,16 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Clients for the cluster that KUBECONFIG names, or else for the one we run in.
-    pub(crate) async fn infer() -> Result<Self, Error> {
+    /// Clients for the cluster that KUBECONFIG names, or else for the one we run in. Those of the loop
+    /// work on the runtime `reconciling`.
+    pub(crate) async fn infer(reconciling: &Handle) -> Result<Self, Error> {
         let config = Config::infer()
             .await
             .map_err(|source| Error::NoCluster { source })?;
-        Self::new(config)
+        Self::new(config, reconciling)
     }
 
-    fn new(mut config: Config) -> Result<Self, Error> {
+    fn new(mut config: Config, reconciling: &Handle) -> Result<Self, Error> {
         // We know better than a client which call is worth another try, and when.
         config.default_retry = false;
         let user_agent = HeaderValue::from_static(USER_AGENT);
@@ -65,11 +67,13 @@ impl Clients {
                 source: source.into(),
             })
         };
+        let (admission, lease) = (client(&calls)?, client(&calls)?);
+        let _reconciling = reconciling.enter();
         Ok(Self {
-            admission: client(&calls)?,
+            admission,
+            lease,
             reconcile: client(&calls)?,
             watch: client(&watches)?,
-            lease: client(&calls)?,
             events: client(&calls)?,
         })
     }
@@ -148,7 +152,7 @@ mod tests {
                 connections.push(connection);
             }
         });
-        Clients::new(Config::new(url.parse().unwrap())).unwrap()
+        Clients::new(Config::new(url.parse().unwrap()), &Handle::current()).unwrap()
     }
 
     #[tokio::test]

@@ -30,15 +30,28 @@ mod workloads;
 use std::process::ExitCode;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use tokio::runtime::Builder;
 
 fn main() -> ExitCode {
     forbid_core_dumps();
     let args = args::Args::of_process();
     logging::init(args.log_format, args.log_level);
     server::allow_connections();
-    let runtime = tokio::runtime::Runtime::new()
-        .expect("a runtime needs threads, which this process may not have");
-    match runtime.block_on(run::run(args)) {
+    // One thread for the webhook, and one for the loop: a fan-out keeps no review waiting, and neither
+    // wakes threads to hand work to them.
+    let threads = "a runtime needs threads, which this process may not have";
+    let serving = Builder::new_current_thread().enable_all().build();
+    let reconciling = Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("reconcile")
+        .enable_all()
+        .build()
+        .expect(threads);
+    let outcome = serving
+        .expect(threads)
+        .block_on(run::run(args, reconciling.handle()));
+    reconciling.shutdown_background();
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = error::chain(&error), "stopped");

@@ -9,10 +9,12 @@ use std::time::Duration;
 use axum::Router;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::scope::{Labels, Scope};
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 use webhook_certs::{Acceptor, CertificateDirectory, ClientAuthorities, CurrentCertificate};
 
@@ -39,12 +41,12 @@ use crate::webhook::Webhook;
 /// How long to wait before a call is tried again that must succeed before we are of use.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Runs the operator until it is told to stop.
+/// Runs the operator until it is told to stop; the reconcile loop on a runtime of its own.
 ///
 /// *Errors*: it could not start, or one of its tasks ended by itself.
-pub(crate) async fn run(args: Args) -> Result<(), Error> {
+pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
     let namespace = own_namespace(&args)?;
-    let clients = Clients::infer().await?;
+    let clients = Clients::infer(reconciling).await?;
     let scope =
         Scope::new(args.namespaces.0.iter().cloned(), namespace.clone()).with_labels(Labels {
             namespace: args.namespace_selector,
@@ -167,7 +169,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
         warn!("not reconciling: --reconcile=off");
     } else {
         let (events, send_events) = Events::new(clients.events.clone());
-        tasks.spawn("events", send_events);
+        tasks.spawn("events", on(reconciling.clone(), send_events));
         let settings = Settings {
             settle_period: args.settle_period,
             max_restarts: args.max_restarts,
@@ -187,18 +189,19 @@ pub(crate) async fn run(args: Args) -> Result<(), Error> {
             pulse,
             ourselves: ourselves.clone(),
         };
+        let reconciling = reconciling.clone();
         if args.leader_elect {
             let lease_namespace = args.leader_election_namespace.unwrap_or(namespace);
             let election = lead(
                 clients.lease,
                 lease_namespace,
                 args.leader_election_lease,
-                move || term.clone().run(),
+                move || on(reconciling.clone(), term.clone().run()),
                 stop.clone(),
             );
             tasks.spawn_draining("leader election", election);
         } else {
-            tasks.spawn("reconcile loop", term.run());
+            tasks.spawn("reconcile loop", on(reconciling, term.run()));
         }
     }
 
@@ -273,6 +276,15 @@ impl Term {
                 _ = resync.tick() => watching = watches(),
             }
         }
+    }
+}
+
+/// Runs `task` on another runtime, until it ends or nobody waits for it any more.
+async fn on(runtime: Handle, task: impl Future<Output = ()> + Send + 'static) {
+    if let Err(error) = AbortOnDropHandle::new(runtime.spawn(task)).await
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
     }
 }
 
