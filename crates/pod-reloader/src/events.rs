@@ -11,12 +11,17 @@ use pod_reloader_core::discovery::Requirement;
 use pod_reloader_core::reference::{Reference, Rejected};
 use pod_reloader_core::workload::Workload;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use crate::client::{DEADLINE, within};
 
 /// How many Events may wait to be sent. More are dropped, with a line in the log.
 const BACKLOG: usize = 4096;
+/// Events are sent once there has been no other for so long: restarts come first.
+const QUIET: Duration = Duration::from_millis(100);
+/// How long an Event waits for that at most.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// What there is to tell about one workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,25 +178,38 @@ async fn send(client: Client, mut receiver: mpsc::Receiver<(ObjectReference, Not
         instance: None,
     };
     let recorder = Recorder::new(client, reporter);
-    while let Some((about, notice)) = receiver.recv().await {
-        let related = notice.related().map(|reference| ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some(reference.kind.to_string()),
-            namespace: Some(reference.namespace.to_string()),
-            name: Some(reference.name.to_string()),
-            ..ObjectReference::default()
-        });
-        let event = Event {
-            type_: notice.event_type(),
-            reason: notice.reason().to_owned(),
-            note: Some(notice.note()),
-            action: "Reconcile".to_owned(),
-            secondary: related,
-        };
-        if let Err(error) = within(DEADLINE, recorder.publish(&event, &about)).await {
-            // The namespace may be on its way out; the log line of the change itself is there.
-            debug!(%error, reason = notice.reason(), "an Event was not taken");
+    while let Some(first) = receiver.recv().await {
+        let began = Instant::now();
+        let mut waiting = vec![first];
+        while began.elapsed() < MAX_WAIT
+            && let Ok(Some(next)) = timeout(QUIET, receiver.recv()).await
+        {
+            waiting.push(next);
         }
+        for (about, notice) in waiting {
+            publish(&recorder, &about, &notice).await;
+        }
+    }
+}
+
+async fn publish(recorder: &Recorder, about: &ObjectReference, notice: &Notice) {
+    let related = notice.related().map(|reference| ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some(reference.kind.to_string()),
+        namespace: Some(reference.namespace.to_string()),
+        name: Some(reference.name.to_string()),
+        ..ObjectReference::default()
+    });
+    let event = Event {
+        type_: notice.event_type(),
+        reason: notice.reason().to_owned(),
+        note: Some(notice.note()),
+        action: "Reconcile".to_owned(),
+        secondary: related,
+    };
+    if let Err(error) = within(DEADLINE, recorder.publish(&event, about)).await {
+        // The namespace may be on its way out; the log line of the change itself is there.
+        debug!(%error, reason = notice.reason(), "an Event was not taken");
     }
 }
 
