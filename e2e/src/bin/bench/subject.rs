@@ -65,10 +65,18 @@ impl<'a> Running<'a> {
             scene.operator.start_again().await?;
             return Ok(Self::Operator(scene));
         }
-        let kubeconfig = format!(
-            "--kubeconfig={}",
-            scene.control_plane.kubeconfig_path().display()
-        );
+        // As the operator: how an apiserver knows a user, and logs what he does, takes time too.
+        let installation = &scene.installation;
+        let token = scene
+            .control_plane
+            .service_account_token(&installation.namespace, installation.service_account())
+            .await?;
+        let kubeconfig = scene.directory().join("floor.kubeconfig");
+        scene
+            .control_plane
+            .kubeconfig_for(token)
+            .write(&kubeconfig)?;
+        let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let namespace = format!("--namespace={}", scene.namespace);
         let args = ["floor".to_owned(), kubeconfig, namespace];
         let program = Program {
