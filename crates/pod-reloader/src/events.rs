@@ -1,5 +1,6 @@
 //! Tells users about their workloads in Events, beside the work and never in its way.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -10,17 +11,15 @@ use pod_reloader_core::decision::Cause;
 use pod_reloader_core::discovery::Requirement;
 use pod_reloader_core::reference::{Reference, Rejected};
 use pod_reloader_core::workload::Workload;
-use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::client::{DEADLINE, within};
 
 /// How many Events may wait to be sent. More are dropped, with a line in the log.
 const BACKLOG: usize = 4096;
-/// Events are sent once there has been no other for so long: restarts come first.
-const QUIET: Duration = Duration::from_millis(100);
-/// How long an Event waits for that at most.
+/// How long Events wait for the loop to be at rest: restarts come first.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// What there is to tell about one workload.
@@ -147,13 +146,27 @@ fn list(items: impl Iterator<Item = String>) -> String {
 
 /// Where Events are handed in.
 #[derive(Clone)]
-pub(crate) struct Events(mpsc::Sender<(ObjectReference, Notice)>);
+pub(crate) struct Events {
+    sender: mpsc::Sender<(ObjectReference, Notice)>,
+    is_busy: Arc<watch::Sender<bool>>,
+}
 
 impl Events {
     /// Somewhere to hand in Events, and the task that sends them.
     pub(crate) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
         let (sender, receiver) = mpsc::channel(BACKLOG);
-        (Self(sender), send(client, receiver))
+        let (is_busy, busy) = watch::channel(false);
+        let is_busy = Arc::new(is_busy);
+        (Self { sender, is_busy }, send(client, receiver, busy))
+    }
+
+    /// Says whether the loop has something to do that is more urgent than Events.
+    pub(crate) fn hold_back(&self, is_busy: bool) {
+        self.is_busy.send_if_modified(|was_busy| {
+            let is_news = *was_busy != is_busy;
+            *was_busy = is_busy;
+            is_news
+        });
     }
 
     /// Hands in an Event about `workload`. Never waits.
@@ -166,29 +179,30 @@ impl Events {
             uid: Some(workload.uid.to_string()),
             ..ObjectReference::default()
         };
-        if self.0.try_send((about, notice)).is_err() {
+        if self.sender.try_send((about, notice)).is_err() {
             warn!(workload = %workload.id, "dropped an Event: too many wait to be sent");
         }
     }
 }
 
-async fn send(client: Client, mut receiver: mpsc::Receiver<(ObjectReference, Notice)>) {
+async fn send(
+    client: Client,
+    mut receiver: mpsc::Receiver<(ObjectReference, Notice)>,
+    mut busy: watch::Receiver<bool>,
+) {
     let reporter = Reporter {
         controller: FIELD_MANAGER.to_owned(),
         instance: None,
     };
     let recorder = Recorder::new(client, reporter);
-    while let Some(first) = receiver.recv().await {
-        let began = Instant::now();
-        let mut waiting = vec![first];
-        while began.elapsed() < MAX_WAIT
-            && let Ok(Some(next)) = timeout(QUIET, receiver.recv()).await
-        {
-            waiting.push(next);
-        }
-        for (about, notice) in waiting {
-            publish(&recorder, &about, &notice).await;
-        }
+    let mut patience = MAX_WAIT;
+    while let Some((about, notice)) = receiver.recv().await {
+        // A loop that does not come to rest has its Events sent beside it until it does.
+        patience = match timeout(patience, busy.wait_for(|is_busy| !is_busy)).await {
+            Ok(_) => MAX_WAIT,
+            Err(_) => Duration::ZERO,
+        };
+        publish(&recorder, &about, &notice).await;
     }
 }
 

@@ -28,6 +28,7 @@ mod webhook;
 mod workloads;
 
 use std::process::ExitCode;
+use std::{future, thread};
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use tokio::runtime::Builder;
@@ -37,20 +38,17 @@ fn main() -> ExitCode {
     let args = args::Args::of_process();
     logging::init(args.log_format, args.log_level);
     server::allow_connections();
-    // One thread for the webhook, and one for the loop: a fan-out keeps no review waiting, and neither
-    // wakes threads to hand work to them.
+    // One thread for the webhook, and one for the loop: a fan-out keeps no review waiting, and nothing is
+    // handed from thread to thread.
+    let runtime = || Builder::new_current_thread().enable_all().build();
     let threads = "a runtime needs threads, which this process may not have";
-    let serving = Builder::new_current_thread().enable_all().build();
-    let reconciling = Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("reconcile")
-        .enable_all()
-        .build()
+    let (serving, reconciling) = (runtime().expect(threads), runtime().expect(threads));
+    let loop_runtime = reconciling.handle().clone();
+    let _ended_with_the_process = thread::Builder::new()
+        .name("reconcile".to_owned())
+        .spawn(move || reconciling.block_on(future::pending::<()>()))
         .expect(threads);
-    let outcome = serving
-        .expect(threads)
-        .block_on(run::run(args, reconciling.handle()));
-    reconciling.shutdown_background();
+    let outcome = serving.block_on(run::run(args, &loop_runtime));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -201,6 +201,11 @@ impl Progress {
         })
     }
 
+    /// Says whether any workload is being looked at: until none is, what is to be told may wait.
+    pub(crate) fn is_busy(&self, is_busy: bool) {
+        self.events.hold_back(is_busy);
+    }
+
     /// Publishes which items of its lists are no references, where that is news.
     pub(crate) fn tell_rejected(&self, workload: &Workload) {
         let rejected = &workload.references.rejected;

@@ -115,6 +115,7 @@ impl Reconciler {
                     this.queue.lock().done(id, again);
                 });
             }
+            self.progress.is_busy(!looks.is_empty());
             let next_due = self
                 .queue
                 .lock()
