@@ -88,6 +88,7 @@ bench: ## Measure the operator beside a floor; QUICK=1 in two minutes, PARTS=cha
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build --release -p pod-reloader -p $(e2e) --bin pod-reloader --bin bench)
+	$(if $(or $(PARTS),$(QUICK)),,$(MAKE) --no-print-directory bench-rules)
 	$(call phase,bench,$(or $(CARGO_TARGET_DIR),target)/release/bench $(if $(filter 1,$(QUICK)),--quick) $(if $(PARTS),--only=$(PARTS)))
 
 .PHONY: lint

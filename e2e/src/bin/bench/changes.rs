@@ -39,7 +39,7 @@ const UNCONCERNED: usize = 80;
 pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     let scene = scene("0s").await?;
     let bench = Bench::begin(&scene).await?;
-    let (rounds, changes, crowd) = if quick { (2, 50, 200) } else { (5, 100, 500) };
+    let (rounds, changes, crowd) = if quick { (1, 50, 200) } else { (5, 100, 500) };
     bench.create("one", 1).await?;
     bench.create("crowd", crowd).await?;
     scene.operator.stop().await;

@@ -13,9 +13,9 @@ use tokio::time::sleep;
 use crate::{clear, figures::Figures, scene};
 
 const FEW: usize = 2_000;
+const MANY: usize = 20_000;
 
 pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
-    let many = if quick { 4_000 } else { 20_000 };
     let scene = scene("5s").await?;
     // They would write to each Deployment.
     for idle in [
@@ -28,40 +28,45 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     let idle = start_again(&scene).await?;
     figures.say("memory, nothing to do", None, idle.to_string(), "12 MiB");
 
-    create_secrets(&scene, 0, FEW).await?;
-    create_deployments(&scene, 0, FEW).await?;
-    let few = start_again(&scene).await?;
-    create_secrets(&scene, FEW, many).await?;
-    let live = Memory::now(&scene).await?;
-    let secrets = start_again(&scene).await?;
+    if !quick {
+        growth(figures, &scene).await?;
+    }
+    clear(scene).await;
+    Ok(())
+}
+
+async fn growth(figures: &mut Figures, scene: &Scene) -> Result<()> {
+    create_secrets(scene, 0, FEW).await?;
+    create_deployments(scene, 0, FEW).await?;
+    let few = start_again(scene).await?;
+    create_secrets(scene, FEW, MANY).await?;
+    let live = Memory::now(scene).await?;
+    let secrets = start_again(scene).await?;
     say(
         figures,
         "Secret of 4 KiB that nobody lists",
         few,
         live,
         secrets,
-        many,
     );
-    create_deployments(&scene, FEW, many).await?;
-    let live = Memory::now(&scene).await?;
-    let deployments = start_again(&scene).await?;
+    create_deployments(scene, FEW, MANY).await?;
+    let live = Memory::now(scene).await?;
+    let deployments = start_again(scene).await?;
     say(
         figures,
         "Deployment that lists nothing",
         secrets,
         live,
         deployments,
-        many,
     );
-    clear(scene).await;
     Ok(())
 }
 
-fn say(figures: &mut Figures, what: &str, few: Memory, live: Memory, listed: Memory, many: usize) {
+fn say(figures: &mut Figures, what: &str, few: Memory, live: Memory, listed: Memory) {
     let each =
-        |now: Memory| (now.resident as f64 - few.resident as f64) / 1024.0 / (many - FEW) as f64;
+        |now: Memory| (now.resident as f64 - few.resident as f64) / 1024.0 / (MANY - FEW) as f64;
     figures.say(
-        &format!("memory for each {what}, {FEW} to {many}"),
+        &format!("memory for each {what}, {FEW} to {MANY}"),
         None,
         format!(
             "{:.2} KiB (made beside it), {:.2} KiB (listed at start)",
@@ -72,7 +77,7 @@ fn say(figures: &mut Figures, what: &str, few: Memory, live: Memory, listed: Mem
     );
     let peak = mib(listed.peak.saturating_sub(listed.resident));
     figures.say(
-        &format!("peak of the start above steady, {many}"),
+        &format!("peak of the start above steady, {MANY}"),
         None,
         format!("{peak:.1} MiB; {listed}"),
         "4 MiB",

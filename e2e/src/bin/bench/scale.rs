@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+use http::Request;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -24,6 +26,10 @@ use crate::{
 /// Each workload lists one ConfigMap that all list, and one Secret of its own; of so many Secrets to a
 /// workload.
 const SECRETS_EACH: usize = 10;
+/// As many as the operator has.
+const GETS_AT_ONCE: usize = 12;
+/// More at once would take too much memory where they are large.
+const PAGE: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
@@ -64,7 +70,51 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
         );
         step(figures, &scene, &observer, &name, size).await?;
     }
+    list_or_get(figures, &scene, before).await?;
     clear(scene).await;
+    Ok(())
+}
+
+/// How many objects in a list take as long as one that is read alone: whether a start would be done sooner if
+/// it listed what it now reads one by one.
+async fn list_or_get(figures: &mut Figures, scene: &Scene, count: usize) -> Result<()> {
+    let ask = async |path: String| -> Result<serde_json::Value> {
+        let request = Request::get(path).body(Vec::new())?;
+        Ok(serde_json::from_str(
+            &scene.client.request_text(request).await?,
+        )?)
+    };
+    let secrets = format!("/api/v1/namespaces/{}/secrets", scene.namespace);
+    let began = Instant::now();
+    let gets = (0..count).map(|number| ask(format!("{secrets}/secret-{number}")));
+    stream::iter(gets)
+        .buffer_unordered(GETS_AT_ONCE)
+        .try_for_each(async |_| Ok(()))
+        .await?;
+    let get = began.elapsed() / count as u32;
+    let began = Instant::now();
+    let (mut listed, mut token) = (0, String::new());
+    loop {
+        let page = ask(format!("{secrets}?limit={PAGE}&continue={token}")).await?;
+        listed += page["items"].as_array().map_or(0, Vec::len);
+        token = page["metadata"]["continue"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        if token.is_empty() {
+            break;
+        }
+    }
+    let list = began.elapsed() / listed as u32;
+    figures.say(
+        "objects in a list that take as long as one GET",
+        None,
+        format!(
+            "{:.1} (a GET {get:?}, an object in a list of {listed} {list:?})",
+            get.as_secs_f64() / list.as_secs_f64()
+        ),
+        "-",
+    );
     Ok(())
 }
 
