@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, stream};
 use http::Request;
+use http_body_util::BodyExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
@@ -71,6 +72,7 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
         step(figures, &scene, &observer, &name, size).await?;
     }
     list_or_get(figures, &scene, before).await?;
+    compression(figures, &scene).await?;
     clear(scene).await;
     Ok(())
 }
@@ -113,6 +115,27 @@ async fn list_or_get(figures: &mut Figures, scene: &Scene, count: usize) -> Resu
             "{:.1} (a GET {get:?}, an object in a list of {listed} {list:?})",
             get.as_secs_f64() / list.as_secs_f64()
         ),
+        "-",
+    );
+    Ok(())
+}
+
+/// What compression would save of a page of the list that a start is mostly made of.
+async fn compression(figures: &mut Figures, scene: &Scene) -> Result<()> {
+    let page = async |encoding: &str| -> Result<(usize, Duration)> {
+        let request =
+            Request::get("/apis/apps/v1/deployments?limit=500").header("Accept-Encoding", encoding);
+        let began = Instant::now();
+        let answer = scene.client.send(request.body(Vec::new().into())?).await?;
+        let length = answer.into_body().collect().await?.to_bytes().len();
+        Ok((length, began.elapsed()))
+    };
+    let (plain, gzip) = (page("identity").await?, page("gzip").await?);
+    let told = |(length, took): (usize, Duration)| format!("{} KiB in {took:.0?}", length / 1024);
+    figures.say(
+        "a page of 500 Deployments, as it is and compressed by the apiserver",
+        None,
+        format!("{}, {}", told(plain), told(gzip)),
         "-",
     );
     Ok(())
