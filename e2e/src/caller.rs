@@ -44,8 +44,18 @@ impl Caller {
     /// # Errors
     /// When the configuration cannot be read.
     pub async fn of(scene: &Scene) -> Result<Self> {
+        let installation = &scene.installation;
+        let ca = scene.ca_bundle().await?;
+        Self::new(installation.port, installation.host(), &ca)
+    }
+
+    /// Calls the webhook at `port` of 127.0.0.1, which is `name` by a certificate of `ca`, in PEM.
+    ///
+    /// # Errors
+    /// When `name` or `ca` cannot be read.
+    pub fn new(port: u16, name: String, ca: &str) -> Result<Self> {
         let mut roots = RootCertStore::empty();
-        for ca in CertificateDer::pem_slice_iter(scene.ca_bundle().await?.as_bytes()) {
+        for ca in CertificateDer::pem_slice_iter(ca.as_bytes()) {
             roots.add(ca?)?;
         }
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -53,8 +63,8 @@ impl Caller {
             .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(Self {
-            port: scene.installation.port,
-            name: ServerName::try_from(scene.installation.host())?,
+            port,
+            name: ServerName::try_from(name)?,
             config: Arc::new(config),
         })
     }

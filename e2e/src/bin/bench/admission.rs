@@ -1,17 +1,18 @@
 //! What the webhook costs, called directly and by the apiserver.
 
-use std::{env, ffi::OsString, fs, time::Duration};
+use std::{fs, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration, apps::v1::Deployment,
+    core::v1::ConfigMap,
 };
 use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
 use pod_reloader_e2e::{
-    Process, Program, Scene,
+    Process, Scene,
     caller::{self, Caller},
     crowd,
     workload::{Workload, config_map},
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    clear,
+    another_role, clear,
     figures::{Figures, Spread},
     rounds::Target,
     scene,
@@ -35,12 +36,9 @@ const EMPTY: &str = "bench-empty";
 pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     let scene = scene("0s").await?;
     let empty = EmptyServer::start(&scene)?;
-    let ours = Target::new(
-        scene.installation.port,
-        scene.installation.host(),
-        &scene.ca_bundle().await?,
-    )?;
-    let floor = Target::new(empty.port, "localhost".to_owned(), &empty.ca)?;
+    let caller = Caller::of(&scene).await?;
+    let ours = Target(caller.clone());
+    let floor = Target(Caller::new(empty.port, "localhost".to_owned(), &empty.ca)?);
     let process = scene.operator.process();
     scene.put_all(&[config_map("app", "1")]).await?;
     let workload = large("web");
@@ -53,12 +51,8 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
         object["spec"]["template"]["spec"]["containers"][0]["image"] = json!("app:2");
     });
     let reading = reading.await?;
-    let answer = Caller::of(&scene)
-        .await?
-        .send(&caller::request(
-            Duration::from_secs(10),
-            str::from_utf8(&keeping)?,
-        ))
+    let answer = caller
+        .send(&caller::request(Duration::from_secs(10), &keeping))
         .await?;
     ensure!(
         answer.status == 200 && !answer.body.contains("patch"),
@@ -110,8 +104,7 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
 
     let mut gets = Vec::new();
     let mut reads = Vec::new();
-    let config_maps: Api<k8s_openapi::api::core::v1::ConfigMap> =
-        Api::namespaced(scene.client.clone(), &scene.namespace);
+    let config_maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), &scene.namespace);
     for _ in 0..times * 4 {
         for _ in 0..100 {
             let began = Instant::now();
@@ -228,14 +221,14 @@ async fn review(
     scene: &Scene,
     workload: &Workload,
     change: impl FnOnce(&mut Value),
-) -> Result<Vec<u8>> {
+) -> Result<String> {
     let old = scene.object(&workload.reference()).await?;
     let mut review = caller::update(&scene.namespace, workload);
     review["request"]["oldObject"] = old.clone();
     let object = &mut review["request"]["object"];
     *object = old;
     change(object);
-    Ok(serde_json::to_vec(&review)?)
+    Ok(review.to_string())
 }
 
 /// A webhook that decodes nothing, as a process.
@@ -260,20 +253,12 @@ impl EmptyServer {
         let certificate_file = write("empty.crt", certificate.pem())?;
         let key_file = write("empty.key", key.serialize_pem())?;
         let args = [
-            "empty-server".to_owned(),
             format!("--port={port}"),
             format!("--certificate={}", certificate_file.display()),
             format!("--key={}", key_file.display()),
         ];
-        let program = Program {
-            name: "the empty server".to_owned(),
-            executable: env::current_exe()?,
-            args: args.map(OsString::from).to_vec(),
-            env: Vec::new(),
-            log: scene.directory().join("empty.log"),
-        };
         Ok(Self {
-            process: Process::start(program)?,
+            process: another_role(scene, "empty-server", &args)?,
             port,
             ca: certificate.pem(),
         })

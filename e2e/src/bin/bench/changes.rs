@@ -68,7 +68,7 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
             let mark = scene.mark().await?;
             fan_out[at].push(bench.fan_out(subject, crowd).await?);
             if subject == Subject::Operator {
-                requests = count(&scene, mark).await?;
+                requests = at_rest(&scene, mark).await?;
             }
             running.stop().await;
         }
@@ -377,10 +377,6 @@ async fn at_rest(scene: &Scene, mark: Mark) -> Result<Requests> {
         before = Some(counts);
         sleep(Duration::from_secs(2)).await;
     }
-}
-
-async fn count(scene: &Scene, mark: Mark) -> Result<Requests> {
-    at_rest(scene, mark).await
 }
 
 fn told(requests: &Requests) -> String {

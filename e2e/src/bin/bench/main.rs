@@ -12,11 +12,13 @@ mod rounds;
 mod scale;
 mod subject;
 
-use std::{fs, path::PathBuf};
+use std::{env, ffi::OsString, fs, path::PathBuf};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
-use pod_reloader_e2e::{ControlPlane, ControlPlaneOptions, Options, Scene};
+use pod_reloader_e2e::{
+    Component, ControlPlane, ControlPlaneOptions, Options, Process, Program, Scene,
+};
 
 use self::figures::Figures;
 
@@ -108,6 +110,33 @@ async fn scene(settle_period: &'static str) -> Result<Scene> {
         ..Options::default()
     };
     Scene::set(control_plane, "bench", options).await
+}
+
+/// Ends what would write to each Deployment, and take time from the rest.
+async fn without_controllers(scene: &Scene) -> Result<()> {
+    for component in [
+        Component::ControllerManager,
+        Component::Scheduler,
+        Component::Kwok,
+    ] {
+        scene.control_plane.process(component)?.kill().await;
+    }
+    Ok(())
+}
+
+/// This program again, in another role.
+fn another_role(scene: &Scene, role: &str, args: &[String]) -> Result<Process> {
+    Process::start(Program {
+        name: role.to_owned(),
+        executable: env::current_exe()?,
+        args: [role]
+            .into_iter()
+            .chain(args.iter().map(String::as_str))
+            .map(OsString::from)
+            .collect(),
+        env: Vec::new(),
+        log: scene.directory().join(format!("{role}.log")),
+    })
 }
 
 async fn clear(scene: Scene) {

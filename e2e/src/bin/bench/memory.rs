@@ -6,25 +6,18 @@ use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, api::PostParams};
-use pod_reloader_e2e::{Component, Scene, crowd};
+use pod_reloader_e2e::{Scene, crowd};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::{clear, figures::Figures, scene};
+use crate::{clear, figures::Figures, scene, without_controllers};
 
 const FEW: usize = 2_000;
 const MANY: usize = 20_000;
 
 pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     let scene = scene("5s").await?;
-    // They would write to each Deployment.
-    for idle in [
-        Component::ControllerManager,
-        Component::Scheduler,
-        Component::Kwok,
-    ] {
-        scene.control_plane.process(idle)?.kill().await;
-    }
+    without_controllers(&scene).await?;
     let idle = start_again(&scene).await?;
     figures.say("memory, nothing to do", None, idle.to_string(), "12 MiB");
 

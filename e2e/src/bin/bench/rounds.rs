@@ -1,49 +1,24 @@
 //! Calls of a webhook, past the apiserver: one after the other, or at a given rate.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
-use rustls::{
-    ClientConfig, RootCertStore,
-    crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
-};
+use pod_reloader_e2e::caller::{self, Caller};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::{Instant, sleep_until},
 };
-use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_rustls::client::TlsStream;
 
 /// A webhook that is called.
 #[derive(Clone)]
-pub(crate) struct Target {
-    port: u16,
-    name: ServerName<'static>,
-    config: Arc<ClientConfig>,
-}
+pub(crate) struct Target(pub(crate) Caller);
 
 impl Target {
-    /// The webhook at `port`, which proves by a certificate of `ca` that it is `name`.
-    pub(crate) fn new(port: u16, name: String, ca: &str) -> Result<Self> {
-        let mut roots = RootCertStore::empty();
-        for ca in CertificateDer::pem_slice_iter(ca.as_bytes()) {
-            roots.add(ca?)?;
-        }
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Self {
-            port,
-            name: ServerName::try_from(name)?,
-            config: Arc::new(config),
-        })
-    }
-
     /// Sends the same review `count` times over one connection, each once the last was answered.
-    pub(crate) async fn one_by_one(&self, review: &[u8], count: usize) -> Result<Vec<Duration>> {
+    pub(crate) async fn one_by_one(&self, review: &str, count: usize) -> Result<Vec<Duration>> {
         let mut connection = self.connect().await?;
         let request = request(review);
         let mut all = Vec::with_capacity(count);
@@ -58,12 +33,12 @@ impl Target {
     /// The same over many connections at once, `count` in all.
     pub(crate) async fn side_by_side(
         &self,
-        review: &[u8],
+        review: &str,
         connections: usize,
         count: usize,
     ) -> Result<Vec<Duration>> {
         let each = (0..connections).map(|_| {
-            let (target, review) = (self.clone(), review.to_vec());
+            let (target, review) = (self.clone(), review.to_owned());
             tokio::spawn(async move { target.one_by_one(&review, count / connections).await })
         });
         let all = try_join_all(each).await?;
@@ -74,7 +49,7 @@ impl Target {
     /// counts from when it was due.
     pub(crate) async fn at_rate(
         &self,
-        review: &[u8],
+        review: &str,
         connections: usize,
         rate: usize,
         period: Duration,
@@ -102,10 +77,8 @@ impl Target {
     }
 
     async fn connect(&self) -> Result<Connection> {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
-        stream.set_nodelay(true)?;
-        let connector = TlsConnector::from(self.config.clone());
-        let stream = connector.connect(self.name.clone(), stream).await?;
+        let stream = self.0.connect().await?;
+        stream.get_ref().0.set_nodelay(true)?;
         Ok(Connection {
             stream,
             received: Vec::with_capacity(4096),
@@ -113,13 +86,8 @@ impl Target {
     }
 }
 
-fn request(review: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "POST /mutate?timeout=10s HTTP/1.1\r\nhost: webhook\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n",
-        review.len()
-    );
-    [head.as_bytes(), review].concat()
+fn request(review: &str) -> Vec<u8> {
+    caller::request(Duration::from_secs(10), review)
 }
 
 struct Connection {

@@ -12,7 +12,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams},
 };
-use pod_reloader_e2e::{Component, Mark, Scene, crowd, workload::config_map};
+use pod_reloader_e2e::{Mark, Scene, crowd, workload::config_map};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -21,7 +21,7 @@ use crate::{
     figures::Figures,
     memory::{Memory, create_secrets},
     observer::Observer,
-    scene,
+    scene, without_controllers,
 };
 
 /// Each workload lists one ConfigMap that all list, and one Secret of its own; of so many Secrets to a
@@ -40,13 +40,7 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
         &[1_000, 3_000, 10_000]
     };
     let scene = scene("0s").await?;
-    for idle in [
-        Component::ControllerManager,
-        Component::Scheduler,
-        Component::Kwok,
-    ] {
-        scene.control_plane.process(idle)?.kill().await;
-    }
+    without_controllers(&scene).await?;
     let observer = Observer::begin(&scene.client, &scene.namespace);
     scene.put_all(&[config_map("shared", "0")]).await?;
     let mut before = 0;

@@ -1,14 +1,13 @@
 //! Who is measured: the operator, or the floor in its place.
 
-use std::{env, ffi::OsString};
-
 use anyhow::Result;
 use pod_reloader_e2e::{
-    Process, Program, Scene, crowd,
+    Process, Scene, crowd,
     workload::{Workload, config_map},
 };
 use serde_json::{Value, json};
 
+use crate::another_role;
 use crate::floor::{CONCERNS, STAMP};
 
 /// Somebody who changes pod templates when ConfigMaps change.
@@ -78,15 +77,8 @@ impl<'a> Running<'a> {
             .write(&kubeconfig)?;
         let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
         let namespace = format!("--namespace={}", scene.namespace);
-        let args = ["floor".to_owned(), kubeconfig, namespace];
-        let program = Program {
-            name: "the floor".to_owned(),
-            executable: env::current_exe()?,
-            args: args.map(OsString::from).to_vec(),
-            env: Vec::new(),
-            log: scene.directory().join("floor.log"),
-        };
-        Ok(Self::Floor(Process::start(program)?))
+        let floor = another_role(scene, "floor", &[kubeconfig, namespace])?;
+        Ok(Self::Floor(floor))
     }
 
     pub(crate) fn process(&self) -> &Process {
