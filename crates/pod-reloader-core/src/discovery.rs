@@ -1,6 +1,6 @@
-//! What a pod spec needs of ConfigMaps and Secrets before its containers can start.
+//! Which ConfigMaps and Secrets a pod spec uses, and how.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
@@ -10,10 +10,14 @@ mod pod_spec;
 mod tests;
 
 pub use pod_spec::PodSpec;
-use pod_spec::{Source, each, pair};
+use pod_spec::{Container, Item, Source, Volume};
 
 /// The most objects and keys that one workload waits for.
 pub const MAX_REQUIREMENTS: usize = 1024;
+
+/// The most objects and keys in mounted volumes that are told apart, once for each way in which their
+/// volume is mounted: the one may be multiplied with the other.
+const MAX_MOUNTED: usize = 65_536;
 
 /// An object, or one key of it, without which a pod does not start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,10 +28,52 @@ pub struct Requirement {
     pub key: Option<Box<str>>,
 }
 
+/// One use of a ConfigMap or Secret in a pod spec.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Use<'a> {
+    /// The kind of the object.
+    pub kind: ConfigKind,
+    /// The name of the object.
+    pub name: Name,
+    /// The keys that are used. Empty: the whole object.
+    pub keys: BTreeSet<&'a str>,
+    /// How they come into the pod.
+    pub consumption: Consumption,
+}
+
+/// How a config object comes into a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Consumption {
+    /// A variable of a container or init container takes its value from a key.
+    Env,
+    /// A container or init container takes its variables from the object.
+    EnvFrom,
+    /// A volume, mounted in a container or sidecar: the kubelet refreshes its files.
+    Volume,
+    /// A volume, mounted in an init container that ends before the others start.
+    InitVolume,
+    /// A volume of which a `subPath` or `subPathExpr` is mounted: such files stay as they were.
+    SubPath,
+    /// A volume that nothing mounts.
+    Unmounted,
+    /// A Secret that images are pulled with.
+    ImagePull,
+    /// A Secret that the driver of a volume needs.
+    Driver,
+}
+
+impl Consumption {
+    /// Whether a running pod sees a change by itself, or has no need to.
+    pub fn sees_changes(self) -> bool {
+        matches!(self, Self::Volume | Self::Unmounted)
+    }
+}
+
 impl PodSpec {
-    /// The objects and keys that a pod in `namespace` cannot start without: env, envFrom, volumes
-    /// and projected volumes of containers and init containers, where they are not `optional`. Only of
-    /// objects that `is_listed` holds for, and the first [`MAX_REQUIREMENTS`].
+    /// The objects and keys that a pod in `namespace` cannot start without: env, envFrom, volumes and
+    /// projected volumes of containers and init containers, where they are not `optional`, and the
+    /// Secrets of volume drivers. A kubelet goes on without image pull secrets. Only of objects that
+    /// `is_listed` holds for, and the first [`MAX_REQUIREMENTS`].
     pub fn requirements(
         &self,
         namespace: &Name,
@@ -42,43 +88,199 @@ impl PodSpec {
             .collect()
     }
 
-    /// Every source of configuration in the pod spec, with the kind of object that it names.
+    /// Every use of a ConfigMap or Secret, in no order; some may be there twice. What has a name that no
+    /// object can have is left out.
+    ///
+    /// *Guarantees*: no object that was read is left out. Where volumes have so many files and mounts that
+    /// they cannot all be told apart, their objects are used whole, by [`Consumption::SubPath`].
+    pub fn uses(&self) -> Vec<Use<'_>> {
+        let env = self.env().filter_map(|(kind, source)| {
+            let key = source.key.as_deref().filter(|key| !key.is_empty());
+            used(kind, source, key, Consumption::Env)
+        });
+        let whole = |kind, source, consumption| used(kind, source, None, consumption);
+        let env_from = self
+            .env_from()
+            .filter_map(|(kind, source)| whole(kind, source, Consumption::EnvFrom));
+        let drivers = self
+            .driver_secrets()
+            .filter_map(|source| whole(ConfigKind::Secret, source, Consumption::Driver));
+        let image_pulls = self
+            .image_pull_secrets
+            .iter()
+            .filter_map(|source| whole(ConfigKind::Secret, source, Consumption::ImagePull));
+        env.chain(env_from)
+            .chain(drivers)
+            .chain(image_pulls)
+            .chain(self.volume_uses())
+            .collect()
+    }
+
+    fn volume_uses(&self) -> Vec<Use<'_>> {
+        let by_name = self.mountings();
+        let unmounted = BTreeSet::from([Mounting::UNMOUNTED]);
+        let mut room = MAX_MOUNTED;
+        let mut uses = Vec::new();
+        for volume in &self.volumes {
+            let name = volume.name.as_deref().unwrap_or_default();
+            let mountings = by_name.get(name).unwrap_or(&unmounted);
+            let sizes = volume.sources().map(|(_, source)| 1 + source.items.len());
+            if let Some(rest) = room.checked_sub(sizes.sum::<usize>() * mountings.len()) {
+                room = rest;
+                uses.extend(mountings.iter().flat_map(|it| mounted(volume, *it)));
+            } else {
+                let whole = |(kind, source)| used(kind, source, None, Consumption::SubPath);
+                uses.extend(volume.sources().filter_map(whole));
+            }
+        }
+        uses
+    }
+
+    /// The ways in which each volume is mounted, by its name.
+    fn mountings(&self) -> BTreeMap<&str, BTreeSet<Mounting<'_>>> {
+        let own = self.containers.iter().map(|it| (it, Consumption::Volume));
+        let init = self.init_containers.iter().map(|it| {
+            let plain = if it.is_sidecar() {
+                Consumption::Volume
+            } else {
+                Consumption::InitVolume
+            };
+            (it, plain)
+        });
+        let mut mountings = BTreeMap::<_, BTreeSet<_>>::new();
+        for (container, plain) in own.chain(init) {
+            for mount in &container.volume_mounts {
+                let consumption = if mount.is_partial() {
+                    Consumption::SubPath
+                } else {
+                    plain
+                };
+                let mounting = Mounting {
+                    consumption,
+                    sub_path: mount.sub_path(),
+                };
+                let name = mount.name.as_deref().unwrap_or_default();
+                mountings.entry(name).or_default().insert(mounting);
+            }
+        }
+        mountings
+    }
+
+    /// Every source of configuration without which a pod may not start, with the kind of object that it
+    /// names.
     fn sources(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
-        let containers = each(&self.init_containers).chain(each(&self.containers));
-        let env = containers
-            .clone()
-            .flat_map(|container| each(&container.env));
-        let env_from = containers.flat_map(|container| each(&container.env_from));
-        let projected = each(&self.volumes)
-            .filter_map(|volume| volume.projected.as_ref())
-            .flat_map(|projected| each(&projected.sources));
-        env.filter_map(|variable| variable.value_from.as_ref())
-            .flat_map(|from| pair(&from.config_map_key_ref, &from.secret_key_ref))
-            .chain(env_from.flat_map(|from| pair(&from.config_map_ref, &from.secret_ref)))
-            .chain(each(&self.volumes).flat_map(|volume| pair(&volume.config_map, &volume.secret)))
-            .chain(projected.flat_map(|source| pair(&source.config_map, &source.secret)))
+        let drivers = self.driver_secrets().map(|it| (ConfigKind::Secret, it));
+        self.env()
+            .chain(self.env_from())
+            .chain(self.volumes.iter().flat_map(Volume::sources))
+            .chain(drivers)
+    }
+
+    fn env(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
+        self.all_containers().flat_map(Container::env)
+    }
+
+    fn env_from(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
+        self.all_containers().flat_map(Container::env_from)
+    }
+
+    fn all_containers(&self) -> impl Iterator<Item = &Container> {
+        self.init_containers.iter().chain(&self.containers)
+    }
+
+    fn driver_secrets(&self) -> impl Iterator<Item = &Source> {
+        self.volumes.iter().flat_map(|it| &it.driver_secrets)
     }
 }
 
 /// The object that `source` names. The apiserver accepts names here that no object can have: such a pod
 /// never starts anyway.
 fn reference(namespace: &Name, kind: ConfigKind, source: &Source) -> Option<Reference> {
-    let name = Name::parse(source.name.as_deref()?).ok()?;
     Some(Reference {
         kind,
         namespace: namespace.clone(),
-        name,
+        name: name(source)?,
     })
+}
+
+fn name(source: &Source) -> Option<Name> {
+    Name::parse(source.name.as_deref()?).ok()
 }
 
 /// The keys that `source` names, or else the object alone.
 fn requirements_of(reference: Reference, source: &Source) -> impl Iterator<Item = Requirement> {
-    let items = each(&source.items).map(|item| &item.key);
-    let keys = source.key.iter().chain(items).map(|key| Some(&**key));
-    let names_none = source.key.is_none() && each(&source.items).len() == 0;
+    let key = source.key.as_deref();
+    let keys = key.into_iter().chain(source.items.iter().map(Item::key));
+    let names_none = source.key.is_none() && source.items.is_empty();
     let object = names_none.then_some(None);
-    keys.chain(object).map(move |key| Requirement {
+    keys.map(Some).chain(object).map(move |key| Requirement {
         reference: reference.clone(),
         key: key.map(Into::into),
     })
+}
+
+fn used<'a>(
+    kind: ConfigKind,
+    source: &Source,
+    keys: impl IntoIterator<Item = &'a str>,
+    consumption: Consumption,
+) -> Option<Use<'a>> {
+    Some(Use {
+        kind,
+        name: name(source)?,
+        keys: keys.into_iter().collect(),
+        consumption,
+    })
+}
+
+/// A way in which a volume is mounted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Mounting<'a> {
+    consumption: Consumption,
+    /// The part that is mounted; `None`: all of it, or a part that is not known.
+    sub_path: Option<&'a str>,
+}
+
+impl Mounting<'_> {
+    const UNMOUNTED: Self = Self {
+        consumption: Consumption::Unmounted,
+        sub_path: None,
+    };
+}
+
+/// The uses of the sources of `volume` that one way of mounting it makes.
+fn mounted<'a>(volume: &'a Volume, mounting: Mounting<'a>) -> impl Iterator<Item = Use<'a>> {
+    let keys_in_part = move |source| match mounting.sub_path {
+        Some(path) => keys_at(source, path),
+        None => BTreeSet::new(),
+    };
+    let found = volume
+        .sources()
+        .any(|(_, source)| !keys_in_part(source).is_empty());
+    volume.sources().filter_map(move |(kind, source)| {
+        let keys = if found {
+            keys_in_part(source)
+        } else {
+            source.items.iter().map(Item::key).collect()
+        };
+        if found && keys.is_empty() {
+            return None;
+        }
+        used(kind, source, keys, mounting.consumption)
+    })
+}
+
+/// The keys of `source` that lie at `path` in its volume, or below.
+fn keys_at<'a>(source: &'a Source, path: &'a str) -> BTreeSet<&'a str> {
+    let items = source.items.iter().filter(|item| item.is_at(path));
+    let whole = source.items.is_empty() && is_key(path);
+    let key = whole.then_some(path);
+    items.map(Item::key).chain(key).collect()
+}
+
+/// Whether an object can have `text` as a key. Where it has no `items`, each key is a file, and there
+/// are no directories but those of the kubelet, which begin with `..`.
+fn is_key(text: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    text.chars().all(is_allowed) && text != "." && !text.starts_with("..")
 }

@@ -9,7 +9,7 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use crate::reference::ConfigKind;
 
 /// The most items of one list that are read: what a request may hold is more than memory has room for.
-const MAX_ITEMS: usize = 4096;
+pub(super) const MAX_ITEMS: usize = 4096;
 
 /// The part of a pod spec that names ConfigMaps and Secrets. Everything else is skipped as it is read.
 ///
@@ -17,136 +17,322 @@ const MAX_ITEMS: usize = 4096;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
-    pub(super) containers: Option<Vec<Container>>,
-    pub(super) init_containers: Option<Vec<Container>>,
     #[serde(deserialize_with = "those_of_use")]
-    pub(super) volumes: Option<Vec<Volume>>,
+    pub(super) containers: Vec<Container>,
+    #[serde(deserialize_with = "those_of_use")]
+    pub(super) init_containers: Vec<Container>,
+    #[serde(deserialize_with = "those_of_use")]
+    pub(super) volumes: Vec<Volume>,
+    #[serde(deserialize_with = "those_of_use")]
+    pub(super) image_pull_secrets: Vec<Source>,
 }
 
-pub(super) fn each<T>(list: &Option<Vec<T>>) -> std::slice::Iter<'_, T> {
-    list.as_deref().unwrap_or_default().iter()
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Container {
+    #[serde(deserialize_with = "those_of_use")]
+    env: Vec<EnvVar>,
+    #[serde(deserialize_with = "those_of_use")]
+    env_from: Vec<EnvFrom>,
+    #[serde(deserialize_with = "those_of_use")]
+    pub(super) volume_mounts: Vec<VolumeMount>,
+    restart_policy: Option<Box<str>>,
 }
 
-pub(super) fn pair<'a>(
-    config_map: &'a Option<Source>,
-    secret: &'a Option<Source>,
-) -> impl Iterator<Item = (ConfigKind, &'a Source)> {
-    let config_map = config_map
-        .iter()
-        .map(|source| (ConfigKind::ConfigMap, source));
-    config_map.chain(secret.iter().map(|source| (ConfigKind::Secret, source)))
+impl Container {
+    pub(super) fn env(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
+        let from = self.env.iter().filter_map(|env| env.value_from.as_ref());
+        from.flat_map(|from| pair(&from.config_map_key_ref, &from.secret_key_ref))
+    }
+
+    pub(super) fn env_from(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
+        let env_from = self.env_from.iter();
+        env_from.flat_map(|from| pair(&from.config_map_ref, &from.secret_ref))
+    }
+
+    /// Whether an init container is a sidecar: it starts before the others, and stays.
+    pub(super) fn is_sidecar(&self) -> bool {
+        self.restart_policy.as_deref() == Some("Always")
+    }
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EnvVar {
+    value_from: Option<ValueFrom>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ValueFrom {
+    config_map_key_ref: Option<Source>,
+    secret_key_ref: Option<Source>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EnvFrom {
+    config_map_ref: Option<Source>,
+    secret_ref: Option<Source>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct VolumeMount {
+    pub(super) name: Option<Box<str>>,
+    sub_path: Option<Box<str>>,
+    sub_path_expr: Option<Box<str>>,
+}
+
+impl VolumeMount {
+    /// Whether only a part of the volume is mounted.
+    pub(super) fn is_partial(&self) -> bool {
+        self.sub_path().is_some() || self.is_expanded()
+    }
+
+    /// Which part of the volume is mounted, where that is known. Empty is the same as absent, and an
+    /// expression stands in place of a path.
+    pub(super) fn sub_path(&self) -> Option<&str> {
+        let sub_path = self.sub_path.as_deref().filter(|path| !path.is_empty());
+        sub_path.filter(|_| !self.is_expanded())
+    }
+
+    fn is_expanded(&self) -> bool {
+        self.sub_path_expr
+            .as_deref()
+            .is_some_and(|it| !it.is_empty())
+    }
+}
+
+/// A volume that is made of config objects, or whose driver needs a Secret.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "VolumeFields")]
+pub(super) struct Volume {
+    pub(super) name: Option<Box<str>>,
+    /// The objects whose keys are its files.
+    pub(super) sources: Vec<(ConfigKind, Source)>,
+    /// The Secrets that its driver needs.
+    pub(super) driver_secrets: Vec<Source>,
+}
+
+impl Volume {
+    pub(super) fn sources(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
+        self.sources.iter().map(|(kind, source)| (*kind, source))
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct VolumeFields {
+    name: Option<Box<str>>,
+    config_map: Option<Source>,
+    #[serde(deserialize_with = "by_secret_name")]
+    secret: Option<Source>,
+    projected: Option<Projected>,
+    #[serde(deserialize_with = "by_secret_name")]
+    azure_file: Option<Source>,
+    cephfs: Option<Driver>,
+    csi: Option<Csi>,
+    flex_volume: Option<Driver>,
+    iscsi: Option<Driver>,
+    rbd: Option<Driver>,
+    #[serde(rename = "scaleIO")]
+    scale_io: Option<Driver>,
+    storageos: Option<Driver>,
+}
+
+impl From<VolumeFields> for Volume {
+    fn from(fields: VolumeFields) -> Self {
+        let own = pair(fields.config_map, fields.secret);
+        let projected = fields.projected.map(|projected| projected.sources);
+        let projected = projected.into_iter().flatten();
+        let sources = own.chain(projected.flat_map(|it| pair(it.config_map, it.secret)));
+        let drivers = [
+            fields.cephfs,
+            fields.flex_volume,
+            fields.iscsi,
+            fields.rbd,
+            fields.scale_io,
+            fields.storageos,
+        ];
+        let driver_secrets = drivers
+            .into_iter()
+            .filter_map(|driver| driver?.secret_ref)
+            .chain(fields.azure_file)
+            .chain(fields.csi.and_then(|csi| csi.node_publish_secret_ref));
+        Self {
+            name: fields.name,
+            sources: sources.collect(),
+            driver_secrets: driver_secrets.collect(),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Projected {
+    #[serde(deserialize_with = "those_of_use")]
+    sources: Vec<ProjectedSource>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ProjectedSource {
+    config_map: Option<Source>,
+    secret: Option<Source>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Driver {
+    secret_ref: Option<Source>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Csi {
+    node_publish_secret_ref: Option<Source>,
 }
 
 /// Every way in which a pod spec names a ConfigMap or Secret, in one type: a key reference has `key`,
-/// a volume has `items`, and the volume of a Secret calls its name `secretName`.
-#[derive(Clone, Debug, Deserialize)]
+/// a volume has `items`, and others have a name alone.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Source {
-    #[serde(alias = "secretName")]
-    pub(super) name: Option<String>,
-    pub(super) key: Option<String>,
-    #[serde(default, deserialize_with = "those_of_use")]
-    pub(super) items: Option<Vec<Item>>,
+    pub(super) name: Option<Box<str>>,
+    pub(super) key: Option<Box<str>>,
+    #[serde(deserialize_with = "those_of_use")]
+    pub(super) items: Vec<Item>,
     pub(super) optional: Option<bool>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+/// One file of a volume.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Item {
-    pub(super) key: String,
+    key: Option<Box<str>>,
+    path: Option<Box<str>>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Container {
-    #[serde(default, deserialize_with = "those_of_use")]
-    pub(super) env: Option<Vec<EnvVar>>,
-    pub(super) env_from: Option<Vec<EnvFrom>>,
+impl Item {
+    /// The key that it holds.
+    pub(super) fn key(&self) -> &str {
+        self.key.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it is the file `path`, or lies below it.
+    pub(super) fn is_at(&self, path: &str) -> bool {
+        let own = self.path.as_deref().unwrap_or_default();
+        own.strip_prefix(path)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct EnvVar {
-    pub(super) value_from: Option<ValueFrom>,
+/// The volume of a Secret calls its name `secretName`.
+fn by_secret_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Source>, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Secret {
+        secret_name: Option<Box<str>>,
+        #[serde(deserialize_with = "those_of_use")]
+        items: Vec<Item>,
+        optional: Option<bool>,
+    }
+    let secret = Option::<Secret>::deserialize(deserializer)?;
+    Ok(secret.map(|secret| Source {
+        name: secret.secret_name,
+        key: None,
+        items: secret.items,
+        optional: secret.optional,
+    }))
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ValueFrom {
-    pub(super) config_map_key_ref: Option<Source>,
-    pub(super) secret_key_ref: Option<Source>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct EnvFrom {
-    pub(super) config_map_ref: Option<Source>,
-    pub(super) secret_ref: Option<Source>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Volume {
-    pub(super) config_map: Option<Source>,
-    pub(super) secret: Option<Source>,
-    pub(super) projected: Option<Projected>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Projected {
-    pub(super) sources: Option<Vec<ProjectedSource>>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ProjectedSource {
-    pub(super) config_map: Option<Source>,
-    pub(super) secret: Option<Source>,
+/// Each of the two that is there, with its kind.
+fn pair<T>(
+    config_map: impl IntoIterator<Item = T>,
+    secret: impl IntoIterator<Item = T>,
+) -> impl Iterator<Item = (ConfigKind, T)> {
+    let config_map = config_map.into_iter().map(|it| (ConfigKind::ConfigMap, it));
+    config_map.chain(secret.into_iter().map(|it| (ConfigKind::Secret, it)))
 }
 
 /// An item of a list that may name no ConfigMap and no Secret.
-trait MayNameConfig {
-    fn names_config(&self) -> bool;
+trait MayBeOfUse {
+    fn is_of_use(&self) -> bool;
 }
 
-impl MayNameConfig for EnvVar {
-    fn names_config(&self) -> bool {
-        self.value_from.is_some()
+impl MayBeOfUse for Container {
+    fn is_of_use(&self) -> bool {
+        !(self.env.is_empty() && self.env_from.is_empty() && self.volume_mounts.is_empty())
     }
 }
 
-impl MayNameConfig for Item {
-    fn names_config(&self) -> bool {
-        true
+impl MayBeOfUse for EnvVar {
+    fn is_of_use(&self) -> bool {
+        let is_of_use =
+            |it: &ValueFrom| it.config_map_key_ref.is_some() || it.secret_key_ref.is_some();
+        self.value_from.as_ref().is_some_and(is_of_use)
     }
 }
 
-impl MayNameConfig for Volume {
-    fn names_config(&self) -> bool {
-        self.config_map.is_some() || self.secret.is_some() || self.projected.is_some()
+impl MayBeOfUse for EnvFrom {
+    fn is_of_use(&self) -> bool {
+        self.config_map_ref.is_some() || self.secret_ref.is_some()
     }
 }
 
-/// Reads the first [`MAX_ITEMS`] items of a list that name something: of three megabytes of items, all
+impl MayBeOfUse for VolumeMount {
+    fn is_of_use(&self) -> bool {
+        self.name.as_deref().is_some_and(|name| !name.is_empty())
+    }
+}
+
+impl MayBeOfUse for Volume {
+    fn is_of_use(&self) -> bool {
+        !(self.sources.is_empty() && self.driver_secrets.is_empty())
+    }
+}
+
+impl MayBeOfUse for ProjectedSource {
+    fn is_of_use(&self) -> bool {
+        self.config_map.is_some() || self.secret.is_some()
+    }
+}
+
+impl MayBeOfUse for Source {
+    fn is_of_use(&self) -> bool {
+        self.name.is_some()
+    }
+}
+
+impl MayBeOfUse for Item {
+    fn is_of_use(&self) -> bool {
+        !self.key().is_empty()
+    }
+}
+
+/// Reads the first [`MAX_ITEMS`] items of a list that are of use: of three megabytes of items, all
 /// that a request may have, each would take some hundred times its size.
-fn those_of_use<'de, D, T>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
+fn those_of_use<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
-    T: Deserialize<'de> + MayNameConfig,
+    T: Deserialize<'de> + MayBeOfUse,
 {
     struct Items<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de> + MayNameConfig> Visitor<'de> for Items<T> {
-        type Value = Option<Vec<T>>;
+    impl<'de, T: Deserialize<'de> + MayBeOfUse> Visitor<'de> for Items<T> {
+        type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a list")
         }
 
         fn visit_none<E>(self) -> Result<Self::Value, E> {
-            Ok(None)
+            Ok(Vec::new())
         }
 
         fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(None)
+            Ok(Vec::new())
         }
 
         fn visit_some<D: Deserializer<'de>>(self, list: D) -> Result<Self::Value, D::Error> {
@@ -156,11 +342,11 @@ where
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
             let mut items = Vec::new();
             while let Some(item) = list.next_element::<T>()? {
-                if items.len() < MAX_ITEMS && item.names_config() {
+                if items.len() < MAX_ITEMS && item.is_of_use() {
                     items.push(item);
                 }
             }
-            Ok(Some(items))
+            Ok(items)
         }
     }
 

@@ -57,7 +57,7 @@ fn read(config_maps: &str, secrets: &str) -> References {
 }
 
 /// A DNS-1123 subdomain, as apimachinery's regular expression has it.
-fn is_subdomain(text: &str) -> bool {
+pub(crate) fn is_subdomain(text: &str) -> bool {
     let is_inner = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-');
     let is_label = |label: &str| {
         !label.is_empty()

@@ -3,9 +3,11 @@
 mod annotations;
 mod choices;
 mod digests;
+mod discovery;
 mod mutation;
 mod object;
 mod patches;
+mod pod_spec;
 mod reviews;
 
 use proptest::collection::vec;
@@ -42,5 +44,10 @@ proptest! {
     #[test]
     fn the_loops_write_applies_to_what_it_was_decided_from_alone(choices in vec(any::<u8>(), 0..60)) {
         patches::hold(&choices);
+    }
+
+    #[test]
+    fn every_use_of_config_in_a_pod_spec_is_found(choices in vec(any::<u8>(), 0..1000)) {
+        discovery::hold(&choices);
     }
 }
