@@ -7,10 +7,10 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use pod_reloader_core::annotations::CONFIG_MAPS;
 use pod_reloader_core::decision::{FirstStamp, decide};
-use pod_reloader_core::digest::{ConfigObject, Contents};
+use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects};
 use pod_reloader_core::index::Index;
 use pod_reloader_core::patch::set_config_hash;
-use pod_reloader_core::reference::{ConfigKind, references};
+use pod_reloader_core::reference::ConfigKind;
 use pod_reloader_core::review::Request;
 use pod_reloader_core::workload::Workload;
 use shared::{inputs, paths};
@@ -39,21 +39,13 @@ fn reviews(c: &mut Criterion) {
 }
 
 fn lists(c: &mut Criterion) {
-    let namespace = inputs::name("shop");
     let hundred = (0..100)
         .map(|n| format!("config-{n}, "))
         .collect::<String>();
-    let mut group = c.benchmark_group("references");
+    let mut group = c.benchmark_group("a workload that lists");
     for (name, config_maps) in [("2", "web-config"), ("101", &hundred)] {
-        group.bench_function(name, |b| {
-            b.iter(|| {
-                references(
-                    &namespace,
-                    black_box(Some(config_maps)),
-                    Some("web-password"),
-                )
-            });
-        });
+        let json = inputs::stamped("").replace("web-config", config_maps);
+        group.bench_function(name, |b| b.iter(|| inputs::workload(black_box(&json))));
     }
 }
 
@@ -63,7 +55,9 @@ fn objects(c: &mut Criterion) {
         let secret = inputs::secret(bytes);
         group.throughput(Throughput::Bytes(secret.len() as u64));
         group.bench_function(name, |b| {
-            b.iter(|| ConfigObject::parse(black_box(secret.as_bytes())).is_ok());
+            b.iter(|| {
+                ConfigObject::parse(black_box(secret.as_bytes()), Aspects::default()).is_ok()
+            });
         });
     }
 }
@@ -73,12 +67,12 @@ fn hashes(c: &mut Criterion) {
     let present = inputs::present(&inputs::secret(4 << 10));
     let mut group = c.benchmark_group("config hash over objects");
     for count in [1, 20] {
-        let contents: Contents = (0..count)
+        let objects: Objects = (0..count)
             .map(|n| inputs::reference(ConfigKind::Secret, &format!("secret-{n}")))
             .map(|reference| (reference, present.clone()))
             .collect();
         group.bench_function(count.to_string(), |b| {
-            b.iter(|| keys.hash(black_box(&contents)).to_string());
+            b.iter(|| keys.hash(&Contents::whole(black_box(&objects))).to_string());
         });
     }
 }
@@ -89,12 +83,12 @@ fn decisions(c: &mut Criterion) {
     let workload = inputs::workload(&inputs::stamped(&hash));
     let mut group = c.benchmark_group("decide");
     for (name, color) in [("keep", "blue"), ("set", "green")] {
-        let contents: Contents = inputs::objects(color)
+        let objects: Objects = inputs::objects(color)
             .into_iter()
             .map(|(reference, json)| (reference, inputs::present(&json)))
             .collect();
         group.bench_function(name, |b| {
-            b.iter(|| decide(&workload, black_box(&contents), &keys, FirstStamp::Rollout));
+            b.iter(|| decide(&workload, black_box(&objects), &keys, FirstStamp::Rollout));
         });
     }
     group.finish();
@@ -119,7 +113,7 @@ fn restarts(c: &mut Criterion) {
 
 fn indexes(c: &mut Criterion) {
     let workloads = workloads();
-    let listed = workloads[5_000].references.accepted.first().cloned();
+    let listed = workloads[5_000].references.named().next().cloned();
     let listed = listed.expect("each lists ten objects");
     let unlisted = inputs::reference(ConfigKind::ConfigMap, "config-0");
     let mut group = c.benchmark_group("index of 10,000 workloads with 100,000 references");

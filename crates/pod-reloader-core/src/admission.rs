@@ -9,10 +9,11 @@ use json_patch::PatchOperation;
 use kube_core::Resource as _;
 
 use crate::annotations;
-use crate::digest::Contents;
+use crate::digest::Objects;
 use crate::hash::{ConfigHash, Keyring, Verdict};
+use crate::name::Name;
 use crate::patch;
-use crate::reference::Reference;
+use crate::references::References;
 use crate::review::{InvalidReview, RawWorkload, Request};
 use crate::scope::Scope;
 use crate::workload::{Workload, WorkloadKind, WorkloadObject};
@@ -99,7 +100,7 @@ pub fn begin(
     {
         return ignored;
     }
-    let workload = workload(request, kind)?;
+    let workload = workload(request, kind, scope)?;
     if !scope.covers(&workload.id.namespace) {
         return ignored;
     }
@@ -154,8 +155,13 @@ pub fn begin(
 
 impl Pending {
     /// What must be read, each by one consistent read.
-    pub fn references(&self) -> impl ExactSizeIterator<Item = &Reference> {
-        self.workload.references.accepted.iter()
+    pub fn references(&self) -> &References {
+        &self.workload.references
+    }
+
+    /// Where.
+    pub fn namespace(&self) -> &Name {
+        &self.workload.id.namespace
     }
 
     /// Whether the value of KEY was made under a key that `keys` lacks: the stored keys may be newer,
@@ -164,32 +170,33 @@ impl Pending {
         self.current().is_some_and(|value| keys.lacks_key_of(value))
     }
 
-    /// The answer, given what was read. Without `contents`, something could not be read: then KEY
+    /// The answer, given what was read. Without `objects`, something could not be read: then KEY
     /// stays as it was, and a workload that is created goes without.
-    pub fn answer(&self, contents: Option<&Contents>, keys: &Keyring) -> Answer {
+    pub fn answer(&self, objects: Option<&Objects>, keys: &Keyring) -> Answer {
         let nothing = Stored::default();
         let stored = self.stored.as_ref().unwrap_or(&nothing);
         let answer =
             |desired, outcome| answer(&self.workload, stored, self.claims_key, desired, outcome);
-        let Some(contents) = contents else {
+        let Some(objects) = objects else {
             return answer(stored.config_hash.as_deref(), Outcome::Unknown);
         };
+        let contents = self.workload.references.contents(objects);
         if contents.is_empty() {
             return answer(stored.config_hash.as_deref(), Outcome::Kept);
         }
         if let Some(value) = self.current() {
             // Pods that are restarted anyway take the newest key along: so older ones fall out of use.
             let is_due_for_another = self.stored.is_some() && keys.outgrew(value);
-            if !is_due_for_another && keys.verify(value, contents) == Verdict::Current {
+            if !is_due_for_another && keys.verify(value, &contents) == Verdict::Current {
                 return answer(Some(value), Outcome::Kept);
             }
             // A workload that is restored before its Secrets, like one that lost them, waits for them.
             let is_ours = self.stored.is_some() || ConfigHash::parse(value).is_some();
-            if is_ours && self.workload.missing(contents).next().is_some() {
+            if is_ours && self.workload.missing(objects).next().is_some() {
                 return answer(Some(value), Outcome::Held);
             }
         }
-        answer(Some(&keys.hash(contents).to_string()), Outcome::Set)
+        answer(Some(&keys.hash(&contents).to_string()), Outcome::Set)
     }
 
     /// KEY of the stored object; of the request, where there is none yet.
@@ -220,6 +227,7 @@ fn answer(
     if let Some(baseline) = &stored.baseline
         && desired == old
         && workload.markers.baseline != stored.baseline
+        && workload.markers.has_annotations
     {
         patch.push(patch::add_baseline(baseline));
     }
@@ -248,7 +256,11 @@ fn warnings(workload: &Workload) -> Vec<String> {
         .collect()
 }
 
-fn workload(request: &Request<'_>, kind: WorkloadKind) -> Result<Workload, InvalidReview> {
+fn workload(
+    request: &Request<'_>,
+    kind: WorkloadKind,
+    scope: &Scope,
+) -> Result<Workload, InvalidReview> {
     let object = required(request.object, "object")?;
     let mut object: WorkloadObject =
         serde_json::from_str(object.get()).map_err(InvalidReview::at)?;
@@ -256,8 +268,8 @@ fn workload(request: &Request<'_>, kind: WorkloadKind) -> Result<Workload, Inval
     if let Some(namespace) = &request.namespace {
         object.meta_mut().namespace = Some(namespace.clone());
     }
-    object
-        .into_workload(kind)
+    scope
+        .read(kind, object)
         .map_err(|_| InvalidReview::NoObject("namespace"))
 }
 
@@ -295,8 +307,8 @@ const OVERRIDDEN: &str = "pod-reloader: the request's config-hash does not count
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest::ConfigObject;
-    use crate::fixtures::{Builder, contents, deployment, holding, keyring};
+    use crate::digest::{ConfigObject, Contents};
+    use crate::fixtures::{Builder, deployment, holding, keyring, objects};
     use crate::name::Name;
     use json_patch::Patch;
     use serde_json::{Value, json};
@@ -343,9 +355,7 @@ mod tests {
     fn answered(review: &Value, object: Option<ConfigObject>) -> Answer {
         match step(review) {
             Step::Answer(_) => panic!("it did not want to read"),
-            Step::Read(pending) => {
-                pending.answer(Some(&contents(&[("a", object)])), &keyring(&[1]))
-            }
+            Step::Read(pending) => pending.answer(Some(&objects(&[("a", object)])), &keyring(&[1])),
         }
     }
 
@@ -370,7 +380,7 @@ mod tests {
 
     fn hash(value: &str) -> String {
         keyring(&[1])
-            .hash(&contents(&[("a", holding(value))]))
+            .hash(&Contents::whole(&objects(&[("a", holding(value))])))
             .to_string()
     }
 
@@ -404,7 +414,12 @@ mod tests {
 
     #[test]
     fn a_workload_that_is_restored_before_its_objects_keeps_its_hash() {
-        for stored in [hash("1"), keyring(&[9]).hash(&contents(&[])).to_string()] {
+        for stored in [
+            hash("1"),
+            keyring(&[9])
+                .hash(&Contents::whole(&objects(&[])))
+                .to_string(),
+        ] {
             let review = review(None, deployment("web").requires("a", None).stamped(&stored));
             let answer = answered(&review, None);
             assert_eq!(
@@ -516,15 +531,15 @@ mod tests {
     #[test]
     fn a_change_of_the_template_takes_the_newest_key_and_nothing_else_does() {
         let older = keyring(&[2])
-            .hash(&contents(&[("a", holding("1"))]))
+            .hash(&Contents::whole(&objects(&[("a", holding("1"))])))
             .to_string();
         let old = || deployment("web").stamped(&older);
         let decided = |review: &Value| match step(review) {
             Step::Answer(answer) => key_after(review, &answer),
             Step::Read(pending) => {
                 assert!(pending.lacks_key(&keyring(&[1])));
-                let contents = contents(&[("a", holding("1"))]);
-                key_after(review, &pending.answer(Some(&contents), &keyring(&[1, 2])))
+                let objects = objects(&[("a", holding("1"))]);
+                key_after(review, &pending.answer(Some(&objects), &keyring(&[1, 2])))
             }
         };
         let image = review(Some(old()), old().image("app:2"));
@@ -672,6 +687,7 @@ mod tests {
         assert!(
             pending
                 .references()
+                .named()
                 .all(|reference| ["a", "good"].contains(&reference.name.as_str()))
         );
         let answer = pending.answer(None, &keyring(&[1]));

@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::annotations::{CONFIG_HASH, KEYS, Key, PREFIX, Place, SETTLE_PERIOD};
-use crate::reference::{escaped, quoted};
+use crate::annotations::{
+    ANY, AUTO, CONFIG_HASH, KEYS, Key, NEEDED, PER_KEY, PREFIX, Place, RESTART_ON, SETTLE_PERIOD,
+};
+use crate::dialect::is_auto;
+use crate::list::{escaped, quoted};
 use crate::workload::{MAX_SETTLE_PERIOD, settle_period};
 
 /// The most that is said of one workload: it may hold thousands of keys.
@@ -28,6 +31,15 @@ pub enum Advice {
         key: &'static Key,
         /// Where it stands.
         place: Place,
+    },
+    /// A value that is none of those that a key takes: it counts as if it were not there.
+    NoValue {
+        /// The key.
+        key: &'static Key,
+        /// The value, made safe to print.
+        value: String,
+        /// What it takes.
+        values: &'static str,
     },
     /// A settle period that is no duration: that of the operator applies.
     NoDuration {
@@ -65,6 +77,9 @@ impl fmt::Display for Advice {
                     false => write!(f, "make it {}", key.place),
                 }
             }
+            Self::NoValue { key, value, values } => {
+                write!(f, "{} {value} has no effect; it takes {values}", key.key)
+            }
             Self::NoDuration { value } => write!(
                 f,
                 "{SETTLE_PERIOD} {value} is no duration, such as 10s; --settle-period applies"
@@ -101,10 +116,24 @@ pub(crate) fn on(places: [(Place, &BTreeMap<String, String>); 3]) -> Vec<Advice>
         .collect()
 }
 
-fn on_value(key: &Key, value: &str) -> Option<Advice> {
-    if key.key != SETTLE_PERIOD {
-        return None;
+fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
+    let takes = |is_one: bool, values| {
+        (!is_one).then(|| Advice::NoValue {
+            key,
+            value: quoted(value),
+            values,
+        })
+    };
+    match key.key {
+        AUTO => takes(is_auto(value), "true, configmaps, secrets or false"),
+        PER_KEY => takes(value.parse::<bool>().is_ok(), "true or false"),
+        RESTART_ON => takes([ANY, NEEDED].contains(&value), "any or needed"),
+        SETTLE_PERIOD => on_settle_period(value),
+        _ => None,
     }
+}
+
+fn on_settle_period(value: &str) -> Option<Advice> {
     match settle_period(value) {
         Some(period) if period <= MAX_SETTLE_PERIOD => None,
         Some(_) => Some(Advice::TooLong {
@@ -212,14 +241,7 @@ mod tests {
 
     #[test]
     fn what_is_near_to_no_key_of_the_user_is_named_alone() {
-        for unknown in [
-            "restart-at",
-            "enabled",
-            "map",
-            "",
-            "confighash",
-            "base-line",
-        ] {
+        for unknown in ["rolled-at", "enabled", "map", "", "confighash", "base-line"] {
             assert_eq!(
                 advice(deployment("web").annotation(unknown, "x")),
                 [format!(

@@ -6,9 +6,14 @@ use std::fmt;
 pub const PREFIX: &str = "pod-reloader.cs.sap.com/";
 
 /// All keys, and where each is read.
-pub const KEYS: [Key; 7] = [
+pub const KEYS: [Key; 12] = [
     Key::of_the_user(CONFIG_MAPS, Place::Annotation),
     Key::of_the_user(SECRETS, Place::Annotation),
+    Key::of_the_user(AUTO, Place::Annotation),
+    Key::of_the_user(EXCLUDE_CONFIG_MAPS, Place::Annotation),
+    Key::of_the_user(EXCLUDE_SECRETS, Place::Annotation),
+    Key::of_the_user(PER_KEY, Place::Annotation),
+    Key::of_the_user(RESTART_ON, Place::Annotation),
     Key::of_the_user(SETTLE_PERIOD, Place::Annotation),
     Key::of_the_user(IGNORED, Place::Label),
     Key::of_the_user(DISABLED, Place::Label),
@@ -68,11 +73,35 @@ impl fmt::Display for Place {
     }
 }
 
-/// On a workload: comma-separated names of ConfigMaps in its namespace.
+/// On a workload: comma-separated names of ConfigMaps in its namespace, each with or without the keys that
+/// count, as in `app[log.level,mode],other`.
 pub const CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/configmaps";
 
-/// On a workload: comma-separated names of Secrets in its namespace.
+/// On a workload: Secrets, likewise.
 pub const SECRETS: &str = "pod-reloader.cs.sap.com/secrets";
+
+/// On a workload: `"true"` lets every ConfigMap and Secret count that its pod template uses, `"configmaps"`
+/// and `"secrets"` those of one kind, `"false"` none where otherwise every workload is taken.
+pub const AUTO: &str = "pod-reloader.cs.sap.com/auto";
+
+/// On a workload: comma-separated names of ConfigMaps that never count.
+pub const EXCLUDE_CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/exclude-configmaps";
+
+/// On a workload: Secrets, likewise.
+pub const EXCLUDE_SECRETS: &str = "pod-reloader.cs.sap.com/exclude-secrets";
+
+/// On a workload: `"false"` lets objects count as a whole also where keys are named, `"true"` only by the
+/// keys that the pod template names, also in dialects that do not.
+pub const PER_KEY: &str = "pod-reloader.cs.sap.com/per-key";
+
+/// On a workload: [`ANY`] change restarts it, or only one that is [`NEEDED`] for its pods to see it.
+pub const RESTART_ON: &str = "pod-reloader.cs.sap.com/restart-on";
+
+/// A value of [`RESTART_ON`], and what applies without it.
+pub const ANY: &str = "any";
+
+/// A value of [`RESTART_ON`].
+pub const NEEDED: &str = "needed";
 
 /// On a pod template: the config hash. Written by us alone.
 ///

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::digest::Contents;
+use crate::dialect::Subscription;
+use crate::digest::{Contents, Objects};
 use crate::discovery::Requirement;
 use crate::hash::{ConfigHash, KeyId, Keyring, Verdict};
 use crate::sap;
@@ -46,34 +47,43 @@ pub enum Cause {
     ChangedBeforeTakeover,
 }
 
-/// What `workload` should carry, given the `contents` of its references.
+/// What `workload` should carry, given the `objects` that may count for it.
 ///
 /// *Guarantees*: a value that verifies under any key is kept; a value that cannot be verified is
-/// never by itself a reason to restart; no pod is restarted into a configuration it cannot start with.
+/// never by itself a reason to restart, and neither is it that other objects count than before because
+/// of a mark on one of them or a dialect that is spoken; no pod is restarted into a configuration it
+/// cannot start with.
 ///
-/// *Caveats*: `contents` must hold each reference of the workload, as one consistent read each.
+/// *Caveats*: `objects` must hold each reference of the workload, as one consistent read each.
 pub fn decide(
     workload: &Workload,
-    contents: &Contents,
+    objects: &Objects,
     keys: &Keyring,
     first_stamp: FirstStamp,
 ) -> Decision {
-    if workload.references.accepted.is_empty() {
+    let contents = workload.references.contents(objects);
+    if contents.is_empty() {
         return Decision::Keep;
     }
-    let decision = match (workload.config_hash.as_deref(), first_stamp) {
-        (Some(value), _) => keep_verified(value, workload, contents, keys),
+    let facts = Facts {
+        workload,
+        objects,
+        contents,
+        keys,
+    };
+    let decision = match workload.config_hash.as_deref() {
+        Some(value) => facts.keep_verified(value),
         // A baseline stays one when the flag is taken back.
-        (None, _) if baseline(workload, "").is_some() => {
-            keep_baseline("", workload, contents, keys)
-        }
-        (None, FirstStamp::Baseline) => keep_baseline("", workload, contents, keys),
-        (None, FirstStamp::Rollout) => set(contents, keys, Cause::FirstStamp),
+        None if facts.baseline("").is_some() => facts.keep_baseline(""),
+        // Who asked in the words of another controller has seen no restart for that there either.
+        None if workload.subscription != Subscription::ByUs => facts.keep_baseline(""),
+        None if first_stamp == FirstStamp::Baseline => facts.keep_baseline(""),
+        None => facts.set(Cause::FirstStamp),
     };
     if decision == Decision::Keep {
         return decision;
     }
-    let missing: Vec<_> = workload.missing(contents).cloned().collect();
+    let missing: Vec<_> = workload.missing(objects).cloned().collect();
     if missing.is_empty() {
         decision
     } else {
@@ -81,45 +91,83 @@ pub fn decide(
     }
 }
 
-fn keep_verified(
-    value: &str,
-    workload: &Workload,
-    contents: &Contents,
-    keys: &Keyring,
-) -> Decision {
-    match keys.verify(value, contents) {
-        Verdict::Current => Decision::Keep,
-        Verdict::Outdated => set(contents, keys, Cause::Changed),
-        Verdict::Foreign => keep_baseline(value, workload, contents, keys),
+/// What a decision rests on.
+struct Facts<'a> {
+    workload: &'a Workload,
+    objects: &'a Objects,
+    contents: Contents<'a>,
+    keys: &'a Keyring,
+}
+
+impl<'a> Facts<'a> {
+    fn keep_verified(&self, value: &str) -> Decision {
+        match self.keys.verify(value, &self.contents) {
+            Verdict::Current => Decision::Keep,
+            Verdict::Outdated => {
+                let of = format!("{value}{OTHERWISE}");
+                self.keep_hash(self.baseline(&of).unwrap_or(value), &of)
+            }
+            Verdict::Foreign => self.keep_baseline(value),
+        }
+    }
+
+    /// For a KEY that says nothing about contents, the baseline does.
+    fn keep_baseline(&self, value: &str) -> Decision {
+        match self.baseline(value) {
+            Some(hash) => self.keep_hash(hash, value),
+            None => match sap::verify(value, self.workload, self.objects) {
+                Verdict::Outdated => self.set(Cause::ChangedBeforeTakeover),
+                Verdict::Current | Verdict::Foreign => self.new_baseline(value),
+            },
+        }
+    }
+
+    /// Keeps what stands for the contents. Where it stood for these same objects when something else
+    /// counted, a baseline says so.
+    fn keep_hash(&self, hash: &str, of: &str) -> Decision {
+        match self.keys.verify(hash, &self.contents) {
+            Verdict::Current => Decision::Keep,
+            Verdict::Foreign => self.new_baseline(of),
+            Verdict::Outdated => {
+                let stood =
+                    |contents: &Contents<'_>| self.keys.verify(hash, contents) == Verdict::Current;
+                let references = &self.workload.references;
+                match references.counted_otherwise(self.objects, stood) {
+                    true => self.new_baseline(of),
+                    false => self.set(Cause::Changed),
+                }
+            }
+        }
+    }
+
+    /// The hash of the workload's baseline, where it speaks of this.
+    fn baseline(&self, of: &str) -> Option<&'a str> {
+        baseline(self.workload, of)
+    }
+
+    fn new_baseline(&self, of: &str) -> Decision {
+        Decision::Baseline(format!("{of}={}", self.keys.hash(&self.contents)))
+    }
+
+    fn set(&self, cause: Cause) -> Decision {
+        Decision::Set {
+            config_hash: self.keys.hash(&self.contents).to_string(),
+            cause,
+        }
     }
 }
 
-/// For a KEY that says nothing about contents, the baseline does.
-fn keep_baseline(
-    value: &str,
-    workload: &Workload,
-    contents: &Contents,
-    keys: &Keyring,
-) -> Decision {
-    let new = || Decision::Baseline(format!("{value}={}", keys.hash(contents)));
-    match baseline(workload, value) {
-        Some(hash) => match keys.verify(hash, contents) {
-            Verdict::Current => Decision::Keep,
-            Verdict::Outdated => set(contents, keys, Cause::Changed),
-            Verdict::Foreign => new(),
-        },
-        None => match sap::verify(value, workload, contents) {
-            Verdict::Outdated => set(contents, keys, Cause::ChangedBeforeTakeover),
-            Verdict::Current | Verdict::Foreign => new(),
-        },
-    }
-}
+/// Behind the value of KEY in a baseline: KEY can be verified, but other objects count now than when it was
+/// made.
+const OTHERWISE: &str = "~";
 
 /// The keys without which it could no longer be told whether `workload` is up to date: that of its config
 /// hash, and that of the baseline which speaks of it.
 pub fn keys_relied_on(workload: &Workload) -> BTreeSet<KeyId> {
     let value = workload.config_hash.as_deref();
-    let baseline = baseline(workload, value.unwrap_or_default());
+    let of = value.unwrap_or_default();
+    let baseline =
+        baseline(workload, of).or_else(|| baseline(workload, &format!("{of}{OTHERWISE}")));
     let hashes = value.into_iter().chain(baseline);
     hashes
         .filter_map(ConfigHash::parse)
@@ -127,33 +175,32 @@ pub fn keys_relied_on(workload: &Workload) -> BTreeSet<KeyId> {
         .collect()
 }
 
-/// The hash of the workload's baseline, where it speaks of this value of KEY.
-fn baseline<'a>(workload: &'a Workload, value: &str) -> Option<&'a str> {
-    let (of, hash) = workload.markers.baseline.as_deref()?.rsplit_once('=')?;
-    (of == value).then_some(hash)
-}
-
-fn set(contents: &Contents, keys: &Keyring, cause: Cause) -> Decision {
-    Decision::Set {
-        config_hash: keys.hash(contents).to_string(),
-        cause,
-    }
+/// The hash of a workload's baseline, where it speaks of this.
+fn baseline<'a>(workload: &'a Workload, of: &str) -> Option<&'a str> {
+    let (own, hash) = workload.markers.baseline.as_deref()?.rsplit_once('=')?;
+    (own == of).then_some(hash)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::annotations;
+    use crate::dialect::{Dialect, Dialects};
     use crate::digest::ConfigObject;
-    use crate::fixtures::{Builder, contents, deployment, holding, keyring};
+    use crate::fixtures::{Builder, config_map, deployment, holding, keyring, objects};
     use crate::hash::{HashKey, KEY_LENGTH};
+    use crate::mark::Marks;
+    use serde_json::json;
     use sha2::{Digest as _, Sha256};
 
-    fn now(object: Option<ConfigObject>) -> Contents {
-        contents(&[("a", object)])
+    fn now(object: Option<ConfigObject>) -> Objects {
+        objects(&[("a", object)])
     }
 
     fn hash(value: &str) -> String {
-        keyring(&[1]).hash(&now(holding(value))).to_string()
+        keyring(&[1])
+            .hash(&Contents::whole(&now(holding(value))))
+            .to_string()
     }
 
     fn decided(workload: Builder, object: Option<ConfigObject>) -> Decision {
@@ -190,7 +237,7 @@ mod tests {
 
     #[test]
     fn an_optional_object_that_goes_or_comes_sets_a_new_hash() {
-        let absent = keyring(&[1]).hash(&now(None)).to_string();
+        let absent = keyring(&[1]).hash(&Contents::whole(&now(None))).to_string();
         let gone = Decision::Set {
             config_hash: absent.clone(),
             cause: Cause::Changed,
@@ -215,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_hash_that_was_made_while_a_required_object_was_absent_is_not_reported_as_held() {
-        let absent = keyring(&[1]).hash(&now(None)).to_string();
+        let absent = keyring(&[1]).hash(&Contents::whole(&now(None))).to_string();
         assert_eq!(
             decided(deployment("web").requires("a", None).stamped(&absent), None),
             Decision::Keep
@@ -267,8 +314,12 @@ mod tests {
     fn the_keys_of_hash_and_baseline_are_relied_on() {
         let relied_on = |workload: &Workload| Vec::from_iter(keys_relied_on(workload));
         let key = |seed| HashKey::new([seed; KEY_LENGTH]).id();
-        let contents = contents(&[("app", holding("1"))]);
-        let hash = |seed| keyring(&[seed]).hash(&contents).to_string();
+        let objects = objects(&[("app", holding("1"))]);
+        let hash = |seed| {
+            keyring(&[seed])
+                .hash(&Contents::whole(&objects))
+                .to_string()
+        };
         let workload = || deployment("web").lists("app");
         assert_eq!(relied_on(&workload().build()), []);
         assert_eq!(relied_on(&workload().stamped("sha256").build()), []);
@@ -290,7 +341,7 @@ mod tests {
             "rubbish",
             "",
             "a=b",
-            &keyring(&[9]).hash(&now(None)).to_string(),
+            &keyring(&[9]).hash(&Contents::whole(&now(None))).to_string(),
         ] {
             let workload = || deployment("web").stamped(foreign);
             let baseline = format!("{foreign}={}", hash("1"));
@@ -306,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_baseline_of_another_value_or_under_a_lost_key_is_written_anew() {
-        let lost = keyring(&[9]).hash(&now(holding("1")));
+        let lost = keyring(&[9]).hash(&Contents::whole(&now(holding("1"))));
         for old in [
             format!("other={}", hash("1")),
             format!("x={lost}"),
@@ -347,10 +398,232 @@ mod tests {
         let workload = deployment("web").lists(" , ?limit=1").build();
         let decision = decide(
             &workload,
-            &contents(&[]),
+            &objects(&[]),
             &keyring(&[1]),
             FirstStamp::Rollout,
         );
         assert_eq!(decision, Decision::Keep);
+    }
+
+    /// A workload in our dialect and that of Stakater, whose ConfigMaps `a`, `b` and so on hold these values.
+    struct Mixed {
+        workload: Builder,
+        objects: Objects,
+    }
+
+    impl Mixed {
+        fn new(annotations: &[(&str, &str)]) -> Self {
+            let annotate =
+                |workload: Builder, (key, value): &(&str, &str)| workload.annotated(key, value);
+            Self {
+                workload: annotations.iter().fold(deployment("web"), annotate),
+                objects: Objects::new(),
+            }
+        }
+
+        fn holding(mut self, name: &str, value: &str) -> Self {
+            self.objects.extend(objects(&[(name, holding(value))]));
+            self
+        }
+
+        fn ignoring(mut self, name: &str, value: &str) -> Self {
+            let mut object = holding(value).unwrap();
+            object.marks = Marks::STAKATER_IGNORE;
+            self.objects.extend(objects(&[(name, Some(object))]));
+            self
+        }
+
+        fn without(mut self, name: &str) -> Self {
+            self.objects.extend(objects(&[(name, None)]));
+            self
+        }
+
+        fn stamped(mut self, value: &str) -> Self {
+            self.workload = self.workload.stamped(value);
+            self
+        }
+
+        fn with_baseline(mut self, baseline: &str) -> Self {
+            self.workload = self.workload.annotation("baseline", baseline);
+            self
+        }
+
+        fn decided(self) -> Decision {
+            let spoken = [Dialect::PodReloader, Dialect::Stakater];
+            let workload = self.workload.read_in(Dialects {
+                spoken: spoken.into(),
+                ..Dialects::default()
+            });
+            decide(
+                &workload,
+                &self.objects,
+                &keyring(&[1]),
+                FirstStamp::Rollout,
+            )
+        }
+    }
+
+    const LIST: (&str, &str) = (annotations::CONFIG_MAPS, "a");
+    const RELOAD: &str = "configmap.reloader.stakater.com/reload";
+
+    fn hash_of(values: &[(&str, &str)]) -> String {
+        let objects: Objects = values
+            .iter()
+            .flat_map(|(name, value)| objects(&[(name, holding(value))]))
+            .collect();
+        keyring(&[1]).hash(&Contents::whole(&objects)).to_string()
+    }
+
+    fn rolls(decision: &Decision) -> bool {
+        matches!(
+            decision,
+            Decision::Set {
+                cause: Cause::Changed,
+                ..
+            }
+        )
+    }
+
+    #[test]
+    fn who_asks_in_other_words_gets_a_baseline_first() {
+        let stakater = Mixed::new(&[(RELOAD, "a")]).holding("a", "1").decided();
+        assert_eq!(
+            stakater,
+            Decision::Baseline(format!("={}", hash_of(&[("a", "1")])))
+        );
+        let both = Mixed::new(&[(RELOAD, "a"), LIST])
+            .holding("a", "1")
+            .decided();
+        assert!(matches!(
+            both,
+            Decision::Set {
+                cause: Cause::FirstStamp,
+                ..
+            }
+        ));
+    }
+
+    #[test]
+    fn another_dialect_rolls_nothing_and_what_it_adds_counts_from_then_on() {
+        let both = || Mixed::new(&[LIST, (RELOAD, "b,c.*")]).stamped(&hash_of(&[("a", "1")]));
+        let all = |b| hash_of(&[("a", "1"), ("b", b), ("c1", "1")]);
+        let baseline = format!("{}~={}", hash_of(&[("a", "1")]), all("1"));
+        let now = |b| both().holding("a", "1").holding("b", b).holding("c1", "1");
+        assert_eq!(now("1").decided(), Decision::Baseline(baseline.clone()));
+        assert_eq!(now("1").with_baseline(&baseline).decided(), Decision::Keep);
+        assert!(rolls(&now("2").with_baseline(&baseline).decided()));
+        // Both at once is a change.
+        let changed = both()
+            .holding("a", "2")
+            .holding("b", "1")
+            .holding("c1", "1");
+        assert!(rolls(&changed.decided()));
+    }
+
+    #[test]
+    fn a_mark_that_is_set_or_taken_away_rolls_nothing() {
+        let (two, one) = (hash_of(&[("a", "1"), ("b", "1")]), hash_of(&[("a", "1")]));
+        let ignored = |stamp: &str| {
+            Mixed::new(&[(RELOAD, "a,b")])
+                .stamped(stamp)
+                .holding("a", "1")
+                .ignoring("b", "1")
+        };
+        let counting = |stamp: &str| {
+            Mixed::new(&[(RELOAD, "a,b")])
+                .stamped(stamp)
+                .holding("a", "1")
+                .holding("b", "1")
+        };
+        assert_eq!(
+            ignored(&two).decided(),
+            Decision::Baseline(format!("{two}~={one}"))
+        );
+        assert_eq!(
+            counting(&one).decided(),
+            Decision::Baseline(format!("{one}~={two}"))
+        );
+        let marked_again = counting(&two).with_baseline(&format!("{two}~={one}"));
+        assert_eq!(marked_again.decided(), Decision::Keep);
+        // What changes while it is ignored rolls nothing, also afterwards.
+        let unmarked = counting(&two)
+            .holding("b", "2")
+            .with_baseline(&format!("{two}~={one}"));
+        assert!(matches!(unmarked.decided(), Decision::Baseline(_)));
+    }
+
+    #[test]
+    fn every_mark_at_once_rolls_nothing() {
+        let names = ["a", "b", "c", "d"];
+        let all = hash_of(&names.map(|name| (name, "1")));
+        let ignoring = |marked: &[&str]| {
+            names.iter().fold(
+                Mixed::new(&[(RELOAD, "a,b,c,d,e")]).stamped(&all),
+                |mixed, name| match marked.contains(name) {
+                    true => mixed.ignoring(name, "1"),
+                    false => mixed.holding(name, "1"),
+                },
+            )
+        };
+        assert!(matches!(
+            ignoring(&names[1..]).ignoring("e", "1").decided(),
+            Decision::Set { .. }
+        ));
+        let others = ignoring(&["b", "c"]).ignoring("e", "1");
+        let first = ignoring(&["b"]).ignoring("e", "1").decided();
+        let Decision::Baseline(baseline) = first else {
+            panic!()
+        };
+        assert!(matches!(
+            others.with_baseline(&baseline).decided(),
+            Decision::Baseline(_)
+        ));
+    }
+
+    #[test]
+    fn what_a_regular_expression_matches_rolls_when_it_comes_and_goes() {
+        let matching = || Mixed::new(&[(RELOAD, "a.*")]);
+        let (one, two) = (
+            hash_of(&[("a1", "1")]),
+            hash_of(&[("a1", "1"), ("a2", "1")]),
+        );
+        let came = matching()
+            .stamped(&one)
+            .holding("a1", "1")
+            .holding("a2", "1");
+        assert!(rolls(&came.decided()));
+        let gone = matching().stamped(&two).holding("a1", "1").without("a2");
+        assert!(rolls(&gone.decided()));
+        let stays = matching().stamped(&one).holding("a1", "1").without("a2");
+        assert_eq!(stays.decided(), Decision::Keep);
+    }
+
+    #[test]
+    fn a_listed_object_that_comes_or_goes_rolls_in_other_words_too() {
+        let listing = || Mixed::new(&[(RELOAD, "a")]);
+        let gone = listing().stamped(&hash_of(&[("a", "1")])).without("a");
+        assert!(rolls(&gone.decided()));
+        let absent = objects(&[("a", None)]);
+        let absent = keyring(&[1]).hash(&Contents::whole(&absent)).to_string();
+        assert!(rolls(
+            &listing().stamped(&absent).holding("a", "1").decided()
+        ));
+    }
+
+    #[test]
+    fn only_the_keys_that_count_roll() {
+        let object = |x: &str, y: &str| Some(config_map(&json!({"data": {"x": x, "y": y}})));
+        let decided = |stamp: &str, object| {
+            let workload = deployment("web").lists("a[x,gone]").stamped(stamp).build();
+            decide(&workload, &now(object), &keyring(&[1]), FirstStamp::Rollout)
+        };
+        let Decision::Set { config_hash, .. } = decided(&hash("1"), object("1", "1")) else {
+            panic!()
+        };
+        assert_eq!(decided(&config_hash, object("1", "2")), Decision::Keep);
+        assert!(rolls(&decided(&config_hash, object("2", "1"))));
+        let gone = Some(config_map(&json!({"data": {"y": "1"}})));
+        assert!(rolls(&decided(&config_hash, gone)));
+        assert!(rolls(&decided(&config_hash, None)));
     }
 }

@@ -1,15 +1,19 @@
 //! The digest of one config object: what its content comes to.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
+use kube_core::{Selector, SelectorExt};
 use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use sha2::{Digest as _, Sha256};
 
+use crate::claim::Keys;
+use crate::mark::{Marks, STACKABLE_IGNORE, STAKATER_IGNORE, STAKATER_MATCH};
 use crate::reference::Reference;
 
-/// The SHA-256 of the content of one config object. Never leaves the process.
+/// The SHA-256 of the content of one config object, or of one entry of it. Never leaves the process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
@@ -54,16 +58,81 @@ impl Presence {
 pub struct ConfigObject {
     /// What its content comes to.
     pub digest: Digest,
-    /// The keys that it has.
-    pub keys: BTreeSet<Box<str>>,
+    entries: Entries,
+    /// What its metadata says about whether it counts. No part of the digest.
+    pub marks: Marks,
     /// Its UID. No part of the digest.
     pub uid: Box<str>,
     /// Its resourceVersion. No part of the digest.
     pub resource_version: Box<str>,
 }
 
-/// The referenced objects of one workload, each as it was read.
-pub type Contents = BTreeMap<Reference, Presence>;
+/// The entries of a config object, sorted by key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Entries {
+    /// Their keys alone.
+    Keys(Box<[Box<str>]>),
+    /// Each with its digest.
+    Digests(Box<[(Box<str>, Digest)]>),
+}
+
+/// What is asked for of a config object, besides what always is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Aspects<'a> {
+    /// The labels by which objects count, if any: then it is marked as selected or not.
+    pub selector: Option<&'a Selector>,
+    /// Whether each entry gets a digest of its own, for those of whom some keys alone count.
+    pub by_keys: bool,
+}
+
+/// The objects that may count for one workload, each as it was read.
+pub type Objects = BTreeMap<Reference, Presence>;
+
+/// What counts of the objects of one workload, sorted by object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents<'a>(pub(crate) Vec<(&'a Reference, Content<'a>)>);
+
+/// What counts of one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// That it is not there.
+    Absent,
+    /// All of it.
+    Whole(&'a Digest),
+    /// These keys, sorted, with the digest of each entry that is there.
+    Entries(Vec<(Box<str>, Option<&'a Digest>)>),
+}
+
+impl<'a> Content<'a> {
+    pub(crate) fn of(object: &'a Presence, keys: &Keys) -> Self {
+        match (object, keys) {
+            (Presence::Absent, _) => Self::Absent,
+            (Presence::Present(object), Keys::All) => Self::Whole(&object.digest),
+            (Presence::Present(object), Keys::Named(keys)) => {
+                let entries = keys.iter().map(|key| (key.clone(), object.entry(key)));
+                Self::Entries(entries.collect())
+            }
+        }
+    }
+}
+
+impl<'a> Contents<'a> {
+    /// All of `objects`, whatever their marks.
+    pub fn whole(objects: &'a Objects) -> Self {
+        let whole = |object| Content::of(object, &Keys::All);
+        Self(
+            objects
+                .iter()
+                .map(|(reference, object)| (reference, whole(object)))
+                .collect(),
+        )
+    }
+
+    /// Whether nothing counts.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
 
 impl ConfigObject {
     /// Reads a ConfigMap or Secret as the apiserver serialises it, and forgets its values.
@@ -72,7 +141,7 @@ impl ConfigObject {
     /// copy a Secret and add nothing. `immutable`, `type` and metadata are not part of the content.
     ///
     /// *Errors*: [`NotAConfigObject`], which carries no byte of `json`.
-    pub fn parse(json: &[u8]) -> Result<Self, NotAConfigObject> {
+    pub fn parse(json: &[u8], aspects: Aspects<'_>) -> Result<Self, NotAConfigObject> {
         let object: Serialized<'_> =
             serde_json::from_slice(json).map_err(|error| NotAConfigObject {
                 line: error.line(),
@@ -80,15 +149,36 @@ impl ConfigObject {
             })?;
         Ok(Self {
             digest: object.digest(),
-            keys: object
-                .data
-                .keys()
-                .chain(object.binary_data.keys())
-                .map(|key| (&**key).into())
-                .collect(),
+            entries: match aspects.by_keys {
+                true => Entries::Digests(object.digests()),
+                false => Entries::Keys(object.keys()),
+            },
+            marks: object.marks(aspects.selector),
             uid: object.metadata.uid.into(),
             resource_version: object.metadata.resource_version.into(),
         })
+    }
+
+    /// Whether it has an entry with this key.
+    pub fn has(&self, key: &str) -> bool {
+        match &self.entries {
+            Entries::Keys(keys) => keys.binary_search_by(|own| (**own).cmp(key)).is_ok(),
+            Entries::Digests(_) => self.entry(key).is_some(),
+        }
+    }
+
+    /// Whether it was read by its keys.
+    pub fn is_by_keys(&self) -> bool {
+        matches!(self.entries, Entries::Digests(_))
+    }
+
+    /// The digest of the entry with this key, if it is there. The object must have been read by its keys.
+    fn entry(&self, key: &str) -> Option<&Digest> {
+        let Entries::Digests(entries) = &self.entries else {
+            panic!("an object of whom some keys count was not read by its keys");
+        };
+        let at = entries.binary_search_by(|(own, _)| (**own).cmp(key));
+        Some(&entries[at.ok()?].1)
     }
 }
 
@@ -108,10 +198,11 @@ pub struct NotAConfigObject {
 struct Serialized<'a> {
     #[serde(borrow)]
     metadata: Metadata<'a>,
-    #[serde(borrow, default, deserialize_with = "entries")]
-    data: Entries<'a>,
-    #[serde(borrow, default, deserialize_with = "entries")]
-    binary_data: Entries<'a>,
+    #[serde(borrow, default, deserialize_with = "values")]
+    data: Values<'a>,
+    #[serde(borrow, default, deserialize_with = "values")]
+    binary_data: Values<'a>,
+    immutable: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -121,9 +212,54 @@ struct Metadata<'a> {
     uid: Cow<'a, str>,
     #[serde(borrow)]
     resource_version: Cow<'a, str>,
+    #[serde(default)]
+    annotations: MarkAnnotations,
+    labels: Option<BTreeMap<String, String>>,
 }
 
-type Entries<'a> = BTreeMap<Text<'a>, Option<Text<'a>>>;
+/// The marks that the annotations come to. The others are skipped: one of them may hold a copy of a Secret.
+#[derive(Default)]
+struct MarkAnnotations(Marks);
+
+impl<'de> Deserialize<'de> for MarkAnnotations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Annotations;
+
+        impl<'de> Visitor<'de> for Annotations {
+            type Value = MarkAnnotations;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("annotations")
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(MarkAnnotations::default())
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut marks = Marks::NONE;
+                while let Some(key) = map.next_key::<Text<'_>>()? {
+                    let mark = match &*key {
+                        STAKATER_IGNORE => Marks::STAKATER_IGNORE,
+                        STAKATER_MATCH => Marks::STAKATER_MATCH,
+                        _ => {
+                            map.next_value::<IgnoredAny>()?;
+                            continue;
+                        }
+                    };
+                    if &*map.next_value::<Text<'_>>()? == "true" {
+                        marks = marks | mark;
+                    }
+                }
+                Ok(MarkAnnotations(marks))
+            }
+        }
+
+        deserializer.deserialize_any(Annotations)
+    }
+}
+
+type Values<'a> = BTreeMap<Text<'a>, Option<Text<'a>>>;
 
 /// A string that is borrowed where the JSON has no escape in it: serde does not borrow inside maps.
 #[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,26 +274,81 @@ impl std::ops::Deref for Text<'_> {
 }
 
 /// `null` is an empty map.
-fn entries<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Entries<'de>, D::Error> {
+fn values<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Values<'de>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl Serialized<'_> {
     /// Every entry in sorted order, tagged and length-prefixed, so that different contents cannot meet.
     fn digest(&self) -> Digest {
-        const DATA: u8 = 1;
-        const BINARY_DATA: u8 = 2;
         let mut sha = Sha256::new();
-        for (tag, entries) in [(DATA, &self.data), (BINARY_DATA, &self.binary_data)] {
+        self.each(|entry, key, value| entry.add_to(&mut sha, key, value));
+        Digest(sha.finalize().into())
+    }
+
+    /// The keys, sorted.
+    fn keys(&self) -> Box<[Box<str>]> {
+        let keys = self.data.keys().chain(self.binary_data.keys());
+        let mut keys: Vec<Box<str>> = keys.map(|key| (&**key).into()).collect();
+        keys.sort_unstable();
+        keys.into()
+    }
+
+    /// The digest of each entry by itself, by its key.
+    fn digests(&self) -> Box<[(Box<str>, Digest)]> {
+        let mut entries = Vec::with_capacity(self.data.len() + self.binary_data.len());
+        self.each(|entry, key, value| {
+            let mut sha = Sha256::new();
+            entry.add_to(&mut sha, key, value);
+            entries.push((key.into(), Digest(sha.finalize().into())));
+        });
+        entries.sort_unstable_by(|(one, _): &(Box<str>, _), (other, _)| one.cmp(other));
+        entries.into()
+    }
+
+    fn each(&self, mut act: impl FnMut(Entry, &str, &str)) {
+        for (kind, entries) in [
+            (Entry::Data, &self.data),
+            (Entry::Binary, &self.binary_data),
+        ] {
             for (key, value) in entries {
-                sha.update([tag]);
-                for part in [&**key, value.as_deref().unwrap_or_default()] {
-                    sha.update((part.len() as u64).to_be_bytes());
-                    sha.update(part);
-                }
+                act(kind, key, value.as_deref().unwrap_or_default());
             }
         }
-        Digest(sha.finalize().into())
+    }
+
+    fn marks(&self, selector: Option<&Selector>) -> Marks {
+        let no_labels = BTreeMap::new();
+        let labels = self.metadata.labels.as_ref().unwrap_or(&no_labels);
+        let when = |holds: bool, mark| if holds { mark } else { Marks::NONE };
+        let is_ignored = labels
+            .get(STACKABLE_IGNORE)
+            .is_some_and(|value| value == "true");
+        let selected = selector.map_or(Marks::NONE, |selector| match selector.matches(labels) {
+            true => Marks::SELECTED,
+            false => Marks::NOT_SELECTED,
+        });
+        self.metadata.annotations.0
+            | when(self.immutable == Some(true), Marks::IMMUTABLE)
+            | when(is_ignored, Marks::STACKABLE_IGNORE)
+            | selected
+    }
+}
+
+/// In which map an entry stands.
+#[derive(Clone, Copy)]
+enum Entry {
+    Data = 1,
+    Binary = 2,
+}
+
+impl Entry {
+    fn add_to(self, sha: &mut Sha256, key: &str, value: &str) {
+        sha.update([self as u8]);
+        for part in [key, value] {
+            sha.update((part.len() as u64).to_be_bytes());
+            sha.update(part);
+        }
     }
 }
 
@@ -173,7 +364,11 @@ mod tests {
         let one = r#"{"metadata":{"uid":"1","resourceVersion":"1"},"data":{"a":"1","b":"2"}}"#;
         let two = r#"{"data":{"b":"2","a":"1"},"immutable":true,"type":"Opaque",
             "metadata":{"labels":{"x":"y"},"uid":"2","resourceVersion":"2"}}"#;
-        let digest = |json: &str| ConfigObject::parse(json.as_bytes()).unwrap().digest;
+        let digest = |json: &str| {
+            ConfigObject::parse(json.as_bytes(), Aspects::default())
+                .unwrap()
+                .digest
+        };
         assert_eq!(digest(one), digest(two));
     }
 
@@ -206,16 +401,13 @@ mod tests {
     #[test]
     fn keys_of_both_maps_are_known() {
         let object = config_map(&json!({"data": {"a": "1"}, "binaryData": {"b": "AA=="}}));
-        assert_eq!(
-            object.keys.iter().map(|key| &**key).collect::<Vec<_>>(),
-            ["a", "b"]
-        );
+        assert!(object.has("a") && object.has("b") && !object.has("c"));
     }
 
     #[test]
     fn an_error_quotes_nothing_of_the_answer() {
         let canary = r#"{"metadata":{"uid":"1","resourceVersion":"1"},"data":"hunter2"}"#;
-        let error = ConfigObject::parse(canary.as_bytes()).unwrap_err();
+        let error = ConfigObject::parse(canary.as_bytes(), Aspects::default()).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter2"));
     }
 

@@ -3,11 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::annotations;
-use crate::digest::{ConfigObject, Contents, Digest, Presence};
+use crate::dialect::Dialects;
+use crate::digest::{Aspects, ConfigObject, Digest, Objects, Presence};
 use crate::hash::{HashKey, Keyring};
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
-use crate::workload::{Workload, WorkloadKind, WorkloadObject};
+use crate::workload::{Reading, Workload, WorkloadKind, WorkloadObject};
 
 /// A Deployment in the namespace `ns`.
 pub(crate) fn deployment(name: &str) -> Builder {
@@ -67,9 +68,21 @@ impl Builder {
         self.0
     }
 
+    /// With an annotation of whichever dialect.
+    pub(crate) fn annotated(mut self, key: &str, value: &str) -> Self {
+        self.0["metadata"]["annotations"][key] = json!(value);
+        self
+    }
+
     pub(crate) fn build(self) -> Workload {
+        self.read_in(Dialects::default())
+    }
+
+    pub(crate) fn read_in(self, dialects: Dialects) -> Workload {
         let object: WorkloadObject = serde_json::from_value(self.0).unwrap();
-        object.into_workload(WorkloadKind::Deployment).unwrap()
+        object
+            .into_workload(WorkloadKind::Deployment, &Reading::new(dialects, []))
+            .unwrap()
     }
 }
 
@@ -77,7 +90,14 @@ impl Builder {
 pub(crate) fn config_map(content: &Value) -> ConfigObject {
     let mut object = content.clone();
     object["metadata"] = json!({"uid": "uid-c", "resourceVersion": "7"});
-    ConfigObject::parse(object.to_string().as_bytes()).unwrap()
+    ConfigObject::parse(
+        object.to_string().as_bytes(),
+        Aspects {
+            by_keys: true,
+            ..Aspects::default()
+        },
+    )
+    .unwrap()
 }
 
 /// A ConfigMap whose one value is `value`.
@@ -99,7 +119,7 @@ pub(crate) fn reference(name: &str) -> Reference {
 }
 
 /// ConfigMaps by name; `None` is absent.
-pub(crate) fn contents(objects: &[(&str, Option<ConfigObject>)]) -> Contents {
+pub(crate) fn objects(objects: &[(&str, Option<ConfigObject>)]) -> Objects {
     let presence = |object: &Option<_>| object.clone().map_or(Presence::Absent, Presence::Present);
     objects
         .iter()

@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
-use crate::digest::{Contents, Presence};
+use crate::digest::{Content, Contents};
 
 /// The length of a key, in bytes.
 pub const KEY_LENGTH: usize = 32;
@@ -88,26 +88,40 @@ impl HashKey {
     }
 
     /// The MAC over `contents`. Every part has a fixed length or its length before it.
-    fn mac(&self, contents: &Contents) -> Hmac<Sha256> {
+    fn mac(&self, contents: &Contents<'_>) -> Hmac<Sha256> {
         const ABSENT: u8 = 0;
         const PRESENT: u8 = 1;
+        const ENTRIES: u8 = 2;
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.bytes).expect("HMAC takes keys of any length");
         mac.update(PREFIX.as_bytes());
-        for (reference, presence) in contents {
-            for part in [
-                reference.kind.as_str(),
-                reference.namespace.as_str(),
-                reference.name.as_str(),
-            ] {
-                mac.update(&(part.len() as u64).to_be_bytes());
-                mac.update(part.as_bytes());
-            }
-            match presence {
-                Presence::Absent => mac.update(&[ABSENT]),
-                Presence::Present(object) => {
+        let text = |mac: &mut Hmac<Sha256>, part: &str| {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part.as_bytes());
+        };
+        for (reference, content) in &contents.0 {
+            text(&mut mac, reference.kind.as_str());
+            text(&mut mac, reference.namespace.as_str());
+            text(&mut mac, reference.name.as_str());
+            match content {
+                Content::Absent => mac.update(&[ABSENT]),
+                Content::Whole(digest) => {
                     mac.update(&[PRESENT]);
-                    mac.update(object.digest.as_bytes());
+                    mac.update(digest.as_bytes());
+                }
+                Content::Entries(entries) => {
+                    mac.update(&[ENTRIES]);
+                    mac.update(&(entries.len() as u64).to_be_bytes());
+                    for (key, digest) in entries {
+                        text(&mut mac, key);
+                        match digest {
+                            None => mac.update(&[ABSENT]),
+                            Some(digest) => {
+                                mac.update(&[PRESENT]);
+                                mac.update(digest.as_bytes());
+                            }
+                        }
+                    }
                 }
             }
         }
@@ -178,7 +192,7 @@ impl Keyring {
     }
 
     /// The config hash of `contents`, under the first key.
-    pub fn hash(&self, contents: &Contents) -> ConfigHash {
+    pub fn hash(&self, contents: &Contents<'_>) -> ConfigHash {
         let key = &self.0[0];
         ConfigHash {
             key_id: key.id,
@@ -187,7 +201,7 @@ impl Keyring {
     }
 
     /// Whether `value` stands for `contents`.
-    pub fn verify(&self, value: &str, contents: &Contents) -> Verdict {
+    pub fn verify(&self, value: &str, contents: &Contents<'_>) -> Verdict {
         let Some(hash) = ConfigHash::parse(value) else {
             return Verdict::Foreign;
         };
@@ -240,11 +254,12 @@ const ENTRY_NAME: &str = "%Y%m%dT%H%M%SZ";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{contents, holding, keyring};
+    use crate::fixtures::{holding, keyring, objects};
 
     #[test]
     fn a_hash_verifies_as_long_as_its_key_is_known() {
-        let contents = contents(&[("a", holding("1"))]);
+        let objects = objects(&[("a", holding("1"))]);
+        let contents = Contents::whole(&objects);
         let old = keyring(&[1]).hash(&contents).to_string();
         assert_eq!(keyring(&[2, 1]).verify(&old, &contents), Verdict::Current);
         assert_eq!(keyring(&[2]).verify(&old, &contents), Verdict::Foreign);
@@ -255,23 +270,32 @@ mod tests {
     fn every_part_of_the_contents_counts() {
         let keys = keyring(&[1]);
         let value = keys
-            .hash(&contents(&[("a", holding("1")), ("b", None)]))
+            .hash(&Contents::whole(&objects(&[
+                ("a", holding("1")),
+                ("b", None),
+            ])))
             .to_string();
         for other in [
-            contents(&[("a", holding("2")), ("b", None)]),
-            contents(&[("a", holding("1")), ("b", holding(""))]),
-            contents(&[("a", holding("1"))]),
-            contents(&[("a", holding("1")), ("c", None)]),
-            contents(&[("a", None), ("b", holding("1"))]),
-            contents(&[]),
+            objects(&[("a", holding("2")), ("b", None)]),
+            objects(&[("a", holding("1")), ("b", holding(""))]),
+            objects(&[("a", holding("1"))]),
+            objects(&[("a", holding("1")), ("c", None)]),
+            objects(&[("a", None), ("b", holding("1"))]),
+            objects(&[]),
         ] {
-            assert_eq!(keys.verify(&value, &other), Verdict::Outdated, "{other:?}");
+            assert_eq!(
+                keys.verify(&value, &Contents::whole(&other)),
+                Verdict::Outdated,
+                "{other:?}"
+            );
         }
     }
 
     #[test]
     fn only_the_form_that_we_write_is_ours() {
-        let value = keyring(&[1]).hash(&contents(&[])).to_string();
+        let value = keyring(&[1])
+            .hash(&Contents::whole(&objects(&[])))
+            .to_string();
         assert_eq!(value.len(), "v1.01234567.".len() + 64);
         assert_eq!(
             ConfigHash::parse(&value).map(|hash| hash.to_string()),
@@ -342,7 +366,10 @@ mod tests {
     #[test]
     fn the_scheme_stays_as_it_was_released() {
         let value = keyring(&[1])
-            .hash(&contents(&[("a", holding("1")), ("b", None)]))
+            .hash(&Contents::whole(&objects(&[
+                ("a", holding("1")),
+                ("b", None),
+            ])))
             .to_string();
         assert_eq!(
             value,

@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::reference::Reference;
+use crate::name::Name;
+use crate::reference::{ConfigKind, Reference};
 use crate::workload::{Workload, WorkloadId};
 
 /// The kept workloads and their references, both ways. Knows neither network nor time.
@@ -11,51 +12,80 @@ use crate::workload::{Workload, WorkloadId};
 pub struct Index {
     workloads: HashMap<WorkloadId, Arc<Workload>>,
     consumers: HashMap<Reference, BTreeSet<WorkloadId>>,
+    /// The workloads with regular expressions for names of a kind, by namespace.
+    with_patterns: HashMap<(ConfigKind, Name), BTreeSet<WorkloadId>>,
+}
+
+/// For which objects a change of the index matters: what is remembered of them may have missed events.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Turned {
+    /// Those that nobody names any more, or nobody named before.
+    pub references: Vec<Reference>,
+    /// All of a kind in a namespace: a regular expression was added there, or taken away.
+    pub namespaces: Vec<(ConfigKind, Name)>,
 }
 
 impl Index {
     /// Takes in a workload that is kept, as it is now. Where that is news, says for which objects it
-    /// matters: those that nobody references any more, and those that nobody referenced before.
-    pub fn apply(&mut self, workload: Workload) -> Option<Vec<Reference>> {
-        if self
-            .workloads
-            .get(&workload.id)
-            .is_some_and(|known| **known == workload)
-        {
+    /// matters.
+    pub fn apply(&mut self, workload: Workload) -> Option<Turned> {
+        let known = self.workloads.get(&workload.id);
+        if known.is_some_and(|known| **known == workload) {
             return None;
         }
-        let accepted = &workload.references.accepted;
-        let is_new = |reference: &&Reference| !self.is_referenced(reference);
-        let mut turned: Vec<_> = accepted.iter().filter(is_new).cloned().collect();
-        let mut orphaned = self.delete(&workload.id).unwrap_or_default();
-        orphaned.retain(|reference| !accepted.contains(reference));
-        turned.append(&mut orphaned);
-        for reference in accepted {
-            self.consumers
-                .entry(reference.clone())
-                .or_default()
-                .insert(workload.id.clone());
+        let keeps_patterns =
+            known.is_some_and(|it| it.references.same_patterns(&workload.references));
+        let is_new = |reference: &&Reference| !self.consumers.contains_key(reference);
+        let new = workload.references.named().filter(is_new);
+        let mut turned = Turned {
+            references: new.cloned().collect(),
+            namespaces: Vec::new(),
+        };
+        let orphaned = self.delete(&workload.id).unwrap_or_default();
+        for reference in workload.references.named() {
+            let consumers = self.consumers.entry(reference.clone()).or_default();
+            consumers.insert(workload.id.clone());
+        }
+        for place in places(&workload) {
+            let workloads = self.with_patterns.entry(place).or_default();
+            workloads.insert(workload.id.clone());
+        }
+        let is_orphaned = |reference: &Reference| !self.consumers.contains_key(reference);
+        let orphans = orphaned.references.into_iter().filter(is_orphaned);
+        turned.references.extend(orphans);
+        if !keeps_patterns {
+            turned.namespaces = orphaned.namespaces;
+            turned.namespaces.extend(places(&workload));
         }
         self.workloads
             .insert(workload.id.clone(), Arc::new(workload));
         Some(turned)
     }
 
-    /// Forgets a workload: it is gone, or no longer kept. Where it was known, says which objects nobody
-    /// references any more.
-    pub fn delete(&mut self, id: &WorkloadId) -> Option<Vec<Reference>> {
+    /// Forgets a workload: it is gone, or no longer kept. Where it was known, says for which objects it
+    /// matters.
+    pub fn delete(&mut self, id: &WorkloadId) -> Option<Turned> {
         let workload = self.workloads.remove(id)?;
-        let mut orphaned = Vec::new();
-        for reference in &workload.references.accepted {
+        let mut turned = Turned::default();
+        for reference in workload.references.named() {
             if let Some(consumers) = self.consumers.get_mut(reference) {
                 consumers.remove(id);
                 if consumers.is_empty() {
                     self.consumers.remove(reference);
-                    orphaned.push(reference.clone());
+                    turned.references.push(reference.clone());
                 }
             }
         }
-        Some(orphaned)
+        for place in places(&workload) {
+            if let Some(workloads) = self.with_patterns.get_mut(&place) {
+                workloads.remove(id);
+                if workloads.is_empty() {
+                    self.with_patterns.remove(&place);
+                }
+            }
+            turned.namespaces.push(place);
+        }
+        Some(turned)
     }
 
     /// The workload, if it is kept.
@@ -68,15 +98,51 @@ impl Index {
         self.workloads.keys()
     }
 
-    /// The workloads that list the object.
-    pub fn workloads_of(&self, reference: &Reference) -> impl Iterator<Item = &WorkloadId> {
-        self.consumers.get(reference).into_iter().flatten()
+    /// The workloads that the object may count for.
+    pub fn workloads_of<'a>(
+        &'a self,
+        reference: &'a Reference,
+    ) -> impl Iterator<Item = &'a WorkloadId> {
+        let named = self.consumers.get(reference).into_iter().flatten();
+        named.chain(
+            self.matching(reference)
+                .filter(|id| !self.is_named_by(reference, id)),
+        )
     }
 
-    /// Whether any workload lists the object.
+    /// Whether the object may count for any workload.
     pub fn is_referenced(&self, reference: &Reference) -> bool {
-        self.consumers.contains_key(reference)
+        self.consumers.contains_key(reference) || self.matching(reference).next().is_some()
     }
+
+    /// Whether any workload in the namespace has a regular expression for names of the kind.
+    pub fn has_patterns(&self, kind: ConfigKind, namespace: &Name) -> bool {
+        !self.with_patterns.is_empty()
+            && self.with_patterns.contains_key(&(kind, namespace.clone()))
+    }
+
+    fn matching<'a>(&'a self, reference: &'a Reference) -> impl Iterator<Item = &'a WorkloadId> {
+        let place = || (reference.kind, reference.namespace.clone());
+        // Most clusters have none, and this is asked for each event of each object.
+        let there = match self.with_patterns.is_empty() {
+            true => None,
+            false => self.with_patterns.get(&place()),
+        };
+        there.into_iter().flatten().filter(|id| {
+            let workload = self.workloads.get(id);
+            workload.is_some_and(|workload| workload.references.matches(reference))
+        })
+    }
+
+    fn is_named_by(&self, reference: &Reference, id: &WorkloadId) -> bool {
+        let consumers = self.consumers.get(reference);
+        consumers.is_some_and(|consumers| consumers.contains(id))
+    }
+}
+
+fn places(workload: &Workload) -> impl Iterator<Item = (ConfigKind, Name)> {
+    let kinds = workload.references.pattern_kinds();
+    kinds.map(|kind| (kind, workload.id.namespace.clone()))
 }
 
 #[cfg(test)]
@@ -84,6 +150,10 @@ mod tests {
     use super::*;
     use crate::fixtures::{deployment, reference};
     use proptest::prelude::*;
+
+    fn references(turned: Option<Turned>) -> Option<Vec<Reference>> {
+        turned.map(|turned| turned.references)
+    }
 
     fn names_of(index: &Index, config_map: &str) -> Vec<String> {
         index
@@ -96,15 +166,18 @@ mod tests {
     fn a_workload_is_found_by_what_it_lists_now() {
         let mut index = Index::default();
         let new = index.apply(deployment("web").lists("a,b").build());
-        assert_eq!(new, Some(vec![reference("a"), reference("b")]));
+        assert_eq!(references(new), Some(vec![reference("a"), reference("b")]));
         assert_eq!(
-            index.apply(deployment("api").lists("b").build()),
+            references(index.apply(deployment("api").lists("b").build())),
             Some(vec![])
         );
         assert_eq!(names_of(&index, "b"), ["api", "web"]);
 
         let turned = index.apply(deployment("web").lists("c").build());
-        assert_eq!(turned, Some(vec![reference("c"), reference("a")]));
+        assert_eq!(
+            references(turned),
+            Some(vec![reference("c"), reference("a")])
+        );
         assert_eq!(names_of(&index, "b"), ["api"]);
         assert_eq!(names_of(&index, "c"), ["web"]);
         assert!(!index.is_referenced(&reference("a")));

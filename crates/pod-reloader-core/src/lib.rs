@@ -2,25 +2,32 @@
 //!
 //! Everything here takes values and returns values; the operator fetches and writes.
 //! Read in this order: [`annotations`] (the contract with the user), [`workload`] (what the rules
-//! know of one workload), [`mod@reference`] (what it lists), [`advice`] (which of its keys nobody
-//! reads), [`digest`] and [`hash`] (what that adds up to), [`decision`] and [`brake`] (the
-//! loop's rules), [`admission`] (the webhook's rule), [`patch`] (how either is written).
+//! know of one workload), [`dialect`] and [`discovery`] (what it asks for), [`claim`] and [`references`]
+//! (which objects count), [`advice`] (which of its keys nobody reads), [`digest`] and [`hash`] (what
+//! that adds up to), [`decision`] and [`brake`] (the loop's rules), [`admission`] (the webhook's rule),
+//! [`patch`] (how either is written).
 
 pub mod admission;
 pub mod advice;
 pub mod annotations;
 pub mod brake;
+pub mod claim;
 pub mod decision;
+pub mod dialect;
 pub mod digest;
 pub mod discovery;
 pub mod hash;
 pub mod index;
+mod list;
+pub mod mark;
 pub mod name;
 pub mod patch;
 pub mod reference;
+pub mod references;
 pub mod review;
 pub mod sap;
 pub mod scope;
+pub mod selector;
 pub mod workload;
 
 #[cfg(test)]

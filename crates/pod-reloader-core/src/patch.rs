@@ -9,7 +9,7 @@ use crate::workload::{TemplateShape, Workload};
 
 /// The loop's write of KEY: it fails where anything moved that the decision was made from.
 ///
-/// It tests UID, generation, both lists, both labels, those that select the workload, and KEY. A status
+/// It tests UID, generation, every annotation and label that was read, and KEY. A status
 /// that churns cannot fail it; a leader that was frozen and thawed cannot move what has moved on.
 pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
     let mut operations = tests(workload);
@@ -20,7 +20,10 @@ pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
 /// The loop's write of a baseline, tested like [`set_config_hash`]. It restarts nothing.
 pub fn set_baseline(workload: &Workload, baseline: &str) -> Patch {
     let mut operations = tests(workload);
-    operations.push(test(&BASELINE, workload.markers.baseline.as_deref()));
+    match workload.markers.has_annotations {
+        true => operations.push(test(&BASELINE, workload.markers.baseline.as_deref())),
+        false => operations.push(add(&BASELINE[..2], json!({}))),
+    }
     operations.push(add_baseline(baseline));
     Patch(operations)
 }
@@ -44,7 +47,8 @@ pub fn remove_from_template() -> Vec<PatchOperation> {
     })]
 }
 
-/// The webhook's write of a baseline that the request dropped. The workload has annotations: its lists.
+/// The webhook's write of a baseline that the request dropped. The stored object has one, and
+/// its new form has annotations: the baseline of one without is not put back.
 pub fn add_baseline(baseline: &str) -> PatchOperation {
     add(&BASELINE, json!(baseline))
 }
@@ -70,30 +74,19 @@ fn tests(workload: &Workload) -> Vec<PatchOperation> {
             path: PointerBuf::from_tokens(["metadata", "generation"]),
             value: json!(workload.generation),
         }),
-        test(
-            &["metadata", "annotations", annotations::CONFIG_MAPS],
-            markers.config_maps.as_deref(),
-        ),
-        test(
-            &["metadata", "annotations", annotations::SECRETS],
-            markers.secrets.as_deref(),
-        ),
     ];
-    if markers.has_labels {
-        tests.push(test(
-            &["metadata", "labels", annotations::IGNORED],
-            markers.ignored.as_deref(),
-        ));
-        tests.push(test(
-            &["metadata", "labels", annotations::DISABLED],
-            markers.disabled.as_deref(),
-        ));
-        let selecting = markers.selecting.iter();
-        tests.extend(
-            selecting.map(|(key, value)| test(&["metadata", "labels", key], value.as_deref())),
-        );
-    } else {
-        tests.push(test(&["metadata", "labels"], None));
+    for (parent, is_there, values) in [
+        ("annotations", markers.has_annotations, &markers.annotations),
+        ("labels", markers.has_labels, &markers.labels),
+    ] {
+        match is_there {
+            true => tests.extend(
+                values
+                    .each()
+                    .map(|(key, value)| test(&["metadata", parent, key], value)),
+            ),
+            false => tests.push(test(&["metadata", parent], None)),
+        }
     }
     tests.push(match workload.template {
         TemplateShape::Bare => test(&TEMPLATE_METADATA, None),

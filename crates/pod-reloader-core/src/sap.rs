@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::digest::{Contents, Presence};
+use crate::annotations::{CONFIG_MAPS, SECRETS};
+use crate::digest::{Objects, Presence};
 use crate::hash::Verdict;
+use crate::list::items;
 use crate::name::Name;
-use crate::reference::{ConfigKind, Reference, items};
+use crate::reference::{ConfigKind, Reference};
 use crate::workload::Workload;
 
 /// Whether `value` is SAP's hash of what `workload` references: [`Verdict::Foreign`] where it is no
@@ -16,31 +18,31 @@ use crate::workload::Workload;
 /// SAP's is the SHA-256, in hex, of one line `configmap/NAMESPACE/NAME/UID.RESOURCEVERSION` for each
 /// listed object in list order, then the same for Secrets; an absent object has nothing after its
 /// last slash. It covers metadata too, so it says "outdated" after a change of a label.
-pub fn verify(value: &str, workload: &Workload, contents: &Contents) -> Verdict {
+pub fn verify(value: &str, workload: &Workload, objects: &Objects) -> Verdict {
     let mut digest = [0; 32];
     if hex::decode_to_slice(value, &mut digest).is_err() || value != value.to_lowercase() {
         return Verdict::Foreign;
     }
-    if Sha256::digest(lines(workload, contents)).as_slice() == digest {
+    if Sha256::digest(lines(workload, objects)).as_slice() == digest {
         Verdict::Current
     } else {
         Verdict::Outdated
     }
 }
 
-fn lines(workload: &Workload, contents: &Contents) -> String {
+fn lines(workload: &Workload, objects: &Objects) -> String {
     let mut lines = String::new();
     for kind in ConfigKind::ALL {
         let (list, prefix) = match kind {
-            ConfigKind::ConfigMap => (&workload.markers.config_maps, "configmap"),
-            ConfigKind::Secret => (&workload.markers.secrets, "secret"),
+            ConfigKind::ConfigMap => (CONFIG_MAPS, "configmap"),
+            ConfigKind::Secret => (SECRETS, "secret"),
         };
-        for item in items(list.as_deref()) {
+        for item in items(workload.markers.annotations.get(list)) {
             let namespace = &workload.id.namespace;
             let state = Name::parse(item)
                 .ok()
                 .and_then(|name| {
-                    contents.get(&Reference {
+                    objects.get(&Reference {
                         kind,
                         namespace: namespace.clone(),
                         name,
@@ -62,7 +64,7 @@ fn lines(workload: &Workload, contents: &Contents) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{contents, deployment, holding};
+    use crate::fixtures::{deployment, holding, objects};
 
     #[test]
     fn the_hash_of_what_is_there_is_current() {
@@ -70,13 +72,13 @@ mod tests {
             .lists("b, a")
             .annotation("secrets", "s")
             .build();
-        let contents = contents(&[("a", holding("1")), ("b", None)]);
+        let objects = objects(&[("a", holding("1")), ("b", None)]);
         let value = hex::encode(Sha256::digest(
             "configmap/ns/b/\nconfigmap/ns/a/uid-c.7\nsecret/ns/s/\n",
         ));
-        assert_eq!(verify(&value, &workload, &contents), Verdict::Current);
+        assert_eq!(verify(&value, &workload, &objects), Verdict::Current);
         assert_eq!(
-            verify(&hex::encode([7; 32]), &workload, &contents),
+            verify(&hex::encode([7; 32]), &workload, &objects),
             Verdict::Outdated
         );
     }
@@ -86,7 +88,7 @@ mod tests {
         let workload = deployment("web").lists("a").build();
         for value in ["", "rubbish", &"A".repeat(64), &"a".repeat(63)] {
             assert_eq!(
-                verify(value, &workload, &contents(&[])),
+                verify(value, &workload, &objects(&[])),
                 Verdict::Foreign,
                 "{value}"
             );

@@ -1,22 +1,22 @@
 //! The scope: which workloads are ours to keep.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use kube_core::{Expression, Selector, SelectorExt};
 
-use crate::name::Name;
-use crate::workload::{SelectingLabels, Workload};
+use crate::dialect::Dialects;
+use crate::name::{InvalidName, Name};
+use crate::workload::{Reading, Workload, WorkloadKind, WorkloadObject};
 
-/// The namespaces and the workloads that an operator looks after.
+/// The namespaces and the workloads that an operator looks after, and what it reads of these.
 ///
 /// Never `kube-system` and never its own: what keeps the cluster, or us, alive must not depend on us.
 #[derive(Clone, Debug)]
 pub struct Scope {
     namespaces: Option<BTreeSet<Name>>,
-    own: Name,
+    excluded: BTreeSet<Name>,
     labels: Labels,
-    /// The keys that the selector of workloads asks for.
-    selecting_keys: Vec<String>,
+    reading: Reading,
 }
 
 /// Labels that are asked for. The default asks for none.
@@ -26,6 +26,8 @@ pub struct Labels {
     pub namespace: Option<Selector>,
     /// Of the workloads themselves.
     pub workload: Option<Selector>,
+    /// Of the config objects: others do not count.
+    pub config: Option<Selector>,
 }
 
 impl Scope {
@@ -34,15 +36,22 @@ impl Scope {
         let namespaces: BTreeSet<_> = namespaces.into_iter().collect();
         Self {
             namespaces: (!namespaces.is_empty()).then_some(namespaces),
-            own,
+            excluded: BTreeSet::from([own]),
             labels: Labels::default(),
-            selecting_keys: Vec::new(),
+            reading: Reading::default(),
         }
     }
 
-    /// The same, for those with `labels` alone.
+    /// The same without these namespaces.
     #[must_use]
-    pub fn with_labels(self, labels: Labels) -> Self {
+    pub fn without(mut self, namespaces: impl IntoIterator<Item = Name>) -> Self {
+        self.excluded.extend(namespaces);
+        self
+    }
+
+    /// The same, for those with `labels` alone, and in these dialects.
+    #[must_use]
+    pub fn with(self, labels: Labels, dialects: Dialects) -> Self {
         let key = |expression| match expression {
             Expression::In(key, _)
             | Expression::NotIn(key, _)
@@ -52,19 +61,23 @@ impl Scope {
             | Expression::DoesNotExist(key) => key,
         };
         let expressions = labels.workload.iter().cloned().flatten();
+        let selecting: Vec<String> = expressions.map(key).collect();
         Self {
-            selecting_keys: expressions.map(key).collect(),
+            reading: Reading::new(dialects, selecting.iter().map(String::as_str)),
             labels,
             ..self
         }
     }
 
-    /// The labels of a workload by which it is selected, out of all of its `labels`: where one of them
-    /// changes, it may no longer be.
-    pub fn selecting_labels(&self, labels: &BTreeMap<String, String>) -> SelectingLabels {
-        let value = |key| labels.get(key).map(|value| value.as_str().into());
-        let keys = self.selecting_keys.iter();
-        keys.map(|key| (key.as_str().into(), value(key))).collect()
+    /// Reads a workload.
+    ///
+    /// *Errors*: its namespace is no name, which the apiserver never sends.
+    pub fn read(
+        &self,
+        kind: WorkloadKind,
+        object: WorkloadObject,
+    ) -> Result<Workload, InvalidName> {
+        object.into_workload(kind, &self.reading)
     }
 
     /// The labels that a namespace must have, if any. Whether it has them is for the caller to know.
@@ -72,33 +85,34 @@ impl Scope {
         self.labels.namespace.as_ref()
     }
 
+    /// The labels that a config object must have to count, if any.
+    pub fn config_selector(&self) -> Option<&Selector> {
+        self.labels.config.as_ref()
+    }
+
     /// Whether `namespace` is looked after.
     pub fn covers(&self, namespace: &Name) -> bool {
         namespace.as_str() != KUBE_SYSTEM
-            && *namespace != self.own
+            && !self.excluded.contains(namespace)
             && self
                 .namespaces
                 .as_ref()
                 .is_none_or(|namespaces| namespaces.contains(namespace))
     }
 
-    /// Whether `workload` is kept: in a namespace that is looked after, subscribed, and selected by its
-    /// [`Scope::selecting_labels`].
+    /// Whether `workload`, which this scope has read, is kept: in a namespace that is looked after,
+    /// subscribed, and selected by its labels.
     pub fn keeps(&self, workload: &Workload) -> bool {
-        self.covers(&workload.id.namespace)
-            && workload.is_subscribed()
-            && self.selects(&workload.markers.selecting)
+        self.covers(&workload.id.namespace) && workload.is_subscribed() && self.selects(workload)
     }
 
-    fn selects(&self, labels: &SelectingLabels) -> bool {
+    fn selects(&self, workload: &Workload) -> bool {
         let Some(selector) = &self.labels.workload else {
             return true;
         };
-        let present = labels
-            .iter()
-            .filter_map(|(key, value)| Some((key.to_string(), value.as_deref()?.to_owned())))
-            .collect();
-        selector.matches(&present)
+        let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let present = workload.markers.labels.present();
+        selector.matches(&present.map(owned).collect())
     }
 
     /// The namespaces to watch one by one. `None` stands for all of them at once.
@@ -115,6 +129,8 @@ const KUBE_SYSTEM: &str = "kube-system";
 mod tests {
     use super::*;
     use crate::fixtures::deployment;
+    use serde_json::json;
+    use std::collections::BTreeMap;
 
     fn name(text: &str) -> Name {
         Name::parse(text).unwrap()
@@ -140,20 +156,29 @@ mod tests {
     #[test]
     fn with_a_selector_only_workloads_with_its_labels_are_ours() {
         let selector = Selector::from_iter([("team".to_owned(), "shop".to_owned())]);
-        let scope = Scope::new([], name("operator")).with_labels(Labels {
+        let labels = Labels {
             workload: Some(selector),
-            namespace: None,
-        });
+            ..Labels::default()
+        };
+        let scope = Scope::new([], name("operator")).with(labels, Dialects::default());
         let keeps = |labels: &[(&str, &str)]| {
-            let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-            let mut workload = deployment("web").lists("a").build();
-            workload.markers.selecting =
-                scope.selecting_labels(&labels.iter().map(owned).collect());
-            scope.keeps(&workload)
+            let labels: BTreeMap<_, _> = labels.iter().copied().collect();
+            let workload = deployment("web")
+                .lists("a")
+                .with("/metadata/labels", json!(labels));
+            let object = serde_json::from_value(workload.json()).unwrap();
+            scope.keeps(&scope.read(WorkloadKind::Deployment, object).unwrap())
         };
         assert!(keeps(&[("team", "shop"), ("tier", "front")]));
         assert!(!keeps(&[("team", "billing")]));
         assert!(!keeps(&[]));
+    }
+
+    #[test]
+    fn namespaces_that_are_left_out_are_not_ours() {
+        let scope = Scope::new([], name("operator")).without([name("ns")]);
+        assert!(!scope.covers(&name("ns")) && !scope.covers(&name("operator")));
+        assert!(scope.covers(&name("other")));
     }
 
     #[test]

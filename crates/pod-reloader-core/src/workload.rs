@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
@@ -10,10 +11,11 @@ use serde::Deserialize;
 
 use crate::advice::{self, Advice};
 use crate::annotations::{self, Place};
-use crate::digest::{Contents, Presence};
+use crate::dialect::{Dialects, Subject, Subscription};
+use crate::digest::{Objects, Presence};
 use crate::discovery::{PodSpec, Requirement};
 use crate::name::{InvalidName, Name};
-use crate::reference::{Reference, References, references};
+use crate::references::References;
 
 /// The longest settle period: a change that waits longer would be taken for a lost one.
 pub const MAX_SETTLE_PERIOD: Duration = Duration::from_secs(60 * 60);
@@ -91,7 +93,9 @@ pub struct Workload {
     pub uid: Box<str>,
     /// Its generation: grows with every change of its spec.
     pub generation: i64,
-    /// What its lists come to.
+    /// Who has asked for it to be kept.
+    pub subscription: Subscription,
+    /// What counts for it.
     pub references: References,
     /// What its pods need to start.
     pub requirements: BTreeSet<Requirement>,
@@ -101,6 +105,9 @@ pub struct Workload {
     pub markers: Markers,
     /// Which parents of KEY the pod template has.
     pub template: TemplateShape,
+    /// Its own settle period, at most [`MAX_SETTLE_PERIOD`]. `None` where it has none, or one that cannot
+    /// be read.
+    pub settle_period: Option<Duration>,
     /// What of its keys and values of ours cannot mean what its author hopes.
     pub advice: Vec<Advice>,
 }
@@ -108,26 +115,98 @@ pub struct Workload {
 /// Labels and annotations of a workload, as they stand there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Markers {
-    /// The annotation [`annotations::CONFIG_MAPS`].
-    pub config_maps: Option<Box<str>>,
-    /// The annotation [`annotations::SECRETS`].
-    pub secrets: Option<Box<str>>,
-    /// The annotation [`annotations::BASELINE`].
-    pub baseline: Option<Box<str>>,
-    /// The annotation [`annotations::SETTLE_PERIOD`].
-    pub settle_period: Option<Box<str>>,
-    /// The label [`annotations::IGNORED`].
-    pub ignored: Option<Box<str>>,
-    /// The label [`annotations::DISABLED`].
-    pub disabled: Option<Box<str>>,
-    /// The labels that it is selected by, see [`crate::scope::Scope::selecting_labels`].
-    pub selecting: SelectingLabels,
+    /// The annotations that are read.
+    pub annotations: Values,
+    /// The labels that are read.
+    pub labels: Values,
+    /// Whether there are annotations at all.
+    pub has_annotations: bool,
     /// Whether there are labels at all.
     pub has_labels: bool,
+    /// The annotation [`annotations::BASELINE`].
+    pub baseline: Option<Box<str>>,
 }
 
-/// Labels by their keys; `None` for one that is not there.
-pub type SelectingLabels = BTreeMap<Box<str>, Option<Box<str>>>;
+/// The values of those keys that were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Values {
+    asked: Arc<[Box<str>]>,
+    /// Those that are there, sorted; besides, those that begin with a prefix that was asked for.
+    present: Box<[(Box<str>, Box<str>)]>,
+}
+
+impl Values {
+    fn of(
+        map: &BTreeMap<String, String>,
+        asked: &Arc<[Box<str>]>,
+        prefixes: &[&'static str],
+    ) -> Self {
+        let is_asked = |key: &str| {
+            asked.iter().any(|it| **it == *key)
+                || prefixes.iter().any(|prefix| key.starts_with(prefix))
+        };
+        let present = map.iter().filter(|(key, _)| is_asked(key));
+        Self {
+            asked: asked.clone(),
+            present: present
+                .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+                .collect(),
+        }
+    }
+
+    /// The value of a key, if it is there.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let at = self.present.binary_search_by(|(own, _)| (**own).cmp(key));
+        Some(&*self.present[at.ok()?].1)
+    }
+
+    /// Every key that was asked for with its value, and every other that is there.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        let absent = self.asked.iter().filter(|key| self.get(key).is_none());
+        let present = self
+            .present
+            .iter()
+            .map(|(key, value)| (&**key, Some(&**value)));
+        present.chain(absent.map(|key| (&**key, None)))
+    }
+
+    /// Those that are there.
+    pub(crate) fn present(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.present.iter().map(|(key, value)| (&**key, &**value))
+    }
+}
+
+/// What is read of a workload, beside what is read of every one.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    dialects: Dialects,
+    annotations: Arc<[Box<str>]>,
+    prefixes: Vec<&'static str>,
+    labels: Arc<[Box<str>]>,
+}
+
+impl Reading {
+    /// What these dialects read, and the labels with `selecting` keys.
+    pub fn new<'a>(dialects: Dialects, selecting: impl IntoIterator<Item = &'a str>) -> Self {
+        let own = [annotations::SETTLE_PERIOD];
+        let annotations: BTreeSet<_> = dialects.annotation_keys().chain(own).collect();
+        let own = [annotations::IGNORED, annotations::DISABLED];
+        let mut labels: BTreeSet<Box<str>> = selecting.into_iter().map(Into::into).collect();
+        labels.extend(dialects.label_keys().chain(own).map(Into::into));
+        Self {
+            annotations: annotations.into_iter().map(Into::into).collect(),
+            prefixes: dialects.annotation_prefixes().collect(),
+            labels: labels.into_iter().collect(),
+            dialects,
+        }
+    }
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self::new(Dialects::default(), [])
+    }
+}
 
 /// How much of `/spec/template/metadata/annotations` is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,31 +220,24 @@ pub enum TemplateShape {
 }
 
 impl Workload {
-    /// Whether it asks to be kept: it has a list, and no label that says otherwise.
+    /// Whether it asks to be kept: somebody has asked for that, and no label says otherwise.
     pub fn is_subscribed(&self) -> bool {
-        let says_true = |label: &Option<Box<str>>| label.as_deref() == Some("true");
-        (self.markers.config_maps.is_some() || self.markers.secrets.is_some())
-            && !says_true(&self.markers.ignored)
-            && !says_true(&self.markers.disabled)
+        let says_true = |label: &str| self.markers.labels.get(label) == Some("true");
+        self.subscription != Subscription::None
+            && !says_true(annotations::IGNORED)
+            && !says_true(annotations::DISABLED)
     }
 
-    /// The listed objects and keys that its pods need to start and that are not there.
-    pub fn missing<'a>(&'a self, contents: &'a Contents) -> impl Iterator<Item = &'a Requirement> {
+    /// The objects and keys that its pods need to start and that are not there, of those that count.
+    pub fn missing<'a>(&'a self, objects: &'a Objects) -> impl Iterator<Item = &'a Requirement> {
         self.requirements.iter().filter(|requirement| {
-            match (contents.get(&requirement.reference), &requirement.key) {
+            match (objects.get(&requirement.reference), &requirement.key) {
                 (None, _) => false,
                 (Some(Presence::Absent), _) => true,
                 (Some(Presence::Present(_)), None) => false,
-                (Some(Presence::Present(object)), Some(key)) => !object.keys.contains(key),
+                (Some(Presence::Present(object)), Some(key)) => !object.has(key),
             }
         })
-    }
-
-    /// Its own settle period, at most [`MAX_SETTLE_PERIOD`]. `None` where it has none, or one that
-    /// cannot be read.
-    pub fn settle_period(&self) -> Option<Duration> {
-        let period = settle_period(self.markers.settle_period.as_deref()?)?;
-        Some(period.min(MAX_SETTLE_PERIOD))
     }
 }
 
@@ -202,7 +274,11 @@ impl WorkloadObject {
     /// Reads it into what the rules ask of it.
     ///
     /// *Errors*: its namespace is no name, which the apiserver never sends.
-    pub fn into_workload(self, kind: WorkloadKind) -> Result<Workload, InvalidName> {
+    pub fn into_workload(
+        self,
+        kind: WorkloadKind,
+        reading: &Reading,
+    ) -> Result<Workload, InvalidName> {
         let ObjectMeta {
             name,
             namespace,
@@ -219,39 +295,27 @@ impl WorkloadObject {
             Some(TemplateMetadata { annotations: None }) => TemplateShape::Metadata,
             Some(_) => TemplateShape::Annotations,
         };
-        let has_labels = labels.is_some();
+        let (has_annotations, has_labels) = (annotations.is_some(), labels.is_some());
         let annotations = annotations.unwrap_or_default();
         let labels = labels.unwrap_or_default();
-        let template_annotations = metadata
-            .and_then(|metadata| metadata.annotations)
-            .unwrap_or_default();
-        let advice = advice::on([
-            (Place::Annotation, &annotations),
-            (Place::Label, &labels),
-            (Place::TemplateAnnotation, &template_annotations),
-        ]);
-        let annotation = take(annotations);
-        let label = take(labels);
-        let markers = Markers {
-            config_maps: annotation(annotations::CONFIG_MAPS),
-            secrets: annotation(annotations::SECRETS),
-            baseline: annotation(annotations::BASELINE),
-            settle_period: annotation(annotations::SETTLE_PERIOD),
-            ignored: label(annotations::IGNORED),
-            disabled: label(annotations::DISABLED),
-            selecting: SelectingLabels::new(),
-            has_labels,
-        };
-        let references = references(
-            &namespace,
-            markers.config_maps.as_deref(),
-            markers.secrets.as_deref(),
-        );
-        let is_listed = |reference: &Reference| references.accepted.contains(reference);
-        let requirements = spec.unwrap_or_default().requirements(&namespace, is_listed);
+        let template_annotations = metadata.and_then(|metadata| metadata.annotations);
+        let template_annotations = template_annotations.unwrap_or_default();
+        let pod_spec = spec.unwrap_or_default();
+        let (references, subscription) = reading.dialects.read(&Subject {
+            kind,
+            namespace: &namespace,
+            annotations: &annotations,
+            labels: &labels,
+            template_annotations: &template_annotations,
+            pod_spec: &pod_spec,
+        });
+        let counts = |reference: &_| references.mention(reference);
+        let requirements = pod_spec.requirements(&namespace, counts);
+        let annotation = |key: &str| annotations.get(key).map(String::as_str);
+        let settle_period = annotation(annotations::SETTLE_PERIOD)
+            .or_else(|| reading.dialects.settle_period(kind, annotation))
+            .and_then(settle_period);
         Ok(Workload {
-            requirements,
-            references,
             id: WorkloadId {
                 kind,
                 namespace,
@@ -259,16 +323,28 @@ impl WorkloadObject {
             },
             uid: uid.unwrap_or_default().into(),
             generation: generation.unwrap_or_default(),
-            config_hash: take(template_annotations)(annotations::CONFIG_HASH),
-            markers,
+            subscription,
+            requirements,
+            references,
+            config_hash: template_annotations
+                .get(annotations::CONFIG_HASH)
+                .map(|value| value.as_str().into()),
+            markers: Markers {
+                annotations: Values::of(&annotations, &reading.annotations, &reading.prefixes),
+                labels: Values::of(&labels, &reading.labels, &[]),
+                has_annotations,
+                has_labels,
+                baseline: annotation(annotations::BASELINE).map(Into::into),
+            },
             template,
-            advice,
+            settle_period: settle_period.map(|period| period.min(MAX_SETTLE_PERIOD)),
+            advice: advice::on([
+                (Place::Annotation, &annotations),
+                (Place::Label, &labels),
+                (Place::TemplateAnnotation, &template_annotations),
+            ]),
         })
     }
-}
-
-fn take(map: BTreeMap<String, String>) -> impl Fn(&str) -> Option<Box<str>> {
-    move |key| map.get(key).map(|value| value.as_str().into())
 }
 
 /// Reads metadata without `managedFields` and the rest that nobody asks for: most of it, by size.
@@ -329,7 +405,7 @@ impl Resource for WorkloadObject {
 #[cfg(test)]
 mod tests {
     use super::MAX_SETTLE_PERIOD;
-    use crate::fixtures::{config_map, contents, deployment};
+    use crate::fixtures::{config_map, deployment, objects};
     use serde_json::json;
     use std::time::Duration;
 
@@ -368,7 +444,7 @@ mod tests {
             .requires("a", Some("k"))
             .requires("b", None)
             .build();
-        let with = |object| workload.missing(&contents(&[("a", object)])).count();
+        let with = |object| workload.missing(&objects(&[("a", object)])).count();
         assert_eq!(with(None), 1);
         assert_eq!(with(Some(config_map(&json!({"data": {"other": ""}})))), 1);
         assert_eq!(with(Some(config_map(&json!({"data": {"k": ""}})))), 0);
@@ -380,7 +456,7 @@ mod tests {
             deployment("web")
                 .annotation("settle-period", text)
                 .build()
-                .settle_period()
+                .settle_period
         };
         assert_eq!(period("10s"), Some(Duration::from_secs(10)));
         assert_eq!(period("1m30s"), Some(Duration::from_secs(90)));

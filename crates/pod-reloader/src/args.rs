@@ -1,5 +1,6 @@
 //! The command line, which is also the reference of every setting.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -8,10 +9,12 @@ use std::time::Duration;
 
 use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 use pod_reloader_core::decision::FirstStamp;
+use pod_reloader_core::dialect::Dialect;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::ConfigKind;
+use pod_reloader_core::selector;
 use pod_reloader_core::workload::MAX_SETTLE_PERIOD;
 use webhook_certs::MinTlsVersion;
 
@@ -88,13 +91,33 @@ pub(crate) struct Args {
     #[arg(long, env = "POD_RELOADER_NAMESPACES", default_value = "", hide_default_value = true, value_parser = namespaces)]
     pub(crate) namespaces: Namespaces,
 
-    /// Labels of the namespaces to keep, a LabelSelector in JSON, such as {"matchLabels":{"stage":"live"}} [default: any].
-    #[arg(long, env = "POD_RELOADER_NAMESPACE_SELECTOR", value_name = "SELECTOR", value_parser = selector)]
+    /// Namespaces not to keep, comma-separated [default: none].
+    #[arg(long, env = "POD_RELOADER_NAMESPACES_TO_IGNORE", value_name = "NAMESPACES", default_value = "", hide_default_value = true, value_parser = namespaces)]
+    pub(crate) namespaces_to_ignore: Namespaces,
+
+    /// Labels of the namespaces to keep: stage=live,team in (shop,web), or a LabelSelector in JSON [default: any].
+    #[arg(long, env = "POD_RELOADER_NAMESPACE_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
     pub(crate) namespace_selector: Option<Selector>,
 
     /// Labels of the workloads to keep, likewise [default: any].
-    #[arg(long, env = "POD_RELOADER_WORKLOAD_SELECTOR", value_name = "SELECTOR", value_parser = selector)]
+    #[arg(long, env = "POD_RELOADER_WORKLOAD_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
     pub(crate) workload_selector: Option<Selector>,
+
+    /// Labels of the ConfigMaps and Secrets that count, likewise [default: any].
+    #[arg(long, env = "POD_RELOADER_RESOURCE_LABEL_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
+    pub(crate) resource_label_selector: Option<Selector>,
+
+    /// Kind of config object that never counts: configmaps or secrets [default: none].
+    #[arg(long, env = "POD_RELOADER_RESOURCES_TO_IGNORE", value_name = "KIND", default_value = "", hide_default_value = true, value_parser = ignored_kind)]
+    pub(crate) resources_to_ignore: IgnoredKind,
+
+    /// Whose annotations are understood, comma-separated: pod-reloader, stakater, wave, stackable, trigger-controller, fabric8.
+    #[arg(long, env = "POD_RELOADER_DIALECTS", value_name = "DIALECTS", default_value = "pod-reloader", value_parser = spoken)]
+    pub(crate) dialects: Spoken,
+
+    /// Keep every workload that does not opt out, as if it had auto: "true".
+    #[arg(long, alias = "auto-reload-all", env = "POD_RELOADER_AUTO_ALL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub(crate) auto_all: bool,
 
     /// How long the objects of a workload must be quiet before it is restarted; at most five times as long in all.
     #[arg(long, env = "POD_RELOADER_SETTLE_PERIOD", value_name = "DURATION", default_value = "5s", value_parser = duration)]
@@ -221,6 +244,14 @@ impl From<TlsVersion> for MinTlsVersion {
 #[derive(Clone, Debug)]
 pub(crate) struct Namespaces(pub(crate) Vec<Name>);
 
+/// Dialects: one value with commas, too.
+#[derive(Clone, Debug)]
+pub(crate) struct Spoken(pub(crate) BTreeSet<Dialect>);
+
+/// A kind that never counts, or none: see [`OptionalAddress`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IgnoredKind(pub(crate) Option<ConfigKind>);
+
 /// An address, or none: a type of its own, because clap takes `Option` for "may be left out".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OptionalAddress(pub(crate) Option<SocketAddr>);
@@ -252,23 +283,21 @@ fn name(text: &str) -> Result<Name, String> {
     Name::parse(text.trim()).map_err(|error| error.to_string())
 }
 
-fn selector(text: &str) -> Result<Selector, String> {
-    let wrong = |_| "it is no LabelSelector in JSON".to_owned();
-    let fields: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_str(text).map_err(wrong)?;
-    // A LabelSelector skips what it does not know, and would select more than is meant.
-    if let Some(unknown) = fields
-        .keys()
-        .find(|field| !["matchLabels", "matchExpressions"].contains(&field.as_str()))
-    {
-        return Err(format!("a LabelSelector has no {unknown:?}"));
+fn spoken(text: &str) -> Result<Spoken, String> {
+    text.split(',')
+        .map(|name| name.trim().parse())
+        .collect::<Result<_, _>>()
+        .map(Spoken)
+}
+
+fn ignored_kind(text: &str) -> Result<IgnoredKind, String> {
+    if text.is_empty() {
+        return Ok(IgnoredKind(None));
     }
-    let selector: LabelSelector = serde_json::from_str(text).map_err(wrong)?;
-    let selector = Selector::try_from(selector).map_err(|error| error.to_string())?;
-    if selector.selects_all() {
-        return Err("it selects everything".to_owned());
-    }
-    Ok(selector)
+    let is_meant = |kind: &ConfigKind| text.eq_ignore_ascii_case(kind.plural());
+    let kind = ConfigKind::ALL.into_iter().find(is_meant);
+    kind.map(|kind| IgnoredKind(Some(kind)))
+        .ok_or_else(|| "it is neither configmaps nor secrets; name one, not both".to_owned())
 }
 
 fn namespaces(text: &str) -> Result<Namespaces, String> {
@@ -406,7 +435,10 @@ mod tests {
             "--namespaces=a,?limit=1",
             "--namespaces=a,",
             "--reconcile=maybe",
-            "--workload-selector=team=shop",
+            "--workload-selector=team near shop",
+            "--dialects=",
+            "--dialects=pod-reloader,klingon",
+            "--resources-to-ignore=configmaps,secrets",
             "--workload-selector={}",
             r#"--namespace-selector={"matchLabels":{"a":"b"},"matchExpresions":[]}"#,
             r#"--namespace-selector={"matchExpressions":[{"key":"a","operator":"Near"}]}"#,

@@ -3,13 +3,16 @@
 //! The memory may only ever say "nothing to do": before a write, the loop asks for reads that began
 //! after a given moment, so that a late watch cannot move a config hash back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
-use pod_reloader_core::digest::{Contents, Presence};
-use pod_reloader_core::reference::Reference;
+use pod_reloader_core::digest::{Objects, Presence};
+use pod_reloader_core::index::Turned;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_core::references::{References, Rejected};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -25,12 +28,16 @@ const ATTEMPTS: usize = 3;
 pub(crate) struct Digests {
     source: Source,
     entries: Mutex<HashMap<Reference, Arc<Entry>>>,
+    /// What is there of a kind in a namespace, for workloads that have regular expressions.
+    listings: Mutex<HashMap<(ConfigKind, Name), Arc<Listing>>>,
 }
 
 /// What is known of the objects of one workload.
 pub(crate) struct Known {
     /// Each object as it was read.
-    pub(crate) contents: Contents,
+    pub(crate) objects: Objects,
+    /// The first of those for which there was no room.
+    pub(crate) left_out: Option<Rejected>,
     /// When the read began that saw the latest change, first sight included.
     pub(crate) changed: Instant,
     /// The objects that were seen to change, not counting first sight, with the time of it.
@@ -49,8 +56,23 @@ struct State {
     read: Option<Read>,
     /// When an event last said that there is something new.
     forgotten: Option<Instant>,
+    /// Whether of some workload some keys alone count.
+    by_keys: bool,
     /// Whether the last attempt to read it failed.
     is_failing: bool,
+}
+
+#[derive(Default)]
+struct Listing {
+    state: Mutex<Option<Arc<Listed>>>,
+    /// Held while they are listed, so that a fan-out shares one list.
+    listing: tokio::sync::Mutex<()>,
+}
+
+/// The result of a list.
+struct Listed {
+    names: BTreeSet<Reference>,
+    began: Instant,
 }
 
 /// The result of a read.
@@ -67,18 +89,28 @@ impl Digests {
         Self {
             source,
             entries: Mutex::default(),
+            listings: Mutex::default(),
         }
     }
 
-    /// What is known of `references`, from reads that began at `since` or later where that is given.
+    /// What is known of all that may count by `references` in `namespace`, from reads that began at `since`
+    /// or later where that is given.
     pub(crate) async fn known(
         &self,
-        references: impl Iterator<Item = &Reference>,
+        references: &References,
+        namespace: &Name,
         since: Option<Instant>,
     ) -> Result<Known, Error> {
-        let reads: Vec<(Reference, Read)> = stream::iter(references.cloned())
+        let mut there = Vec::new();
+        for kind in references.pattern_kinds() {
+            let listed = self.listed(kind, namespace, since).await?;
+            there.extend(listed.names.iter().cloned());
+        }
+        let (all, left_out) = references.with_matches(there);
+        let reads: Vec<(Reference, Read)> = stream::iter(all)
             .map(|reference| async move {
-                let read = self.read(&reference, since).await?;
+                let by_keys = references.by_keys(&reference);
+                let read = self.read(&reference, by_keys, since).await?;
                 Ok::<_, Error>((reference, read))
             })
             .buffer_unordered(READS_AT_ONCE)
@@ -95,7 +127,8 @@ impl Digests {
             changes: changes
                 .map(|(reference, read)| (reference.clone(), read.changed))
                 .collect(),
-            contents: reads
+            left_out,
+            objects: reads
                 .into_iter()
                 .map(|(reference, read)| (reference, read.presence))
                 .collect(),
@@ -110,6 +143,7 @@ impl Digests {
         resource_version: Option<&str>,
         now: Instant,
     ) {
+        self.observe_name(reference, resource_version.is_some());
         let entry = self.entry(reference);
         let mut state = entry.state.lock();
         let known = match (state.fresh(None), resource_version) {
@@ -135,10 +169,15 @@ impl Digests {
     }
 
     /// Drops what is known of objects whose events did not count, or will not.
-    pub(crate) fn forget(&self, references: &[Reference]) {
+    pub(crate) fn forget(&self, turned: &Turned) {
         let mut entries = self.entries.lock();
-        for reference in references {
+        for reference in &turned.references {
             entries.remove(reference);
+        }
+        for (kind, namespace) in &turned.namespaces {
+            let is_there = |it: &Reference| it.kind == *kind && it.namespace == *namespace;
+            entries.retain(|reference, _| !is_there(reference));
+            self.listings.lock().remove(&(*kind, namespace.clone()));
         }
     }
 
@@ -147,6 +186,55 @@ impl Digests {
         self.entries
             .lock()
             .retain(|reference, _| is_of_use(reference));
+    }
+
+    /// Takes in that an object is there, or is not: where that is news, the list is forgotten.
+    fn observe_name(&self, reference: &Reference, is_there: bool) {
+        let mut listings = self.listings.lock();
+        if listings.is_empty() {
+            return;
+        }
+        let place = (reference.kind, reference.namespace.clone());
+        let is_news = listings.get(&place).is_some_and(|listing| {
+            let state = listing.state.lock();
+            // What is being listed now may have begun before this.
+            state
+                .as_ref()
+                .is_none_or(|it| it.names.contains(reference) != is_there)
+        });
+        if is_news {
+            listings.remove(&place);
+        }
+    }
+
+    async fn listed(
+        &self,
+        kind: ConfigKind,
+        namespace: &Name,
+        since: Option<Instant>,
+    ) -> Result<Arc<Listed>, Error> {
+        let place = (kind, namespace.clone());
+        let listing = self.listings.lock().entry(place).or_default().clone();
+        let fresh = || {
+            let state = listing.state.lock();
+            let is_late_enough = |it: &&Arc<Listed>| since.is_none_or(|since| it.began >= since);
+            state.as_ref().filter(is_late_enough).cloned()
+        };
+        if let Some(listed) = fresh() {
+            return Ok(listed);
+        }
+        let _listing = listing.listing.lock().await;
+        if let Some(listed) = fresh() {
+            return Ok(listed);
+        }
+        let began = Instant::now();
+        let names = self.source.names(kind, namespace).await?;
+        let listed = Arc::new(Listed {
+            names: names.into_iter().collect(),
+            began,
+        });
+        *listing.state.lock() = Some(listed.clone());
+        Ok(listed)
     }
 
     /// The objects that are remembered as present.
@@ -168,8 +256,14 @@ impl Digests {
             .collect()
     }
 
-    async fn read(&self, reference: &Reference, since: Option<Instant>) -> Result<Read, Error> {
+    async fn read(
+        &self,
+        reference: &Reference,
+        by_keys: bool,
+        since: Option<Instant>,
+    ) -> Result<Read, Error> {
         let entry = self.entry(reference);
+        entry.state.lock().by_keys |= by_keys;
         if let Some(read) = entry.state.lock().fresh(since) {
             return Ok(read.clone());
         }
@@ -180,7 +274,8 @@ impl Digests {
                 return Ok(read.clone());
             }
             let began = Instant::now();
-            let presence = self.source.read(reference).await;
+            let by_keys = entry.state.lock().by_keys;
+            let presence = self.source.read(reference, by_keys).await;
             let mut state = entry.state.lock();
             let was_failing = std::mem::replace(&mut state.is_failing, presence.is_err());
             let presence = presence.inspect_err(|error| {
@@ -218,7 +313,9 @@ impl State {
         let is_latest = self
             .forgotten
             .is_none_or(|forgotten| read.began > forgotten);
-        (is_late_enough && is_latest).then_some(read)
+        let is_whole = matches!(&read.presence, Presence::Present(object) if !object.is_by_keys());
+        let is_enough = !(self.by_keys && is_whole);
+        (is_late_enough && is_latest && is_enough).then_some(read)
     }
 }
 

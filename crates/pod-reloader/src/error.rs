@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::core::Status;
 use pod_reloader_core::digest::NotAConfigObject;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::reference::Reference;
+use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::workload::WorkloadId;
 
 /// What was tried, on what, and the cause.
@@ -40,6 +40,13 @@ pub(crate) enum Error {
     #[error("reading {reference}")]
     Read {
         reference: Reference,
+        #[source]
+        source: CallError,
+    },
+    #[error("listing the {} of {namespace}", kind.plural())]
+    List {
+        kind: ConfigKind,
+        namespace: Name,
         #[source]
         source: CallError,
     },

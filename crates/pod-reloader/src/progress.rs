@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use pod_reloader_core::brake::Brake;
 use pod_reloader_core::hash::KeyId;
-use pod_reloader_core::reference::Rejected;
+use pod_reloader_core::references::Rejected;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::warn;
@@ -206,9 +206,11 @@ impl Progress {
         self.events.hold_back(is_busy);
     }
 
-    /// Publishes which items of its lists are no references, where that is news.
-    pub(crate) fn tell_rejected(&self, workload: &Workload) {
-        let rejected = &workload.references.rejected;
+    /// Publishes which items of its lists are no references, and what else was `left_out`, where that is
+    /// news.
+    pub(crate) fn tell_rejected(&self, workload: &Workload, left_out: Option<&Rejected>) {
+        let rejected = workload.references.rejected.iter().chain(left_out);
+        let rejected: Vec<_> = rejected.cloned().collect();
         let mut entries = self.entries();
         let told = entries
             .get(&workload.id)
@@ -218,10 +220,9 @@ impl Progress {
                 .entry(workload.id.clone())
                 .or_default()
                 .told_rejected
-                .clone_from(rejected);
+                .clone_from(&rejected);
             if !rejected.is_empty() {
-                self.events
-                    .publish(workload, Notice::Rejected(rejected.clone()));
+                self.events.publish(workload, Notice::Rejected(rejected));
             }
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, Resource};
 use parking_lot::Mutex;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::name::Name;
@@ -80,7 +80,12 @@ impl Reconciler {
         let lists = namespaces * WorkloadKind::ALL.len();
         Self {
             settings,
-            digests: Digests::new(Source::new(client.clone(), DEADLINE, budget)),
+            digests: Digests::new(Source::new(
+                client.clone(),
+                DEADLINE,
+                budget,
+                scope.config_selector(),
+            )),
             client,
             keys,
             progress,
@@ -167,12 +172,15 @@ impl Reconciler {
         self.apply(self.workload(kind, object)?, version)
     }
 
-    /// Reads a workload, with the labels that it is selected by.
+    /// Takes in a workload as a watch shows it for the last time.
+    pub(crate) fn workload_deleted(&self, kind: WorkloadKind, object: WorkloadObject) {
+        if let Some(workload) = self.workload(kind, object) {
+            self.workload_gone(&workload.id);
+        }
+    }
+
     fn workload(&self, kind: WorkloadKind, object: WorkloadObject) -> Option<Workload> {
-        let selecting = self.scope.selecting_labels(object.labels());
-        let mut workload = object.into_workload(kind).ok()?;
-        workload.markers.selecting = selecting;
-        Some(workload)
+        self.scope.read(kind, object).ok()
     }
 
     fn take_in(&self, workload: Workload, version: u64) {

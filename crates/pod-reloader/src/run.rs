@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
+use pod_reloader_core::dialect::Dialects;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::scope::{Labels, Scope};
 use tokio::runtime::Handle;
@@ -47,11 +48,19 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
     let namespace = own_namespace(&args)?;
     let clients = Clients::infer(reconciling).await?;
-    let scope =
-        Scope::new(args.namespaces.0.iter().cloned(), namespace.clone()).with_labels(Labels {
-            namespace: args.namespace_selector,
-            workload: args.workload_selector,
-        });
+    let labels = Labels {
+        namespace: args.namespace_selector,
+        workload: args.workload_selector,
+        config: args.resource_label_selector,
+    };
+    let dialects = Dialects {
+        spoken: args.dialects.0,
+        auto_all: args.auto_all,
+        ignored: args.resources_to_ignore.0,
+    };
+    let scope = Scope::new(args.namespaces.0.iter().cloned(), namespace.clone())
+        .without(args.namespaces_to_ignore.0)
+        .with(labels, dialects);
     if scope
         .namespaces()
         .is_some_and(|mut namespaces| namespaces.next().is_none())
@@ -126,7 +135,13 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
             )?;
             tasks.spawn("certificate", authority.keep());
         }
-        let source = Source::new(clients.admission.clone(), DEADLINE, budget.clone());
+        let selector = scope.config_selector();
+        let source = Source::new(
+            clients.admission.clone(),
+            DEADLINE,
+            budget.clone(),
+            selector,
+        );
         let webhook = Webhook::new(
             scope.clone(),
             keys.clone(),

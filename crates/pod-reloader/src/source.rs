@@ -6,14 +6,19 @@ use std::time::Duration;
 
 use futures::io::AsyncBufReadExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use kube::Client;
-use pod_reloader_core::digest::{ConfigObject, Contents, Presence};
-use pod_reloader_core::reference::Reference;
+use kube::api::ListParams;
+use kube::core::Selector;
+use kube::{Api, Client};
+use pod_reloader_core::digest::{Aspects, ConfigObject, Objects, Presence};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
+use pod_reloader_core::references::References;
 use tokio::sync::Semaphore;
 
 use crate::budget::{Budget, Share};
 use crate::client::within;
 use crate::error::{CallError, Error, chain};
+use crate::watch;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +31,8 @@ const USUAL: usize = 256 << 10;
 /// As much as one mebibyte takes in base64, with its metadata. Only what is full of characters that JSON
 /// escapes takes more.
 const LARGE: usize = 2 << 20;
+/// How many names one call lists.
+const PAGE: u32 = 500;
 
 /// The apiserver, as a source of config objects. Remembers nothing.
 #[derive(Clone)]
@@ -34,12 +41,20 @@ pub(crate) struct Source {
     deadline: Duration,
     reads: Arc<Semaphore>,
     budget: Budget,
+    /// The labels by which objects count, if any.
+    selector: Option<Arc<Selector>>,
 }
 
 impl Source {
     /// A source whose reads take `deadline` at most, and what they receive from `budget`.
-    pub(crate) fn new(client: Client, deadline: Duration, budget: Budget) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        deadline: Duration,
+        budget: Budget,
+        selector: Option<&Selector>,
+    ) -> Self {
         Self {
+            selector: selector.cloned().map(Arc::new),
             client,
             deadline,
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
@@ -49,8 +64,12 @@ impl Source {
 
     /// What is true of `reference` now: a GET without resourceVersion, which etcd itself answers for.
     ///
-    /// The body is digested and dropped.
-    pub(crate) async fn read(&self, reference: &Reference) -> Result<Presence, Error> {
+    /// The body is digested, `by_keys` where some keys alone count, and dropped.
+    pub(crate) async fn read(
+        &self,
+        reference: &Reference,
+        by_keys: bool,
+    ) -> Result<Presence, Error> {
         let _read = self
             .reads
             .acquire()
@@ -66,7 +85,7 @@ impl Source {
             .body(Vec::new())
             .expect("a Name is safe in a path");
         let presence = match within(self.deadline, self.receive(request)).await {
-            Ok(received) => parse(received).await.map(Presence::Present),
+            Ok(received) => self.parse(received, by_keys).await.map(Presence::Present),
             Err(error) if error.is_not_found() => Ok(Presence::Absent),
             Err(error) => Err(error),
         };
@@ -104,30 +123,79 @@ impl Source {
         }
     }
 
-    /// What is true of each of `references` now. One that cannot be read is an error for all.
-    pub(crate) async fn contents(
+    /// What is true now of all that may count by `references` in `namespace`. One that cannot be read is
+    /// an error for all.
+    pub(crate) async fn objects(
         &self,
-        references: impl Iterator<Item = &Reference>,
-    ) -> Result<Contents, Error> {
-        stream::iter(references.cloned())
-            .map(|reference| async move { Ok((reference.clone(), self.read(&reference).await?)) })
+        references: &References,
+        namespace: &Name,
+    ) -> Result<Objects, Error> {
+        let mut there = Vec::new();
+        for kind in references.pattern_kinds() {
+            there.extend(self.names(kind, namespace).await?);
+        }
+        let (all, _) = references.with_matches(there);
+        stream::iter(all)
+            .map(|reference| async move {
+                let by_keys = references.by_keys(&reference);
+                let presence = self.read(&reference, by_keys).await?;
+                Ok((reference, presence))
+            })
             .buffer_unordered(READS_AT_ONCE)
             .try_collect()
             .await
     }
-}
 
-/// A large object keeps no thread of the runtime: who waits for many must see his deadline pass.
-async fn parse((body, share): (Vec<u8>, Share)) -> Result<ConfigObject, CallError> {
-    if body.len() <= USUAL {
-        return Ok(ConfigObject::parse(&body)?);
+    /// The objects of a kind that are there in a namespace now, of those that the watches show: consistent
+    /// lists of metadata.
+    pub(crate) async fn names(
+        &self,
+        kind: ConfigKind,
+        namespace: &Name,
+    ) -> Result<Vec<Reference>, Error> {
+        let api: Api<ConfigMetadata> =
+            Api::namespaced_with(self.client.clone(), namespace.as_str(), &kind);
+        let mut page = ListParams::default().limit(PAGE);
+        page.field_selector = watch::config_fields(kind).map(ToOwned::to_owned);
+        let mut names = Vec::new();
+        loop {
+            let list = within(self.deadline, api.list(&page)).await;
+            let list = list.map_err(|source| Error::List {
+                kind,
+                namespace: namespace.clone(),
+                source,
+            })?;
+            names.extend(
+                list.items
+                    .iter()
+                    .filter_map(|object| object.reference(kind)),
+            );
+            match list.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => return Ok(names),
+            }
+        }
     }
-    let parse = move || {
-        let _share = share;
-        ConfigObject::parse(&body)
-    };
-    let parsed = tokio::task::spawn_blocking(parse).await;
-    Ok(parsed.expect("nothing ends it but a panic, which goes on here")?)
+
+    /// A large object keeps no thread of the runtime: who waits for many must see his deadline pass.
+    async fn parse(
+        &self,
+        (body, share): (Vec<u8>, Share),
+        by_keys: bool,
+    ) -> Result<ConfigObject, CallError> {
+        let selector = self.selector.clone();
+        let is_usual = body.len() <= USUAL;
+        let parse = move || {
+            let _share = share;
+            let selector = selector.as_deref();
+            ConfigObject::parse(&body, Aspects { selector, by_keys })
+        };
+        if is_usual {
+            return Ok(parse()?);
+        }
+        let parsed = tokio::task::spawn_blocking(parse).await;
+        Ok(parsed.expect("nothing ends it but a panic, which goes on here")?)
+    }
 }
 
 /// Makes room for more of an object. What waits here has no more than the usual share, so it never waits

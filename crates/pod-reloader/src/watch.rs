@@ -24,8 +24,11 @@ use crate::client::{DEADLINE, WATCH_CALL, within};
 use crate::error::{CallError, chain};
 use crate::reconcile::Reconciler;
 
-/// Helm keeps its releases in Secrets: large, often written, and never read by pods.
-const SECRETS: &str = "type!=helm.sh/release.v1";
+/// The fields by which objects are left out of watches and lists. Helm keeps its releases in Secrets:
+/// large, often written, and never read by pods.
+pub(crate) fn config_fields(kind: ConfigKind) -> Option<&'static str> {
+    (kind == ConfigKind::Secret).then_some("type!=helm.sh/release.v1")
+}
 
 /// How many workloads one call lists, as those of the watches do.
 const PAGE: u32 = 500;
@@ -190,11 +193,7 @@ async fn watch_workloads(
             }
             Event::InitApply(object) => listed.extend(reconciler.workload_listed(kind, object)),
             Event::Apply(object) => reconciler.workload_seen(kind, object),
-            Event::Delete(object) => {
-                if let Ok(workload) = object.into_workload(kind) {
-                    reconciler.workload_gone(&workload.id);
-                }
-            }
+            Event::Delete(object) => reconciler.workload_deleted(kind, object),
             // Only a list that is whole says what is gone, and only of namespaces that it began with.
             Event::InitDone => {
                 let in_list = |id: &WorkloadId| {
@@ -223,9 +222,9 @@ async fn watch_config(
     namespace: Option<Name>,
     reconciler: Arc<Reconciler>,
 ) {
-    let config = match kind {
-        ConfigKind::ConfigMap => config(),
-        ConfigKind::Secret => config().fields(SECRETS),
+    let config = match config_fields(kind) {
+        None => config(),
+        Some(fields) => config().fields(fields),
     };
     let mut events = std::pin::pin!(healed(watch(api, config), kind.as_str()));
     let mut listed: HashSet<Reference> = HashSet::new();

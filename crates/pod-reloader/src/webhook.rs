@@ -160,10 +160,12 @@ impl Webhook {
                 true => self.keys.read_since(Instant::now()).await?,
                 false => keys.clone(),
             };
-            Ok::<_, crate::error::Error>((self.source.contents(pending.references()).await?, keys))
+            let references = pending.references();
+            let objects = self.source.objects(references, pending.namespace()).await?;
+            Ok::<_, crate::error::Error>((objects, keys))
         };
         match timeout_at(deadline, reads).await {
-            Ok(Ok((contents, keys))) => pending.answer(Some(&contents), &keys),
+            Ok(Ok((objects, keys))) => pending.answer(Some(&objects), &keys),
             Ok(Err(error)) => {
                 warn!(
                     error = chain(&error),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use pod_reloader_core::decision::keys_relied_on;
 use pod_reloader_core::hash::KeyId;
-use pod_reloader_core::index::Index;
+use pod_reloader_core::index::{Index, Turned};
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
@@ -30,13 +30,8 @@ struct Seen {
 
 impl Workloads {
     /// Takes in a workload that is kept, as it was at a resourceVersion. Where that is news, says for
-    /// which objects it matters: those that nobody references any more, or nobody did before.
-    pub(crate) fn apply(
-        &self,
-        workload: Workload,
-        version: u64,
-        now: Instant,
-    ) -> Option<Vec<Reference>> {
+    /// which objects it matters.
+    pub(crate) fn apply(&self, workload: Workload, version: u64, now: Instant) -> Option<Turned> {
         let mut inner = self.0.lock();
         let known = inner.index.workload(&workload.id);
         let same_key = known.is_some_and(|known| {
@@ -53,8 +48,8 @@ impl Workloads {
         inner.index.apply(workload)
     }
 
-    /// Forgets a workload. Where it was known, says which objects nobody references any more.
-    pub(crate) fn delete(&self, id: &WorkloadId) -> Option<Vec<Reference>> {
+    /// Forgets a workload. Where it was known, says for which objects it matters.
+    pub(crate) fn delete(&self, id: &WorkloadId) -> Option<Turned> {
         let mut inner = self.0.lock();
         inner.seen.remove(id);
         inner.index.delete(id)
@@ -75,7 +70,7 @@ impl Workloads {
             .is_some_and(|seen| seen.version > version)
     }
 
-    /// The workloads that list the object.
+    /// The workloads that the object may count for.
     pub(crate) fn consumers(&self, reference: &Reference) -> Vec<WorkloadId> {
         self.0
             .lock()
@@ -85,7 +80,7 @@ impl Workloads {
             .collect()
     }
 
-    /// Whether any workload lists the object.
+    /// Whether the object may count for any workload.
     pub(crate) fn is_referenced(&self, reference: &Reference) -> bool {
         self.0.lock().index.is_referenced(reference)
     }

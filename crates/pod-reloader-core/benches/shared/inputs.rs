@@ -1,11 +1,11 @@
 //! What is measured on: a Deployment as the apiserver sends it, and the two objects that it lists.
 
-use pod_reloader_core::digest::{ConfigObject, Presence};
+use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Presence};
 use pod_reloader_core::hash::{HashKey, Keyring};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::scope::Scope;
-use pod_reloader_core::workload::{Workload, WorkloadKind, WorkloadObject};
+use pod_reloader_core::workload::{Reading, Workload, WorkloadKind, WorkloadObject};
 
 /// A review of 8 KB that changes nothing of the pod template.
 pub(crate) fn review_that_keeps() -> Vec<u8> {
@@ -34,7 +34,7 @@ pub(crate) fn stamped(config_hash: &str) -> String {
 pub(crate) fn workload(json: &str) -> Workload {
     let object: WorkloadObject = serde_json::from_str(json).expect("it is a Deployment");
     object
-        .into_workload(WorkloadKind::Deployment)
+        .into_workload(WorkloadKind::Deployment, &Reading::default())
         .expect("its namespace is a name")
 }
 
@@ -42,7 +42,9 @@ pub(crate) fn workload(json: &str) -> Workload {
 pub(crate) fn config_hash(color: &str) -> String {
     let objects = objects(color).into_iter();
     let contents = objects.map(|(reference, json)| (reference, present(&json)));
-    keys().hash(&contents.collect()).to_string()
+    keys()
+        .hash(&Contents::whole(&contents.collect()))
+        .to_string()
 }
 
 /// The objects that the Deployment lists, where its ConfigMap says `color`.
@@ -61,7 +63,7 @@ pub(crate) fn objects(color: &str) -> [(Reference, String); 2] {
 
 /// An object as it is digested.
 pub(crate) fn present(json: &str) -> Presence {
-    let object = ConfigObject::parse(json.as_bytes());
+    let object = ConfigObject::parse(json.as_bytes(), Aspects::default());
     Presence::Present(object.expect("it is a ConfigMap or Secret"))
 }
 

@@ -2,7 +2,7 @@
 
 use pod_reloader_core::admission::{Step, begin};
 use pod_reloader_core::decision::{Decision, FirstStamp, decide};
-use pod_reloader_core::digest::Contents;
+use pod_reloader_core::digest::Objects;
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::index::Index;
 use pod_reloader_core::patch;
@@ -35,7 +35,7 @@ pub(crate) fn admission_read(
     let Step::Read(pending) = step else {
         panic!("the pod template stays the same");
     };
-    let answer = pending.answer(Some(&contents(objects)), keys);
+    let answer = pending.answer(Some(&read(objects)), keys);
     response(&request.uid, &answer.patch, &answer.warnings)
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn reconcile(
     answer: &str,
 ) -> Vec<u8> {
     let workload = index.workload(id).expect("the index knows it");
-    let decision = decide(&workload, &contents(objects), keys, FirstStamp::Rollout);
+    let decision = decide(&workload, &read(objects), keys, FirstStamp::Rollout);
     let Decision::Set { config_hash, .. } = decision else {
         panic!("it stays as it is");
     };
@@ -59,7 +59,7 @@ pub(crate) fn reconcile(
     patch
 }
 
-fn contents(objects: &[(Reference, String)]) -> Contents {
+fn read(objects: &[(Reference, String)]) -> Objects {
     objects
         .iter()
         .map(|(reference, json)| (reference.clone(), inputs::present(json)))

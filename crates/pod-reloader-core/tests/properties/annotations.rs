@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use pod_reloader_core::name::Name;
-use pod_reloader_core::reference::{ConfigKind, MAX_REFERENCES, References, references};
+use pod_reloader_core::reference::ConfigKind;
+use pod_reloader_core::references::{MAX_REFERENCES, References};
+use pod_reloader_core::workload::{Reading, WorkloadKind, WorkloadObject};
+use serde_json::json;
 
 /// The bytes are two lists with a `|` between them.
 pub(crate) fn hold(bytes: &[u8]) {
@@ -17,13 +20,13 @@ pub(crate) fn hold(bytes: &[u8]) {
     ];
     let valid: BTreeSet<_> = lists
         .iter()
-        .flat_map(|(kind, list)| list.split(',').map(|item| (*kind, item.trim())))
-        .filter(|(_, item)| is_subdomain(item))
+        .flat_map(|(kind, list)| items(list).into_iter().map(|item| (*kind, item)))
+        .filter_map(|(kind, item)| Some((kind, name_of(&item)?)))
+        .filter(|(_, name)| is_subdomain(name))
         .collect();
     let accepted: Vec<_> = read
-        .accepted
-        .iter()
-        .map(|reference| (reference.kind, reference.name.as_str()))
+        .named()
+        .map(|reference| (reference.kind, reference.name.to_string()))
         .collect();
     let expected: Vec<_> = valid.into_iter().take(MAX_REFERENCES).collect();
     assert_eq!(accepted, expected);
@@ -31,8 +34,7 @@ pub(crate) fn hold(bytes: &[u8]) {
     let is_elsewhere = |namespace: &Name| namespace.as_str() != NAMESPACE;
     assert!(
         !read
-            .accepted
-            .iter()
+            .named()
             .any(|reference| is_elsewhere(&reference.namespace))
     );
     assert!(
@@ -45,15 +47,61 @@ pub(crate) fn hold(bytes: &[u8]) {
         assert!(!rejected.contains(char::is_control), "{rejected:?}");
     }
 
+    let twice = |list: &str| format!("{list}, ,{list}");
+    if text.contains(['[', ']']) {
+        return;
+    }
+    assert_eq!(read, self::read(&twice(config_maps), &twice(secrets)));
     let reversed = |list: &str| list.rsplit(',').collect::<Vec<_>>().join(",");
     assert_eq!(read, self::read(&reversed(config_maps), &reversed(secrets)));
-    let twice = |list: &str| format!("{list}, ,{list}");
-    assert_eq!(read, self::read(&twice(config_maps), &twice(secrets)));
 }
 
 fn read(config_maps: &str, secrets: &str) -> References {
-    let namespace = Name::parse(NAMESPACE).expect("it is a name");
-    references(&namespace, Some(config_maps), Some(secrets))
+    let lists = json!({
+        "pod-reloader.cs.sap.com/configmaps": config_maps,
+        "pod-reloader.cs.sap.com/secrets": secrets,
+    });
+    let object = json!({
+        "metadata": {"name": "web", "namespace": NAMESPACE, "annotations": lists},
+        "spec": {"template": {}},
+    });
+    let object: WorkloadObject = serde_json::from_value(object).expect("it is a workload");
+    let workload = object.into_workload(WorkloadKind::Deployment, &Reading::default());
+    workload.expect("its namespace is a name").references
+}
+
+/// The items of a list: a comma between an opening and the next closing bracket is part of one.
+fn items(list: &str) -> Vec<String> {
+    let mut items = vec![String::new()];
+    let mut is_open = false;
+    for character in list.chars() {
+        match character {
+            ',' if !is_open => items.push(String::new()),
+            other => {
+                is_open = other == '[' || is_open && other != ']';
+                items.last_mut().expect("there is one").push(other);
+            }
+        }
+    }
+    items
+}
+
+/// The name in `name` or `name[key,key]`.
+fn name_of(item: &str) -> Option<String> {
+    let item = item.trim();
+    let Some(start) = item.find('[') else {
+        return Some(item.to_owned());
+    };
+    let keys = item[start + 1..].strip_suffix(']')?;
+    let mut keys: Vec<_> = keys.split(',').map(str::trim).collect();
+    keys.retain(|key| !key.is_empty());
+    let is_key = |key: &&str| {
+        key.len() <= 253
+            && key
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+    };
+    (!keys.is_empty() && keys.iter().all(is_key)).then(|| item[..start].trim_end().to_owned())
 }
 
 /// A DNS-1123 subdomain, as apimachinery's regular expression has it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pod_reloader_core::digest::{ConfigObject, Contents, Presence};
+use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::hash::{HashKey, Keyring, Verdict};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
@@ -12,7 +12,7 @@ use crate::choices::Choices;
 
 /// Makes two contents that are alike, and compares them with what they come to.
 pub(crate) fn hold(bytes: &[u8]) {
-    let _: Result<_, _> = ConfigObject::parse(bytes);
+    let _: Result<_, _> = ConfigObject::parse(bytes, Aspects::default());
     let mut choices = Choices::new(bytes);
     let one = Content::chosen(&mut choices);
     let mut other = one.clone();
@@ -31,19 +31,19 @@ pub(crate) fn hold(bytes: &[u8]) {
 
 /// The same for all that a workload lists.
 fn hold_of_workloads(one: &Content, other: &Content, choices: &mut Choices<'_>) {
-    let objects = [one, other];
+    let both = [one, other];
     let mut chosen = || -> BTreeMap<Reference, Option<&Content>> {
         (0..choices.number() % 4)
             .map(|_| {
-                let object = choices.flag().then(|| *choices.one(&objects));
+                let object = choices.flag().then(|| *choices.one(&both));
                 (reference(choices), object)
             })
             .collect()
     };
     let (one, other) = (chosen(), chosen());
     let keys = Keyring::new(vec![HashKey::new([1; 32])]).expect("there is one");
-    let hash = keys.hash(&contents(&one)).to_string();
-    let verdict = keys.verify(&hash, &contents(&other));
+    let hash = keys.hash(&Contents::whole(&objects(&one))).to_string();
+    let verdict = keys.verify(&hash, &Contents::whole(&objects(&other)));
     assert_eq!(
         one == other,
         verdict == Verdict::Current,
@@ -63,7 +63,7 @@ fn reference(choices: &mut Choices<'_>) -> Reference {
     }
 }
 
-fn contents(objects: &BTreeMap<Reference, Option<&Content>>) -> Contents {
+fn objects(objects: &BTreeMap<Reference, Option<&Content>>) -> Objects {
     let present = |content: &Content| Presence::Present(content.parsed(false));
     objects
         .iter()
@@ -129,7 +129,7 @@ impl Content {
             members.reverse();
         }
         let json = format!("{{{}}}", members.join(","));
-        ConfigObject::parse(json.as_bytes()).expect("it is a ConfigMap")
+        ConfigObject::parse(json.as_bytes(), Aspects::default()).expect("it is a ConfigMap")
     }
 }
 

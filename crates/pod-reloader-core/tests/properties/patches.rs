@@ -1,6 +1,7 @@
 //! The loop's patch applies to the workload that it was made from, and to none that differs in what it tests.
 
 use pod_reloader_core::annotations;
+use pod_reloader_core::dialect::Dialects;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::patch::{set_baseline, set_config_hash};
 use pod_reloader_core::scope::{Labels, Scope};
@@ -49,25 +50,22 @@ fn read(object: &Value) -> Workload {
         ),
         ..Labels::default()
     };
-    let scope = Scope::new([], Name::parse("operator").expect("it is a name")).with_labels(labels);
-    let labels = serde_json::from_value(object["metadata"]["labels"].clone()).unwrap_or_default();
-    let read: WorkloadObject = serde_json::from_value(object.clone()).expect("it is a workload");
-    let mut read = read
-        .into_workload(WorkloadKind::Deployment)
-        .expect("it has a namespace");
-    read.markers.selecting = scope.selecting_labels(&labels);
-    read
+    let scope = Scope::new([], Name::parse("operator").expect("it is a name"));
+    let scope = scope.with(labels, Dialects::default());
+    let object: WorkloadObject = serde_json::from_value(object.clone()).expect("it is a workload");
+    scope
+        .read(WorkloadKind::Deployment, object)
+        .expect("it has a namespace")
 }
 
 /// What the decision rests on.
 fn tested(object: &Value) -> Vec<Option<&Value>> {
     let label = |key| ["metadata", "labels", key];
     let annotation = |key| ["metadata", "annotations", key];
+    let read = READ.map(|key| annotation(key).to_vec());
     let paths = [
         vec!["metadata", "uid"],
         vec!["metadata", "generation"],
-        annotation(annotations::CONFIG_MAPS).into(),
-        annotation(annotations::SECRETS).into(),
         label(annotations::IGNORED).into(),
         label(annotations::DISABLED).into(),
         label(TEAM).into(),
@@ -81,6 +79,7 @@ fn tested(object: &Value) -> Vec<Option<&Value>> {
     ];
     paths
         .iter()
+        .chain(&read)
         .map(|path| path.iter().try_fold(object, |value, name| value.get(name)))
         .map(|value| value.filter(|value| !value.is_null()))
         .collect()
@@ -127,6 +126,12 @@ const PLACES: [Place; 6] = [
         &[
             annotations::CONFIG_MAPS,
             annotations::SECRETS,
+            annotations::AUTO,
+            annotations::EXCLUDE_CONFIG_MAPS,
+            annotations::EXCLUDE_SECRETS,
+            annotations::PER_KEY,
+            annotations::RESTART_ON,
+            annotations::SETTLE_PERIOD,
             annotations::BASELINE,
             "other",
         ],
@@ -146,4 +151,14 @@ const PLACES: [Place; 6] = [
     ),
 ];
 
+const READ: [&str; 8] = [
+    annotations::CONFIG_MAPS,
+    annotations::SECRETS,
+    annotations::AUTO,
+    annotations::EXCLUDE_CONFIG_MAPS,
+    annotations::EXCLUDE_SECRETS,
+    annotations::PER_KEY,
+    annotations::RESTART_ON,
+    annotations::SETTLE_PERIOD,
+];
 const TEAM: &str = "team";

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use k8s_openapi::ByteString;
 use pod_reloader_core::admission::{Answer, Outcome, Pending, Step, begin};
-use pod_reloader_core::digest::{ConfigObject, Contents, Presence};
+use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::hash::{HashKey, Keyring};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
@@ -26,7 +26,7 @@ pub(crate) fn hold(body: &[u8]) {
         None => (),
         Some(Step::Answer(answer)) => holds(&request, &answer, None),
         Some(Step::Read(pending)) => {
-            for contents in possible_contents(&pending) {
+            for contents in possible_objects(&pending) {
                 let answer = pending.answer(contents.as_ref(), &keys());
                 holds(&request, &answer, contents.as_ref());
             }
@@ -73,10 +73,10 @@ fn step(request: &Request<'_>) -> Option<Step> {
 }
 
 /// What can be found where `pending` wants to read.
-fn possible_contents(pending: &Pending) -> [Option<Contents>; 4] {
+fn possible_objects(pending: &Pending) -> [Option<Objects>; 4] {
     let all = |presence: Presence| {
         let reference = |reference: &_| (Clone::clone(reference), presence.clone());
-        Some(pending.references().map(reference).collect())
+        Some(pending.references().named().map(reference).collect())
     };
     let present = |value| Presence::Present(object(value));
     [
@@ -87,7 +87,7 @@ fn possible_contents(pending: &Pending) -> [Option<Contents>; 4] {
     ]
 }
 
-fn holds(request: &Request<'_>, answer: &Answer, contents: Option<&Contents>) {
+fn holds(request: &Request<'_>, answer: &Answer, objects: Option<&Objects>) {
     holds_of_response(request, answer);
     if answer.outcome == Outcome::Ignored {
         assert!(answer.patch.is_empty());
@@ -108,7 +108,7 @@ fn holds(request: &Request<'_>, answer: &Answer, contents: Option<&Contents>) {
     assert_eq!(without_ours(&after), without_ours(&object));
 
     let old_hash = old.as_ref().and_then(config_hash);
-    let true_hash = contents.map(|contents| keys().hash(contents).to_string());
+    let true_hash = objects.map(|objects| keys().hash(&Contents::whole(objects)).to_string());
     let hash = config_hash(&after);
     assert!(
         hash == config_hash(&object) || hash == old_hash || hash == true_hash.as_deref(),
@@ -127,15 +127,15 @@ fn holds(request: &Request<'_>, answer: &Answer, contents: Option<&Contents>) {
     }
     // Kept without a read: nothing but KEY differs.
     if let Some(old) = &old
-        && (answer.outcome, contents) == (Outcome::Kept, None)
+        && (answer.outcome, objects) == (Outcome::Kept, None)
     {
         assert_eq!(template(old), template(&object), "an edit went unseen");
     }
-    holds_again(request, &after, contents);
+    holds_again(request, &after, objects);
 }
 
 /// An apiserver may ask again, with the object that our patch has made: it stays so.
-fn holds_again(request: &Request<'_>, object: &Value, contents: Option<&Contents>) {
+fn holds_again(request: &Request<'_>, object: &Value, objects: Option<&Objects>) {
     let object = serde_json::value::to_raw_value(object).expect("it is JSON");
     let again = Request {
         uid: request.uid.clone(),
@@ -153,7 +153,7 @@ fn holds_again(request: &Request<'_>, object: &Value, contents: Option<&Contents
     };
     let answer = match step(&again).expect("it was one before") {
         Step::Answer(answer) => answer,
-        Step::Read(pending) => pending.answer(contents, &keys()),
+        Step::Read(pending) => pending.answer(objects, &keys()),
     };
     if !is_ourselves(request) {
         assert_eq!(answer.patch, [], "asked again");
@@ -198,7 +198,7 @@ fn is_ourselves(request: &Request<'_>) -> bool {
 
 /// What is put in the place of others.
 static VALUES: LazyLock<Vec<Value>> = LazyLock::new(|| {
-    let contents = |value| -> Contents {
+    let objects = |value| -> Objects {
         let reference = |name| Reference {
             kind: ConfigKind::ConfigMap,
             namespace: Name::parse("ns").expect("it is a name"),
@@ -208,7 +208,7 @@ static VALUES: LazyLock<Vec<Value>> = LazyLock::new(|| {
     };
     let hash = |key, value| {
         let keys = Keyring::new(vec![HashKey::new([key; 32])]).expect("there is one");
-        keys.hash(&contents(value)).to_string()
+        keys.hash(&Contents::whole(&objects(value))).to_string()
     };
     let mut values = vec![
         json!(hash(1, "1")),
@@ -244,7 +244,8 @@ static VALUES: LazyLock<Vec<Value>> = LazyLock::new(|| {
 
 fn object(value: &str) -> ConfigObject {
     let object = json!({"metadata": {"uid": "1", "resourceVersion": "1"}, "data": {"k": value}});
-    ConfigObject::parse(object.to_string().as_bytes()).expect("it is a ConfigMap")
+    ConfigObject::parse(object.to_string().as_bytes(), Aspects::default())
+        .expect("it is a ConfigMap")
 }
 
 fn keys() -> Keyring {

@@ -48,9 +48,9 @@ impl Reconciler {
     /// One pass over one workload: the first half asks what is remembered whether there is anything
     /// to do, the second asks the apiserver, decides again, and writes.
     async fn reconcile(&self, workload: &Workload, key_seen: Instant) -> Result<Next, Error> {
-        self.progress.tell_rejected(workload);
-        let references = || workload.references.accepted.iter();
-        let known = self.digests.known(references(), None).await?;
+        let known = self.known(workload, None).await?;
+        self.progress
+            .tell_rejected(workload, known.left_out.as_ref());
         let (since, cause) = match self.decide(workload, &known, key_seen).await? {
             Decision::Keep => return Ok(self.keep(workload)),
             Decision::Hold(missing) => {
@@ -76,7 +76,7 @@ impl Reconciler {
                 (key_seen.max(settled), Some(cause))
             }
         };
-        let fresh = self.digests.known(references(), Some(since)).await?;
+        let fresh = self.known(workload, Some(since)).await?;
         match self.decide(workload, &fresh, key_seen).await? {
             Decision::Keep => Ok(self.keep(workload)),
             Decision::Set { config_hash, .. } if cause.is_some() => {
@@ -96,6 +96,13 @@ impl Reconciler {
             // It changed from one kind of decision to another meanwhile.
             Decision::Set { .. } | Decision::Hold(_) => Ok(Next::At(Instant::now())),
         }
+    }
+
+    async fn known(&self, workload: &Workload, since: Option<Instant>) -> Result<Known, Error> {
+        let namespace = &workload.id.namespace;
+        self.digests
+            .known(&workload.references, namespace, since)
+            .await
     }
 
     async fn decide(
@@ -122,7 +129,7 @@ impl Reconciler {
         self.progress.foreign(&workload.id, is_foreign);
         Ok(decide(
             workload,
-            &known.contents,
+            &known.objects,
             &keys,
             self.settings.first_stamp,
         ))
@@ -131,7 +138,7 @@ impl Reconciler {
     /// When a workload may be restarted whose objects last changed at `changed`.
     fn settled(&self, workload: &Workload, changed: Instant) -> Instant {
         let period = workload
-            .settle_period()
+            .settle_period
             .unwrap_or(self.settings.settle_period);
         self.progress.settled(&workload.id, changed, period)
     }
@@ -320,7 +327,9 @@ impl Reconciler {
                     .then(|| Notice::Refused(source.to_string())),
             ),
             Error::Undone(_) => (None, Some(Notice::Refused(UNDONE.to_owned()))),
-            Error::ReadWorkload { source, .. } | Error::Keys { source, .. } => (Some(source), None),
+            Error::List { source, .. }
+            | Error::ReadWorkload { source, .. }
+            | Error::Keys { source, .. } => (Some(source), None),
             _ => (None, None),
         };
         self.metrics.error(cause.map_or("other", CallError::reason));

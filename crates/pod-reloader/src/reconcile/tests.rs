@@ -3,7 +3,8 @@
 mod apiserver;
 
 use pod_reloader_core::annotations::{BASELINE, CONFIG_HASH, CONFIG_MAPS, SETTLE_PERIOD};
-use pod_reloader_core::digest::{ConfigObject, Contents, Presence};
+use pod_reloader_core::dialect::Dialects;
+use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
@@ -68,13 +69,13 @@ async fn what_was_read_while_nobody_referenced_an_object_is_not_relied_on() {
     operator.reconciler.workload_gone(&id("web"));
     // A look that was under way when the workload went.
     let app = reference("app");
-    drop(
-        operator
-            .reconciler
-            .digests
-            .known([&app].into_iter(), None)
-            .await,
-    );
+    let object = serde_json::from_value(deployment("web")).unwrap();
+    let web = operator
+        .reconciler
+        .workload(WorkloadKind::Deployment, object);
+    let references = web.unwrap().references;
+    let digests = &operator.reconciler.digests;
+    drop(digests.known(&references, &name("ns"), None).await);
     operator.apiserver.write_config_map("app", "2");
     assert!(
         !operator.reconciler.is_referenced(&app),
@@ -304,7 +305,7 @@ fn of_team_shop() -> Option<kube::core::Selector> {
 async fn a_workload_whose_label_was_taken_away_unseen_is_not_restarted() {
     let labels = Labels {
         workload: of_team_shop(),
-        namespace: None,
+        ..Labels::default()
     };
     let operator = Operator::start_for(Apiserver::default(), labels);
     operator.apiserver.write_config_map("app", "1");
@@ -455,7 +456,7 @@ impl Operator {
             first_stamp: FirstStamp::Rollout,
             observe: false,
         };
-        let scope = Scope::new([], own).with_labels(labels);
+        let scope = Scope::new([], own).with(labels, Dialects::default());
         let reconciler = Reconciler::new(
             settings,
             scope,
@@ -498,7 +499,7 @@ impl Operator {
     async fn with_namespace() -> Self {
         let labels = Labels {
             namespace: of_team_shop(),
-            workload: None,
+            ..Labels::default()
         };
         let operator = Self::start_for(Apiserver::default(), labels);
         operator.apiserver.write_config_map("app", "1");
@@ -556,10 +557,10 @@ impl Operator {
     /// What a Deployment should carry that lists this ConfigMap alone.
     fn hash_of(&self, config_map: &str) -> String {
         let object = self.apiserver.config_map(config_map).to_string();
-        let object = ConfigObject::parse(object.as_bytes()).unwrap();
-        let contents = Contents::from([(reference(config_map), Presence::Present(object))]);
+        let object = ConfigObject::parse(object.as_bytes(), Aspects::default()).unwrap();
+        let objects = Objects::from([(reference(config_map), Presence::Present(object))]);
         let keys = Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap();
-        keys.hash(&contents).to_string()
+        keys.hash(&Contents::whole(&objects)).to_string()
     }
 
     fn patches(&self) -> Vec<Instant> {

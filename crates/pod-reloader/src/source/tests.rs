@@ -1,6 +1,6 @@
 //! Objects of every size, from an apiserver that is a function.
 
-use futures::future::try_join;
+use futures::future::{try_join, try_join_all};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 use serde_json::{Value, json};
@@ -13,9 +13,9 @@ use crate::mock;
 async fn objects_of_every_size_are_read() {
     for size in [0, USUAL, LARGE, 4 * LARGE] {
         let source = source(size, &Budget::new());
-        let presence = source.read(&reference(0)).await.unwrap();
+        let presence = source.read(&reference(0), false).await.unwrap();
         let text = config_map(size).to_string();
-        let expected = ConfigObject::parse(text.as_bytes()).unwrap();
+        let expected = ConfigObject::parse(text.as_bytes(), Aspects::default()).unwrap();
         assert_eq!(presence, Presence::Present(expected), "{size}");
     }
 }
@@ -30,7 +30,7 @@ async fn large_objects_are_read_one_after_the_other_where_reviews_leave_little_r
     let references: Vec<_> = (0..2 * READS_AT_ONCE).map(reference).collect();
     let read = |source: &Source| {
         let (source, references) = (source.clone(), references.clone());
-        async move { source.contents(references.iter()).await }
+        async move { try_join_all(references.iter().map(|it| source.read(it, false))).await }
     };
     let (one, other) = try_join(read(&webhook), read(&reconcile)).await.unwrap();
     assert_eq!(one.len() + other.len(), 2 * references.len());
@@ -42,7 +42,7 @@ async fn an_object_for_which_there_is_no_room_is_unknown() {
     let mut reviews = budget.share();
     reviews.grow(BYTES - LARGE).unwrap();
     let error = source(LARGE, &budget)
-        .read(&reference(0))
+        .read(&reference(0), false)
         .await
         .unwrap_err();
     assert!(
@@ -50,13 +50,16 @@ async fn an_object_for_which_there_is_no_room_is_unknown() {
         "{error:?}"
     );
     drop(reviews);
-    source(LARGE, &budget).read(&reference(0)).await.unwrap();
+    source(LARGE, &budget)
+        .read(&reference(0), false)
+        .await
+        .unwrap();
 }
 
 /// A source where each object has a value of `size` bytes.
 fn source(size: usize, budget: &Budget) -> Source {
     let client = mock::client(move |_, _| async move { Ok(config_map(size)) });
-    Source::new(client, Duration::from_secs(60), budget.clone())
+    Source::new(client, Duration::from_secs(60), budget.clone(), None)
 }
 
 fn config_map(size: usize) -> Value {

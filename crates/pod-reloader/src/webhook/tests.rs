@@ -11,10 +11,10 @@ use http_body_util::Full;
 use json_patch::Patch;
 use k8s_openapi::ByteString;
 use kube::Client;
-use pod_reloader_core::digest::{ConfigObject, Contents, Presence};
+use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
 use pod_reloader_core::name::Name;
-use pod_reloader_core::reference::references;
+use pod_reloader_core::reference::{ConfigKind, Reference};
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
 
@@ -486,19 +486,18 @@ fn update(old: &Value, new: &Value) -> Value {
 
 /// The hash of what the apiserver has, for [`deployment`].
 fn hash() -> String {
-    let app = ConfigObject::parse(config_map().to_string().as_bytes()).unwrap();
-    let mut app = Some(app);
-    let references = references(&Name::parse("ns").unwrap(), Some("app,absent"), None);
-    let contents: Contents = references
-        .accepted
-        .into_iter()
-        .map(|reference| match reference.name.as_str() {
-            "app" => (reference, Presence::Present(app.take().unwrap())),
-            _ => (reference, Presence::Absent),
-        })
-        .collect();
-    let key = HashKey::new([7; KEY_LENGTH]);
-    Keyring::new(vec![key]).unwrap().hash(&contents).to_string()
+    let app = ConfigObject::parse(config_map().to_string().as_bytes(), Aspects::default()).unwrap();
+    let reference = |name| Reference {
+        kind: ConfigKind::ConfigMap,
+        namespace: Name::parse("ns").unwrap(),
+        name: Name::parse(name).unwrap(),
+    };
+    let objects = Objects::from([
+        (reference("app"), Presence::Present(app)),
+        (reference("absent"), Presence::Absent),
+    ]);
+    let keys = Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap();
+    keys.hash(&Contents::whole(&objects)).to_string()
 }
 
 fn config_map() -> Value {
@@ -526,7 +525,7 @@ fn parts(apiserver: Apiserver) -> (Webhook, Arc<Keys>) {
     let webhook = Webhook::new(
         Scope::new([], operator),
         keys.clone(),
-        Source::new(client, Duration::from_secs(60), budget.clone()),
+        Source::new(client, Duration::from_secs(60), budget.clone(), None),
         Metrics::new(),
         Arc::default(),
         budget,

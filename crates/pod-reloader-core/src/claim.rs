@@ -1,0 +1,147 @@
+//! Claims: what one annotation of a workload asks of config objects.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use regex::bytes::{Regex, RegexBuilder};
+
+use crate::dialect::Dialect;
+use crate::digest::Presence;
+use crate::mark::Marks;
+use crate::name::Name;
+use crate::reference::{ConfigKind, Reference};
+
+/// The most bytes that one regular expression may take up.
+const MAX_PATTERN_SIZE: usize = 64 << 10;
+
+/// What one dialect asks of one config object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Claim {
+    /// Of which object.
+    pub reference: Reference,
+    /// In whose words.
+    pub dialect: Dialect,
+    /// The marks that the object must have to count.
+    pub needs: Marks,
+    /// How much of it counts.
+    pub keys: Keys,
+}
+
+/// How much of an object counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Keys {
+    /// All of it.
+    All,
+    /// These keys alone.
+    Named(Arc<BTreeSet<Box<str>>>),
+}
+
+impl Claim {
+    /// Whether the object counts by it.
+    pub(crate) fn counts(&self, object: &Presence) -> bool {
+        match object {
+            Presence::Absent => self.needs == Marks::NONE,
+            Presence::Present(object) => {
+                object.marks.contain(self.needs) && !object.marks.meet(self.dialect.denying_marks())
+            }
+        }
+    }
+
+    /// Whether a mark that the object has, or has not, decides about that.
+    pub(crate) fn depends_on_marks(&self, object: &Presence) -> bool {
+        let labels = Marks::SELECTED | Marks::NOT_SELECTED;
+        self.needs != Marks::NONE
+            || self.dialect.denying_marks() != Marks::NOT_SELECTED
+            || matches!(object, Presence::Present(object) if object.marks.meet(labels))
+    }
+}
+
+impl Keys {
+    /// The named keys; all without any.
+    pub(crate) fn named<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
+        let keys: BTreeSet<Box<str>> = keys.into_iter().map(Into::into).collect();
+        match keys.is_empty() {
+            true => Self::All,
+            false => Self::Named(Arc::new(keys)),
+        }
+    }
+
+    /// What counts by either.
+    #[must_use]
+    pub(crate) fn or(self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::Named(one), Self::Named(other)) if one == *other => Self::Named(one),
+            (Self::Named(one), Self::Named(other)) => {
+                Self::Named(Arc::new(one.union(other).cloned().collect()))
+            }
+            _ => Self::All,
+        }
+    }
+
+    /// What counts by both. `None` where nothing does.
+    pub(crate) fn and(&self, other: &Self) -> Option<Self> {
+        match (self, other) {
+            (Self::All, keys) | (keys, Self::All) => Some(keys.clone()),
+            (Self::Named(one), Self::Named(other)) => {
+                let both: BTreeSet<_> = one.intersection(other).cloned().collect();
+                (!both.is_empty()).then(|| Self::Named(Arc::new(both)))
+            }
+        }
+    }
+}
+
+/// A regular expression for the names of objects, in the namespace of the workload. What it matches
+/// counts as long as it is there.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    /// Which objects.
+    pub kind: ConfigKind,
+    /// In whose words.
+    pub(crate) dialect: Dialect,
+    regex: Regex,
+    /// Names that do not count though they match.
+    except: Arc<BTreeSet<Box<str>>>,
+}
+
+impl Pattern {
+    /// The pattern `^text$`, in the syntax that RE2 and Rust share. `None` where it is none, or one that
+    /// takes up too much.
+    pub(crate) fn new(
+        kind: ConfigKind,
+        dialect: Dialect,
+        text: &str,
+        except: Arc<BTreeSet<Box<str>>>,
+    ) -> Option<Self> {
+        let regex = RegexBuilder::new(&format!("^{text}$"))
+            .unicode(false)
+            .size_limit(MAX_PATTERN_SIZE)
+            .build();
+        Some(Self {
+            kind,
+            dialect,
+            regex: regex.ok()?,
+            except,
+        })
+    }
+
+    /// Whether the object counts by it, which is one that it matches.
+    pub(crate) fn counts(&self, object: &Presence) -> bool {
+        matches!(object, Presence::Present(object) if !object.marks.meet(self.dialect.denying_marks()))
+    }
+
+    /// Whether it matches a name.
+    pub fn matches(&self, name: &Name) -> bool {
+        self.regex.is_match(name.as_str().as_bytes()) && !self.except.contains(name.as_str())
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind
+            && self.dialect == other.dialect
+            && self.regex.as_str() == other.regex.as_str()
+            && self.except == other.except
+    }
+}
+
+impl Eq for Pattern {}

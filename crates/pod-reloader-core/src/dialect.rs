@@ -1,0 +1,424 @@
+//! Dialects: whose annotations are read, and what each of them asks for.
+//!
+//! A dialect is a row of a table, [`Grammar`]: its keys, and what it takes out of a pod spec. What does not
+//! fit into a row is our own `auto` ([`own`]) and the rules of Stakater's Reloader ([`stakater`]).
+
+mod own;
+mod reader;
+mod stakater;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use self::reader::Reader;
+use crate::annotations as keys;
+use crate::discovery::{Consumption, PodSpec};
+use crate::mark::Marks;
+use crate::name::Name;
+use crate::reference::ConfigKind;
+use crate::references::References;
+use crate::workload::WorkloadKind;
+
+/// Whose words they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dialect {
+    /// Our own.
+    PodReloader,
+    /// Nobody's: the operator takes every workload.
+    AutoAll,
+    /// Stakater's Reloader.
+    Stakater,
+    /// Wave.
+    Wave,
+    /// The restarter of Stackable's commons-operator.
+    Stackable,
+    /// k8s-trigger-controller.
+    TriggerController,
+    /// fabric8's configmapcontroller.
+    Fabric8,
+}
+
+/// What a dialect consists of.
+struct Grammar {
+    /// A key that must be `"true"`, or nothing else is read; with it, the pod spec is.
+    gate: Option<(Where, &'static str)>,
+    /// Annotations that list names.
+    lists: &'static [(ConfigKind, &'static str)],
+    /// Annotations that list names which do not count.
+    excludes: &'static [(ConfigKind, &'static str)],
+    /// What annotations begin with whose value is a name that does not count.
+    exclude_prefixes: &'static [(ConfigKind, &'static str)],
+    /// Further annotations that are read.
+    others: &'static [&'static str],
+    /// What it looks at in a pod spec.
+    sees: &'static [Consumption],
+    /// Whether of an object only the keys count that the pod spec names.
+    takes_keys: bool,
+    /// The kinds of workloads that it is spoken in.
+    kinds: &'static [WorkloadKind],
+}
+
+/// Where a gate stands.
+#[derive(Clone, Copy)]
+enum Where {
+    Annotation,
+    Label,
+}
+
+use ConfigKind::{ConfigMap, Secret};
+
+const NOTHING: Grammar = Grammar {
+    gate: None,
+    lists: &[],
+    excludes: &[],
+    exclude_prefixes: &[],
+    others: &[],
+    sees: &[],
+    takes_keys: false,
+    kinds: &WorkloadKind::ALL,
+};
+
+const POD_RELOADER: Grammar = Grammar {
+    lists: &[(ConfigMap, keys::CONFIG_MAPS), (Secret, keys::SECRETS)],
+    excludes: &[
+        (ConfigMap, keys::EXCLUDE_CONFIG_MAPS),
+        (Secret, keys::EXCLUDE_SECRETS),
+    ],
+    others: &[keys::AUTO, keys::PER_KEY, keys::RESTART_ON],
+    sees: &[
+        Consumption::Env,
+        Consumption::EnvFrom,
+        Consumption::Volume,
+        Consumption::InitVolume,
+        Consumption::SubPath,
+        Consumption::Unmounted,
+        Consumption::ImagePull,
+        Consumption::Driver,
+    ],
+    takes_keys: true,
+    ..NOTHING
+};
+
+const STAKATER: Grammar = Grammar {
+    excludes: &[
+        (ConfigMap, stakater::EXCLUDE_CONFIG_MAPS),
+        (Secret, stakater::EXCLUDE_SECRETS),
+    ],
+    others: &stakater::READ,
+    sees: &[
+        Consumption::Env,
+        Consumption::EnvFrom,
+        Consumption::Volume,
+        Consumption::InitVolume,
+        Consumption::SubPath,
+    ],
+    ..NOTHING
+};
+
+const WAVE: Grammar = Grammar {
+    gate: Some((Where::Annotation, "wave.pusher.com/update-on-config-change")),
+    lists: &[
+        (ConfigMap, "wave.pusher.com/extra-configmaps"),
+        (Secret, "wave.pusher.com/extra-secrets"),
+    ],
+    sees: &[
+        Consumption::Env,
+        Consumption::EnvFrom,
+        Consumption::Volume,
+        Consumption::InitVolume,
+        Consumption::SubPath,
+        Consumption::Unmounted,
+    ],
+    takes_keys: true,
+    ..NOTHING
+};
+
+const STACKABLE: Grammar = Grammar {
+    gate: Some((Where::Label, "restarter.stackable.tech/enabled")),
+    exclude_prefixes: &[
+        (ConfigMap, "restarter.stackable.tech/ignore-configmap."),
+        (Secret, "restarter.stackable.tech/ignore-secret."),
+    ],
+    sees: WAVE.sees,
+    kinds: &[WorkloadKind::StatefulSet],
+    ..NOTHING
+};
+
+const TRIGGER_CONTROLLER: Grammar = Grammar {
+    lists: &[
+        (ConfigMap, "trigger.k8s.io/triggering-configMaps"),
+        (Secret, "trigger.k8s.io/triggering-secrets"),
+    ],
+    ..NOTHING
+};
+
+const FABRIC8: Grammar = Grammar {
+    lists: &[(ConfigMap, "configmap.fabric8.io/update-on-change")],
+    ..NOTHING
+};
+
+impl Dialect {
+    /// Those that can be chosen.
+    pub const ALL: [Self; 6] = [
+        Self::PodReloader,
+        Self::Stakater,
+        Self::Wave,
+        Self::Stackable,
+        Self::TriggerController,
+        Self::Fabric8,
+    ];
+
+    /// Its name on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PodReloader => "pod-reloader",
+            Self::AutoAll => "auto-all",
+            Self::Stakater => "stakater",
+            Self::Wave => "wave",
+            Self::Stackable => "stackable",
+            Self::TriggerController => "trigger-controller",
+            Self::Fabric8 => "fabric8",
+        }
+    }
+
+    /// The marks that keep an object from counting.
+    pub(crate) fn denying_marks(self) -> Marks {
+        let own = match self {
+            Self::Stakater | Self::AutoAll => Marks::STAKATER_IGNORE,
+            Self::Stackable => Marks::STACKABLE_IGNORE,
+            Self::PodReloader | Self::Wave | Self::TriggerController | Self::Fabric8 => Marks::NONE,
+        };
+        own | Marks::NOT_SELECTED
+    }
+
+    fn grammar(self) -> &'static Grammar {
+        match self {
+            Self::PodReloader | Self::AutoAll => &POD_RELOADER,
+            Self::Stakater => &STAKATER,
+            Self::Wave => &WAVE,
+            Self::Stackable => &STACKABLE,
+            Self::TriggerController => &TRIGGER_CONTROLLER,
+            Self::Fabric8 => &FABRIC8,
+        }
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Dialect {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|it| it.as_str() == text);
+        known.ok_or_else(|| {
+            let known = Self::ALL.map(Self::as_str).join(", ");
+            format!("{text:?} is no dialect; there are {known}")
+        })
+    }
+}
+
+/// The dialects that are understood, and what applies to all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dialects {
+    /// Whose annotations are read.
+    pub spoken: BTreeSet<Dialect>,
+    /// Whether every workload is taken that does not say otherwise.
+    pub auto_all: bool,
+    /// A kind of object that never counts.
+    pub ignored: Option<ConfigKind>,
+}
+
+impl Default for Dialects {
+    /// Ours alone.
+    fn default() -> Self {
+        Self {
+            spoken: BTreeSet::from([Dialect::PodReloader]),
+            auto_all: false,
+            ignored: None,
+        }
+    }
+}
+
+/// Who has asked for a workload to be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subscription {
+    /// Nobody.
+    #[default]
+    None,
+    /// Somebody in the words of another controller, or the operator itself for every workload.
+    ByOthers,
+    /// Its author, in our words.
+    ByUs,
+}
+
+/// What of a workload the dialects look at.
+pub(crate) struct Subject<'a> {
+    pub(crate) kind: WorkloadKind,
+    pub(crate) namespace: &'a Name,
+    pub(crate) annotations: &'a BTreeMap<String, String>,
+    pub(crate) labels: &'a BTreeMap<String, String>,
+    pub(crate) template_annotations: &'a BTreeMap<String, String>,
+    pub(crate) pod_spec: &'a PodSpec,
+}
+
+impl Subject<'_> {
+    fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str)
+    }
+}
+
+/// What a dialect says about the objects of one kind.
+#[derive(Default)]
+struct Wishes<'a> {
+    /// A list of names.
+    names: Option<&'a str>,
+    /// A list of regular expressions.
+    patterns: Option<&'a str>,
+    /// Whether what the pod spec uses counts, and with which marks.
+    discovers: Vec<(Dialect, Marks)>,
+}
+
+impl Dialects {
+    /// What counts for a workload, and who has asked for that.
+    pub(crate) fn read(&self, subject: &Subject<'_>) -> (References, Subscription) {
+        let mut reader = Reader::new(subject);
+        let mut subscription = Subscription::None;
+        for dialect in self.dialects() {
+            let grammar = dialect.grammar();
+            if !grammar.kinds.contains(&subject.kind) {
+                continue;
+            }
+            let mut asks = false;
+            for kind in ConfigKind::ALL {
+                let wishes = self.wishes(dialect, kind, subject);
+                asks |= wishes.names.is_some()
+                    || wishes.patterns.is_some()
+                    || !wishes.discovers.is_empty();
+                if self.ignored != Some(kind) {
+                    reader.take_in(dialect, kind, &wishes);
+                }
+            }
+            if asks {
+                subscription = subscription.max(match dialect {
+                    Dialect::PodReloader => Subscription::ByUs,
+                    _ => Subscription::ByOthers,
+                });
+            }
+        }
+        (reader.references(), subscription)
+    }
+
+    /// The annotations of a workload that are read, in any order.
+    pub(crate) fn annotation_keys(&self) -> impl Iterator<Item = &'static str> {
+        self.dialects().flat_map(|dialect| {
+            let grammar = dialect.grammar();
+            let lists = grammar.lists.iter().chain(grammar.excludes);
+            let gate = grammar.gate.into_iter();
+            let gate = gate.filter(|(place, _)| matches!(place, Where::Annotation));
+            lists
+                .map(|(_, key)| *key)
+                .chain(gate.map(|(_, key)| key))
+                .chain(grammar.others.iter().copied())
+        })
+    }
+
+    /// What the names of annotations begin with that are read besides.
+    pub(crate) fn annotation_prefixes(&self) -> impl Iterator<Item = &'static str> {
+        let prefixes = |dialect: Dialect| dialect.grammar().exclude_prefixes.iter();
+        self.dialects()
+            .flat_map(prefixes)
+            .map(|(_, prefix)| *prefix)
+    }
+
+    /// The labels of a workload that are read.
+    pub(crate) fn label_keys(&self) -> impl Iterator<Item = &'static str> {
+        let gates = self.dialects().filter_map(|dialect| dialect.grammar().gate);
+        gates
+            .filter(|(place, _)| matches!(place, Where::Label))
+            .map(|(_, key)| key)
+    }
+
+    /// How long the objects of a workload must be quiet, in the words of another controller.
+    pub(crate) fn settle_period<'a>(
+        &self,
+        kind: WorkloadKind,
+        annotation: impl Fn(&str) -> Option<&'a str>,
+    ) -> Option<&'a str> {
+        let is_paused = kind == WorkloadKind::Deployment && self.speak(Dialect::Stakater);
+        is_paused.then(|| annotation(stakater::PAUSE_PERIOD))?
+    }
+
+    fn speak(&self, dialect: Dialect) -> bool {
+        self.spoken.contains(&dialect)
+    }
+
+    fn dialects(&self) -> impl Iterator<Item = Dialect> {
+        let auto_all = self.auto_all && !self.speak(Dialect::Stakater);
+        let auto_all = auto_all.then_some(Dialect::AutoAll);
+        self.spoken.iter().copied().chain(auto_all)
+    }
+
+    fn wishes<'a>(
+        &self,
+        dialect: Dialect,
+        kind: ConfigKind,
+        subject: &'a Subject<'_>,
+    ) -> Wishes<'a> {
+        let grammar = dialect.grammar();
+        let takes_all = self.auto_all && own::auto(subject).is_none();
+        let list = || {
+            let (_, key) = grammar.lists.iter().find(|(of, _)| *of == kind)?;
+            subject.annotation(key)
+        };
+        match dialect {
+            Dialect::AutoAll => Wishes {
+                discovers: takes_all
+                    .then_some((dialect, Marks::NONE))
+                    .into_iter()
+                    .collect(),
+                ..Wishes::default()
+            },
+            Dialect::Stakater => stakater::wishes(kind, subject, takes_all),
+            Dialect::PodReloader => Wishes {
+                names: list(),
+                discovers: own::auto(subject)
+                    .is_some_and(|auto| auto.takes(kind))
+                    .then_some((dialect, Marks::NONE))
+                    .into_iter()
+                    .collect(),
+                ..Wishes::default()
+            },
+            _ => {
+                let says_true = |(place, key): (Where, &str)| {
+                    let map = match place {
+                        Where::Annotation => subject.annotations,
+                        Where::Label => subject.labels,
+                    };
+                    map.get(key).is_some_and(|value| value == "true")
+                };
+                let is_open = grammar.gate.is_none_or(says_true);
+                let discovers = grammar.gate.is_some() && is_open;
+                Wishes {
+                    names: is_open.then(list).flatten(),
+                    discovers: discovers
+                        .then_some((dialect, Marks::NONE))
+                        .into_iter()
+                        .collect(),
+                    ..Wishes::default()
+                }
+            }
+        }
+    }
+}
+
+/// Whether [`keys::AUTO`] takes this value.
+pub(crate) fn is_auto(value: &str) -> bool {
+    own::Auto::parse(value).is_some()
+}

@@ -1,0 +1,266 @@
+//! Turns what a dialect asks for into claims.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Dialect, Grammar, POD_RELOADER, Subject, Wishes, own};
+use crate::claim::{Claim, Keys, Pattern};
+use crate::discovery::Use;
+use crate::list::{items, items_with_keys, name_and_keys, quoted};
+use crate::mark::Marks;
+use crate::name::Name;
+use crate::reference::{ConfigKind, Reference};
+use crate::references::{MAX_PATTERNS, MAX_REFERENCES, References, Rejected};
+
+/// The most items that are named as rejected: a workload may hold 40,000 of them.
+const MAX_REJECTED: usize = 20;
+
+/// What has been asked for of one workload so far.
+pub(super) struct Reader<'a> {
+    subject: &'a Subject<'a>,
+    uses: Vec<Use<'a>>,
+    /// Our own settings, which count in every dialect.
+    per_key: Option<bool>,
+    only_where_needed: bool,
+    claims: Vec<Claim>,
+    patterns: Vec<Pattern>,
+    rejected: Vec<Rejected>,
+    /// How many more were.
+    others_rejected: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(subject: &'a Subject<'a>) -> Self {
+        Self {
+            subject,
+            uses: Vec::new(),
+            per_key: own::per_key(subject),
+            only_where_needed: own::restarts_where_needed(subject),
+            claims: Vec::new(),
+            patterns: Vec::new(),
+            rejected: Vec::new(),
+            others_rejected: 0,
+        }
+    }
+
+    pub(super) fn references(self) -> References {
+        References::new(
+            self.claims,
+            self.patterns,
+            self.rejected,
+            self.others_rejected,
+        )
+    }
+
+    pub(super) fn take_in(&mut self, dialect: Dialect, kind: ConfigKind, wishes: &Wishes<'_>) {
+        let excluded = self.excluded(dialect, kind);
+        if self.uses.is_empty() && (self.only_where_needed || !wishes.discovers.is_empty()) {
+            self.uses = self.subject.pod_spec.uses();
+        }
+        self.names(dialect, kind, wishes.names, &excluded);
+        for (of, needs) in &wishes.discovers {
+            self.discover(dialect.grammar(), *of, kind, *needs, &excluded);
+        }
+        self.patterns(dialect, kind, wishes.patterns, &excluded);
+    }
+
+    /// The names that do not count: by the dialect, or by our own annotations, which always count.
+    fn excluded(&self, dialect: Dialect, kind: ConfigKind) -> BTreeSet<&'a str> {
+        let subject = self.subject;
+        let grammars = [&POD_RELOADER, dialect.grammar()];
+        let lists = grammars.into_iter().flat_map(|grammar| grammar.excludes);
+        let listed = lists
+            .filter(|(of, _)| *of == kind)
+            .flat_map(|(_, key)| items(subject.annotation(key)));
+        let prefixes = grammars.into_iter().flat_map(|it| it.exclude_prefixes);
+        let prefixed = prefixes
+            .filter(|(of, _)| *of == kind)
+            .flat_map(|(_, prefix)| {
+                let all = subject.annotations.iter();
+                let begin = all.filter(move |(key, _)| key.starts_with(*prefix));
+                begin.map(|(_, value)| value.as_str())
+            });
+        listed.chain(prefixed).collect()
+    }
+
+    fn names(
+        &mut self,
+        dialect: Dialect,
+        kind: ConfigKind,
+        list: Option<&str>,
+        excluded: &BTreeSet<&str>,
+    ) {
+        let takes_keys = dialect == Dialect::PodReloader;
+        let mut named: BTreeMap<Name, Keys> = BTreeMap::new();
+        let distinct: BTreeSet<_> = match takes_keys {
+            true => items_with_keys(list).collect(),
+            false => items(list).collect(),
+        };
+        for item in distinct {
+            let parts = match takes_keys {
+                true => name_and_keys(item),
+                false => Some((item, None)),
+            };
+            let Some((name, keys)) = parts else {
+                self.reject(|| Rejected::Keys {
+                    kind,
+                    item: quoted(item),
+                });
+                continue;
+            };
+            let name = match Name::parse(name) {
+                Ok(name) => name,
+                Err(reason) => {
+                    self.reject(|| Rejected::Name {
+                        kind,
+                        item: quoted(item),
+                        reason,
+                    });
+                    continue;
+                }
+            };
+            if excluded.contains(name.as_str()) {
+                continue;
+            }
+            let keys = match self.per_key {
+                Some(false) => Keys::All,
+                _ => Keys::named(keys.unwrap_or_default()),
+            };
+            named
+                .entry(name)
+                .and_modify(|known| *known = known.clone().or(&keys))
+                .or_insert(keys);
+            // One too many is enough to name it.
+            if named.len() > MAX_REFERENCES + 1 {
+                named.pop_last();
+            }
+        }
+        for (name, keys) in named {
+            self.claim_listed(dialect, kind, name, keys);
+        }
+    }
+
+    fn claim_listed(&mut self, dialect: Dialect, kind: ConfigKind, name: Name, keys: Keys) {
+        let uses = self
+            .uses
+            .iter()
+            .filter(|it| it.kind == kind && it.name == name);
+        let (seen, missed): (Vec<_>, Vec<_>) = uses.partition(|it| it.consumption.sees_changes());
+        let is_seen = !seen.is_empty();
+        let of_missed = missed.iter().map(|it| Keys::named(it.keys.iter().copied()));
+        let of_missed = of_missed.reduce(|one, other| one.or(&other));
+        if !self.only_where_needed || (of_missed.is_none() && !is_seen) {
+            return self.claim(dialect, kind, name, Marks::NONE, keys);
+        }
+        if let Some(keys) = of_missed.and_then(|of_missed| keys.and(&of_missed)) {
+            self.claim(dialect, kind, name.clone(), Marks::NONE, keys);
+        }
+        if is_seen {
+            self.claim(dialect, kind, name, Marks::IMMUTABLE, keys);
+        }
+    }
+
+    fn discover(
+        &mut self,
+        grammar: &Grammar,
+        dialect: Dialect,
+        kind: ConfigKind,
+        needs: Marks,
+        excluded: &BTreeSet<&str>,
+    ) {
+        let takes_keys = self.per_key.unwrap_or(grammar.takes_keys);
+        let uses = std::mem::take(&mut self.uses);
+        let used = uses.iter().filter(|it| {
+            it.kind == kind
+                && grammar.sees.contains(&it.consumption)
+                && !excluded.contains(it.name.as_str())
+        });
+        for it in used {
+            let is_seen = self.only_where_needed && it.consumption.sees_changes();
+            let needs = match is_seen {
+                true => needs | Marks::IMMUTABLE,
+                false => needs,
+            };
+            let keys = match takes_keys {
+                true => Keys::named(it.keys.iter().copied()),
+                false => Keys::All,
+            };
+            self.claim(dialect, kind, it.name.clone(), needs, keys);
+        }
+        self.uses = uses;
+    }
+
+    fn patterns(
+        &mut self,
+        dialect: Dialect,
+        kind: ConfigKind,
+        list: Option<&str>,
+        excluded: &BTreeSet<&'a str>,
+    ) {
+        let mut except: BTreeSet<Box<str>> = excluded.iter().map(|name| (*name).into()).collect();
+        if self.only_where_needed {
+            let is_missed = |name: &Name| {
+                let uses = self
+                    .uses
+                    .iter()
+                    .filter(|it| it.kind == kind && it.name == *name);
+                uses.clone().any(|it| !it.consumption.sees_changes())
+            };
+            let of_kind = self.uses.iter().filter(|it| it.kind == kind);
+            let seen = of_kind.filter(|it| !is_missed(&it.name));
+            except.extend(seen.map(|it| it.name.as_str().into()));
+        }
+        let except = Arc::new(except);
+        let distinct: BTreeSet<_> = items(list).collect();
+        let mut names = 0;
+        for item in distinct {
+            match Name::parse(item) {
+                // A dot is a regular expression, too.
+                Ok(name) if !item.contains('.') => {
+                    if !excluded.contains(item) && names <= MAX_REFERENCES {
+                        names += 1;
+                        self.claim_listed(dialect, kind, name, Keys::All);
+                    }
+                }
+                Err(reason) if !item.contains(is_of_a_pattern) => self.reject(|| Rejected::Name {
+                    kind,
+                    item: quoted(item),
+                    reason,
+                }),
+                // One too many is enough to say so.
+                _ if self.patterns.len() > MAX_PATTERNS => {}
+                _ => match Pattern::new(kind, dialect, item, except.clone()) {
+                    Some(pattern) => self.patterns.push(pattern),
+                    None => self.reject(|| Rejected::Pattern {
+                        kind,
+                        item: quoted(item),
+                    }),
+                },
+            }
+        }
+    }
+
+    fn claim(&mut self, dialect: Dialect, kind: ConfigKind, name: Name, needs: Marks, keys: Keys) {
+        self.claims.push(Claim {
+            reference: Reference {
+                kind,
+                namespace: self.subject.namespace.clone(),
+                name,
+            },
+            dialect,
+            needs,
+            keys,
+        });
+    }
+
+    fn reject(&mut self, rejected: impl FnOnce() -> Rejected) {
+        match self.rejected.len() < MAX_REJECTED {
+            true => self.rejected.push(rejected()),
+            false => self.others_rejected += 1,
+        }
+    }
+}
+
+fn is_of_a_pattern(character: char) -> bool {
+    r".*+?()[]{}|^$\".contains(character)
+}

@@ -1,0 +1,76 @@
+//! The dialect of Stakater's Reloader, as its code reads it (v1.4.21), for one kind of config object.
+//!
+//! 1. Of the keys that subscribe - this kind's `reload`, `auto`, this kind's `auto`, `search` - those of the
+//!    workload count, or those of the pod template where the workload has none of them, not even an empty one.
+//! 2. Names that are excluded never count. Excludes are read from the workload alone.
+//! 3. A list counts whatever the others say, `auto: "false"` included.
+//! 4. With `search`, what the pod spec uses counts where it says `match`.
+//! 5. With `auto` or this kind's `auto`, what the pod spec uses counts. One of them is enough.
+//! 6. When every workload is taken, so is one that gives neither of these two a value.
+//!
+//! An object that says `ignore` never counts: [`Marks::STAKATER_IGNORE`].
+
+use super::{Dialect, Subject, Wishes};
+use crate::mark::Marks;
+use crate::reference::ConfigKind;
+
+pub(super) const EXCLUDE_CONFIG_MAPS: &str = "configmaps.exclude.reloader.stakater.com/reload";
+pub(super) const EXCLUDE_SECRETS: &str = "secrets.exclude.reloader.stakater.com/reload";
+pub(super) const PAUSE_PERIOD: &str = "deployment.reloader.stakater.com/pause-period";
+const AUTO: &str = "reloader.stakater.com/auto";
+const SEARCH: &str = "reloader.stakater.com/search";
+const CONFIG_MAP_AUTO: &str = "configmap.reloader.stakater.com/auto";
+const SECRET_AUTO: &str = "secret.reloader.stakater.com/auto";
+const CONFIG_MAP_RELOAD: &str = "configmap.reloader.stakater.com/reload";
+const SECRET_RELOAD: &str = "secret.reloader.stakater.com/reload";
+
+/// What is read of the metadata besides the excludes.
+pub(super) const READ: [&str; 7] = [
+    AUTO,
+    SEARCH,
+    CONFIG_MAP_AUTO,
+    SECRET_AUTO,
+    CONFIG_MAP_RELOAD,
+    SECRET_RELOAD,
+    PAUSE_PERIOD,
+];
+
+pub(super) fn wishes<'a>(
+    kind: ConfigKind,
+    subject: &'a Subject<'_>,
+    takes_all: bool,
+) -> Wishes<'a> {
+    let (typed_auto, reload) = match kind {
+        ConfigKind::ConfigMap => (CONFIG_MAP_AUTO, CONFIG_MAP_RELOAD),
+        ConfigKind::Secret => (SECRET_AUTO, SECRET_RELOAD),
+    };
+    let subscribing = [reload, AUTO, typed_auto, SEARCH];
+    let is_on_metadata = subscribing
+        .iter()
+        .any(|key| subject.annotations.contains_key(*key));
+    let annotations = match is_on_metadata {
+        true => subject.annotations,
+        false => subject.template_annotations,
+    };
+    let value = |key| annotations.get(key).map_or("", String::as_str);
+    let mut discovers = Vec::new();
+    if value(SEARCH) == "true" {
+        discovers.push((Dialect::Stakater, Marks::STAKATER_MATCH));
+    }
+    if is_true(value(AUTO)) || is_true(value(typed_auto)) {
+        discovers.push((Dialect::Stakater, Marks::NONE));
+    }
+    if takes_all && value(AUTO).is_empty() && value(typed_auto).is_empty() {
+        discovers.push((Dialect::AutoAll, Marks::NONE));
+    }
+    Wishes {
+        names: None,
+        patterns: Some(value(reload)).filter(|list| !list.is_empty()),
+        discovers,
+    }
+}
+
+/// Go's `strconv.ParseBool`.
+fn is_true(value: &str) -> bool {
+    ["1", "t", "T", "true", "TRUE", "True"].contains(&value)
+}

@@ -1,0 +1,728 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::digest::{Aspects, ConfigObject, Content, Objects, Presence};
+use crate::reference::Reference;
+use crate::workload::{Reading, Workload, WorkloadObject};
+
+/// A workload in one dialect, or more.
+struct Case {
+    dialects: Dialects,
+    kind: WorkloadKind,
+    object: Value,
+}
+
+fn speaking(dialects: &[Dialect]) -> Case {
+    let dialects = Dialects {
+        spoken: dialects.iter().copied().collect(),
+        ..Dialects::default()
+    };
+    Case {
+        dialects,
+        kind: WorkloadKind::Deployment,
+        object: json!({
+            "metadata": {"name": "web", "namespace": "ns"},
+            "spec": {"template": {"metadata": {}, "spec": {}}},
+        }),
+    }
+}
+
+impl Case {
+    fn auto_all(mut self) -> Self {
+        self.dialects.auto_all = true;
+        self
+    }
+
+    fn kind(mut self, kind: WorkloadKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    fn annotated(mut self, annotations: &[(&str, &str)]) -> Self {
+        self.object["metadata"]["annotations"] =
+            json!(BTreeMap::from_iter(annotations.iter().copied()));
+        self
+    }
+
+    fn labelled(mut self, key: &str, value: &str) -> Self {
+        self.object["metadata"]["labels"] = json!({key: value});
+        self
+    }
+
+    fn template_annotated(mut self, annotations: &[(&str, &str)]) -> Self {
+        self.object["spec"]["template"]["metadata"]["annotations"] =
+            json!(BTreeMap::from_iter(annotations.iter().copied()));
+        self
+    }
+
+    fn pod_spec(mut self, pod_spec: Value) -> Self {
+        self.object["spec"]["template"]["spec"] = pod_spec;
+        self
+    }
+
+    /// A pod that takes a key of ConfigMap `env`, all of `from` and of Secret `pass`, mounts `file`, and `part`
+    /// by a subPath.
+    fn using_all(self) -> Self {
+        self.pod_spec(json!({
+            "containers": [{
+                "env": [{"valueFrom": {"configMapKeyRef": {"name": "env", "key": "mode"}}}],
+                "envFrom": [{"configMapRef": {"name": "from"}}, {"secretRef": {"name": "pass"}}],
+                "volumeMounts": [
+                    {"name": "file", "mountPath": "/file"},
+                    {"name": "part", "mountPath": "/part", "subPath": "level"},
+                ],
+            }],
+            "volumes": [
+                {"name": "file", "configMap": {"name": "file"}},
+                {"name": "part", "configMap": {"name": "part"}},
+                {"name": "idle", "configMap": {"name": "idle"}},
+            ],
+            "imagePullSecrets": [{"name": "pull"}],
+        }))
+    }
+
+    fn workload(self) -> Workload {
+        let object: WorkloadObject = serde_json::from_value(self.object).unwrap();
+        let reading = Reading::new(self.dialects, []);
+        object.into_workload(self.kind, &reading).unwrap()
+    }
+
+    /// What counts where all these objects are there: `cm/name`, `secret/name`, `cm/name[key]`.
+    fn counts(self, objects: &[(&str, Value)]) -> Vec<String> {
+        let workload = self.workload();
+        let there: Objects = objects
+            .iter()
+            .map(|(name, metadata)| object(name, metadata))
+            .collect();
+        let (all, _) = workload.references.with_matches(there.keys().cloned());
+        let objects: Objects = all
+            .into_iter()
+            .map(|reference| {
+                let presence = there.get(&reference).cloned();
+                (reference, presence.unwrap_or(Presence::Absent))
+            })
+            .collect();
+        let contents = workload.references.contents(&objects);
+        contents
+            .0
+            .iter()
+            .map(|(reference, content)| shown(reference, content))
+            .collect()
+    }
+
+    /// The same where nothing is there.
+    fn asks_for(self) -> Vec<String> {
+        self.counts(&[])
+    }
+}
+
+fn shown(reference: &Reference, content: &Content<'_>) -> String {
+    let kind = match reference.kind {
+        ConfigKind::ConfigMap => "cm",
+        ConfigKind::Secret => "secret",
+    };
+    let name = &reference.name;
+    match content {
+        Content::Absent | Content::Whole(_) => format!("{kind}/{name}"),
+        Content::Entries(entries) => {
+            let keys: Vec<_> = entries.iter().map(|(key, _)| &**key).collect();
+            format!("{kind}/{name}[{}]", keys.join(","))
+        }
+    }
+}
+
+/// `cm/name` or `secret/name` with this besides the usual, in its metadata or beside that.
+fn object(name: &str, more: &Value) -> (Reference, Presence) {
+    let (kind, name) = name.split_once('/').unwrap();
+    let kind = match kind {
+        "cm" => ConfigMap,
+        _ => Secret,
+    };
+    let mut object = json!({
+        "metadata": {"uid": "1", "resourceVersion": "1"},
+        "data": {"mode": "1", "level": "2", "other": "3"},
+    });
+    for (field, value) in more.as_object().unwrap() {
+        match field.as_str() {
+            "immutable" => object[field] = value.clone(),
+            _ => object["metadata"][field] = value.clone(),
+        }
+    }
+    let parsed = ConfigObject::parse(
+        object.to_string().as_bytes(),
+        Aspects {
+            by_keys: true,
+            ..Aspects::default()
+        },
+    )
+    .unwrap();
+    let reference = Reference {
+        kind,
+        namespace: Name::parse("ns").unwrap(),
+        name: Name::parse(name).unwrap(),
+    };
+    (reference, Presence::Present(parsed))
+}
+
+/// Objects of these names without anything besides.
+fn plain<'a>(names: &[&'a str]) -> Vec<(&'a str, Value)> {
+    names.iter().map(|name| (*name, json!({}))).collect()
+}
+
+const ALL: [&str; 7] = [
+    "cm/env",
+    "cm/file",
+    "cm/from",
+    "cm/idle",
+    "cm/part",
+    "secret/pass",
+    "secret/pull",
+];
+
+mod own {
+    use super::*;
+
+    fn with(annotations: &[(&str, &str)]) -> Case {
+        let keys = annotations
+            .iter()
+            .map(|(key, value)| (format!("{}{key}", keys::PREFIX), *value));
+        let keys: Vec<_> = keys.collect();
+        let keys: Vec<_> = keys
+            .iter()
+            .map(|(key, value)| (key.as_str(), *value))
+            .collect();
+        speaking(&[Dialect::PodReloader])
+            .using_all()
+            .annotated(&keys)
+    }
+
+    #[test]
+    fn auto_finds_everything_by_the_keys_that_are_named() {
+        let found = with(&[("auto", "true")]).counts(&plain(&ALL));
+        assert_eq!(
+            found,
+            [
+                "cm/env[mode]",
+                "cm/file",
+                "cm/from",
+                "cm/idle",
+                "cm/part[level]",
+                "secret/pass",
+                "secret/pull"
+            ]
+        );
+        assert_eq!(
+            with(&[("auto", "secrets")]).asks_for(),
+            ["secret/pass", "secret/pull"]
+        );
+        assert_eq!(with(&[("auto", "configmaps")]).asks_for().len(), 5);
+    }
+
+    #[test]
+    fn auto_that_is_false_or_no_value_finds_nothing() {
+        for value in ["false", "yes", "True", ""] {
+            let workload = with(&[("auto", value)]).workload();
+            assert!(
+                workload.references.is_empty() && !workload.is_subscribed(),
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_excluded_counts_neither_by_auto_nor_by_a_list() {
+        let case = with(&[
+            ("auto", "true"),
+            ("configmaps", "env,listed,file"),
+            ("exclude-configmaps", " env, idle,part"),
+            ("exclude-secrets", "pull"),
+        ]);
+        assert_eq!(
+            case.asks_for(),
+            ["cm/file", "cm/from", "cm/listed", "secret/pass"]
+        );
+    }
+
+    #[test]
+    fn a_list_may_name_keys() {
+        let case = with(&[
+            ("configmaps", "a[x, y],b,c[x],c[z],d[x],d"),
+            ("secrets", "s[k]"),
+        ]);
+        assert_eq!(
+            case.counts(&plain(&["cm/a", "cm/b", "cm/c", "cm/d", "secret/s"])),
+            ["cm/a[x,y]", "cm/b", "cm/c[x,z]", "cm/d", "secret/s[k]"]
+        );
+        let rejected = with(&[("configmaps", "a[],b[x/y],c[x")])
+            .workload()
+            .references
+            .rejected;
+        assert_eq!(rejected.len(), 3);
+        assert_eq!(
+            rejected[0].to_string(),
+            "ConfigMap \"a[]\" is no name with keys, such as app[log.level,mode]"
+        );
+    }
+
+    #[test]
+    fn per_key_false_takes_whole_objects() {
+        let case = with(&[
+            ("auto", "configmaps"),
+            ("configmaps", "a[x]"),
+            ("per-key", "false"),
+        ]);
+        let names = plain(&["cm/a", "cm/env", "cm/file", "cm/from", "cm/idle", "cm/part"]);
+        assert_eq!(
+            case.counts(&names),
+            ["cm/a", "cm/env", "cm/file", "cm/from", "cm/idle", "cm/part"]
+        );
+    }
+
+    #[test]
+    fn where_restarts_are_needed_only_what_pods_cannot_see_counts() {
+        let needed = |annotations: &[(&str, &str)]| {
+            let all = [annotations, &[("restart-on", "needed")]].concat();
+            with(&all)
+        };
+        assert_eq!(
+            needed(&[("auto", "true")]).counts(&plain(&ALL)),
+            [
+                "cm/env[mode]",
+                "cm/from",
+                "cm/part[level]",
+                "secret/pass",
+                "secret/pull"
+            ]
+        );
+        let listed = plain(&["cm/env", "cm/file", "cm/elsewhere"]);
+        assert_eq!(
+            needed(&[("configmaps", "file,env,elsewhere")]).counts(&listed),
+            ["cm/elsewhere", "cm/env[mode]"]
+        );
+        let keys = needed(&[("configmaps", "env[mode,other],part[other]")]);
+        assert_eq!(
+            keys.counts(&plain(&["cm/env", "cm/part"])),
+            ["cm/env[mode]"]
+        );
+    }
+
+    #[test]
+    fn an_immutable_object_is_never_seen_to_change() {
+        let objects = [
+            ("cm/file", json!({"immutable": true})),
+            ("cm/idle", json!({})),
+        ];
+        for annotations in [("auto", "true"), ("configmaps", "file,idle")] {
+            let counts = with(&[annotations, ("restart-on", "needed")]).counts(&objects);
+            assert!(counts.contains(&"cm/file".to_owned()), "{counts:?}");
+            assert!(!counts.contains(&"cm/idle".to_owned()), "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn auto_all_takes_what_does_not_say_otherwise() {
+        let all = |annotations| with(annotations).auto_all().workload();
+        let workload = all(&[]);
+        assert_eq!(workload.subscription, Subscription::ByOthers);
+        assert_eq!(workload.references.named().count(), 7);
+        assert!(!all(&[("auto", "false")]).is_subscribed());
+        assert_eq!(all(&[("auto", "secrets")]).references.named().count(), 2);
+        let listing = all(&[("configmaps", "a")]);
+        assert_eq!(listing.subscription, Subscription::ByUs);
+        assert_eq!(listing.references.named().count(), 8);
+    }
+
+    #[test]
+    fn a_kind_that_is_ignored_never_counts() {
+        let mut case = with(&[("auto", "true"), ("secrets", "s")]);
+        case.dialects.ignored = Some(Secret);
+        assert_eq!(case.asks_for().len(), 5);
+    }
+
+    #[test]
+    fn what_did_not_ask_has_nothing_read() {
+        let workload = with(&[("settle-period", "1s")]).workload();
+        assert!(!workload.is_subscribed() && workload.references.is_empty());
+    }
+}
+
+mod stakater {
+    use super::*;
+
+    const AUTO: &str = "reloader.stakater.com/auto";
+    const SEARCH: &str = "reloader.stakater.com/search";
+    const MATCH: &str = "reloader.stakater.com/match";
+    const IGNORE: &str = "reloader.stakater.com/ignore";
+    const CM_AUTO: &str = "configmap.reloader.stakater.com/auto";
+    const SECRET_AUTO: &str = "secret.reloader.stakater.com/auto";
+    const CM_RELOAD: &str = "configmap.reloader.stakater.com/reload";
+    const SECRET_RELOAD: &str = "secret.reloader.stakater.com/reload";
+    const CM_EXCLUDE: &str = "configmaps.exclude.reloader.stakater.com/reload";
+    const SECRET_EXCLUDE: &str = "secrets.exclude.reloader.stakater.com/reload";
+
+    /// What a pod uses that Stakater's Reloader sees.
+    const SEEN: [&str; 5] = ["cm/env", "cm/file", "cm/from", "cm/part", "secret/pass"];
+
+    fn case() -> Case {
+        speaking(&[Dialect::Stakater]).using_all()
+    }
+
+    fn marked(name: &str, key: &str, value: &str) -> Vec<(&'static str, Value)> {
+        let mark = |it: &'static str| match it == name {
+            true => (it, json!({"annotations": {key: value}})),
+            false => (it, json!({})),
+        };
+        ALL.into_iter().map(mark).collect()
+    }
+
+    #[test]
+    fn rule_2_an_object_that_says_ignore_never_counts() {
+        let auto = || case().annotated(&[(AUTO, "true")]);
+        assert_eq!(auto().counts(&plain(&ALL)), SEEN);
+        assert_eq!(auto().counts(&marked("cm/env", IGNORE, "true")), SEEN[1..]);
+        // Exactly "true", and nothing else.
+        assert_eq!(auto().counts(&marked("cm/env", IGNORE, "True")), SEEN);
+        let listed = case().annotated(&[(CM_RELOAD, "env,file")]);
+        assert_eq!(
+            listed.counts(&marked("cm/env", IGNORE, "true")),
+            ["cm/file"]
+        );
+    }
+
+    #[test]
+    fn rule_3_the_pod_template_counts_where_the_workload_has_no_key_for_the_kind() {
+        let on_template = |annotations: &[(&str, &str)], template: &[(&str, &str)]| {
+            case()
+                .annotated(annotations)
+                .template_annotated(template)
+                .asks_for()
+        };
+        let auto = [(AUTO, "true")];
+        assert_eq!(on_template(&[], &auto), SEEN);
+        assert_eq!(on_template(&[("other", "x")], &auto), SEEN);
+        // An empty value is one, too.
+        for key in [AUTO, SEARCH] {
+            assert!(on_template(&[(key, "")], &auto).is_empty(), "{key}");
+        }
+        // Keys of one kind speak for that kind alone.
+        for key in [SECRET_AUTO, SECRET_RELOAD] {
+            assert_eq!(on_template(&[(key, "")], &auto), SEEN[..4], "{key}");
+        }
+        for key in [CM_AUTO, CM_RELOAD] {
+            assert_eq!(on_template(&[(key, "")], &auto), SEEN[4..], "{key}");
+        }
+        // Excludes do not.
+        assert_eq!(on_template(&[(CM_EXCLUDE, "env")], &auto), SEEN[1..]);
+    }
+
+    #[test]
+    fn rule_4_excludes_are_exact_and_beat_everything() {
+        let excluding = |annotation: (&str, &str)| {
+            let excludes = [(CM_EXCLUDE, " env ,fil"), (SECRET_EXCLUDE, "pass")];
+            case()
+                .annotated(&[&[annotation], &excludes[..]].concat())
+                .counts(&plain(&ALL))
+        };
+        assert_eq!(excluding((AUTO, "true")), ["cm/file", "cm/from", "cm/part"]);
+        assert_eq!(excluding((CM_RELOAD, "env,file")), ["cm/file"]);
+        assert_eq!(excluding((CM_RELOAD, "e.*,file")), ["cm/file"]);
+        // On the pod template they are not read.
+        let template = [(AUTO, "true"), (CM_EXCLUDE, "env")];
+        assert_eq!(case().template_annotated(&template).asks_for(), SEEN);
+    }
+
+    #[test]
+    fn rule_5_a_named_list_is_of_regular_expressions() {
+        let there = plain(&[
+            "cm/app",
+            "cm/app-extra",
+            "cm/myweb",
+            "cm/web",
+            "cm/a.c",
+            "cm/abc",
+        ]);
+        for (list, expected) in [
+            ("app", &["cm/app"][..]),
+            (" app , web ", &["cm/app", "cm/web"]),
+            ("app.*", &["cm/app", "cm/app-extra"]),
+            // Anchored at one end each, as `^app|web$` is.
+            ("app|web", &["cm/app", "cm/app-extra", "cm/myweb", "cm/web"]),
+            ("(app|web)", &["cm/app", "cm/web"]),
+            // A dot matches any character.
+            ("a.c", &["cm/a.c", "cm/abc"]),
+            (r"a\.c", &["cm/a.c"]),
+            // Upper case matches nothing, unless it is told to.
+            ("APP.*", &[]),
+            ("(?i)APP", &["cm/app"]),
+            // A comma ends an item, also within braces.
+            ("ap{1,2}", &[]),
+            ("app,[", &["cm/app"]),
+        ] {
+            let counts = case().annotated(&[(CM_RELOAD, list)]).counts(&there);
+            assert_eq!(counts, expected, "{list}");
+        }
+    }
+
+    #[test]
+    fn rule_5_what_is_listed_counts_though_no_pod_uses_it_and_auto_is_false() {
+        let case = case().annotated(&[(SECRET_RELOAD, "elsewhere"), (AUTO, "false")]);
+        assert_eq!(case.asks_for(), ["secret/elsewhere"]);
+    }
+
+    #[test]
+    fn rule_5_what_is_no_regular_expression_is_rejected_and_the_rest_counts() {
+        for (item, problem) in [
+            (
+                "a(",
+                "ConfigMap \"a(\" is no regular expression, or too large a one",
+            ),
+            (
+                "ap{1",
+                "ConfigMap \"ap{1\" is no regular expression, or too large a one",
+            ),
+            (
+                "App",
+                "ConfigMap \"App\" is not a valid name: a name has only lower case letters, digits, '-' and '.'",
+            ),
+        ] {
+            let list = format!("app,{item}");
+            let workload = case().annotated(&[(CM_RELOAD, &list)]).workload();
+            assert_eq!(workload.references.named().count(), 1);
+            assert_eq!(workload.references.rejected[0].to_string(), problem);
+        }
+        let huge = format!("{}(a{{1000}}){{1000}}", "a?".repeat(500));
+        let workload = case().annotated(&[(CM_RELOAD, &huge)]).workload();
+        assert_eq!(workload.references.rejected.len(), 1);
+    }
+
+    #[test]
+    fn rule_6_search_takes_what_says_match_and_auto_false_does_not_stop_it() {
+        let search = || case().annotated(&[(SEARCH, "true"), (AUTO, "false")]);
+        assert!(search().counts(&plain(&ALL)).is_empty());
+        assert_eq!(
+            search().counts(&marked("cm/env", MATCH, "true")),
+            ["cm/env"]
+        );
+        assert!(search().counts(&marked("cm/env", MATCH, "True")).is_empty());
+        // What no pod uses is not found, and what says ignore neither.
+        assert!(
+            search()
+                .counts(&marked("cm/idle", MATCH, "true"))
+                .is_empty()
+        );
+        let both = json!({"annotations": {MATCH: "true", IGNORE: "true"}});
+        assert!(search().counts(&[("cm/env", both)]).is_empty());
+        let search = case().annotated(&[(SEARCH, "True")]);
+        assert!(search.counts(&marked("cm/env", MATCH, "true")).is_empty());
+        // Auto wins by an "or".
+        let both = case().annotated(&[(SEARCH, "true"), (AUTO, "true")]);
+        assert_eq!(both.counts(&plain(&ALL)), SEEN);
+    }
+
+    #[test]
+    fn rule_7_either_auto_is_enough() {
+        let counts = |annotations: &[(&str, &str)]| case().annotated(annotations).asks_for();
+        for value in ["1", "t", "T", "true", "TRUE", "True"] {
+            assert_eq!(counts(&[(AUTO, value)]), SEEN, "{value}");
+        }
+        for value in ["0", "yes", "tRUE", " true", ""] {
+            assert!(counts(&[(AUTO, value)]).is_empty(), "{value}");
+        }
+        assert_eq!(counts(&[(CM_AUTO, "true")]), SEEN[..4]);
+        assert_eq!(counts(&[(SECRET_AUTO, "true")]), SEEN[4..]);
+        assert_eq!(counts(&[(AUTO, "true"), (CM_AUTO, "false")]), SEEN);
+        assert_eq!(counts(&[(AUTO, "false"), (CM_AUTO, "true")]), SEEN[..4]);
+    }
+
+    #[test]
+    fn rule_8_when_all_are_taken_any_value_of_auto_opts_out() {
+        let counts =
+            |annotations: &[(&str, &str)]| case().auto_all().annotated(annotations).asks_for();
+        assert_eq!(counts(&[]), SEEN);
+        assert!(counts(&[(AUTO, "false")]).is_empty());
+        assert!(counts(&[(AUTO, "yes")]).is_empty());
+        assert_eq!(counts(&[(AUTO, "")]), SEEN);
+        // That of one kind is for that kind.
+        assert_eq!(counts(&[(SECRET_AUTO, "false")]), SEEN[..4]);
+        assert_eq!(counts(&[(CM_AUTO, "false")]), SEEN[4..]);
+        // Search without a match does not opt out.
+        assert_eq!(counts(&[(SEARCH, "true")]), SEEN);
+        assert!(counts(&[("pod-reloader.cs.sap.com/auto", "false")]).is_empty());
+        let ignored = case().auto_all().counts(&marked("cm/env", IGNORE, "true"));
+        assert_eq!(ignored, SEEN[1..]);
+    }
+
+    #[test]
+    fn rule_9_what_no_container_mounts_is_not_used_and_every_volume_is_looked_at() {
+        let spec = json!({
+            "initContainers": [{"volumeMounts": [{"name": "init", "mountPath": "/i"}]}],
+            "containers": [{"volumeMounts": [{"name": "second", "mountPath": "/s"}]}],
+            "volumes": [
+                {"name": "first", "configMap": {"name": "twice"}},
+                {"name": "second", "configMap": {"name": "twice"}},
+                {"name": "init", "secret": {"secretName": "init"}},
+                {"name": "none", "configMap": {"name": "none"}},
+            ],
+        });
+        let counts = case()
+            .pod_spec(spec)
+            .annotated(&[(AUTO, "true")])
+            .asks_for();
+        assert_eq!(counts, ["cm/twice", "secret/init"]);
+    }
+
+    #[test]
+    fn the_pause_period_of_a_deployment_is_its_settle_period() {
+        let key = "deployment.reloader.stakater.com/pause-period";
+        let period = |case: Case| case.workload().settle_period.map(|it| it.as_secs());
+        assert_eq!(period(case().annotated(&[(key, "5m")])), Some(300));
+        let own = [(key, "5m"), (keys::SETTLE_PERIOD, "7s")];
+        assert_eq!(period(case().annotated(&own)), Some(7));
+        let daemon_set = case().kind(WorkloadKind::DaemonSet);
+        assert_eq!(period(daemon_set.annotated(&[(key, "5m")])), None);
+        let unread = speaking(&[Dialect::PodReloader]);
+        assert_eq!(period(unread.annotated(&[(key, "5m")])), None);
+    }
+
+    #[test]
+    fn our_own_settings_count_here_too() {
+        let auto = [
+            (AUTO, "true"),
+            (keys::PER_KEY, "true"),
+            (keys::RESTART_ON, "needed"),
+        ];
+        assert_eq!(
+            case().annotated(&auto).counts(&plain(&ALL)),
+            ["cm/env[mode]", "cm/from", "cm/part[level]", "secret/pass"]
+        );
+        let patterns = [(CM_RELOAD, "f.*"), (keys::RESTART_ON, "needed")];
+        assert_eq!(
+            case().annotated(&patterns).counts(&plain(&ALL)),
+            ["cm/from"]
+        );
+    }
+}
+
+#[test]
+fn wave_needs_its_annotation_and_takes_keys_and_extras() {
+    let wave = |annotations: &[(&str, &str)]| {
+        speaking(&[Dialect::Wave])
+            .using_all()
+            .annotated(annotations)
+    };
+    let (gate, extra) = (
+        "wave.pusher.com/update-on-config-change",
+        "wave.pusher.com/extra-configmaps",
+    );
+    assert_eq!(
+        wave(&[(gate, "true"), (extra, "more,other/one")]).counts(&plain(&ALL)),
+        [
+            "cm/env[mode]",
+            "cm/file",
+            "cm/from",
+            "cm/idle",
+            "cm/more",
+            "cm/part[level]",
+            "secret/pass"
+        ]
+    );
+    assert_eq!(
+        wave(&[(gate, "true"), (extra, "other/one")])
+            .workload()
+            .references
+            .rejected
+            .len(),
+        1
+    );
+    for closed in [&[(extra, "more")][..], &[(gate, "True"), (extra, "more")]] {
+        assert!(!wave(closed).workload().is_subscribed());
+    }
+}
+
+#[test]
+fn stackable_is_spoken_by_stateful_sets_with_its_label() {
+    let case = || {
+        speaking(&[Dialect::Stackable])
+            .using_all()
+            .kind(WorkloadKind::StatefulSet)
+    };
+    let label = "restarter.stackable.tech/enabled";
+    let all = [
+        "cm/env",
+        "cm/file",
+        "cm/from",
+        "cm/idle",
+        "cm/part",
+        "secret/pass",
+    ];
+    assert_eq!(case().labelled(label, "true").asks_for(), all);
+    assert!(case().labelled(label, "false").asks_for().is_empty());
+    let deployment = case().kind(WorkloadKind::Deployment);
+    assert!(deployment.labelled(label, "true").asks_for().is_empty());
+
+    let ignoring = case().labelled(label, "true").annotated(&[
+        ("restarter.stackable.tech/ignore-configmap.0", "env"),
+        ("restarter.stackable.tech/ignore-configmap.x", "file"),
+        ("restarter.stackable.tech/ignore-secret.0", "pass"),
+    ]);
+    assert_eq!(ignoring.asks_for(), ["cm/from", "cm/idle", "cm/part"]);
+    let ignored = json!({"labels": {"restarter.stackable.tech/ignore": "true"}});
+    let counts = case()
+        .labelled(label, "true")
+        .counts(&[("cm/env", ignored)]);
+    assert_eq!(counts, all[1..]);
+}
+
+#[test]
+fn lists_of_trigger_controller_and_fabric8_name_objects() {
+    let case = speaking(&[Dialect::TriggerController, Dialect::Fabric8]).using_all();
+    let case = case.annotated(&[
+        ("trigger.k8s.io/triggering-configMaps", "a, b"),
+        ("trigger.k8s.io/triggering-secrets", "s"),
+        ("configmap.fabric8.io/update-on-change", "b,c"),
+    ]);
+    assert_eq!(case.asks_for(), ["cm/a", "cm/b", "cm/c", "secret/s"]);
+}
+
+#[test]
+fn only_dialects_that_are_spoken_are_understood() {
+    let annotations = [
+        ("reloader.stakater.com/auto", "true"),
+        ("wave.pusher.com/update-on-config-change", "true"),
+        ("trigger.k8s.io/triggering-secrets", "s"),
+        ("configmap.fabric8.io/update-on-change", "b"),
+        (keys::CONFIG_MAPS, "a"),
+    ];
+    let counts = |dialects: &[Dialect]| speaking(dialects).using_all().annotated(&annotations);
+    assert_eq!(counts(&[Dialect::PodReloader]).asks_for(), ["cm/a"]);
+    assert_eq!(counts(&[Dialect::Fabric8]).asks_for(), ["cm/b"]);
+    let workload = counts(&[Dialect::Fabric8]).workload();
+    assert_eq!(workload.subscription, Subscription::ByOthers);
+    let both = counts(&[Dialect::Fabric8, Dialect::PodReloader]);
+    assert_eq!(both.workload().subscription, Subscription::ByUs);
+}
+
+#[test]
+fn the_labels_of_ours_opt_out_of_every_dialect() {
+    let annotation = [("reloader.stakater.com/auto", "true")];
+    let case = speaking(&[Dialect::Stakater])
+        .using_all()
+        .annotated(&annotation);
+    assert!(
+        !case
+            .labelled(keys::IGNORED, "true")
+            .workload()
+            .is_subscribed()
+    );
+}
+
+#[test]
+fn every_dialect_is_found_by_its_name() {
+    for dialect in Dialect::ALL {
+        assert_eq!(dialect.as_str().parse(), Ok(dialect));
+    }
+    let error = "auto-all".parse::<Dialect>().unwrap_err();
+    assert!(error.contains("trigger-controller"), "{error}");
+}

@@ -1,0 +1,56 @@
+//! Marks: what the metadata of a config object says about whether it counts.
+
+use std::fmt;
+use std::ops::BitOr;
+
+/// A set of marks of one config object. What carries none of them counts for everybody who names it.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Marks(u8);
+
+impl Marks {
+    /// No mark.
+    pub const NONE: Self = Self(0);
+    /// It is immutable: a running pod never sees another content of it, also not in a volume.
+    pub const IMMUTABLE: Self = Self(1);
+    /// [`STAKATER_IGNORE`] is `"true"`.
+    pub const STAKATER_IGNORE: Self = Self(1 << 1);
+    /// [`STAKATER_MATCH`] is `"true"`.
+    pub const STAKATER_MATCH: Self = Self(1 << 2);
+    /// [`STACKABLE_IGNORE`] is `"true"`.
+    pub const STACKABLE_IGNORE: Self = Self(1 << 3);
+    /// Labels are asked for, and it has them.
+    pub const SELECTED: Self = Self(1 << 4);
+    /// Labels are asked for, and it does not have them.
+    pub const NOT_SELECTED: Self = Self(1 << 5);
+
+    /// Whether all of `others` are among these.
+    pub fn contain(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Whether any of `others` is among these.
+    pub fn meet(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+}
+
+impl BitOr for Marks {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Debug for Marks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Marks({:#b})", self.0)
+    }
+}
+
+/// Annotation of a config object: in the dialect of Stakater, `"true"` keeps it from counting.
+pub const STAKATER_IGNORE: &str = "reloader.stakater.com/ignore";
+/// Annotation of a config object: `"true"` lets it count for workloads that search.
+pub const STAKATER_MATCH: &str = "reloader.stakater.com/match";
+/// Label of a config object: in the dialect of Stackable, `"true"` keeps it from counting.
+pub const STACKABLE_IGNORE: &str = "restarter.stackable.tech/ignore";

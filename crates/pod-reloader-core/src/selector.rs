@@ -1,0 +1,177 @@
+//! Label selectors as people write them on a command line.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube_core::{Expression, Selector};
+
+/// Reads a selector: in kubectl's syntax, such as `team=shop,stage in (test,live),!legacy`; as a
+/// LabelSelector in JSON; or in the older syntax of Stakater's Reloader, `key:value` and `key:*`.
+///
+/// *Errors*: says what is wrong with it. One that selects everything is an error too: it is not given
+/// to select nothing in particular.
+pub fn parse(text: &str) -> Result<Selector, String> {
+    let text = text.trim();
+    let selector = match text.starts_with('{') {
+        true => from_json(text)?,
+        false => requirements(text)
+            .map(expression)
+            .collect::<Result<_, _>>()?,
+    };
+    if selector.selects_all() {
+        return Err("it selects everything".to_owned());
+    }
+    Ok(selector)
+}
+
+fn from_json(text: &str) -> Result<Selector, String> {
+    let wrong = |_| "it is no LabelSelector in JSON".to_owned();
+    let fields: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(text).map_err(wrong)?;
+    // A LabelSelector skips what it does not know, and would select more than is meant.
+    if let Some(unknown) = fields
+        .keys()
+        .find(|field| !["matchLabels", "matchExpressions"].contains(&field.as_str()))
+    {
+        return Err(format!("a LabelSelector has no {unknown:?}"));
+    }
+    let selector: LabelSelector = serde_json::from_str(text).map_err(wrong)?;
+    Selector::try_from(selector).map_err(|error| error.to_string())
+}
+
+/// The parts between the commas that are not in brackets.
+fn requirements(text: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0;
+    text.split(move |character| {
+        match character {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        character == ',' && depth == 0
+    })
+    .map(str::trim)
+    .filter(|part| !part.is_empty())
+}
+
+fn expression(part: &str) -> Result<Expression, String> {
+    let wrong = || format!("{part:?} is no requirement of a label selector");
+    if let Some(key) = part.strip_prefix('!') {
+        return Ok(Expression::DoesNotExist(label_key(key).ok_or_else(wrong)?));
+    }
+    if let Some((left, values)) = part.strip_suffix(')').and_then(|set| set.split_once('(')) {
+        let values: BTreeSet<_> = values
+            .split(',')
+            .map(|value| value.trim().to_owned())
+            .collect();
+        let (key, operator) = left
+            .trim()
+            .rsplit_once(char::is_whitespace)
+            .ok_or_else(wrong)?;
+        let key = label_key(key).ok_or_else(wrong)?;
+        return match operator {
+            "in" => Ok(Expression::In(key, values)),
+            "notin" => Ok(Expression::NotIn(key, values)),
+            _ => Err(wrong()),
+        };
+    }
+    let (key, value, is_equal) = match part.split_once("!=") {
+        Some((key, value)) => (key, value, false),
+        None => match part
+            .split_once("==")
+            .or_else(|| part.split_once(['=', ':']))
+        {
+            Some((key, value)) => (key, value, true),
+            None => return Ok(Expression::Exists(label_key(part).ok_or_else(wrong)?)),
+        },
+    };
+    let key = label_key(key).ok_or_else(wrong)?;
+    match (value.trim(), is_equal) {
+        ("*", true) => Ok(Expression::Exists(key)),
+        (value, _) if !value.chars().all(is_label_character) => Err(wrong()),
+        (value, true) => Ok(Expression::Equal(key, value.to_owned())),
+        (value, false) => Ok(Expression::NotEqual(key, value.to_owned())),
+    }
+}
+
+fn label_key(text: &str) -> Option<String> {
+    let text = text.trim();
+    let is_key = !text.is_empty() && text.chars().all(|it| is_label_character(it) || it == '/');
+    is_key.then(|| text.to_owned())
+}
+
+fn is_label_character(character: char) -> bool {
+    character.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&character)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube_core::SelectorExt;
+
+    fn selected(selector: &str, labels: &[(&str, &str)]) -> bool {
+        let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+        let selector = parse(selector).unwrap();
+        selector.matches(&labels.iter().map(owned).collect())
+    }
+
+    #[test]
+    fn each_form_of_a_requirement_selects_what_it_says() {
+        for (selector, matching, other) in [
+            ("team=shop", [("team", "shop")], [("team", "billing")]),
+            ("team==shop", [("team", "shop")], [("team", "billing")]),
+            ("team:shop", [("team", "shop")], [("team", "billing")]),
+            ("team!=shop", [("team", "billing")], [("team", "shop")]),
+            ("team", [("team", "x")], [("other", "x")]),
+            ("team=*", [("team", "x")], [("other", "x")]),
+            ("team:*", [("team", "x")], [("other", "x")]),
+            ("!team", [("other", "x")], [("team", "x")]),
+            ("team in (shop, web)", [("team", "web")], [("team", "x")]),
+            ("team notin (shop,web)", [("team", "x")], [("team", "web")]),
+            (
+                r#"{"matchLabels":{"team":"shop"}}"#,
+                [("team", "shop")],
+                [("team", "x")],
+            ),
+        ] {
+            assert!(selected(selector, &matching), "{selector}");
+            assert!(!selected(selector, &other), "{selector}");
+        }
+    }
+
+    #[test]
+    fn all_requirements_must_hold() {
+        let selector = "a.b/team in (shop,web), stage!=test,!legacy";
+        assert!(selected(
+            selector,
+            &[("a.b/team", "web"), ("stage", "live")]
+        ));
+        for labels in [
+            &[("a.b/team", "x")][..],
+            &[("a.b/team", "web"), ("stage", "test")],
+            &[("a.b/team", "web"), ("legacy", "")],
+        ] {
+            assert!(!selected(selector, labels), "{labels:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_selector_is_refused() {
+        for wrong in [
+            "",
+            "{}",
+            ",",
+            "=a",
+            "a=b c",
+            "a in b",
+            "a near (b)",
+            "in (a)",
+            "a)",
+            "!",
+            "a=b=c",
+            r#"{"matchLabel":{"a":"b"}}"#,
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
