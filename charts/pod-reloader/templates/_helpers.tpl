@@ -78,7 +78,7 @@ namespaceSelector:
   matchExpressions:
     - key: kubernetes.io/metadata.name
       operator: NotIn
-      values: [kube-system, {{ .Release.Namespace | quote }}]
+      values: [kube-system, {{ .Release.Namespace | quote }}{{ range .Values.ignoreNamespaces }}, {{ . | quote }}{{ end }}]
     {{- with .Values.watch.namespaces }}
     - key: kubernetes.io/metadata.name
       operator: In
@@ -103,6 +103,98 @@ objectSelector:
     {{- with .Values.webhook.objectSelector.matchExpressions }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+{{- end -}}
+
+{{- /* Whose annotations are read, with commas between them. */ -}}
+{{- define "pod-reloader.dialects" -}}
+{{- .Values.dialects | default (list "pod-reloader") | join "," -}}
+{{- end -}}
+
+{{- /* In CEL: whether a workload has any key of a dialect that is read. */ -}}
+{{- define "pod-reloader.hasOurAnnotations" -}}
+{{- $dialects := include "pod-reloader.dialects" . | splitList "," -}}
+{{- $ofDialect := dict
+  "pod-reloader" "key.startsWith('pod-reloader.cs.sap.com/')"
+  "stakater" "key.contains('reloader.stakater.com/')"
+  "wave" "key.startsWith('wave.pusher.com/')"
+  "trigger-controller" "key.startsWith('trigger.k8s.io/')"
+  "fabric8" "key.startsWith('configmap.fabric8.io/')"
+-}}
+{{- $any := list -}}
+{{- $keys := list -}}
+{{- range $dialects -}}
+{{- with get $ofDialect . }}{{ $keys = append $keys . }}{{ end -}}
+{{- end -}}
+{{- with $keys -}}
+{{- $any = append $any (printf "has(object.metadata.annotations) &&\nobject.metadata.annotations.exists(key, %s)" (join " ||\n" .)) -}}
+{{- end -}}
+{{- if has "stakater" $dialects -}}
+{{- $any = append $any (printf "has(object.spec.template.metadata.annotations) &&\nobject.spec.template.metadata.annotations.exists(key, %s)" (get $ofDialect "stakater")) -}}
+{{- end -}}
+{{- if has "stackable" $dialects -}}
+{{- $any = append $any "has(object.metadata.labels) && 'restarter.stackable.tech/enabled' in object.metadata.labels" -}}
+{{- end -}}
+{{- include "pod-reloader.anyOf" $any -}}
+{{- end -}}
+
+{{- /* In CEL: whether a workload asks to be kept; empty where all do. It may say so of some that do not. */ -}}
+{{- define "pod-reloader.subscribed" -}}
+{{- $dialects := include "pod-reloader.dialects" . | splitList "," -}}
+{{- if or (not .Values.autoReloadAll) (has "pod-reloader" $dialects) -}}
+{{- /* What subscribes by being there, and what does unless it is "false". */ -}}
+{{- $lists := dict
+  "pod-reloader" (list "pod-reloader.cs.sap.com/configmaps" "pod-reloader.cs.sap.com/secrets")
+  "stakater" (list "configmap.reloader.stakater.com/reload" "secret.reloader.stakater.com/reload")
+  "trigger-controller" (list "trigger.k8s.io/triggering-configMaps" "trigger.k8s.io/triggering-secrets")
+  "fabric8" (list "configmap.fabric8.io/update-on-change")
+-}}
+{{- $switches := dict
+  "pod-reloader" (list "pod-reloader.cs.sap.com/auto")
+  "stakater" (list "reloader.stakater.com/auto" "configmap.reloader.stakater.com/auto" "secret.reloader.stakater.com/auto" "reloader.stakater.com/search")
+  "wave" (list "wave.pusher.com/update-on-config-change")
+-}}
+{{- $any := list -}}
+{{- if .Values.autoReloadAll -}}
+{{- $any = append $any "!has(object.metadata.annotations) ||\n!('pod-reloader.cs.sap.com/auto' in object.metadata.annotations) ||\nobject.metadata.annotations['pod-reloader.cs.sap.com/auto'] != 'false'" -}}
+{{- end -}}
+{{- range $annotations, $read := dict "object.metadata.annotations" $dialects "object.spec.template.metadata.annotations" (has "stakater" $dialects | ternary (list "stakater") list) -}}
+{{- $asked := list -}}
+{{- with include "pod-reloader.keysOf" (list $lists $read) -}}
+{{- $asked = append $asked (printf "[%s].exists(key, key in %s)" . $annotations) -}}
+{{- end -}}
+{{- with include "pod-reloader.keysOf" (list $switches $read) -}}
+{{- $asked = append $asked (printf "[%s].exists(key, key in %s && %s[key] != 'false')" . $annotations $annotations) -}}
+{{- end -}}
+{{- with $asked -}}
+{{- $any = append $any (printf "has(%s) &&\n(%s)" $annotations (join " ||\n" .)) -}}
+{{- end -}}
+{{- end -}}
+{{- if has "stackable" $dialects -}}
+{{- $any = append $any "has(object.metadata.labels) &&\n'restarter.stackable.tech/enabled' in object.metadata.labels &&\nobject.metadata.labels['restarter.stackable.tech/enabled'] == 'true'" -}}
+{{- end -}}
+{{- include "pod-reloader.anyOf" $any -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The keys of some dialects, as the items of a list in CEL. */ -}}
+{{- define "pod-reloader.keysOf" -}}
+{{- $ofDialect := index . 0 -}}
+{{- $keys := list -}}
+{{- range index . 1 -}}
+{{- range get $ofDialect . | default list -}}
+{{- $keys = append $keys (squote .) -}}
+{{- end -}}
+{{- end -}}
+{{- join ",\n" $keys -}}
+{{- end -}}
+
+{{- /* In CEL: whether one of these holds. */ -}}
+{{- define "pod-reloader.anyOf" -}}
+{{- if gt (len .) 1 -}}
+({{ join ") ||\n(" . }})
+{{- else -}}
+{{ first . }}
+{{- end -}}
 {{- end -}}
 
 {{- /* A label selector as a flag takes it, empty where it selects everything. */ -}}

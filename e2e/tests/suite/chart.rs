@@ -69,6 +69,18 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
         ("watch.namespaces={kube-system}", "/watch/namespaces/0"),
         ("watch.namespaces={pod-reloader}", "its own namespace"),
         ("service.type=ExternalName", "/service/externalName"),
+        ("dialects={reloader}", "/dialects/0"),
+        ("dialects={wave,wave}", "/dialects"),
+        ("autoReloadAll=all", "/autoReloadAll"),
+        ("ignoreNamespaces={Shop}", "/ignoreNamespaces/0"),
+        (
+            "ignoreSecrets=true,ignoreConfigMaps=true",
+            "exclude each other",
+        ),
+        (
+            "ignoreNamespaces={test},tests.namespace=test",
+            "ignoreNamespaces",
+        ),
     ] {
         let error = template(&["--set", value]).err().context(value)?;
         ensure!(format!("{error}").contains(complaint), "{value}: {error}");
@@ -97,8 +109,11 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
 #[test]
 fn null_stands_for_unset() -> Result<()> {
     let all = "watch.namespaces=null,pdb.maxUnavailable=null,pdb.minAvailable=null,extraArgs=null,\
-               webhook.objectSelector.matchLabels=null,tests.namespace=null";
+               webhook.objectSelector.matchLabels=null,tests.namespace=null,dialects=null,\
+               autoReloadAll=null,ignoreSecrets=null,ignoreConfigMaps=null,ignoreNamespaces=null,\
+               resourceLabelSelector=null";
     let rendered = template(&["--set", all])?;
+    ensure!(!rendered.contains("--dialects"));
     ensure!(rendered.contains("\n  minAvailable: 1\n"));
     let single = template(&["--set", "replicaCount=1"])?;
     ensure!(
