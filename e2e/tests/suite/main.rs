@@ -7,6 +7,7 @@ mod certificates;
 mod chart;
 mod client_certificates;
 mod clients;
+mod conditions;
 mod contents;
 mod control_plane;
 mod control_plane_command;

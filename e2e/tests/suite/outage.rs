@@ -390,6 +390,11 @@ async fn the_fence_lets_the_operator_change_nothing_but_its_annotations() -> Res
             // What it is there for.
             let hash = template(json!({"metadata": {"annotations": {KEY: "hash"}}}));
             operator.patch(name, &params, &Patch::Merge(&hash)).await?;
+            let bare = Workload::new(workload.kind, "bare");
+            scene.create(&bare).await?;
+            let baseline = metadata(json!({"annotations": {BASELINE: "=hash"}}));
+            let baseline = Patch::Merge(&baseline);
+            operator.patch(&bare.name, &params, &baseline).await?;
         }
         Ok(())
     })

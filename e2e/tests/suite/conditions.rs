@@ -1,0 +1,400 @@
+//! The match conditions of webhook and policy: which workloads they look at, by the dialects that are read.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kube::api::{
+    Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+};
+use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Kind, SECRETS, Workload, key_of};
+use pod_reloader_e2e::{Attempt, Options, Scene, merge, wait_for};
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn by_default_only_our_own_annotations_count() -> Result<()> {
+    looked_at(json!({}), &cases(), |case| case.in_dialects(&[OURS])).await
+}
+
+#[tokio::test]
+async fn the_annotations_of_every_dialect_that_is_read_count() -> Result<()> {
+    let values = json!({"dialects": DIALECTS});
+    looked_at(values, &cases(), |case| case.in_dialects(&DIALECTS)).await
+}
+
+#[tokio::test]
+async fn the_annotations_of_a_dialect_that_is_not_read_do_not_count() -> Result<()> {
+    let dialects = ["stackable", "stakater"];
+    let values = json!({"dialects": dialects});
+    looked_at(values, &cases(), |case| case.in_dialects(&dialects)).await
+}
+
+#[tokio::test]
+async fn with_auto_reload_all_only_who_opts_out_is_left_alone() -> Result<()> {
+    let values = json!({"dialects": DIALECTS, "autoReloadAll": true});
+    let opts_out = Workload::deployment("one").annotated(AUTO, "false");
+    let mut cases = cases();
+    for (key, value) in [
+        (SECRETS, "app"),
+        ("wave.pusher.com/update-on-config-change", "true"),
+    ] {
+        let otherwise_in = opts_out.clone().annotated(key, value);
+        cases.push(Case::new("", otherwise_in, Says::Subscribes));
+    }
+    looked_at(values, &cases, |case| {
+        let is_kept = case.says != Says::OptsOut;
+        [is_kept, is_kept]
+    })
+    .await
+}
+
+#[tokio::test]
+async fn with_auto_reload_all_and_without_our_dialect_nobody_is_left_alone() -> Result<()> {
+    let values = json!({"dialects": ["stakater"], "autoReloadAll": true});
+    looked_at(values, &cases(), |_| [true, true]).await
+}
+
+/// Installs the chart with `values`, and claims for each case whether the webhook is called for it, and
+/// whether the policy keeps its hash.
+async fn looked_at(
+    values: Value,
+    cases: &[Case],
+    expected: impl Fn(&Case) -> [bool; 2],
+) -> Result<()> {
+    let all = |part: usize| cases.iter().map(|case| expected(case)[part]).collect();
+    let (called, kept): (Vec<_>, Vec<_>) = (all(0), all(1));
+    let none = vec![false; cases.len()];
+    Scene::play(Options::default(), async |scene| {
+        // From here on, who calls the webhook fails.
+        scene.operator.stop().await;
+        upgrade(scene, "Fail", &values).await?;
+        calls_for(scene, cases, &called).await?;
+        without_metadata(scene).await?;
+        upgrade(scene, "Ignore", &values).await?;
+        for (index, case) in cases.iter().enumerate() {
+            create(scene, case, index).await?;
+        }
+        keeps(scene, cases, &kept).await?;
+
+        let mut ignoring = json!({"ignoreNamespaces": [scene.namespace]});
+        merge(&mut ignoring, &values);
+        upgrade(scene, "Fail", &ignoring).await?;
+        calls_for(scene, cases, &none).await?;
+        keeps(scene, cases, &none).await
+    })
+    .await
+}
+
+/// A workload, and what it says in which dialect.
+struct Case {
+    dialect: &'static str,
+    workload: Workload,
+    says: Says,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Says {
+    Subscribes,
+    OptsOut,
+    /// With a key of the dialect that does not subscribe.
+    SomethingElse,
+    Nothing,
+}
+
+impl Case {
+    fn new(dialect: &'static str, workload: Workload, says: Says) -> Self {
+        Self {
+            dialect,
+            workload,
+            says,
+        }
+    }
+
+    /// What is written: with a hash, and without pods.
+    fn object(&self, name: &str) -> Result<DynamicObject> {
+        let named = self.workload.clone().stamped(HASH);
+        let mut manifest = named.with(&["metadata", "name"], json!(name)).manifest();
+        if self.workload.kind != Kind::DaemonSet {
+            manifest["spec"]["replicas"] = json!(0);
+        }
+        Ok(serde_json::from_value(manifest)?)
+    }
+
+    /// Whether the webhook is called, and whether the policy keeps the hash, where these are read.
+    fn in_dialects(&self, dialects: &[&str]) -> [bool; 2] {
+        let is_read = dialects.contains(&self.dialect);
+        [
+            is_read && self.says != Says::Nothing,
+            is_read && self.says == Says::Subscribes,
+        ]
+    }
+}
+
+fn cases() -> Vec<Case> {
+    use Says::{Nothing, OptsOut, SomethingElse, Subscribes};
+    let one = || Workload::deployment("one");
+    let annotations = [
+        (OURS, CONFIG_MAPS, "app", Subscribes),
+        // An object may be called so.
+        (OURS, SECRETS, "false", Subscribes),
+        (OURS, AUTO, "true", Subscribes),
+        (OURS, AUTO, "secrets", Subscribes),
+        (OURS, AUTO, "false", OptsOut),
+        (
+            OURS,
+            "pod-reloader.cs.sap.com/config-maps",
+            "app",
+            SomethingElse,
+        ),
+        ("stakater", "reloader.stakater.com/auto", "true", Subscribes),
+        (
+            "stakater",
+            "configmap.reloader.stakater.com/auto",
+            "true",
+            Subscribes,
+        ),
+        (
+            "stakater",
+            "secret.reloader.stakater.com/auto",
+            "true",
+            Subscribes,
+        ),
+        (
+            "stakater",
+            "reloader.stakater.com/search",
+            "true",
+            Subscribes,
+        ),
+        (
+            "stakater",
+            "configmap.reloader.stakater.com/reload",
+            "a.*",
+            Subscribes,
+        ),
+        (
+            "stakater",
+            "secret.reloader.stakater.com/reload",
+            "a.*",
+            Subscribes,
+        ),
+        (
+            "stakater",
+            "reloader.stakater.com/auto",
+            "false",
+            SomethingElse,
+        ),
+        (
+            "stakater",
+            "secrets.exclude.reloader.stakater.com/reload",
+            "a",
+            SomethingElse,
+        ),
+        (
+            "wave",
+            "wave.pusher.com/update-on-config-change",
+            "true",
+            Subscribes,
+        ),
+        (
+            "wave",
+            "wave.pusher.com/extra-secrets",
+            "app",
+            SomethingElse,
+        ),
+        (
+            "stackable",
+            "restarter.stackable.tech/ignore-secret.0",
+            "app",
+            Nothing,
+        ),
+        (
+            "trigger-controller",
+            "trigger.k8s.io/triggering-configMaps",
+            "app",
+            Subscribes,
+        ),
+        (
+            "trigger-controller",
+            "trigger.k8s.io/triggering-secrets",
+            "app",
+            Subscribes,
+        ),
+        (
+            "trigger-controller",
+            "trigger.k8s.io/note",
+            "x",
+            SomethingElse,
+        ),
+        (
+            "fabric8",
+            "configmap.fabric8.io/update-on-change",
+            "app",
+            Subscribes,
+        ),
+        ("fabric8", "configmap.fabric8.io/note", "x", SomethingElse),
+        ("", "example.com/auto", "true", Nothing),
+    ];
+    let annotated = annotations
+        .map(|(dialect, key, value, says)| Case::new(dialect, one().annotated(key, value), says));
+    let of_template = [
+        ("stakater", "reloader.stakater.com/auto", "true", Subscribes),
+        (
+            "stakater",
+            "secret.reloader.stakater.com/reload",
+            "a.*",
+            Subscribes,
+        ),
+        (
+            "stakater",
+            "reloader.stakater.com/last-reloaded-from",
+            "{}",
+            SomethingElse,
+        ),
+        (OURS, CONFIG_MAPS, "app", Nothing),
+        (
+            "wave",
+            "wave.pusher.com/update-on-config-change",
+            "true",
+            Nothing,
+        ),
+    ];
+    let of_template = of_template.map(|(dialect, key, value, says)| {
+        let path = ["spec", "template", "metadata", "annotations", key];
+        Case::new(dialect, one().with(&path, json!(value)), says)
+    });
+    let enabled = "restarter.stackable.tech/enabled";
+    let labelled = [
+        ("stackable", enabled, "true", Subscribes),
+        ("stackable", enabled, "false", SomethingElse),
+        ("", "team", "shop", Nothing),
+    ];
+    let labelled = labelled.map(|(dialect, key, value, says)| {
+        let workload = Workload::new(Kind::StatefulSet, "one").labelled(key, value);
+        Case::new(dialect, workload, says)
+    });
+    let bare = Kind::ALL.map(|kind| Case::new("", Workload::new(kind, "one"), Nothing));
+    let both = one().annotated(AUTO, "false").lists("app");
+    let mut cases: Vec<_> = annotated.into_iter().chain(of_template).collect();
+    cases.extend(labelled.into_iter().chain(bare));
+    cases.push(Case::new(OURS, both, Subscribes));
+    cases
+}
+
+async fn upgrade(scene: &Scene, failure_policy: &'static str, values: &Value) -> Result<()> {
+    let options = Options {
+        failure_policy,
+        values: values.clone(),
+        ..Options::default()
+    };
+    let mut installation = scene.installation.clone();
+    let values = options.values(&scene.namespace);
+    installation.upgrade(&values).await
+}
+
+/// Waits until those of the cases are refused, where the webhook is down, that it is to be called for.
+async fn calls_for(scene: &Scene, cases: &[Case], expected: &[bool]) -> Result<()> {
+    let dry_run = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    wait_for("the webhook to be called", PATIENCE, async || {
+        let mut called = Vec::new();
+        for case in cases {
+            let created = workloads(scene, case.workload.kind)
+                .create(&dry_run, &case.object("new")?)
+                .await;
+            called.push(match created {
+                Ok(_) => false,
+                Err(kube::Error::Api(status)) if status.message.contains(UNREACHABLE) => true,
+                Err(error) => return Err(error.into()),
+            });
+        }
+        Ok(all_as(expected, &called, cases))
+    })
+    .await
+}
+
+/// Waits until the policy puts back the hash of those of the cases that it is to keep. The outage of the
+/// webhook must stop no write.
+async fn keeps(scene: &Scene, cases: &[Case], expected: &[bool]) -> Result<()> {
+    let dry_run = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let rubbish = json!({"spec": {"template": {"metadata": {"annotations": {KEY: "rubbish"}}}}});
+    wait_for("the policy to keep the hash", PATIENCE, async || {
+        let mut kept = Vec::new();
+        for (index, case) in cases.iter().enumerate() {
+            let patched = workloads(scene, case.workload.kind)
+                .patch(&case_name(index), &dry_run, &Patch::Merge(&rubbish))
+                .await?;
+            let key = key_of(&serde_json::to_value(patched)?);
+            kept.push(key.as_deref() == Some(HASH));
+        }
+        Ok(all_as(expected, &kept, cases))
+    })
+    .await
+}
+
+fn all_as(expected: &[bool], seen: &[bool], cases: &[Case]) -> Attempt<()> {
+    let wrong: Vec<_> = (expected.iter().zip(seen).zip(cases))
+        .filter(|((expected, seen), _)| expected != seen)
+        .map(|((_, seen), case)| format!("{seen}: {}", case.workload.manifest()))
+        .collect();
+    if wrong.is_empty() {
+        Attempt::Done(())
+    } else {
+        Attempt::NotYet(wrong.join("\n"))
+    }
+}
+
+/// Creates a case with a hash, once the webhook may be down.
+async fn create(scene: &Scene, case: &Case, index: usize) -> Result<()> {
+    let object = case.object(&case_name(index))?;
+    wait_for("an outage to be ignored", PATIENCE, async || {
+        let api = workloads(scene, case.workload.kind);
+        Ok(match api.create(&PostParams::default(), &object).await {
+            Ok(_) => Attempt::Done(()),
+            Err(kube::Error::Api(status)) if status.message.contains(UNREACHABLE) => {
+                Attempt::NotYet(status.message.clone())
+            }
+            Err(error) => return Err(error.into()),
+        })
+    })
+    .await
+}
+
+/// Claims that no condition fails over a pod template without metadata, which the apiserver refuses later.
+async fn without_metadata(scene: &Scene) -> Result<()> {
+    let bare = Workload::deployment("bare").with(&["spec", "template", "metadata"], Value::Null);
+    let manifest = bare.manifest().to_string();
+    let create = ["create", "--filename=-"];
+    let refused = scene.kubectl_output(&create, &manifest).await?.stderr;
+    let is_invalid = refused.contains("spec.template.metadata.labels");
+    ensure!(is_invalid || refused.contains(UNREACHABLE), "{refused}");
+    Ok(())
+}
+
+fn workloads(scene: &Scene, kind: Kind) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", kind.as_str()));
+    Api::namespaced_with(scene.client.clone(), &scene.namespace, &resource)
+}
+
+fn case_name(index: usize) -> String {
+    format!("case-{index}")
+}
+
+const OURS: &str = "pod-reloader";
+const DIALECTS: [&str; 6] = [
+    OURS,
+    "stakater",
+    "wave",
+    "stackable",
+    "trigger-controller",
+    "fabric8",
+];
+const AUTO: &str = "pod-reloader.cs.sap.com/auto";
+/// What the policy is to keep.
+const HASH: &str = "hash";
+/// What the apiserver says where it calls the webhook, and not where a condition fails.
+const UNREACHABLE: &str = "connection refused";
+const PATIENCE: Duration = Duration::from_secs(30);
