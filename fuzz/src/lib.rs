@@ -6,12 +6,16 @@ mod annotations;
 mod choices;
 #[path = "../../crates/pod-reloader-core/tests/properties/digests.rs"]
 mod digests;
+#[path = "../../crates/pod-reloader-core/tests/properties/discovery.rs"]
+mod discovery;
 #[path = "../../crates/pod-reloader-core/tests/properties/mutation.rs"]
 mod mutation;
 #[path = "../../crates/pod-reloader-core/tests/properties/object.rs"]
 mod object;
 #[path = "../../crates/pod-reloader-core/tests/properties/patches.rs"]
 mod patches;
+#[path = "../../crates/pod-reloader-core/tests/properties/pod_spec.rs"]
+mod pod_spec;
 #[path = "../../crates/pod-reloader-core/tests/properties/reviews.rs"]
 mod reviews;
 
@@ -28,6 +32,11 @@ pub fn reviews(input: &[u8]) {
 /// Reviews with some changes are answered with a patch that applies.
 pub fn mutated_reviews(input: &[u8]) {
     reviews::hold_mutated(input);
+}
+
+/// Every use of a config object in a pod spec is found.
+pub fn discovery(input: &[u8]) {
+    discovery::hold(input);
 }
 
 /// Different contents have different digests and hashes.

@@ -132,6 +132,7 @@ struct VolumeFields {
     #[serde(deserialize_with = "by_secret_name")]
     azure_file: Option<Source>,
     cephfs: Option<Driver>,
+    cinder: Option<Driver>,
     csi: Option<Csi>,
     flex_volume: Option<Driver>,
     iscsi: Option<Driver>,
@@ -149,6 +150,7 @@ impl From<VolumeFields> for Volume {
         let sources = own.chain(projected.flat_map(|it| pair(it.config_map, it.secret)));
         let drivers = [
             fields.cephfs,
+            fields.cinder,
             fields.flex_volume,
             fields.iscsi,
             fields.rbd,

@@ -300,6 +300,7 @@ fn drivers_of_volumes_use_their_secret() {
         |source: &str, secret: Value| uses(&json!({"volumes": [{"name": "v", source: secret}]}));
     for source in [
         "cephfs",
+        "cinder",
         "rbd",
         "iscsi",
         "flexVolume",

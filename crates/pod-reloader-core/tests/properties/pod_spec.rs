@@ -234,8 +234,9 @@ const PATHS: [&str; 14] = [
 ];
 
 /// The volumes whose driver needs a `secretRef`.
-pub(crate) const DRIVERS: [&str; 6] = [
+pub(crate) const DRIVERS: [&str; 7] = [
     "cephfs",
+    "cinder",
     "rbd",
     "iscsi",
     "flexVolume",
