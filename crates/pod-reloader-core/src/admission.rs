@@ -227,9 +227,8 @@ fn answer(
     if let Some(baseline) = &stored.baseline
         && desired == old
         && workload.markers.baseline != stored.baseline
-        && workload.markers.has_annotations
     {
-        patch.push(patch::add_baseline(baseline));
+        patch.extend(patch::add_baseline(workload, baseline));
     }
     let overridden = claims_key || requested.is_some() && requested != desired && requested != old;
     // First: the apiserver cuts off what is too long in all.
@@ -307,9 +306,11 @@ const OVERRIDDEN: &str = "pod-reloader: the request's config-hash does not count
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::Dialects;
     use crate::digest::{ConfigObject, Contents};
     use crate::fixtures::{Builder, deployment, holding, keyring, objects};
     use crate::name::Name;
+    use crate::scope::Labels;
     use json_patch::Patch;
     use serde_json::{Value, json};
 
@@ -762,5 +763,35 @@ mod tests {
             let request = Request::parse(body.as_bytes()).unwrap();
             assert!(begin(&request, &scope, &keyring(&[1]), OURSELVES).is_err());
         }
+    }
+
+    #[test]
+    fn a_workload_that_loses_all_its_annotations_keeps_its_baseline() {
+        let uses = |workload: Builder| workload.requires("a", None);
+        let old = uses(deployment("web"))
+            .stamped("x")
+            .annotation("baseline", "x=y");
+        let mut review = review(Some(old), uses(deployment("web")).stamped("x"));
+        review["request"]["object"]["metadata"]["annotations"] = Value::Null;
+        let scope = Scope::new([], Name::parse("operator").unwrap());
+        let everything = Dialects {
+            auto_all: true,
+            ..Dialects::default()
+        };
+        let scope = scope.with(Labels::default(), everything);
+        let body = review.to_string();
+        let request = Request::parse(body.as_bytes()).unwrap();
+        let step = begin(&request, &scope, &keyring(&[1]), OURSELVES).unwrap();
+        let Step::Answer(answer) = step else { panic!() };
+        let mut object = review["request"]["object"].clone();
+        object["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("annotations");
+        json_patch::patch(&mut object, &Patch(answer.patch)).unwrap();
+        assert_eq!(
+            object["metadata"]["annotations"][annotations::BASELINE],
+            json!("x=y")
+        );
     }
 }

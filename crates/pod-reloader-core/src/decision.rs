@@ -61,10 +61,10 @@ pub fn decide(
     keys: &Keyring,
     first_stamp: FirstStamp,
 ) -> Decision {
-    let contents = workload.references.contents(objects);
-    if contents.is_empty() {
+    if workload.references.is_empty() {
         return Decision::Keep;
     }
+    let contents = workload.references.contents(objects);
     let facts = Facts {
         workload,
         objects,
@@ -78,6 +78,7 @@ pub fn decide(
         // Who asked in the words of another controller has seen no restart for that there either.
         None if workload.subscription != Subscription::ByUs => facts.keep_baseline(""),
         None if first_stamp == FirstStamp::Baseline => facts.keep_baseline(""),
+        None if facts.contents.is_empty() => Decision::Keep,
         None => facts.set(Cause::FirstStamp),
     };
     if decision == Decision::Keep {
@@ -596,6 +597,26 @@ mod tests {
         assert!(rolls(&gone.decided()));
         let stays = matching().stamped(&one).holding("a1", "1").without("a2");
         assert_eq!(stays.decided(), Decision::Keep);
+    }
+
+    #[test]
+    fn the_first_object_that_a_regular_expression_matches_rolls() {
+        let nothing = keyring(&[1])
+            .hash(&Contents::whole(&Objects::new()))
+            .to_string();
+        let baseline = format!("={nothing}");
+        let matching = || Mixed::new(&[(RELOAD, "a.*")]);
+        assert_eq!(matching().decided(), Decision::Baseline(baseline.clone()));
+        let came = matching().with_baseline(&baseline).holding("a1", "1");
+        assert!(rolls(&came.decided()));
+    }
+
+    #[test]
+    fn what_a_regular_expression_matches_and_the_pods_need_holds_when_it_goes() {
+        let mut matching = Mixed::new(&[(RELOAD, "a.*")]).holding("a2", "1");
+        matching.workload = matching.workload.requires("a1", None);
+        let gone = matching.stamped(&hash_of(&[("a1", "1"), ("a2", "1")]));
+        assert!(matches!(gone.decided(), Decision::Hold(_)));
     }
 
     #[test]

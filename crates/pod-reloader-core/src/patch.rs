@@ -20,11 +20,10 @@ pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
 /// The loop's write of a baseline, tested like [`set_config_hash`]. It restarts nothing.
 pub fn set_baseline(workload: &Workload, baseline: &str) -> Patch {
     let mut operations = tests(workload);
-    match workload.markers.has_annotations {
-        true => operations.push(test(&BASELINE, workload.markers.baseline.as_deref())),
-        false => operations.push(add(&BASELINE[..2], json!({}))),
+    if workload.markers.has_annotations {
+        operations.push(test(&BASELINE, workload.markers.baseline.as_deref()));
     }
-    operations.push(add_baseline(baseline));
+    operations.extend(add_baseline(workload, baseline));
     Patch(operations)
 }
 
@@ -47,10 +46,11 @@ pub fn remove_from_template() -> Vec<PatchOperation> {
     })]
 }
 
-/// The webhook's write of a baseline that the request dropped. The stored object has one, and
-/// its new form has annotations: the baseline of one without is not put back.
-pub fn add_baseline(baseline: &str) -> PatchOperation {
-    add(&BASELINE, json!(baseline))
+/// The write of a baseline onto the metadata of `workload`: one `add`, and its parent where that is missing.
+pub fn add_baseline(workload: &Workload, baseline: &str) -> Vec<PatchOperation> {
+    let parent = (!workload.markers.has_annotations).then(|| add(&BASELINE[..2], json!({})));
+    let baseline = add(&BASELINE, json!(baseline));
+    parent.into_iter().chain([baseline]).collect()
 }
 
 const BASELINE: [&str; 3] = ["metadata", "annotations", annotations::BASELINE];
@@ -211,6 +211,15 @@ mod tests {
             .is_err()
         );
         assert!(applied(&patch, deployment("web").lists("a").stamped("x")).is_err());
+    }
+
+    #[test]
+    fn a_baseline_finds_room_on_a_workload_without_annotations() {
+        let workload = || deployment("web").label("ignored", "no");
+        let patch = set_baseline(&workload().build(), "old=new");
+        let after = applied(&patch, workload()).unwrap();
+        assert_eq!(after, workload().annotation("baseline", "old=new").json());
+        assert!(applied(&patch, workload().annotation("baseline", "other")).is_err());
     }
 
     #[test]

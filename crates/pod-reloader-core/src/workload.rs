@@ -15,7 +15,7 @@ use crate::dialect::{Dialects, Subject, Subscription};
 use crate::digest::{Objects, Presence};
 use crate::discovery::{PodSpec, Requirement};
 use crate::name::{InvalidName, Name};
-use crate::references::References;
+use crate::references::{MAX_REFERENCES, References};
 
 /// The longest settle period: a change that waits longer would be taken for a lost one.
 pub const MAX_SETTLE_PERIOD: Duration = Duration::from_secs(60 * 60);
@@ -232,7 +232,11 @@ impl Workload {
     pub fn missing<'a>(&'a self, objects: &'a Objects) -> impl Iterator<Item = &'a Requirement> {
         self.requirements.iter().filter(|requirement| {
             match (objects.get(&requirement.reference), &requirement.key) {
-                (None, _) => false,
+                // Of what is matched, only what is there is read.
+                (None, _) => {
+                    objects.len() < MAX_REFERENCES
+                        && self.references.matches(&requirement.reference)
+                }
                 (Some(Presence::Absent), _) => true,
                 (Some(Presence::Present(_)), None) => false,
                 (Some(Presence::Present(object)), Some(key)) => !object.has(key),
