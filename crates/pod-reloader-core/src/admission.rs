@@ -11,12 +11,14 @@ use kube_core::Resource as _;
 use crate::annotations;
 use crate::digest::Objects;
 use crate::hash::{ConfigHash, Keyring, Verdict};
+use crate::kind::WorkloadKind;
 use crate::name::Name;
 use crate::patch;
 use crate::references::References;
 use crate::review::{InvalidReview, RawWorkload, Request};
 use crate::scope::Scope;
-use crate::workload::{Workload, WorkloadKind, WorkloadObject};
+
+use crate::workload::{Workload, WorkloadObject};
 
 /// What comes next for a review.
 #[derive(Debug)]

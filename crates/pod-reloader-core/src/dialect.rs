@@ -16,11 +16,11 @@ use std::str::FromStr;
 use self::reader::Reader;
 use crate::annotations as keys;
 use crate::discovery::{Consumption, PodSpec};
+use crate::kind::WorkloadKind;
 use crate::mark::Marks;
 use crate::name::Name;
 use crate::reference::ConfigKind;
 use crate::references::References;
-use crate::workload::WorkloadKind;
 
 /// Whose words they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,7 +78,7 @@ const NOTHING: Grammar = Grammar {
     others: &[],
     sees: &[],
     takes_keys: false,
-    kinds: &WorkloadKind::ALL,
+    kinds: &WorkloadKind::BUILT_IN,
 };
 
 const POD_RELOADER: Grammar = Grammar {
@@ -143,7 +143,7 @@ const STACKABLE: Grammar = Grammar {
         (Secret, "restarter.stackable.tech/ignore-secret."),
     ],
     sees: WAVE.sees,
-    kinds: &[WorkloadKind::StatefulSet],
+    kinds: &[WorkloadKind::STATEFUL_SET],
     ..NOTHING
 };
 
@@ -351,7 +351,7 @@ impl Dialects {
         kind: WorkloadKind,
         annotation: impl Fn(&str) -> Option<&'a str>,
     ) -> Option<&'a str> {
-        let is_paused = kind == WorkloadKind::Deployment && self.speak(Dialect::Stakater);
+        let is_paused = kind == WorkloadKind::DEPLOYMENT && self.speak(Dialect::Stakater);
         is_paused.then(|| annotation(stakater::PAUSE_PERIOD))?
     }
 

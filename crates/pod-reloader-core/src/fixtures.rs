@@ -6,9 +6,11 @@ use crate::annotations;
 use crate::dialect::Dialects;
 use crate::digest::{Aspects, ConfigObject, Digest, Objects, Presence};
 use crate::hash::{HashKey, Keyring};
+use crate::kind::WorkloadKind;
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
-use crate::workload::{Reading, Workload, WorkloadKind, WorkloadObject};
+
+use crate::workload::{Reading, Workload, WorkloadObject};
 
 /// A Deployment in the namespace `ns`.
 pub(crate) fn deployment(name: &str) -> Builder {
@@ -81,7 +83,7 @@ impl Builder {
     pub(crate) fn read_in(self, dialects: Dialects) -> Workload {
         let object: WorkloadObject = serde_json::from_value(self.0).unwrap();
         object
-            .into_workload(WorkloadKind::Deployment, &Reading::new(dialects, []))
+            .into_workload(WorkloadKind::DEPLOYMENT, &Reading::new(dialects, []))
             .unwrap()
     }
 }

@@ -18,6 +18,7 @@ pub mod digest;
 pub mod discovery;
 pub mod hash;
 pub mod index;
+pub mod kind;
 mod list;
 pub mod mark;
 pub mod name;

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use kube_core::{Expression, Selector, SelectorExt};
 
 use crate::dialect::Dialects;
+use crate::kind::WorkloadKind;
 use crate::name::{InvalidName, Name};
-use crate::workload::{Reading, Workload, WorkloadKind, WorkloadObject};
+
+use crate::workload::{Reading, Workload, WorkloadObject};
 
 /// The namespaces and the workloads that an operator looks after, and what it reads of these.
 ///
@@ -167,7 +169,7 @@ mod tests {
                 .lists("a")
                 .with("/metadata/labels", json!(labels));
             let object = serde_json::from_value(workload.json()).unwrap();
-            scope.keeps(&scope.read(WorkloadKind::Deployment, object).unwrap())
+            scope.keeps(&scope.read(WorkloadKind::DEPLOYMENT, object).unwrap())
         };
         assert!(keeps(&[("team", "shop"), ("tier", "front")]));
         assert!(!keeps(&[("team", "billing")]));

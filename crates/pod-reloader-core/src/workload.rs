@@ -14,57 +14,12 @@ use crate::annotations::{self, Place};
 use crate::dialect::{Dialects, Subject, Subscription};
 use crate::digest::{Objects, Presence};
 use crate::discovery::{PodSpec, Requirement};
+use crate::kind::WorkloadKind;
 use crate::name::{InvalidName, Name};
 use crate::references::{MAX_REFERENCES, References};
 
 /// The longest settle period: a change that waits longer would be taken for a lost one.
 pub const MAX_SETTLE_PERIOD: Duration = Duration::from_secs(60 * 60);
-
-/// The kinds of workload that are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum WorkloadKind {
-    /// A Deployment.
-    Deployment,
-    /// A StatefulSet.
-    StatefulSet,
-    /// A DaemonSet.
-    DaemonSet,
-}
-
-impl WorkloadKind {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Deployment, Self::StatefulSet, Self::DaemonSet];
-
-    /// The kind with this API group and name, if it is kept.
-    pub fn from_group_kind(group: &str, kind: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|own| group == "apps" && own.as_str() == kind)
-    }
-
-    /// The kind as Kubernetes spells it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Deployment => "Deployment",
-            Self::StatefulSet => "StatefulSet",
-            Self::DaemonSet => "DaemonSet",
-        }
-    }
-
-    fn plural(self) -> &'static str {
-        match self {
-            Self::Deployment => "deployments",
-            Self::StatefulSet => "statefulsets",
-            Self::DaemonSet => "daemonsets",
-        }
-    }
-}
-
-impl fmt::Display for WorkloadKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// Which workload: its kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -385,16 +340,16 @@ impl Resource for WorkloadObject {
         kind.as_str().into()
     }
 
-    fn group(_: &WorkloadKind) -> Cow<'_, str> {
-        "apps".into()
+    fn group(kind: &WorkloadKind) -> Cow<'_, str> {
+        kind.shape().group.into()
     }
 
-    fn version(_: &WorkloadKind) -> Cow<'_, str> {
-        "v1".into()
+    fn version(kind: &WorkloadKind) -> Cow<'_, str> {
+        kind.shape().version.into()
     }
 
     fn plural(kind: &WorkloadKind) -> Cow<'_, str> {
-        kind.plural().into()
+        kind.shape().plural.into()
     }
 
     fn meta(&self) -> &ObjectMeta {

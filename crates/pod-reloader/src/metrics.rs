@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use pod_reloader_core::admission::Outcome;
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::hash::KeyId;
-use pod_reloader_core::workload::WorkloadKind;
+use pod_reloader_core::kind::WorkloadKind;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -132,7 +132,7 @@ impl Metrics {
         for outcome in OUTCOMES {
             drop(self.admissions.get_or_create(&[("outcome", outcome)]));
         }
-        for kind in WorkloadKind::ALL {
+        for kind in WorkloadKind::BUILT_IN {
             for cause in [
                 Cause::FirstStamp,
                 Cause::Changed,
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn what_is_counted_is_shown() {
         let metrics = Metrics::new();
-        metrics.restart(WorkloadKind::Deployment, Cause::Changed);
+        metrics.restart(WorkloadKind::DEPLOYMENT, Cause::Changed);
         metrics.admission(Some(Outcome::Kept));
         metrics.workloads.set(3);
         let text = metrics.text();

@@ -103,8 +103,8 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pod_reloader_core::kind::WorkloadKind;
     use pod_reloader_core::name::Name;
-    use pod_reloader_core::workload::WorkloadKind;
     use std::time::Duration;
 
     fn id(name: &str) -> WorkloadId {
@@ -114,7 +114,7 @@ mod tests {
     fn id_in(namespace: &str, name: &str) -> WorkloadId {
         let namespace = Name::parse(namespace).unwrap();
         WorkloadId {
-            kind: WorkloadKind::Deployment,
+            kind: WorkloadKind::DEPLOYMENT,
             namespace,
             name: name.into(),
         }

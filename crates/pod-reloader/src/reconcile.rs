@@ -11,10 +11,12 @@ use futures::FutureExt;
 use kube::{Client, Resource};
 use parking_lot::Mutex;
 use pod_reloader_core::decision::FirstStamp;
+use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::scope::Scope;
-use pod_reloader_core::workload::{Workload, WorkloadId, WorkloadKind, WorkloadObject};
+
+use pod_reloader_core::workload::{Workload, WorkloadId, WorkloadObject};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -77,7 +79,7 @@ impl Reconciler {
         metrics: Metrics,
     ) -> Self {
         let namespaces = scope.namespaces().map_or(1, Iterator::count);
-        let lists = namespaces * WorkloadKind::ALL.len();
+        let lists = namespaces * WorkloadKind::BUILT_IN.len();
         Self {
             settings,
             digests: Digests::new(Source::new(

@@ -11,10 +11,12 @@ use kube::core::{DynamicResourceScope, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client, Resource, ResourceExt};
+use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
 use pod_reloader_core::scope::Scope;
-use pod_reloader_core::workload::{WorkloadId, WorkloadKind, WorkloadObject};
+
+use pod_reloader_core::workload::{WorkloadId, WorkloadObject};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -46,7 +48,7 @@ pub(crate) fn spawn(client: &Client, scope: &Scope, reconciler: &Arc<Reconciler>
         None => vec![None],
     };
     for namespace in namespaces {
-        for kind in WorkloadKind::ALL {
+        for kind in WorkloadKind::BUILT_IN {
             let workloads = api(client, namespace.as_ref(), kind);
             let namespace = namespace.clone();
             watches.spawn(watch_workloads(
@@ -128,7 +130,7 @@ async fn list_picked(
     mut picked: mpsc::UnboundedReceiver<Name>,
 ) {
     while let Some(namespace) = picked.recv().await {
-        for kind in WorkloadKind::ALL {
+        for kind in WorkloadKind::BUILT_IN {
             let workloads = api(&client, Some(&namespace), kind);
             while reconciler.namespaces().contain(&namespace)
                 && let Err(error) = list_workloads(&workloads, kind, &reconciler).await

@@ -2,10 +2,12 @@
 
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Presence};
 use pod_reloader_core::hash::{HashKey, Keyring};
+use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::scope::Scope;
-use pod_reloader_core::workload::{Reading, Workload, WorkloadKind, WorkloadObject};
+
+use pod_reloader_core::workload::{Reading, Workload, WorkloadObject};
 
 /// A review of 8 KB that changes nothing of the pod template.
 pub(crate) fn review_that_keeps() -> Vec<u8> {
@@ -34,7 +36,7 @@ pub(crate) fn stamped(config_hash: &str) -> String {
 pub(crate) fn workload(json: &str) -> Workload {
     let object: WorkloadObject = serde_json::from_str(json).expect("it is a Deployment");
     object
-        .into_workload(WorkloadKind::Deployment, &Reading::default())
+        .into_workload(WorkloadKind::DEPLOYMENT, &Reading::default())
         .expect("its namespace is a name")
 }
 

@@ -21,7 +21,7 @@ fn speaking(dialects: &[Dialect]) -> Case {
     };
     Case {
         dialects,
-        kind: WorkloadKind::Deployment,
+        kind: WorkloadKind::DEPLOYMENT,
         object: json!({
             "metadata": {"name": "web", "namespace": "ns"},
             "spec": {"template": {"metadata": {}, "spec": {}}},
@@ -580,7 +580,7 @@ mod stakater {
         assert_eq!(period(case().annotated(&[(key, "5m")])), Some(300));
         let own = [(key, "5m"), (keys::SETTLE_PERIOD, "7s")];
         assert_eq!(period(case().annotated(&own)), Some(7));
-        let daemon_set = case().kind(WorkloadKind::DaemonSet);
+        let daemon_set = case().kind(WorkloadKind::DAEMON_SET);
         assert_eq!(period(daemon_set.annotated(&[(key, "5m")])), None);
         let unread = speaking(&[Dialect::PodReloader]);
         assert_eq!(period(unread.annotated(&[(key, "5m")])), None);
@@ -646,7 +646,7 @@ fn stackable_is_spoken_by_stateful_sets_with_its_label() {
     let case = || {
         speaking(&[Dialect::Stackable])
             .using_all()
-            .kind(WorkloadKind::StatefulSet)
+            .kind(WorkloadKind::STATEFUL_SET)
     };
     let label = "restarter.stackable.tech/enabled";
     let all = [
@@ -659,7 +659,7 @@ fn stackable_is_spoken_by_stateful_sets_with_its_label() {
     ];
     assert_eq!(case().labelled(label, "true").asks_for(), all);
     assert!(case().labelled(label, "false").asks_for().is_empty());
-    let deployment = case().kind(WorkloadKind::Deployment);
+    let deployment = case().kind(WorkloadKind::DEPLOYMENT);
     assert!(deployment.labelled(label, "true").asks_for().is_empty());
 
     let ignoring = case().labelled(label, "true").annotated(&[

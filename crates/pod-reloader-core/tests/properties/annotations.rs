@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 use pod_reloader_core::references::{MAX_REFERENCES, References};
-use pod_reloader_core::workload::{Reading, WorkloadKind, WorkloadObject};
+
+use pod_reloader_core::workload::{Reading, WorkloadObject};
 use serde_json::json;
 
 /// The bytes are two lists with a `|` between them.
@@ -66,7 +68,7 @@ fn read(config_maps: &str, secrets: &str) -> References {
         "spec": {"template": {}},
     });
     let object: WorkloadObject = serde_json::from_value(object).expect("it is a workload");
-    let workload = object.into_workload(WorkloadKind::Deployment, &Reading::default());
+    let workload = object.into_workload(WorkloadKind::DEPLOYMENT, &Reading::default());
     workload.expect("its namespace is a name").references
 }
 

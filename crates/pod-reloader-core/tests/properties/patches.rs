@@ -2,10 +2,12 @@
 
 use pod_reloader_core::annotations;
 use pod_reloader_core::dialect::Dialects;
+use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::patch::{set_baseline, set_config_hash};
 use pod_reloader_core::scope::{Labels, Scope};
-use pod_reloader_core::workload::{Workload, WorkloadKind, WorkloadObject};
+
+use pod_reloader_core::workload::{Workload, WorkloadObject};
 use serde_json::{Value, json};
 
 use crate::choices::Choices;
@@ -54,7 +56,7 @@ fn read(object: &Value) -> Workload {
     let scope = scope.with(labels, Dialects::default());
     let object: WorkloadObject = serde_json::from_value(object.clone()).expect("it is a workload");
     scope
-        .read(WorkloadKind::Deployment, object)
+        .read(WorkloadKind::DEPLOYMENT, object)
         .expect("it has a namespace")
 }
 

@@ -72,7 +72,7 @@ async fn what_was_read_while_nobody_referenced_an_object_is_not_relied_on() {
     let object = serde_json::from_value(deployment("web")).unwrap();
     let web = operator
         .reconciler
-        .workload(WorkloadKind::Deployment, object);
+        .workload(WorkloadKind::DEPLOYMENT, object);
     let references = web.unwrap().references;
     let digests = &operator.reconciler.digests;
     drop(digests.known(&references, &name("ns"), None).await);
@@ -368,7 +368,7 @@ async fn a_namespace_that_leaves_while_its_config_is_read_is_written_to_no_more(
 #[tokio::test(start_paused = true)]
 async fn nothing_is_kept_of_namespaces_that_are_not_picked() {
     let operator = Operator::with_namespace().await;
-    for _ in WorkloadKind::ALL {
+    for _ in WorkloadKind::BUILT_IN {
         operator.reconciler.list_is_whole();
     }
     let shown = || {
@@ -520,7 +520,7 @@ impl Operator {
     fn sees(&self, name: &str) {
         let object = serde_json::from_value(self.apiserver.deployment(name)).unwrap();
         self.reconciler
-            .workload_seen(WorkloadKind::Deployment, object);
+            .workload_seen(WorkloadKind::DEPLOYMENT, object);
     }
 
     /// The watch shows the ConfigMap as it is.
@@ -623,7 +623,7 @@ fn name(text: &str) -> Name {
 
 fn id(text: &str) -> WorkloadId {
     WorkloadId {
-        kind: WorkloadKind::Deployment,
+        kind: WorkloadKind::DEPLOYMENT,
         namespace: name("ns"),
         name: text.into(),
     }
