@@ -6,7 +6,6 @@
 //! [`begin`] says [`Step::Answer`] or [`Step::Read`], and [`Pending::answer`] takes what was read.
 
 use json_patch::PatchOperation;
-use kube_core::Resource as _;
 
 use crate::annotations;
 use crate::digest::Objects;
@@ -18,7 +17,8 @@ use crate::references::References;
 use crate::review::{InvalidReview, RawWorkload, Request};
 use crate::scope::Scope;
 
-use crate::workload::{Workload, WorkloadObject};
+use crate::object::{CustomObject, Object, WorkloadObject};
+use crate::workload::{TemplateState, Workload};
 
 /// What comes next for a review.
 #[derive(Debug)]
@@ -70,8 +70,27 @@ pub struct Pending {
 /// What of ours the stored object carries.
 #[derive(Debug, Default)]
 struct Stored {
-    config_hash: Option<Box<str>>,
+    /// KEY of each pod template, in the order of its kind. Empty while it is created.
+    config_hashes: Vec<Option<Box<str>>>,
     baseline: Option<Box<str>>,
+}
+
+impl Stored {
+    /// KEY of each pod template of `workload` that is to carry it now.
+    fn hashes<'a>(&'a self, workload: &'a Workload) -> impl Iterator<Item = Option<&'a str>> {
+        workload
+            .slots()
+            .map(|(at, ..)| self.config_hashes.get(at)?.as_deref())
+    }
+}
+
+/// What is to become of KEY.
+#[derive(Clone, Copy)]
+enum Desired<'a> {
+    /// It is as it was stored.
+    Stored,
+    /// It is this.
+    Hash(&'a str),
 }
 
 /// Takes in a review.
@@ -87,7 +106,7 @@ pub fn begin(
     ourselves: &str,
 ) -> Result<Step, InvalidReview> {
     let ignored = Ok(Step::Answer(Answer::default()));
-    let Some(kind) = WorkloadKind::from_group_kind(&request.kind.group, &request.kind.kind) else {
+    let Some(kind) = scope.kind(&request.kind.group, &request.kind.kind) else {
         return ignored;
     };
     let created = match &*request.operation {
@@ -120,17 +139,17 @@ pub fn begin(
             claims_key: false,
         })));
     }
-    let raw = |part, name| RawWorkload::of(required(part, name)?).map_err(InvalidReview::at);
+    let raw = |part, name| RawWorkload::of(required(part, name)?, kind).map_err(InvalidReview::at);
     let new = raw(request.object, "object")?;
     let old = raw(request.old_object, "oldObject")?;
-    let same_template = new.same_template_but_for_key(&old);
+    let same_template = new.same_templates_but_for_key(&old);
     let same_template = same_template.map_err(InvalidReview::at)?;
-    let config_hash = old.config_hash().map_err(InvalidReview::at)?;
     let stored = Stored {
-        config_hash: config_hash.map(Into::into),
+        config_hashes: old.config_hashes().map_err(InvalidReview::at)?,
         baseline: old.baseline.map(Into::into),
     };
-    let claims_key = field_manager(request).is_some_and(|manager| new.claims_config_hash(manager));
+    let claims_key =
+        field_manager(request).is_some_and(|manager| new.claims_config_hash(kind, manager));
     if !same_template {
         return Ok(Step::Read(Box::new(Pending {
             workload,
@@ -148,7 +167,7 @@ pub fn begin(
             &workload,
             &stored,
             claims_key,
-            stored.config_hash.as_deref(),
+            Desired::Stored,
             Outcome::Kept,
         )
     };
@@ -180,32 +199,35 @@ impl Pending {
         let answer =
             |desired, outcome| answer(&self.workload, stored, self.claims_key, desired, outcome);
         let Some(objects) = objects else {
-            return answer(stored.config_hash.as_deref(), Outcome::Unknown);
+            return answer(Desired::Stored, Outcome::Unknown);
         };
         let contents = self.workload.references.contents(objects);
         if contents.is_empty() {
-            return answer(stored.config_hash.as_deref(), Outcome::Kept);
+            return answer(Desired::Stored, Outcome::Kept);
         }
         if let Some(value) = self.current() {
             // Pods that are restarted anyway take the newest key along: so older ones fall out of use.
             let is_due_for_another = self.stored.is_some() && keys.outgrew(value);
             if !is_due_for_another && keys.verify(value, &contents) == Verdict::Current {
-                return answer(Some(value), Outcome::Kept);
+                return answer(Desired::Hash(value), Outcome::Kept);
             }
             // A workload that is restored before its Secrets, like one that lost them, waits for them.
             let is_ours = self.stored.is_some() || ConfigHash::parse(value).is_some();
             if is_ours && self.workload.missing(objects).next().is_some() {
-                return answer(Some(value), Outcome::Held);
+                return answer(Desired::Hash(value), Outcome::Held);
             }
         }
-        answer(Some(&keys.hash(&contents).to_string()), Outcome::Set)
+        answer(
+            Desired::Hash(&keys.hash(&contents).to_string()),
+            Outcome::Set,
+        )
     }
 
     /// KEY of the stored object; of the request, where there is none yet.
     fn current(&self) -> Option<&str> {
         match &self.stored {
-            Some(stored) => stored.config_hash.as_deref(),
-            None => self.workload.config_hash.as_deref(),
+            Some(stored) => stored.hashes(&self.workload).next()?,
+            None => self.workload.config_hash(),
         }
     }
 }
@@ -216,23 +238,27 @@ fn answer(
     workload: &Workload,
     stored: &Stored,
     claims_key: bool,
-    desired: Option<&str>,
+    desired: Desired<'_>,
     outcome: Outcome,
 ) -> Answer {
-    let requested = workload.config_hash.as_deref();
-    let old = stored.config_hash.as_deref();
-    let mut patch = match desired {
-        _ if requested == desired => Vec::new(),
-        Some(value) => patch::add_to_template(workload.template, value),
-        None => patch::remove_from_template(),
+    let old: Vec<_> = stored.hashes(workload).collect();
+    let wanted = |at: usize| match desired {
+        Desired::Stored => old[at],
+        Desired::Hash(hash) => Some(hash),
     };
+    let mut patch = patch::change_templates(workload, wanted);
+    let is_kept = (0..old.len()).all(|at| wanted(at) == old[at]);
     if let Some(baseline) = &stored.baseline
-        && desired == old
+        && is_kept
         && workload.markers.baseline != stored.baseline
     {
         patch.extend(patch::add_baseline(workload, baseline));
     }
-    let overridden = claims_key || requested.is_some() && requested != desired && requested != old;
+    let is_overridden = |(at, (.., state)): (usize, (_, _, &TemplateState))| {
+        let requested = state.config_hash.as_deref();
+        requested.is_some() && requested != wanted(at) && requested != old[at]
+    };
+    let overridden = claims_key || workload.slots().enumerate().any(is_overridden);
     // First: the apiserver cuts off what is too long in all.
     let mut warnings: Vec<_> = overridden
         .then(|| OVERRIDDEN.to_owned())
@@ -262,9 +288,20 @@ fn workload(
     kind: WorkloadKind,
     scope: &Scope,
 ) -> Result<Workload, InvalidReview> {
+    if kind.is_built_in() {
+        read::<WorkloadObject>(request, kind, scope)
+    } else {
+        read::<CustomObject>(request, kind, scope)
+    }
+}
+
+fn read<O: Object>(
+    request: &Request<'_>,
+    kind: WorkloadKind,
+    scope: &Scope,
+) -> Result<Workload, InvalidReview> {
     let object = required(request.object, "object")?;
-    let mut object: WorkloadObject =
-        serde_json::from_str(object.get()).map_err(InvalidReview::at)?;
+    let mut object: O = serde_json::from_str(object.get()).map_err(InvalidReview::at)?;
     // A create may leave the namespace to its URL.
     if let Some(namespace) = &request.namespace {
         object.meta_mut().namespace = Some(namespace.clone());
@@ -289,11 +326,13 @@ fn is_our_own_write(
 ) -> bool {
     request.user_info.username.as_deref() == Some(ourselves)
         && field_manager(request) == Some(annotations::FIELD_MANAGER)
-        && (workload.config_hash == stored.config_hash
-            || workload
-                .config_hash
-                .as_deref()
-                .is_some_and(|value| keys.knows(value)))
+        && workload
+            .slots()
+            .zip(stored.hashes(workload))
+            .all(|((.., state), stored)| {
+                let own = state.config_hash.as_deref();
+                own == stored || own.is_some_and(|value| keys.knows(value))
+            })
 }
 
 fn field_manager<'a>(request: &'a Request<'_>) -> Option<&'a str> {

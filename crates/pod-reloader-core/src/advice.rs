@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::annotations::{
-    ANY, AUTO, CONFIG_HASH, KEYS, Key, NEEDED, PER_KEY, PREFIX, Place, RESTART_ON, SETTLE_PERIOD,
+    ANY, AT, AUTO, CONFIG_HASH, KEYS, Key, NEEDED, PER_KEY, PREFIX, Place, RESTART, RESTART_ON,
+    SETTLE_PERIOD, TEMPLATE,
 };
 use crate::dialect::is_auto;
 use crate::list::{escaped, quoted};
@@ -127,6 +128,7 @@ fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
     match key.key {
         AUTO => takes(is_auto(value), "true, configmaps, secrets or false"),
         PER_KEY => takes(value.parse::<bool>().is_ok(), "true or false"),
+        RESTART => takes([AT, TEMPLATE].contains(&value), "template or at"),
         RESTART_ON => takes([ANY, NEEDED].contains(&value), "any or needed"),
         SETTLE_PERIOD => on_settle_period(value),
         _ => None,

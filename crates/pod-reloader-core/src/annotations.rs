@@ -6,13 +6,14 @@ use std::fmt;
 pub const PREFIX: &str = "pod-reloader.cs.sap.com/";
 
 /// All keys, and where each is read.
-pub const KEYS: [Key; 12] = [
+pub const KEYS: [Key; 13] = [
     Key::of_the_user(CONFIG_MAPS, Place::Annotation),
     Key::of_the_user(SECRETS, Place::Annotation),
     Key::of_the_user(AUTO, Place::Annotation),
     Key::of_the_user(EXCLUDE_CONFIG_MAPS, Place::Annotation),
     Key::of_the_user(EXCLUDE_SECRETS, Place::Annotation),
     Key::of_the_user(PER_KEY, Place::Annotation),
+    Key::of_the_user(RESTART, Place::Annotation),
     Key::of_the_user(RESTART_ON, Place::Annotation),
     Key::of_the_user(SETTLE_PERIOD, Place::Annotation),
     Key::of_the_user(IGNORED, Place::Label),
@@ -93,6 +94,16 @@ pub const EXCLUDE_SECRETS: &str = "pod-reloader.cs.sap.com/exclude-secrets";
 /// On a workload: `"false"` lets objects count as a whole also where keys are named, `"true"` only by the
 /// keys that the pod template names, also in dialects that do not.
 pub const PER_KEY: &str = "pod-reloader.cs.sap.com/per-key";
+
+/// On a workload of a kind that can be restarted in two ways: by its pod [`TEMPLATE`], or by a time that
+/// is written to a field, [`AT`].
+pub const RESTART: &str = "pod-reloader.cs.sap.com/restart";
+
+/// A value of [`RESTART`].
+pub const TEMPLATE: &str = "template";
+
+/// A value of [`RESTART`].
+pub const AT: &str = "at";
 
 /// On a workload: [`ANY`] change restarts it, or only one that is [`NEEDED`] for its pods to see it.
 pub const RESTART_ON: &str = "pod-reloader.cs.sap.com/restart-on";

@@ -7,7 +7,7 @@ use crate::digest::{Contents, Objects};
 use crate::discovery::Requirement;
 use crate::hash::{ConfigHash, KeyId, Keyring, Verdict};
 use crate::sap;
-use crate::workload::Workload;
+use crate::workload::{Restart, Workload};
 
 /// What becomes of a workload that has subscribed and has no config hash yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub fn decide(
     keys: &Keyring,
     first_stamp: FirstStamp,
 ) -> Decision {
-    if workload.references.is_empty() {
+    if workload.references.is_empty() || !workload.can_be_restarted() {
         return Decision::Keep;
     }
     let contents = workload.references.contents(objects);
@@ -71,19 +71,23 @@ pub fn decide(
         contents,
         keys,
     };
-    let decision = match workload.config_hash.as_deref() {
+    let decision = match workload.config_hash() {
         Some(value) => facts.keep_verified(value),
         // A baseline stays one when the flag is taken back.
         None if facts.baseline("").is_some() => facts.keep_baseline(""),
         // Who asked in the words of another controller has seen no restart for that there either.
         None if workload.subscription != Subscription::ByUs => facts.keep_baseline(""),
         None if first_stamp == FirstStamp::Baseline => facts.keep_baseline(""),
+        // Nothing but a baseline says what its last restart was for.
+        None if workload.restart != Restart::Template => facts.keep_baseline(""),
         None if facts.contents.is_empty() => Decision::Keep,
         None => facts.set(Cause::FirstStamp),
     };
-    if decision == Decision::Keep {
-        return decision;
-    }
+    let decision = match decision {
+        Decision::Keep if !workload.templates_agree() => facts.set(Cause::Changed),
+        Decision::Keep => return decision,
+        other => other,
+    };
     let missing: Vec<_> = workload.missing(objects).cloned().collect();
     if missing.is_empty() {
         decision
@@ -165,7 +169,7 @@ const OTHERWISE: &str = "~";
 /// The keys without which it could no longer be told whether `workload` is up to date: that of its config
 /// hash, and that of the baseline which speaks of it.
 pub fn keys_relied_on(workload: &Workload) -> BTreeSet<KeyId> {
-    let value = workload.config_hash.as_deref();
+    let value = workload.config_hash();
     let of = value.unwrap_or_default();
     let baseline =
         baseline(workload, of).or_else(|| baseline(workload, &format!("{of}{OTHERWISE}")));

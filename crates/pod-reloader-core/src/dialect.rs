@@ -57,8 +57,8 @@ struct Grammar {
     sees: &'static [Consumption],
     /// Whether of an object only the keys count that the pod spec names.
     takes_keys: bool,
-    /// The kinds of workloads that it is spoken in.
-    kinds: &'static [WorkloadKind],
+    /// The kind of workload that it is spoken in, where that is one alone.
+    only_in: Option<WorkloadKind>,
 }
 
 /// Where a gate stands.
@@ -78,7 +78,7 @@ const NOTHING: Grammar = Grammar {
     others: &[],
     sees: &[],
     takes_keys: false,
-    kinds: &WorkloadKind::BUILT_IN,
+    only_in: None,
 };
 
 const POD_RELOADER: Grammar = Grammar {
@@ -87,7 +87,7 @@ const POD_RELOADER: Grammar = Grammar {
         (ConfigMap, keys::EXCLUDE_CONFIG_MAPS),
         (Secret, keys::EXCLUDE_SECRETS),
     ],
-    others: &[keys::AUTO, keys::PER_KEY, keys::RESTART_ON],
+    others: &[keys::AUTO, keys::PER_KEY, keys::RESTART, keys::RESTART_ON],
     sees: &[
         Consumption::Env,
         Consumption::EnvFrom,
@@ -143,7 +143,7 @@ const STACKABLE: Grammar = Grammar {
         (Secret, "restarter.stackable.tech/ignore-secret."),
     ],
     sees: WAVE.sees,
-    kinds: &[WorkloadKind::STATEFUL_SET],
+    only_in: Some(WorkloadKind::STATEFUL_SET),
     ..NOTHING
 };
 
@@ -265,7 +265,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) annotations: &'a BTreeMap<String, String>,
     pub(crate) labels: &'a BTreeMap<String, String>,
     pub(crate) template_annotations: &'a BTreeMap<String, String>,
-    pub(crate) pod_spec: &'a PodSpec,
+    pub(crate) pod_specs: &'a [&'a PodSpec],
 }
 
 impl Subject<'_> {
@@ -292,7 +292,7 @@ impl Dialects {
         let mut subscription = Subscription::None;
         for dialect in self.dialects() {
             let grammar = dialect.grammar();
-            if !grammar.kinds.contains(&subject.kind) {
+            if grammar.only_in.is_some_and(|only| only != subject.kind) {
                 continue;
             }
             let mut asks = false;
@@ -353,6 +353,18 @@ impl Dialects {
     ) -> Option<&'a str> {
         let is_paused = kind == WorkloadKind::DEPLOYMENT && self.speak(Dialect::Stakater);
         is_paused.then(|| annotation(stakater::PAUSE_PERIOD))?
+    }
+
+    /// Whether a workload is to be restarted by a time in a field, where its kind has one.
+    pub(crate) fn restarts_at<'a>(&self, annotation: impl Fn(&str) -> Option<&'a str>) -> bool {
+        match annotation(keys::RESTART) {
+            Some(keys::AT) => true,
+            Some(keys::TEMPLATE) => false,
+            _ => {
+                let strategy = annotation(stakater::ROLLOUT_STRATEGY);
+                self.speak(Dialect::Stakater) && strategy == Some(stakater::RESTART)
+            }
+        }
     }
 
     fn speak(&self, dialect: Dialect) -> bool {

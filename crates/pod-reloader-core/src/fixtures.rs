@@ -10,7 +10,8 @@ use crate::kind::WorkloadKind;
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
 
-use crate::workload::{Reading, Workload, WorkloadObject};
+use crate::object::{Object, WorkloadObject};
+use crate::workload::{Reading, Workload};
 
 /// A Deployment in the namespace `ns`.
 pub(crate) fn deployment(name: &str) -> Builder {

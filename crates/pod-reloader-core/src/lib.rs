@@ -22,6 +22,7 @@ pub mod kind;
 mod list;
 pub mod mark;
 pub mod name;
+pub mod object;
 pub mod patch;
 pub mod reference;
 pub mod references;

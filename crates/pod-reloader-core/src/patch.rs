@@ -5,7 +5,8 @@ use jsonptr::PointerBuf;
 use serde_json::{Value, json};
 
 use crate::annotations;
-use crate::workload::{TemplateShape, Workload};
+use crate::kind::Template;
+use crate::workload::{Restart, Workload};
 
 /// The loop's write of KEY: it fails where anything moved that the decision was made from.
 ///
@@ -13,7 +14,31 @@ use crate::workload::{TemplateShape, Workload};
 /// that churns cannot fail it; a leader that was frozen and thawed cannot move what has moved on.
 pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
     let mut operations = tests(workload);
-    operations.extend(add_to_template(workload.template, config_hash));
+    for (_, template, state) in workload.slots() {
+        let path = key(&template);
+        operations.extend(add_with_parents(&path, state.depth, json!(config_hash)));
+    }
+    Patch(operations)
+}
+
+/// The loop's restart by a time that it writes, with the baseline that goes with it, tested like
+/// [`set_config_hash`]. `time` is in RFC 3339.
+pub fn restart_at(workload: &Workload, time: &str, baseline: &str) -> Patch {
+    let mut operations = tests(workload);
+    if workload.markers.has_annotations {
+        operations.push(test(&BASELINE, workload.markers.baseline.as_deref()));
+    }
+    operations.extend(add_baseline(workload, baseline));
+    if let (Restart::At { depth, .. }, Some(path)) =
+        (&workload.restart, workload.id.kind.shape().restart_at)
+    {
+        // The baseline has made the annotations already.
+        let depth = match path[0] {
+            "metadata" => path.len() - 1,
+            _ => *depth,
+        };
+        operations.extend(add_with_parents(path, depth, json!(time)));
+    }
     Patch(operations)
 }
 
@@ -27,23 +52,24 @@ pub fn set_baseline(workload: &Workload, baseline: &str) -> Patch {
     Patch(operations)
 }
 
-/// The webhook's write of KEY into a pod template of this shape: one `add`, and missing parents.
-pub fn add_to_template(shape: TemplateShape, config_hash: &str) -> Vec<PatchOperation> {
-    let parents: &[&[&str]] = match shape {
-        TemplateShape::Bare => &[&TEMPLATE_METADATA, &TEMPLATE_ANNOTATIONS],
-        TemplateShape::Metadata => &[&TEMPLATE_ANNOTATIONS],
-        TemplateShape::Annotations => &[],
-    };
-    let mut operations: Vec<_> = parents.iter().map(|path| add(path, json!({}))).collect();
-    operations.push(add(&KEY, json!(config_hash)));
+/// The webhook's write of KEY into the pod templates that can carry it: one `add` for each, and missing
+/// parents. What is to be there is said for each in turn; where that is nothing, KEY is removed.
+pub fn change_templates<'a>(
+    workload: &Workload,
+    desired: impl Fn(usize) -> Option<&'a str>,
+) -> Vec<PatchOperation> {
+    let mut operations = Vec::new();
+    for (at, (_, template, state)) in workload.slots().enumerate() {
+        let path = key(&template);
+        match desired(at) {
+            value if value == state.config_hash.as_deref() => {}
+            Some(value) => operations.extend(add_with_parents(&path, state.depth, json!(value))),
+            None => operations.push(PatchOperation::Remove(RemoveOperation {
+                path: PointerBuf::from_tokens(path),
+            })),
+        }
+    }
     operations
-}
-
-/// The webhook's removal of a KEY that the request brought along.
-pub fn remove_from_template() -> Vec<PatchOperation> {
-    vec![PatchOperation::Remove(RemoveOperation {
-        path: PointerBuf::from_tokens(KEY),
-    })]
 }
 
 /// The write of a baseline onto the metadata of `workload`: one `add`, and its parent where that is missing.
@@ -54,15 +80,32 @@ pub fn add_baseline(workload: &Workload, baseline: &str) -> Vec<PatchOperation> 
 }
 
 const BASELINE: [&str; 3] = ["metadata", "annotations", annotations::BASELINE];
-const TEMPLATE_METADATA: [&str; 3] = ["spec", "template", "metadata"];
-const TEMPLATE_ANNOTATIONS: [&str; 4] = ["spec", "template", "metadata", "annotations"];
-const KEY: [&str; 5] = [
-    "spec",
-    "template",
-    "metadata",
-    "annotations",
-    annotations::CONFIG_HASH,
-];
+/// The fields that lead to KEY on a pod template.
+fn key(template: &Template) -> Vec<&'static str> {
+    [
+        template.path,
+        &["metadata", "annotations", annotations::CONFIG_HASH],
+    ]
+    .concat()
+}
+
+/// An `add` at a path, of which the first fields up to `depth` are there.
+fn add_with_parents<'a>(
+    path: &'a [&'a str],
+    depth: usize,
+    value: Value,
+) -> impl Iterator<Item = PatchOperation> {
+    let parents = (depth + 1..path.len()).map(|length| add(&path[..length], json!({})));
+    parents.chain([add(path, value)])
+}
+
+/// A `test` that what is at a path is still this, of which the first fields up to `depth` are there.
+fn test_at(path: &[&str], depth: usize, value: Option<&str>) -> PatchOperation {
+    match depth + 1 < path.len() {
+        true => test(&path[..=depth], None),
+        false => test(path, value),
+    }
+}
 
 /// A `test` of `null` passes for a member that is absent, but not where its parent is: then the
 /// parent is tested.
@@ -88,11 +131,18 @@ fn tests(workload: &Workload) -> Vec<PatchOperation> {
             false => tests.push(test(&["metadata", parent], None)),
         }
     }
-    tests.push(match workload.template {
-        TemplateShape::Bare => test(&TEMPLATE_METADATA, None),
-        TemplateShape::Metadata => test(&TEMPLATE_ANNOTATIONS, None),
-        TemplateShape::Annotations => test(&KEY, workload.config_hash.as_deref()),
-    });
+    for (_, template, state) in workload.slots() {
+        tests.push(test_at(
+            &key(&template),
+            state.depth,
+            state.config_hash.as_deref(),
+        ));
+    }
+    if let (Restart::At { depth, value }, Some(path)) =
+        (&workload.restart, workload.id.kind.shape().restart_at)
+    {
+        tests.push(test_at(path, *depth, value.as_deref()));
+    }
     tests
 }
 

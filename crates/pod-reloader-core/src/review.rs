@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::annotations;
+use crate::kind::WorkloadKind;
 
 /// The request of an `admission.k8s.io/v1` AdmissionReview. Fields that are not asked for are skipped,
 /// the two objects are kept as they stand.
@@ -174,22 +175,21 @@ pub fn response(uid: &str, patch: &[PatchOperation], warnings: &[String]) -> Vec
 
 /// A workload as it stands in a review, taken apart as far as its answer needs.
 pub(crate) struct RawWorkload<'a> {
-    /// The pod template.
-    template: &'a RawValue,
+    /// Its pod templates, in the order of its kind, as far as they are there.
+    templates: Vec<Option<&'a RawValue>>,
     managed_fields: Option<&'a RawValue>,
     /// The baseline on the metadata.
     pub(crate) baseline: Option<String>,
 }
 
 impl<'a> RawWorkload<'a> {
-    /// A serialised workload.
-    pub(crate) fn of(object: &'a RawValue) -> Result<Self, serde_json::Error> {
+    /// A serialised workload of this kind.
+    pub(crate) fn of(object: &'a RawValue, kind: WorkloadKind) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
-        struct Object<'a> {
+        struct Object<'a, Spec> {
             #[serde(borrow, default)]
             metadata: Metadata<'a>,
-            #[serde(borrow)]
-            spec: Spec<'a>,
+            spec: Option<Spec>,
         }
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -199,21 +199,33 @@ impl<'a> RawWorkload<'a> {
             managed_fields: Option<&'a RawValue>,
         }
         #[derive(Deserialize)]
-        struct Spec<'a> {
+        struct WithTemplate<'a> {
             #[serde(borrow)]
             template: &'a RawValue,
         }
-        let Object { metadata, spec } = serde_json::from_str(object.get())?;
+        let (metadata, templates) = if kind.is_built_in() {
+            let object: Object<'_, WithTemplate<'_>> = serde_json::from_str(object.get())?;
+            let template = object.spec.map(|spec| spec.template);
+            (object.metadata, vec![template])
+        } else {
+            let object: Object<'_, &RawValue> = serde_json::from_str(object.get())?;
+            let templates = kind.shape().templates.iter();
+            let templates = templates.map(|template| match object.spec {
+                Some(spec) => inner(spec, &template.path[1..]),
+                None => Ok(None),
+            });
+            (object.metadata, templates.collect::<Result<_, _>>()?)
+        };
         let mut annotations = metadata.annotations.unwrap_or_default();
         Ok(Self {
-            template: spec.template,
+            templates,
             managed_fields: metadata.managed_fields,
             baseline: annotations.remove(annotations::BASELINE),
         })
     }
 
-    /// KEY.
-    pub(crate) fn config_hash(&self) -> Result<Option<String>, serde_json::Error> {
+    /// KEY of each template.
+    pub(crate) fn config_hashes(&self) -> Result<Vec<Option<Box<str>>>, serde_json::Error> {
         #[derive(Deserialize)]
         struct PodTemplate {
             metadata: Option<Metadata>,
@@ -222,33 +234,46 @@ impl<'a> RawWorkload<'a> {
         struct Metadata {
             annotations: Option<BTreeMap<String, String>>,
         }
-        let template: PodTemplate = serde_json::from_str(self.template.get())?;
-        let annotations = template.metadata.and_then(|metadata| metadata.annotations);
-        Ok(annotations.and_then(|mut annotations| annotations.remove(annotations::CONFIG_HASH)))
+        let of = |template: &RawValue| {
+            let template: PodTemplate = serde_json::from_str(template.get())?;
+            let annotations = template.metadata.and_then(|metadata| metadata.annotations);
+            let hash = annotations.and_then(|mut it| it.remove(annotations::CONFIG_HASH));
+            Ok(hash.map(Into::into))
+        };
+        let templates = self.templates.iter();
+        templates
+            .map(|template| template.map_or(Ok(None), of))
+            .collect()
     }
 
-    /// Whether both have the same pod template but for KEY. An absent map is an empty map.
+    /// Whether both have the same pod templates but for KEY. An absent map is an empty map.
     ///
     /// The apiserver serialises both objects of a review in one order, so their texts are compared;
     /// only where those differ are they read, in case another webhook reordered them.
-    pub(crate) fn same_template_but_for_key(
+    pub(crate) fn same_templates_but_for_key(
         &self,
         other: &Self,
     ) -> Result<bool, serde_json::Error> {
-        if self.template.get() == other.template.get() {
-            return Ok(true);
+        for pair in self.templates.iter().zip(&other.templates) {
+            let is_same = match pair {
+                (None, None) => true,
+                (Some(one), Some(other)) => same_template_but_for_key(one, other)?,
+                // One that only holds KEY was made for it.
+                (Some(one), None) | (None, Some(one)) => Template::of(one)?.is_empty(),
+            };
+            if !is_same {
+                return Ok(false);
+            }
         }
-        let (one, other) = (Template::of(self.template)?, Template::of(other.template)?);
-        Ok(one.annotations == other.annotations
-            && same_fields(&one.metadata, &other.metadata, MAX_DEPTH)
-            && same_fields(&one.rest, &other.rest, MAX_DEPTH))
+        Ok(true)
     }
 
     /// Whether the write of `manager` gave KEY itself, according to the managed fields: these are settled
     /// before any admission, so they show it also where a policy has put the old KEY back already.
     ///
     /// *Errors*: none: what cannot be read claims nothing.
-    pub(crate) fn claims_config_hash(&self, manager: &str) -> bool {
+    pub(crate) fn claims_config_hash(&self, kind: WorkloadKind, manager: &str) -> bool {
+        let paths = kind.shape().templates;
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Entry<'a> {
@@ -266,11 +291,38 @@ impl<'a> RawWorkload<'a> {
             .filter_map(|entry| entry.fields_v1.filter(names_key))
             .filter_map(|fields| serde_json::from_str(fields.get()).ok())
             .any(|fields: serde_json::Value| {
-                fields["f:spec"]["f:template"]["f:metadata"]["f:annotations"]
-                    .get(annotations::CONFIG_HASH_FIELD)
-                    .is_some()
+                paths.iter().any(|template| {
+                    let path = template.path.iter().chain(&["metadata", "annotations"]);
+                    let place = path.fold(&fields, |place, field| &place[format!("f:{field}")]);
+                    place.get(annotations::CONFIG_HASH_FIELD).is_some()
+                })
             })
     }
+}
+
+/// What the fields of a path lead to, if it is there.
+fn inner<'a>(
+    object: &'a RawValue,
+    path: &[&str],
+) -> Result<Option<&'a RawValue>, serde_json::Error> {
+    let mut place = object;
+    for field in path {
+        match fields(place)?.remove(*field) {
+            Some(inner) => place = inner,
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(place))
+}
+
+fn same_template_but_for_key(one: &RawValue, other: &RawValue) -> Result<bool, serde_json::Error> {
+    if one.get() == other.get() {
+        return Ok(true);
+    }
+    let (one, other) = (Template::of(one)?, Template::of(other)?);
+    Ok(one.annotations == other.annotations
+        && same_fields(&one.metadata, &other.metadata, MAX_DEPTH)
+        && same_fields(&one.rest, &other.rest, MAX_DEPTH))
 }
 
 /// A pod template, taken apart as far as it must be to compare two.
@@ -303,6 +355,10 @@ impl<'a> Template<'a> {
             metadata,
             annotations,
         })
+    }
+
+    fn is_empty(&self) -> bool {
+        self.rest.is_empty() && self.metadata.is_empty() && self.annotations.is_empty()
     }
 }
 
@@ -411,8 +467,9 @@ mod tests {
         let [one, other] = [one, other].map(|template| {
             serde_json::value::to_raw_value(&json!({"spec": {"template": template}})).unwrap()
         });
-        let [one, other] = [&one, &other].map(|raw| RawWorkload::of(raw).unwrap());
-        one.same_template_but_for_key(&other).unwrap()
+        let [one, other] =
+            [&one, &other].map(|raw| RawWorkload::of(raw, WorkloadKind::DEPLOYMENT).unwrap());
+        one.same_templates_but_for_key(&other).unwrap()
     }
 
     #[test]
@@ -481,7 +538,8 @@ mod tests {
         let read = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
         let one = read(r#"{"spec":{"template":{"spec":{"a":{"x":1,"y":2}},"metadata":{}}}}"#);
         let other = read(r#"{"spec":{"template":{"spec":{"a":{"y":2,"x":1}}}}}"#);
-        let [one, other] = [&one, &other].map(|raw| RawWorkload::of(raw).unwrap());
-        assert!(one.same_template_but_for_key(&other).unwrap());
+        let [one, other] =
+            [&one, &other].map(|raw| RawWorkload::of(raw, WorkloadKind::DEPLOYMENT).unwrap());
+        assert!(one.same_templates_but_for_key(&other).unwrap());
     }
 }

@@ -8,7 +8,8 @@ use crate::dialect::Dialects;
 use crate::kind::WorkloadKind;
 use crate::name::{InvalidName, Name};
 
-use crate::workload::{Reading, Workload, WorkloadObject};
+use crate::object::Object;
+use crate::workload::{Reading, Workload};
 
 /// The namespaces and the workloads that an operator looks after, and what it reads of these.
 ///
@@ -19,6 +20,8 @@ pub struct Scope {
     excluded: BTreeSet<Name>,
     labels: Labels,
     reading: Reading,
+    /// The kinds of workload besides those that are built in.
+    custom: Vec<WorkloadKind>,
 }
 
 /// Labels that are asked for. The default asks for none.
@@ -41,7 +44,14 @@ impl Scope {
             excluded: BTreeSet::from([own]),
             labels: Labels::default(),
             reading: Reading::default(),
+            custom: Vec::new(),
         }
+    }
+
+    /// The same, and these kinds of workload besides.
+    #[must_use]
+    pub fn and_kinds(self, custom: Vec<WorkloadKind>) -> Self {
+        Self { custom, ..self }
     }
 
     /// The same without these namespaces.
@@ -74,11 +84,7 @@ impl Scope {
     /// Reads a workload.
     ///
     /// *Errors*: its namespace is no name, which the apiserver never sends.
-    pub fn read(
-        &self,
-        kind: WorkloadKind,
-        object: WorkloadObject,
-    ) -> Result<Workload, InvalidName> {
+    pub fn read(&self, kind: WorkloadKind, object: impl Object) -> Result<Workload, InvalidName> {
         object.into_workload(kind, &self.reading)
     }
 
@@ -100,6 +106,17 @@ impl Scope {
                 .namespaces
                 .as_ref()
                 .is_none_or(|namespaces| namespaces.contains(namespace))
+    }
+
+    /// The kind with this API group and name, if it is kept.
+    pub fn kind(&self, group: &str, kind: &str) -> Option<WorkloadKind> {
+        let built_in = WorkloadKind::from_group_kind(group, kind);
+        built_in.or_else(|| self.custom.iter().copied().find(|own| own.is(group, kind)))
+    }
+
+    /// The kinds besides those that are built in.
+    pub fn custom_kinds(&self) -> &[WorkloadKind] {
+        &self.custom
     }
 
     /// Whether `workload`, which this scope has read, is kept: in a namespace that is looked after,
@@ -131,6 +148,7 @@ const KUBE_SYSTEM: &str = "kube-system";
 mod tests {
     use super::*;
     use crate::fixtures::deployment;
+    use crate::object::WorkloadObject;
     use serde_json::json;
     use std::collections::BTreeMap;
 
@@ -168,7 +186,7 @@ mod tests {
             let workload = deployment("web")
                 .lists("a")
                 .with("/metadata/labels", json!(labels));
-            let object = serde_json::from_value(workload.json()).unwrap();
+            let object: WorkloadObject = serde_json::from_value(workload.json()).unwrap();
             scope.keeps(&scope.read(WorkloadKind::DEPLOYMENT, object).unwrap())
         };
         assert!(keeps(&[("team", "shop"), ("tier", "front")]));

@@ -1,21 +1,17 @@
 //! What the rules know of one workload.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
-use serde::Deserialize;
-
-use crate::advice::{self, Advice};
-use crate::annotations::{self, Place};
-use crate::dialect::{Dialects, Subject, Subscription};
+use crate::advice::Advice;
+use crate::annotations;
+use crate::dialect::{Dialects, Subscription};
 use crate::digest::{Objects, Presence};
-use crate::discovery::{PodSpec, Requirement};
-use crate::kind::WorkloadKind;
-use crate::name::{InvalidName, Name};
+use crate::discovery::Requirement;
+use crate::kind::{Template, WorkloadKind};
+use crate::name::Name;
 use crate::references::{MAX_REFERENCES, References};
 
 /// The longest settle period: a change that waits longer would be taken for a lost one.
@@ -54,12 +50,14 @@ pub struct Workload {
     pub references: References,
     /// What its pods need to start.
     pub requirements: BTreeSet<Requirement>,
-    /// KEY: the config hash on its pod template.
-    pub config_hash: Option<Box<str>>,
+    /// Its pod templates, in the order of its kind.
+    pub templates: Box<[TemplateState]>,
+    /// How it is restarted.
+    pub restart: Restart,
+    /// What keeps its pods from being restarted by that.
+    pub stall: Option<Stall>,
     /// What of its metadata the decision rests on, as it stands there.
     pub markers: Markers,
-    /// Which parents of KEY the pod template has.
-    pub template: TemplateShape,
     /// Its own settle period, at most [`MAX_SETTLE_PERIOD`]. `None` where it has none, or one that cannot
     /// be read.
     pub settle_period: Option<Duration>,
@@ -134,7 +132,7 @@ impl Values {
 /// What is read of a workload, beside what is read of every one.
 #[derive(Clone, Debug)]
 pub struct Reading {
-    dialects: Dialects,
+    pub(crate) dialects: Dialects,
     annotations: Arc<[Box<str>]>,
     prefixes: Vec<&'static str>,
     labels: Arc<[Box<str>]>,
@@ -155,6 +153,14 @@ impl Reading {
             dialects,
         }
     }
+
+    pub(crate) fn annotations_of(&self, annotations: &BTreeMap<String, String>) -> Values {
+        Values::of(annotations, &self.annotations, &self.prefixes)
+    }
+
+    pub(crate) fn labels_of(&self, labels: &BTreeMap<String, String>) -> Values {
+        Values::of(labels, &self.labels, &[])
+    }
 }
 
 impl Default for Reading {
@@ -163,15 +169,36 @@ impl Default for Reading {
     }
 }
 
-/// How much of `/spec/template/metadata/annotations` is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TemplateShape {
-    /// The pod template has no metadata.
-    Bare,
-    /// It has metadata without annotations.
-    Metadata,
-    /// It has annotations.
-    Annotations,
+/// A pod template, as far as KEY goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TemplateState {
+    /// How many of the fields on the way to KEY are there, from the outermost on.
+    pub depth: usize,
+    /// KEY: the config hash on it.
+    pub config_hash: Option<Box<str>>,
+}
+
+/// What keeps pods from being restarted though their workload has a new config hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stall {
+    /// The workload is paused: they are restarted when it is resumed.
+    Paused,
+    /// Its update strategy is OnDelete: each is restarted when somebody deletes it.
+    OnDelete,
+}
+
+/// How a workload is restarted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// By KEY on its pod templates.
+    Template,
+    /// By a time in a field that others write, too.
+    At {
+        /// How many of the fields on the way to it are there, from the outermost on.
+        depth: usize,
+        /// What it says.
+        value: Option<Box<str>>,
+    },
 }
 
 impl Workload {
@@ -181,6 +208,38 @@ impl Workload {
         self.subscription != Subscription::None
             && !says_true(annotations::IGNORED)
             && !says_true(annotations::DISABLED)
+    }
+
+    /// KEY: the config hash on the first of its pod templates. A workload that is restarted in another way
+    /// has none.
+    pub fn config_hash(&self) -> Option<&str> {
+        self.slots().next()?.2.config_hash.as_deref()
+    }
+
+    /// Whether all its pod templates carry the same.
+    pub fn templates_agree(&self) -> bool {
+        let mut slots = self.slots();
+        let first = slots.next().map(|(.., state)| &state.config_hash);
+        slots.all(|(.., state)| Some(&state.config_hash) == first)
+    }
+
+    /// Those of its pod templates that are to carry KEY, each with its number and place.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, Template, &TemplateState)> {
+        let templates = match self.restart {
+            Restart::Template => self.id.kind.shape().templates,
+            Restart::At { .. } => &[],
+        };
+        templates
+            .iter()
+            .zip(&self.templates)
+            .enumerate()
+            .filter(|(_, (template, state))| template.can_carry(state.depth))
+            .map(|(at, (template, state))| (at, *template, state))
+    }
+
+    /// Whether there is anything to restart it by: a kind may leave its pod template to another object.
+    pub fn can_be_restarted(&self) -> bool {
+        self.restart != Restart::Template || self.slots().next().is_some()
     }
 
     /// The objects and keys that its pods need to start and that are not there, of those that count.
@@ -203,162 +262,6 @@ impl Workload {
 /// The settle period that `text` asks for, which may be more than it is given. `None` where it is none.
 pub(crate) fn settle_period(text: &str) -> Option<Duration> {
     Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()
-}
-
-/// A workload as the apiserver serialises it: of its spec, only what names configuration is read.
-#[derive(Clone, Debug, Deserialize)]
-pub struct WorkloadObject {
-    #[serde(deserialize_with = "metadata")]
-    metadata: ObjectMeta,
-    spec: Spec,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Spec {
-    template: Template,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Template {
-    metadata: Option<TemplateMetadata>,
-    spec: Option<PodSpec>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct TemplateMetadata {
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-impl WorkloadObject {
-    /// Reads it into what the rules ask of it.
-    ///
-    /// *Errors*: its namespace is no name, which the apiserver never sends.
-    pub fn into_workload(
-        self,
-        kind: WorkloadKind,
-        reading: &Reading,
-    ) -> Result<Workload, InvalidName> {
-        let ObjectMeta {
-            name,
-            namespace,
-            uid,
-            generation,
-            annotations,
-            labels,
-            ..
-        } = self.metadata;
-        let namespace = Name::parse(&namespace.unwrap_or_default())?;
-        let Template { metadata, spec } = self.spec.template;
-        let template = match &metadata {
-            None => TemplateShape::Bare,
-            Some(TemplateMetadata { annotations: None }) => TemplateShape::Metadata,
-            Some(_) => TemplateShape::Annotations,
-        };
-        let (has_annotations, has_labels) = (annotations.is_some(), labels.is_some());
-        let annotations = annotations.unwrap_or_default();
-        let labels = labels.unwrap_or_default();
-        let template_annotations = metadata.and_then(|metadata| metadata.annotations);
-        let template_annotations = template_annotations.unwrap_or_default();
-        let pod_spec = spec.unwrap_or_default();
-        let (references, subscription) = reading.dialects.read(&Subject {
-            kind,
-            namespace: &namespace,
-            annotations: &annotations,
-            labels: &labels,
-            template_annotations: &template_annotations,
-            pod_spec: &pod_spec,
-        });
-        let counts = |reference: &_| references.mention(reference);
-        let requirements = pod_spec.requirements(&namespace, counts);
-        let annotation = |key: &str| annotations.get(key).map(String::as_str);
-        let settle_period = annotation(annotations::SETTLE_PERIOD)
-            .or_else(|| reading.dialects.settle_period(kind, annotation))
-            .and_then(settle_period);
-        Ok(Workload {
-            id: WorkloadId {
-                kind,
-                namespace,
-                name: name.unwrap_or_default().into(),
-            },
-            uid: uid.unwrap_or_default().into(),
-            generation: generation.unwrap_or_default(),
-            subscription,
-            requirements,
-            references,
-            config_hash: template_annotations
-                .get(annotations::CONFIG_HASH)
-                .map(|value| value.as_str().into()),
-            markers: Markers {
-                annotations: Values::of(&annotations, &reading.annotations, &reading.prefixes),
-                labels: Values::of(&labels, &reading.labels, &[]),
-                has_annotations,
-                has_labels,
-                baseline: annotation(annotations::BASELINE).map(Into::into),
-            },
-            template,
-            settle_period: settle_period.map(|period| period.min(MAX_SETTLE_PERIOD)),
-            advice: advice::on([
-                (Place::Annotation, &annotations),
-                (Place::Label, &labels),
-                (Place::TemplateAnnotation, &template_annotations),
-            ]),
-        })
-    }
-}
-
-/// Reads metadata without `managedFields` and the rest that nobody asks for: most of it, by size.
-fn metadata<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Partial {
-        name: Option<String>,
-        namespace: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-        generation: Option<i64>,
-        annotations: Option<BTreeMap<String, String>>,
-        labels: Option<BTreeMap<String, String>>,
-    }
-    let partial = Partial::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name: partial.name,
-        namespace: partial.namespace,
-        uid: partial.uid,
-        resource_version: partial.resource_version,
-        generation: partial.generation,
-        annotations: partial.annotations,
-        labels: partial.labels,
-        ..ObjectMeta::default()
-    })
-}
-
-impl Resource for WorkloadObject {
-    type DynamicType = WorkloadKind;
-    type Scope = DynamicResourceScope;
-
-    fn kind(kind: &WorkloadKind) -> Cow<'_, str> {
-        kind.as_str().into()
-    }
-
-    fn group(kind: &WorkloadKind) -> Cow<'_, str> {
-        kind.shape().group.into()
-    }
-
-    fn version(kind: &WorkloadKind) -> Cow<'_, str> {
-        kind.shape().version.into()
-    }
-
-    fn plural(kind: &WorkloadKind) -> Cow<'_, str> {
-        kind.shape().plural.into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }
 
 #[cfg(test)]
@@ -393,7 +296,7 @@ mod tests {
     #[test]
     fn the_key_on_the_metadata_of_the_object_is_no_config_hash() {
         let workload = deployment("web").annotation("config-hash", "x").build();
-        assert_eq!(workload.config_hash, None);
+        assert_eq!(workload.config_hash(), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 use kube::core::Selector;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::dialect::Dialect;
+use pod_reloader_core::kind::{CustomResource, WorkloadKind};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 use pod_reloader_core::selector;
@@ -114,6 +115,10 @@ pub(crate) struct Args {
     /// Whose annotations are understood, comma-separated: pod-reloader, stakater, wave, stackable, trigger-controller, fabric8.
     #[arg(long, env = "POD_RELOADER_DIALECTS", value_name = "DIALECTS", default_value = "pod-reloader", value_parser = spoken)]
     pub(crate) dialects: Spoken,
+
+    /// Further kinds of workload, in JSON: [{"group":"argoproj.io","resource":"rollouts","kind":"Rollout","podTemplates":["spec.template"],"restartAt":"spec.restartAt"}] [default: none].
+    #[arg(long, env = "POD_RELOADER_CUSTOM_RESOURCES", value_name = "KINDS", default_value = "", hide_default_value = true, value_parser = custom_resources)]
+    pub(crate) custom_resources: CustomKinds,
 
     /// Keep every workload that does not opt out, as if it had auto: "true".
     #[arg(long, alias = "auto-reload-all", env = "POD_RELOADER_AUTO_ALL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
@@ -248,6 +253,10 @@ pub(crate) struct Namespaces(pub(crate) Vec<Name>);
 #[derive(Clone, Debug)]
 pub(crate) struct Spoken(pub(crate) BTreeSet<Dialect>);
 
+/// Kinds of workload: one value, too.
+#[derive(Clone, Debug)]
+pub(crate) struct CustomKinds(pub(crate) Vec<WorkloadKind>);
+
 /// A kind that never counts, or none: see [`OptionalAddress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IgnoredKind(pub(crate) Option<ConfigKind>);
@@ -288,6 +297,23 @@ fn spoken(text: &str) -> Result<Spoken, String> {
         .map(|name| name.trim().parse())
         .collect::<Result<_, _>>()
         .map(Spoken)
+}
+
+fn custom_resources(text: &str) -> Result<CustomKinds, String> {
+    if text.trim().is_empty() {
+        return Ok(CustomKinds(vec![]));
+    }
+    let resources: Vec<CustomResource> =
+        serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let mut kinds: Vec<WorkloadKind> = Vec::new();
+    for resource in resources {
+        let kind = resource.into_kind()?;
+        if kind.is_built_in() || kinds.contains(&kind) {
+            return Err(format!("{kind} is there twice"));
+        }
+        kinds.push(kind);
+    }
+    Ok(CustomKinds(kinds))
 }
 
 fn ignored_kind(text: &str) -> Result<IgnoredKind, String> {

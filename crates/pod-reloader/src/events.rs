@@ -11,7 +11,7 @@ use pod_reloader_core::decision::Cause;
 use pod_reloader_core::discovery::Requirement;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::references::Rejected;
-use pod_reloader_core::workload::Workload;
+use pod_reloader_core::workload::{Stall, Workload};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tracing::{debug, warn};
@@ -28,6 +28,10 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 pub(crate) enum Notice {
     /// Its pods are restarted, because these objects changed.
     Restarted(Cause, Vec<Reference>),
+    /// They would be, because of these, but something keeps them from it.
+    Stalled(Cause, Vec<Reference>, Stall),
+    /// Somebody takes back what we write: the next time is so long after the last.
+    Reverted(Duration),
     /// Its pods would be restarted, if we did not only observe.
     WouldRestart(Cause, Vec<Reference>),
     /// A change waits, because its pods could not start without these.
@@ -47,6 +51,8 @@ impl Notice {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Restarted(..) => "ConfigChanged",
+            Self::Stalled(..) => "RestartStalled",
+            Self::Reverted(_) => "ConfigHashReverted",
             Self::WouldRestart(..) => "WouldRestart",
             Self::Waiting(_) => "WaitingForConfig",
             Self::Braked(_) => "RestartedTooOften",
@@ -59,6 +65,18 @@ impl Notice {
     fn note(&self) -> String {
         match self {
             Self::Restarted(cause, changed) => format!("restarting pods: {}", why(*cause, changed)),
+            Self::Stalled(cause, changed, stall) => format!(
+                "the pod template has a new config hash, but {}: {}",
+                match stall {
+                    Stall::Paused => "no pod is restarted until the workload is resumed",
+                    Stall::OnDelete => "with OnDelete each pod is restarted when it is deleted",
+                },
+                why(*cause, changed)
+            ),
+            Self::Reverted(pause) => format!(
+                "somebody takes the config hash back, such as an owner of this object or a GitOps tool: the next restart waits until {} min after the last",
+                pause.as_secs() / 60
+            ),
             Self::WouldRestart(cause, changed) => {
                 format!(
                     "would restart pods (--reconcile=observe): {}",
@@ -102,10 +120,12 @@ impl Notice {
     /// The object that the Event is about, besides the workload.
     fn related(&self) -> Option<&Reference> {
         match self {
-            Self::Restarted(_, changed) | Self::WouldRestart(_, changed) => changed.first(),
+            Self::Restarted(_, changed)
+            | Self::Stalled(_, changed, _)
+            | Self::WouldRestart(_, changed) => changed.first(),
             Self::Waiting(missing) => missing.first().map(|requirement| &requirement.reference),
             Self::Unreadable(reference, _) => Some(reference),
-            Self::Braked(_) | Self::Rejected(_) | Self::Refused(_) => None,
+            Self::Braked(_) | Self::Reverted(_) | Self::Rejected(_) | Self::Refused(_) => None,
         }
     }
 }

@@ -10,6 +10,7 @@ use pod_reloader_core::admission::Outcome;
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::workload::Stall;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -28,6 +29,7 @@ pub(crate) struct Metrics {
     admissions: Family<Labels<1>, Counter>,
     restarts: Family<Labels<2>, Counter>,
     would_restart: Family<Labels<2>, Counter>,
+    stalled: Family<Labels<2>, Counter>,
     baselines: Counter,
     errors: Family<Labels<1>, Counter>,
     /// Workloads that are kept.
@@ -36,6 +38,8 @@ pub(crate) struct Metrics {
     pub(crate) waiting: Gauge,
     /// Workloads whose restart waits because they were restarted too often.
     pub(crate) braked: Gauge,
+    /// Workloads whose config hash somebody takes back.
+    pub(crate) reverted: Gauge,
     /// Workloads whose config hash is not verifiable: only their baseline is.
     pub(crate) foreign: Gauge,
     /// 1 while this replica reconciles.
@@ -53,11 +57,13 @@ impl Metrics {
             admissions: Family::default(),
             restarts: Family::default(),
             would_restart: Family::default(),
+            stalled: Family::default(),
             baselines: Counter::default(),
             errors: Family::default(),
             workloads: Gauge::default(),
             waiting: Gauge::default(),
             braked: Gauge::default(),
+            reverted: Gauge::default(),
             foreign: Gauge::default(),
             leading: Gauge::default(),
             hashes: Family::default(),
@@ -81,6 +87,11 @@ impl Metrics {
             m.would_restart.clone(),
         );
         registry.register(
+            "stalled_restarts",
+            "Config hashes set on workloads that restart no pods by themselves, by what keeps them from it",
+            m.stalled.clone(),
+        );
+        registry.register(
             "baselines",
             "Baselines written, which restart nothing",
             m.baselines.clone(),
@@ -100,6 +111,11 @@ impl Metrics {
             "braked_workloads",
             "Workloads whose restart waits because they were restarted too often",
             m.braked.clone(),
+        );
+        registry.register(
+            "reverted_workloads",
+            "Workloads whose config hash somebody takes back again and again",
+            m.reverted.clone(),
         );
         registry.register(
             "foreign_hash_workloads",
@@ -168,6 +184,16 @@ impl Metrics {
     /// Counts a restart that only was observed.
     pub(crate) fn would_restart(&self, kind: WorkloadKind, cause: Cause) {
         self.would_restart.get_or_create(&labels(kind, cause)).inc();
+    }
+
+    /// Counts a restart that comes to nothing for now.
+    pub(crate) fn stalled(&self, kind: WorkloadKind, stall: Stall) {
+        let reason = match stall {
+            Stall::Paused => "paused",
+            Stall::OnDelete => "on_delete",
+        };
+        let labels = [("kind", kind.as_str()), ("reason", reason)];
+        self.stalled.get_or_create(&labels).inc();
     }
 
     /// Counts a baseline.

@@ -21,6 +21,9 @@ pub(crate) const MAX_SETTLE_PERIODS: u32 = 5;
 /// So many baselines of one workload in [`pod_reloader_core::brake::WINDOW`] before the next one waits.
 const MAX_BASELINES: usize = 5;
 
+/// So many times in a row the same config hash is written before the next one waits.
+const MAX_TURNS: usize = 3;
+
 /// What was restarted lately, by this process: the end of a term is no reason to forget it.
 pub(crate) type Brakes = Arc<Mutex<HashMap<WorkloadId, Brake>>>;
 
@@ -32,10 +35,19 @@ pub(crate) struct Progress {
     brakes: Brakes,
     /// The workloads that baselines were written for of late.
     baselines: Mutex<HashMap<WorkloadId, Brake>>,
+    /// What was last written to workloads, as long as somebody may take it back.
+    written: Mutex<HashMap<WorkloadId, Written>>,
     /// The workloads whose KEY cannot be verified.
     foreign: Mutex<HashSet<WorkloadId>>,
     /// Keys that the log has said to be missing.
     unknown_keys: Mutex<BTreeSet<KeyId>>,
+}
+
+/// A config hash, and how often it was written in a row.
+#[derive(Debug, Default)]
+struct Written {
+    config_hash: String,
+    times: Brake,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +74,7 @@ impl Progress {
             entries: Mutex::default(),
             brakes,
             baselines: Mutex::default(),
+            written: Mutex::default(),
             foreign: Mutex::default(),
             unknown_keys: Mutex::default(),
         }
@@ -108,12 +121,43 @@ impl Progress {
         Some(at.into())
     }
 
+    /// Notes that a config hash was written.
+    pub(crate) fn written(&self, id: &WorkloadId, config_hash: &str) {
+        let mut all = self.written.lock();
+        let written = all.entry(id.clone()).or_default();
+        if written.config_hash != config_hash {
+            *written = Written {
+                config_hash: config_hash.to_owned(),
+                times: Brake::default(),
+            };
+        }
+        let now = Instant::now().into_std();
+        written.times.restarted(now, MAX_TURNS);
+    }
+
+    /// Where the same config hash was written again and again: when it may be written next, and how long
+    /// that is after the last time. Somebody else takes it back.
+    pub(crate) fn reverted(
+        &self,
+        id: &WorkloadId,
+        config_hash: &str,
+    ) -> Option<(Instant, Duration)> {
+        let all = self.written.lock();
+        let written = all.get(id).filter(|it| it.config_hash == config_hash)?;
+        let at = written
+            .times
+            .not_before(Instant::now().into_std(), MAX_TURNS)?;
+        Some((at.into(), written.times.pause()))
+    }
+
     /// Forgets restarts and baselines that matter no more.
     pub(crate) fn tidy(&self) {
         let now = Instant::now().into_std();
         for brakes in [&*self.brakes, &self.baselines] {
             brakes.lock().retain(|_, brake| !brake.is_released(now));
         }
+        let mut written = self.written.lock();
+        written.retain(|_, written| !written.times.is_released(now));
     }
 
     /// Since when a workload has been about to be restarted.
@@ -252,6 +296,8 @@ impl Progress {
         };
         let waits = change(|notice| matches!(notice, Notice::Waiting(_)));
         let braked = change(|notice| matches!(notice, Notice::Braked(_)));
+        let reverted = change(|notice| matches!(notice, Notice::Reverted(_)));
+        self.metrics.reverted.inc_by(reverted);
         self.metrics.waiting.inc_by(waits);
         self.metrics.braked.inc_by(braked);
     }

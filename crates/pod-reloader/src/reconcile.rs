@@ -2,13 +2,14 @@
 
 mod look;
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use kube::{Client, Resource};
+use kube::Client;
 use parking_lot::Mutex;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::kind::WorkloadKind;
@@ -16,7 +17,8 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::scope::Scope;
 
-use pod_reloader_core::workload::{Workload, WorkloadId, WorkloadObject};
+use pod_reloader_core::object::{Object, Served};
+use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -66,6 +68,9 @@ pub(crate) struct Reconciler {
     progress: Progress,
     /// The lists of workloads that have not come yet.
     lists_due: AtomicUsize,
+    /// In which version the cluster serves the kinds that are not built in; those that it does not serve
+    /// are not here.
+    served: Mutex<HashMap<WorkloadKind, Arc<str>>>,
 }
 
 impl Reconciler {
@@ -97,6 +102,7 @@ impl Reconciler {
             queue: Mutex::default(),
             pushed: Notify::new(),
             lists_due: AtomicUsize::new(lists),
+            served: Mutex::default(),
             scope,
         }
     }
@@ -156,7 +162,7 @@ impl Reconciler {
 
     /// Takes in a workload as a watch shows it, unless it was seen later than that in the answer to a
     /// call of ours: the two are not in step.
-    pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: WorkloadObject) {
+    pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: impl Object) {
         let version = version(&object);
         if let Some(workload) = self.workload(kind, object) {
             self.take_in(workload, version);
@@ -168,20 +174,20 @@ impl Reconciler {
     pub(crate) fn workload_listed(
         &self,
         kind: WorkloadKind,
-        object: WorkloadObject,
+        object: impl Object,
     ) -> Option<WorkloadId> {
         let version = version(&object);
         self.apply(self.workload(kind, object)?, version)
     }
 
     /// Takes in a workload as a watch shows it for the last time.
-    pub(crate) fn workload_deleted(&self, kind: WorkloadKind, object: WorkloadObject) {
+    pub(crate) fn workload_deleted(&self, kind: WorkloadKind, object: impl Object) {
         if let Some(workload) = self.workload(kind, object) {
             self.workload_gone(&workload.id);
         }
     }
 
-    fn workload(&self, kind: WorkloadKind, object: WorkloadObject) -> Option<Workload> {
+    fn workload(&self, kind: WorkloadKind, object: impl Object) -> Option<Workload> {
         self.scope.read(kind, object).ok()
     }
 
@@ -218,6 +224,40 @@ impl Reconciler {
             self.metrics.workloads.set(self.workloads.len() as i64);
             self.progress.forget(id);
         }
+    }
+
+    /// Takes in that the cluster serves a kind in this version, or not any more: then its workloads are gone.
+    pub(crate) fn kind_served(&self, kind: WorkloadKind, version: Option<Arc<str>>) {
+        match version {
+            Some(version) => drop(self.served.lock().insert(kind, version)),
+            None => {
+                self.served.lock().remove(&kind);
+                for id in self.workloads.ids(|id| id.kind == kind) {
+                    self.workload_gone(&id);
+                }
+            }
+        }
+    }
+
+    /// Whether the cluster serves a kind, as far as that is known.
+    pub(crate) fn serves(&self, kind: WorkloadKind) -> bool {
+        self.served.lock().contains_key(&kind)
+    }
+
+    /// Every kind that the cluster serves, as far as that is known.
+    pub(crate) fn kinds_served(&self) -> Vec<Served> {
+        let custom = self.scope.custom_kinds().iter();
+        let all = WorkloadKind::BUILT_IN.iter().chain(custom);
+        all.filter_map(|kind| self.served(*kind)).collect()
+    }
+
+    /// A kind as the cluster serves it, as far as that is known.
+    fn served(&self, kind: WorkloadKind) -> Option<Served> {
+        if kind.is_built_in() {
+            return Some(Served::built_in(kind));
+        }
+        let version = self.served.lock().get(&kind).cloned()?;
+        Some(Served { kind, version })
     }
 
     /// Takes in that a list of workloads is whole.
@@ -280,7 +320,7 @@ impl Reconciler {
 }
 
 /// The resourceVersion as a number, which later ones are greater than.
-fn version(object: &WorkloadObject) -> u64 {
+fn version(object: &impl Object) -> u64 {
     let version = object.meta().resource_version.as_deref();
     version
         .and_then(|version| version.parse().ok())

@@ -60,6 +60,7 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
     };
     let scope = Scope::new(args.namespaces.0.iter().cloned(), namespace.clone())
         .without(args.namespaces_to_ignore.0)
+        .and_kinds(args.custom_resources.0)
         .with(labels, dialects);
     if scope
         .namespaces()
@@ -376,10 +377,11 @@ impl Leading {
             workloads,
             waiting,
             braked,
+            reverted,
             foreign,
             ..
         } = &self.0;
-        for gauge in [leading, workloads, waiting, braked, foreign] {
+        for gauge in [leading, workloads, waiting, braked, reverted, foreign] {
             gauge.set(0);
         }
         self.0.hashes([]);

@@ -16,13 +16,15 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
 use pod_reloader_core::scope::Scope;
 
-use pod_reloader_core::workload::{WorkloadId, WorkloadObject};
+use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
+use pod_reloader_core::workload::WorkloadId;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use crate::client::{DEADLINE, WATCH_CALL, within};
+use crate::custom::watch_kinds;
 use crate::error::{CallError, chain};
 use crate::reconcile::Reconciler;
 
@@ -47,11 +49,19 @@ pub(crate) fn spawn(client: &Client, scope: &Scope, reconciler: &Arc<Reconciler>
         Some(namespaces) => namespaces.cloned().map(Some).collect(),
         None => vec![None],
     };
+    if !scope.custom_kinds().is_empty() {
+        watches.spawn(watch_kinds(
+            client.clone(),
+            scope.custom_kinds().to_vec(),
+            namespaces.clone(),
+            reconciler.clone(),
+        ));
+    }
     for namespace in namespaces {
         for kind in WorkloadKind::BUILT_IN {
-            let workloads = api(client, namespace.as_ref(), kind);
+            let workloads = api(client, namespace.as_ref(), Served::built_in(kind));
             let namespace = namespace.clone();
-            watches.spawn(watch_workloads(
+            watches.spawn(watch_workloads::<WorkloadObject>(
                 workloads,
                 kind,
                 namespace,
@@ -130,12 +140,11 @@ async fn list_picked(
     mut picked: mpsc::UnboundedReceiver<Name>,
 ) {
     while let Some(namespace) = picked.recv().await {
-        for kind in WorkloadKind::BUILT_IN {
-            let workloads = api(&client, Some(&namespace), kind);
+        for served in reconciler.kinds_served() {
             while reconciler.namespaces().contain(&namespace)
-                && let Err(error) = list_workloads(&workloads, kind, &reconciler).await
+                && let Err(error) = list_workloads(&client, &namespace, &served, &reconciler).await
             {
-                let (kind, error) = (kind.as_str(), chain(&error));
+                let (kind, error) = (served.kind.as_str(), chain(&error));
                 warn!(kind, %namespace, error, "listing failed, trying again");
                 tokio::time::sleep(RETRY).await;
             }
@@ -144,7 +153,22 @@ async fn list_picked(
 }
 
 async fn list_workloads(
-    api: &Api<WorkloadObject>,
+    client: &Client,
+    namespace: &Name,
+    served: &Served,
+    reconciler: &Reconciler,
+) -> Result<(), CallError> {
+    if served.kind.is_built_in() {
+        let api: Api<WorkloadObject> = api(client, Some(namespace), served.clone());
+        list_all(&api, served.kind, reconciler).await
+    } else {
+        let api: Api<CustomObject> = api(client, Some(namespace), served.clone());
+        list_all(&api, served.kind, reconciler).await
+    }
+}
+
+async fn list_all<O: Object>(
+    api: &Api<O>,
     kind: WorkloadKind,
     reconciler: &Reconciler,
 ) -> Result<(), CallError> {
@@ -161,7 +185,7 @@ async fn list_workloads(
     }
 }
 
-fn api<K>(client: &Client, namespace: Option<&Name>, kind: K::DynamicType) -> Api<K>
+pub(crate) fn api<K>(client: &Client, namespace: Option<&Name>, kind: K::DynamicType) -> Api<K>
 where
     K: Resource<Scope = DynamicResourceScope>,
 {
@@ -176,8 +200,8 @@ fn config() -> watcher::Config {
     watcher::Config::default().timeout(WATCH_CALL.as_secs() as u32)
 }
 
-async fn watch_workloads(
-    api: Api<WorkloadObject>,
+pub(crate) async fn watch_workloads<O: Object>(
+    api: Api<O>,
     kind: WorkloadKind,
     namespace: Option<Name>,
     reconciler: Arc<Reconciler>,
@@ -211,7 +235,10 @@ async fn watch_workloads(
                 {
                     reconciler.workload_gone(&id);
                 }
-                reconciler.list_is_whole();
+                // The other kinds come and go.
+                if kind.is_built_in() {
+                    reconciler.list_is_whole();
+                }
                 listed = HashSet::new();
             }
         }

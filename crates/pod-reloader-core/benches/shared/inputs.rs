@@ -7,7 +7,8 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::scope::Scope;
 
-use pod_reloader_core::workload::{Reading, Workload, WorkloadObject};
+use pod_reloader_core::object::{Object, WorkloadObject};
+use pod_reloader_core::workload::{Reading, Workload};
 
 /// A review of 8 KB that changes nothing of the pod template.
 pub(crate) fn review_that_keeps() -> Vec<u8> {

@@ -55,7 +55,8 @@ impl<'a> Reader<'a> {
     pub(super) fn take_in(&mut self, dialect: Dialect, kind: ConfigKind, wishes: &Wishes<'_>) {
         let excluded = self.excluded(dialect, kind);
         if self.uses.is_empty() && (self.only_where_needed || !wishes.discovers.is_empty()) {
-            self.uses = self.subject.pod_spec.uses();
+            let pod_specs = self.subject.pod_specs.iter();
+            self.uses = pod_specs.flat_map(|it| it.uses()).collect();
         }
         self.names(dialect, kind, wishes.names, &excluded);
         for (of, needs) in &wishes.discovers {

@@ -17,6 +17,8 @@ use crate::reference::ConfigKind;
 pub(super) const EXCLUDE_CONFIG_MAPS: &str = "configmaps.exclude.reloader.stakater.com/reload";
 pub(super) const EXCLUDE_SECRETS: &str = "secrets.exclude.reloader.stakater.com/reload";
 pub(super) const PAUSE_PERIOD: &str = "deployment.reloader.stakater.com/pause-period";
+pub(super) const ROLLOUT_STRATEGY: &str = "reloader.stakater.com/rollout-strategy";
+pub(super) const RESTART: &str = "restart";
 const AUTO: &str = "reloader.stakater.com/auto";
 const SEARCH: &str = "reloader.stakater.com/search";
 const CONFIG_MAP_AUTO: &str = "configmap.reloader.stakater.com/auto";
@@ -25,7 +27,7 @@ const CONFIG_MAP_RELOAD: &str = "configmap.reloader.stakater.com/reload";
 const SECRET_RELOAD: &str = "secret.reloader.stakater.com/reload";
 
 /// What is read of the metadata besides the excludes.
-pub(super) const READ: [&str; 7] = [
+pub(super) const READ: [&str; 8] = [
     AUTO,
     SEARCH,
     CONFIG_MAP_AUTO,
@@ -33,6 +35,7 @@ pub(super) const READ: [&str; 7] = [
     CONFIG_MAP_RELOAD,
     SECRET_RELOAD,
     PAUSE_PERIOD,
+    ROLLOUT_STRATEGY,
 ];
 
 pub(super) fn wishes<'a>(

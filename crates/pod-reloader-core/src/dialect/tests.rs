@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::digest::{Aspects, ConfigObject, Content, Objects, Presence};
+use crate::object::{Object, WorkloadObject};
 use crate::reference::Reference;
-use crate::workload::{Reading, Workload, WorkloadObject};
+use crate::workload::{Reading, Workload};
 
 /// A workload in one dialect, or more.
 struct Case {

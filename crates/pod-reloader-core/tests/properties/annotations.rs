@@ -7,7 +7,8 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 use pod_reloader_core::references::{MAX_REFERENCES, References};
 
-use pod_reloader_core::workload::{Reading, WorkloadObject};
+use pod_reloader_core::object::{Object, WorkloadObject};
+use pod_reloader_core::workload::Reading;
 use serde_json::json;
 
 /// The bytes are two lists with a `|` between them.

@@ -7,7 +7,8 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::patch::{set_baseline, set_config_hash};
 use pod_reloader_core::scope::{Labels, Scope};
 
-use pod_reloader_core::workload::{Workload, WorkloadObject};
+use pod_reloader_core::object::WorkloadObject;
+use pod_reloader_core::workload::Workload;
 use serde_json::{Value, json};
 
 use crate::choices::Choices;

@@ -5,9 +5,10 @@ use std::time::Duration;
 use kube::Api;
 use kube::api::Patch;
 use pod_reloader_core::decision::{Cause, Decision, decide};
+use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
 use pod_reloader_core::patch;
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::workload::{Workload, WorkloadId, WorkloadObject};
+use pod_reloader_core::workload::{Restart, Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -65,12 +66,13 @@ impl Reconciler {
                 }
                 (key_seen, None)
             }
-            Decision::Set { cause, .. } => {
+            Decision::Set { config_hash, cause } => {
                 let settled = self.settled(workload, known.changed);
                 if Instant::now() < settled {
                     return Ok(Next::At(settled));
                 }
-                if let Some(released) = self.braked(workload) {
+                let released = self.braked(workload);
+                if let Some(released) = released.or_else(|| self.reverted(workload, &config_hash)) {
                     return Ok(Next::At(released));
                 }
                 (key_seen.max(settled), Some(cause))
@@ -116,15 +118,13 @@ impl Reconciler {
             None => self.keys.read_since(key_seen).await?,
         };
         if workload
-            .config_hash
-            .as_deref()
+            .config_hash()
             .is_some_and(|value| keys.lacks_key_of(value))
         {
             keys = self.keys.read_since(key_seen).await?;
         }
         let is_foreign = workload
-            .config_hash
-            .as_deref()
+            .config_hash()
             .is_some_and(|value| !keys.knows(value));
         self.progress.foreign(&workload.id, is_foreign);
         Ok(decide(
@@ -156,6 +156,15 @@ impl Reconciler {
         })
     }
 
+    /// When a config hash may be written that somebody has taken back too often, which its user is told.
+    fn reverted(&self, workload: &Workload, config_hash: &str) -> Option<Instant> {
+        let (released, pause) = self.progress.reverted(&workload.id, config_hash)?;
+        (Instant::now() < released).then(|| {
+            self.progress.tell(workload, Notice::Reverted(pause));
+            released
+        })
+    }
+
     fn keep(&self, workload: &Workload) -> Next {
         self.progress.at_rest(&workload.id);
         Next::Rest
@@ -180,17 +189,35 @@ impl Reconciler {
             self.progress.not_pending(&workload.id);
             return Ok(Next::Rest);
         }
-        let patch = patch::set_config_hash(workload, config_hash);
-        let is_written = |now: &Workload| now.config_hash.as_deref() == Some(config_hash);
+        let baseline = format!("={config_hash}");
+        let patch = match workload.restart {
+            Restart::Template => patch::set_config_hash(workload, config_hash),
+            Restart::At { .. } => {
+                let now = jiff::Timestamp::now().round(jiff::Unit::Second);
+                let now = now.expect("it is no time at the end of time");
+                patch::restart_at(workload, &now.to_string(), &baseline)
+            }
+        };
+        let is_written = |now: &Workload| match workload.restart {
+            Restart::Template => now.config_hash() == Some(config_hash),
+            Restart::At { .. } => now.markers.baseline.as_deref() == Some(&baseline),
+        };
         self.write(workload, patch, is_written, || {
             // What changes from here on is a restart of its own, which settles anew.
             self.progress.not_pending(&workload.id);
             self.progress
                 .restarted(&workload.id, self.settings.max_restarts);
+            self.progress.written(&workload.id, config_hash);
             self.metrics.restart(workload.id.kind, cause);
             log_restart(workload, cause, "restarting pods");
-            self.progress
-                .tell(workload, Notice::Restarted(cause, changed));
+            let notice = match workload.stall {
+                None => Notice::Restarted(cause, changed),
+                Some(stall) => {
+                    self.metrics.stalled(workload.id.kind, stall);
+                    Notice::Stalled(cause, changed, stall)
+                }
+            };
+            self.progress.tell(workload, notice);
         })
         .await
     }
@@ -240,8 +267,34 @@ impl Reconciler {
         if !self.namespaces.contain(&id.namespace) {
             return Ok(Next::Rest);
         }
-        let api: Api<WorkloadObject> =
-            Api::namespaced_with(self.client.clone(), id.namespace.as_str(), &id.kind);
+        match (self.served(id.kind), id.kind.is_built_in()) {
+            (None, _) => Ok(Next::Rest),
+            (Some(served), true) => {
+                let api = self.api::<WorkloadObject>(&served, id);
+                self.write_to(api, workload, patch, is_written, written)
+                    .await
+            }
+            (Some(served), false) => {
+                let api = self.api::<CustomObject>(&served, id);
+                self.write_to(api, workload, patch, is_written, written)
+                    .await
+            }
+        }
+    }
+
+    fn api<O: Object>(&self, served: &Served, id: &WorkloadId) -> Api<O> {
+        Api::namespaced_with(self.client.clone(), id.namespace.as_str(), served)
+    }
+
+    async fn write_to<O: Object>(
+        &self,
+        api: Api<O>,
+        workload: &Workload,
+        patch: json_patch::Patch,
+        is_written: impl Fn(&Workload) -> bool,
+        written: impl FnOnce(),
+    ) -> Result<Next, Error> {
+        let id = &workload.id;
         let params = patch_params();
         let patch = Patch::<()>::Json(patch);
         match within(DEADLINE, api.patch(&id.name, &params, &patch)).await {

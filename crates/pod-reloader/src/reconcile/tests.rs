@@ -7,6 +7,7 @@ use pod_reloader_core::dialect::Dialects;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
 use pod_reloader_core::name::Name;
+use pod_reloader_core::object::WorkloadObject;
 use pod_reloader_core::reference::ConfigKind;
 use pod_reloader_core::scope::Labels;
 use serde_json::{Value, json};
@@ -69,7 +70,7 @@ async fn what_was_read_while_nobody_referenced_an_object_is_not_relied_on() {
     operator.reconciler.workload_gone(&id("web"));
     // A look that was under way when the workload went.
     let app = reference("app");
-    let object = serde_json::from_value(deployment("web")).unwrap();
+    let object: WorkloadObject = serde_json::from_value(deployment("web")).unwrap();
     let web = operator
         .reconciler
         .workload(WorkloadKind::DEPLOYMENT, object);
@@ -411,6 +412,56 @@ async fn nothing_is_kept_of_namespaces_that_are_not_picked() {
 
 /// As a second release does that keeps the same workload by mistake.
 #[tokio::test(start_paused = true)]
+async fn a_config_hash_that_an_owner_takes_back_is_written_less_and_less() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    // For half an hour, the owner puts its own form back as soon as it sees ours.
+    for _ in 0..30 * 60 {
+        pass(Duration::from_secs(1)).await;
+        if operator.config_hash("web") == operator.hash_of("app") {
+            operator.apiserver.write_deployment(deployment("web"));
+            operator.sees("web");
+        }
+    }
+    let patches = operator.patches();
+    assert!((5..12).contains(&patches.len()), "{}", patches.len());
+    for pair in patches[2..].windows(2) {
+        assert!(pair[1] - pair[0] >= Duration::from_secs(60), "{pair:?}");
+    }
+    assert!(operator.events("ConfigHashReverted") >= 1);
+    assert!(
+        operator
+            .metrics
+            .text()
+            .contains("pod_reloader_reverted_workloads 1")
+    );
+    // What is new is written as ever.
+    operator.apiserver.write_config_map("app", "3");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_that_comes_to_nothing_is_told() {
+    let paused = |name: &str| {
+        let mut object = deployment(name);
+        object["spec"]["paused"] = json!(true);
+        object
+    };
+    let operator = Operator::with([paused("web"), deployment("api")]).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.events("RestartStalled"), 1);
+    assert_eq!(operator.events("ConfigChanged"), 1);
+    let shown = "stalled_restarts_total{kind=\"Deployment\",reason=\"paused\"} 2";
+    assert!(operator.metrics.text().contains(shown));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_baseline_that_somebody_else_overwrites_is_written_less_and_less() {
     let operator = Operator::start(Apiserver::default());
     operator.apiserver.write_config_map("app", "1");
@@ -518,7 +569,8 @@ impl Operator {
 
     /// The watch shows the Deployment as it is.
     fn sees(&self, name: &str) {
-        let object = serde_json::from_value(self.apiserver.deployment(name)).unwrap();
+        let object: WorkloadObject =
+            serde_json::from_value(self.apiserver.deployment(name)).unwrap();
         self.reconciler
             .workload_seen(WorkloadKind::DEPLOYMENT, object);
     }

@@ -1,0 +1,572 @@
+//! Workloads as the apiserver serialises them, read into what the rules ask of them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::advice;
+use crate::annotations::{self, Place};
+use crate::dialect::Subject;
+use crate::discovery::PodSpec;
+use crate::kind::{FieldPath, WorkloadKind};
+use crate::name::{InvalidName, Name};
+use crate::workload::{
+    MAX_SETTLE_PERIOD, Markers, Reading, Restart, Stall, TemplateState, Workload, WorkloadId,
+    settle_period,
+};
+
+/// A kind of workload, in the version of the API that the cluster serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The kind.
+    pub kind: WorkloadKind,
+    /// The version, such as `v1`.
+    pub version: Arc<str>,
+}
+
+impl Served {
+    /// A kind that every cluster has.
+    pub fn built_in(kind: WorkloadKind) -> Self {
+        let version = "v1".into();
+        Self { kind, version }
+    }
+}
+
+/// A workload as the apiserver serialises it.
+pub trait Object:
+    Resource<DynamicType = Served, Scope = DynamicResourceScope>
+    + Clone
+    + fmt::Debug
+    + DeserializeOwned
+    + Send
+    + 'static
+{
+    /// Reads it into what the rules ask of it.
+    ///
+    /// *Errors*: its namespace is no name, which the apiserver never sends.
+    fn into_workload(self, kind: WorkloadKind, reading: &Reading) -> Result<Workload, InvalidName>;
+}
+
+/// A workload of a kind that is built in: of its spec, only what names configuration is read.
+#[derive(Clone, Debug, Deserialize)]
+pub struct WorkloadObject {
+    #[serde(deserialize_with = "metadata")]
+    metadata: ObjectMeta,
+    spec: Spec,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    template: PodTemplate,
+    paused: Option<bool>,
+    update_strategy: Option<UpdateStrategy>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct UpdateStrategy {
+    #[serde(rename = "type")]
+    name: Option<String>,
+}
+
+fn stall(is_paused: bool, update_strategy: Option<&str>) -> Option<Stall> {
+    match is_paused {
+        true => Some(Stall::Paused),
+        false => (update_strategy == Some("OnDelete")).then_some(Stall::OnDelete),
+    }
+}
+
+/// A workload of any kind.
+#[derive(Clone, Debug, Deserialize)]
+pub struct CustomObject {
+    #[serde(deserialize_with = "metadata")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: Value,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+struct PodTemplate {
+    metadata: Option<TemplateMetadata>,
+    spec: Option<PodSpec>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct TemplateMetadata {
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Object for WorkloadObject {
+    fn into_workload(self, kind: WorkloadKind, reading: &Reading) -> Result<Workload, InvalidName> {
+        let Spec {
+            template,
+            paused,
+            update_strategy,
+        } = self.spec;
+        let template = Found {
+            depth: kind.shape().templates[0].path.len(),
+            template,
+        };
+        let strategy = update_strategy.as_ref().and_then(|it| it.name.as_deref());
+        let parts = Parts {
+            metadata: self.metadata,
+            templates: vec![template],
+            restart: Restart::Template,
+            stall: stall(paused == Some(true), strategy),
+        };
+        parts.read(kind, reading)
+    }
+}
+
+impl Object for CustomObject {
+    fn into_workload(self, kind: WorkloadKind, reading: &Reading) -> Result<Workload, InvalidName> {
+        let Self { metadata, mut spec } = self;
+        let shape = kind.shape();
+        let restart = shape.restart_at.map_or(Restart::Template, |path| {
+            let (depth, value) = match path {
+                ["metadata", .., key] => {
+                    let annotations = metadata.annotations.as_ref();
+                    let value = annotations.and_then(|annotations| annotations.get(*key));
+                    (
+                        1 + usize::from(annotations.is_some()),
+                        value.map(String::as_str),
+                    )
+                }
+                _ => {
+                    let (depth, value) = found(&spec, path);
+                    (depth, value.and_then(Value::as_str))
+                }
+            };
+            let value = value.map(Into::into);
+            Restart::At { depth, value }
+        });
+        let templates = shape.templates.iter().map(|template| {
+            let (depth, _) = found(&spec, template.path);
+            let place = spec.pointer_mut(&pointer(&template.path[1..]));
+            let template = place.map(Value::take).unwrap_or_default();
+            // What is no pod template names nothing.
+            let template = serde_json::from_value(template).unwrap_or_default();
+            Found { depth, template }
+        });
+        let templates = templates.collect();
+        let strategy = spec.pointer("/updateStrategy/type").and_then(Value::as_str);
+        let parts = Parts {
+            metadata,
+            templates,
+            restart,
+            stall: stall(spec["paused"] == true, strategy),
+        };
+        parts.read(kind, reading)
+    }
+}
+
+/// How many of the fields on a path from `spec` on are there, and what is at its end.
+fn found(spec: &Value, path: FieldPath) -> (usize, Option<&Value>) {
+    if spec.is_null() {
+        return (0, None);
+    }
+    let mut place = spec;
+    for (depth, field) in path.iter().enumerate() {
+        if depth > 0 {
+            let Some(inner) = place.get(field).filter(|inner| !inner.is_null()) else {
+                return (depth, None);
+            };
+            place = inner;
+        }
+    }
+    (path.len(), Some(place))
+}
+
+fn pointer(fields: &[&str]) -> String {
+    fields.iter().map(|field| format!("/{field}")).collect()
+}
+
+/// A pod template, and how many of the fields that lead to it are there.
+struct Found {
+    depth: usize,
+    template: PodTemplate,
+}
+
+impl Found {
+    fn annotations(&self) -> Option<&BTreeMap<String, String>> {
+        self.template.metadata.as_ref()?.annotations.as_ref()
+    }
+
+    fn state(&self) -> TemplateState {
+        let metadata = self.template.metadata.as_ref();
+        let annotations = self.annotations();
+        let below = usize::from(metadata.is_some()) + usize::from(annotations.is_some());
+        let config_hash = annotations.and_then(|it| it.get(annotations::CONFIG_HASH));
+        TemplateState {
+            depth: self.depth + below,
+            config_hash: config_hash.map(|value| value.as_str().into()),
+        }
+    }
+}
+
+/// A workload, taken apart.
+struct Parts {
+    metadata: ObjectMeta,
+    templates: Vec<Found>,
+    restart: Restart,
+    stall: Option<Stall>,
+}
+
+impl Parts {
+    fn read(self, kind: WorkloadKind, reading: &Reading) -> Result<Workload, InvalidName> {
+        let Self {
+            metadata,
+            templates,
+            restart,
+            stall,
+        } = self;
+        let ObjectMeta {
+            name,
+            namespace,
+            uid,
+            generation,
+            annotations,
+            labels,
+            ..
+        } = metadata;
+        let namespace = Name::parse(&namespace.unwrap_or_default())?;
+        let (has_annotations, has_labels) = (annotations.is_some(), labels.is_some());
+        let annotations = annotations.unwrap_or_default();
+        let labels = labels.unwrap_or_default();
+        let none = BTreeMap::new();
+        let template_annotations = templates
+            .iter()
+            .find_map(Found::annotations)
+            .unwrap_or(&none);
+        let pod_specs = templates.iter().filter_map(|it| it.template.spec.as_ref());
+        let pod_specs: Vec<_> = pod_specs.collect();
+        let (references, subscription) = reading.dialects.read(&Subject {
+            kind,
+            namespace: &namespace,
+            annotations: &annotations,
+            labels: &labels,
+            template_annotations,
+            pod_specs: &pod_specs,
+        });
+        let counts = |reference: &_| references.mention(reference);
+        let requirements = pod_specs
+            .iter()
+            .flat_map(|it| it.requirements(&namespace, counts));
+        let requirements = requirements.collect();
+        let annotation = |key: &str| annotations.get(key).map(String::as_str);
+        let settle_period = annotation(annotations::SETTLE_PERIOD)
+            .or_else(|| reading.dialects.settle_period(kind, annotation))
+            .and_then(settle_period);
+        let asks_for_time = reading.dialects.restarts_at(annotation);
+        let restart = match kind.shape().templates.is_empty() || asks_for_time {
+            true => restart,
+            false => Restart::Template,
+        };
+        Ok(Workload {
+            requirements,
+            references,
+            restart,
+            stall,
+            uid: uid.unwrap_or_default().into(),
+            generation: generation.unwrap_or_default(),
+            subscription,
+            templates: templates.iter().map(Found::state).collect(),
+            markers: Markers {
+                annotations: reading.annotations_of(&annotations),
+                labels: reading.labels_of(&labels),
+                has_annotations,
+                has_labels,
+                baseline: annotation(annotations::BASELINE).map(Into::into),
+            },
+            settle_period: settle_period.map(|period| period.min(MAX_SETTLE_PERIOD)),
+            advice: advice::on([
+                (Place::Annotation, &annotations),
+                (Place::Label, &labels),
+                (Place::TemplateAnnotation, template_annotations),
+            ]),
+            id: WorkloadId {
+                kind,
+                namespace,
+                name: name.unwrap_or_default().into(),
+            },
+        })
+    }
+}
+
+/// Reads metadata without `managedFields` and the rest that nobody asks for: most of it, by size.
+fn metadata<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Partial {
+        name: Option<String>,
+        namespace: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+        generation: Option<i64>,
+        annotations: Option<BTreeMap<String, String>>,
+        labels: Option<BTreeMap<String, String>>,
+    }
+    let partial = Partial::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: partial.name,
+        namespace: partial.namespace,
+        uid: partial.uid,
+        resource_version: partial.resource_version,
+        generation: partial.generation,
+        annotations: partial.annotations,
+        labels: partial.labels,
+        ..ObjectMeta::default()
+    })
+}
+
+macro_rules! resource {
+    ($object:ty) => {
+        impl Resource for $object {
+            type DynamicType = Served;
+            type Scope = DynamicResourceScope;
+
+            fn kind(served: &Served) -> Cow<'_, str> {
+                served.kind.as_str().into()
+            }
+
+            fn group(served: &Served) -> Cow<'_, str> {
+                served.kind.shape().group.into()
+            }
+
+            fn version(served: &Served) -> Cow<'_, str> {
+                (&*served.version).into()
+            }
+
+            fn plural(served: &Served) -> Cow<'_, str> {
+                served.kind.shape().plural.into()
+            }
+
+            fn meta(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+resource!(WorkloadObject);
+resource!(CustomObject);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::{Cause, Decision, FirstStamp, decide};
+    use crate::digest::Contents;
+    use crate::fixtures::{holding, keyring, objects};
+    use crate::kind::CustomResource;
+    use crate::patch;
+    use json_patch::Patch;
+    use serde_json::json;
+
+    fn kind(resource: Value) -> WorkloadKind {
+        let resource: CustomResource = serde_json::from_value(resource).unwrap();
+        resource.into_kind().unwrap()
+    }
+
+    fn rollout() -> WorkloadKind {
+        kind(json!({
+            "group": "argoproj.io", "resource": "rollouts", "kind": "Rollout",
+            "podTemplates": ["spec.template"], "restartAt": "spec.restartAt",
+        }))
+    }
+
+    fn connect() -> WorkloadKind {
+        kind(json!({
+            "group": "kafka.strimzi.io", "resource": "kafkaconnects", "kind": "KafkaConnect",
+            "podTemplates": ["spec.template.pod"], "makesTemplates": true,
+        }))
+    }
+
+    fn cluster() -> WorkloadKind {
+        kind(json!({
+            "group": "postgresql.cnpg.io", "resource": "clusters", "kind": "Cluster",
+            "restartAt": "metadata.annotations[kubectl.kubernetes.io/restartedAt]",
+        }))
+    }
+
+    fn object(spec: Value, annotations: &[(&str, &str)]) -> Value {
+        let mut all = json!({"pod-reloader.cs.sap.com/configmaps": "a"});
+        for (key, value) in annotations {
+            all[key] = json!(value);
+        }
+        json!({
+            "metadata": {"name": "web", "namespace": "ns", "uid": "1", "generation": 3, "annotations": all},
+            "spec": spec,
+        })
+    }
+
+    fn workload(kind: WorkloadKind, object: &Value) -> Workload {
+        let object: CustomObject = serde_json::from_value(object.clone()).unwrap();
+        object.into_workload(kind, &Reading::default()).unwrap()
+    }
+
+    fn decided(workload: &Workload, value: &str) -> Decision {
+        let objects = objects(&[("a", holding(value))]);
+        decide(workload, &objects, &keyring(&[1]), FirstStamp::Rollout)
+    }
+
+    fn hash(value: &str) -> String {
+        let objects = objects(&[("a", holding(value))]);
+        keyring(&[1]).hash(&Contents::whole(&objects)).to_string()
+    }
+
+    /// Without tests for `null`, which pass at the apiserver.
+    fn patched(object: &Value, patch: &Patch) -> Value {
+        let is_of_null = |it: &json_patch::PatchOperation| matches!(it, json_patch::PatchOperation::Test(test) if test.value.is_null());
+        let rest: Vec<_> = patch.iter().filter(|it| !is_of_null(it)).cloned().collect();
+        let mut object = object.clone();
+        json_patch::patch(&mut object, &rest).unwrap();
+        object
+    }
+
+    #[test]
+    fn a_template_of_a_custom_resource_carries_the_hash() {
+        let object = object(
+            json!({"template": {"metadata": {}, "spec": {"containers": []}}}),
+            &[],
+        );
+        let patch = patch::set_config_hash(&workload(rollout(), &object), "new");
+        let after = patched(&object, &patch);
+        let template = &after["spec"]["template"];
+        assert_eq!(
+            template["metadata"]["annotations"][annotations::CONFIG_HASH],
+            "new"
+        );
+        assert_eq!(workload(rollout(), &after).config_hash(), Some("new"));
+        assert!(after["spec"]["restartAt"].is_null());
+    }
+
+    #[test]
+    fn a_template_that_takes_metadata_alone_is_made() {
+        let bare = object(json!({"replicas": 1}), &[]);
+        let patch = patch::set_config_hash(&workload(connect(), &bare), "new");
+        let after = patched(&bare, &patch);
+        let pod = &after["spec"]["template"]["pod"];
+        assert_eq!(
+            pod,
+            &json!({"metadata": {"annotations": {annotations::CONFIG_HASH: "new"}}})
+        );
+        let refers = object(json!({"workloadRef": {"name": "web"}}), &[]);
+        assert!(!workload(rollout(), &refers).can_be_restarted());
+        assert_eq!(decided(&workload(rollout(), &refers), "1"), Decision::Keep);
+    }
+
+    #[test]
+    fn a_kind_without_template_is_restarted_by_a_time_once_per_change() {
+        let bare = object(json!({}), &[]);
+        let first = decided(&workload(cluster(), &bare), "1");
+        assert_eq!(first, Decision::Baseline(format!("={}", hash("1"))));
+        let baseline = format!("={}", hash("1"));
+        let at_rest = object(json!({}), &[(annotations::BASELINE, &baseline)]);
+        assert_eq!(decided(&workload(cluster(), &at_rest), "1"), Decision::Keep);
+        let Decision::Set { config_hash, cause } = decided(&workload(cluster(), &at_rest), "2")
+        else {
+            panic!()
+        };
+        assert_eq!(cause, Cause::Changed);
+        let patch = patch::restart_at(
+            &workload(cluster(), &at_rest),
+            "2026-11-21T12:00:00Z",
+            &format!("={config_hash}"),
+        );
+        let after = patched(&at_rest, &patch);
+        let at = &after["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"];
+        assert_eq!(at, "2026-11-21T12:00:00Z");
+        assert_eq!(decided(&workload(cluster(), &after), "2"), Decision::Keep);
+    }
+
+    #[test]
+    fn a_restart_by_somebody_else_in_between_fails_the_write() {
+        let key = "kubectl.kubernetes.io/restartedAt";
+        let before = object(json!({}), &[(key, "2026-01-01T00:00:00Z")]);
+        let patch = patch::restart_at(&workload(cluster(), &before), "2026-11-21T12:00:00Z", "=x");
+        let tests = serde_json::to_value(&patch).unwrap();
+        let path = "/metadata/annotations/kubectl.kubernetes.io~1restartedAt";
+        let is_tested = tests.as_array().unwrap().iter().any(|it| {
+            it["op"] == "test" && it["path"] == path && it["value"] == "2026-01-01T00:00:00Z"
+        });
+        assert!(is_tested, "{tests}");
+    }
+
+    #[test]
+    fn a_workload_chooses_how_it_is_restarted_where_its_kind_has_both_ways() {
+        let spec =
+            json!({"template": {"metadata": {"annotations": {annotations::CONFIG_HASH: "x"}}}});
+        let with = |value| {
+            workload(
+                rollout(),
+                &object(spec.clone(), &[(annotations::RESTART, value)]),
+            )
+        };
+        assert_eq!(with("template").config_hash(), Some("x"));
+        assert_eq!(with("at").config_hash(), None);
+        assert!(matches!(with("at").restart, Restart::At { .. }));
+        let patch = patch::restart_at(&with("at"), "2026-11-21T12:00:00Z", "=y");
+        let after = patched(
+            &object(spec.clone(), &[(annotations::RESTART, "at")]),
+            &patch,
+        );
+        assert_eq!(after["spec"]["restartAt"], "2026-11-21T12:00:00Z");
+        assert_eq!(after["spec"]["template"], spec["template"]);
+    }
+
+    #[test]
+    fn templates_that_disagree_are_set_to_the_same() {
+        let both = kind(json!({
+            "group": "x.io", "resource": "xs", "kind": "X",
+            "podTemplates": ["spec.one", "spec.two"],
+        }));
+        let stamped =
+            |value: &str| json!({"metadata": {"annotations": {annotations::CONFIG_HASH: value}}});
+        let object = object(
+            json!({"one": stamped(&hash("1")), "two": {"metadata": {}}}),
+            &[],
+        );
+        let Decision::Set { config_hash, .. } = decided(&workload(both, &object), "1") else {
+            panic!()
+        };
+        let after = patched(
+            &object,
+            &patch::set_config_hash(&workload(both, &object), &config_hash),
+        );
+        assert_eq!(decided(&workload(both, &after), "1"), Decision::Keep);
+        assert_eq!(
+            after["spec"]["two"]["metadata"]["annotations"][annotations::CONFIG_HASH],
+            hash("1")
+        );
+    }
+
+    #[test]
+    fn what_keeps_pods_from_being_restarted_is_seen() {
+        let stall = |spec: Value| {
+            let object: WorkloadObject = serde_json::from_value(object(spec.clone(), &[])).unwrap();
+            let built_in = object.into_workload(WorkloadKind::DEPLOYMENT, &Reading::default());
+            let custom = workload(rollout(), &self::object(spec, &[])).stall;
+            assert_eq!(built_in.unwrap().stall, custom);
+            custom
+        };
+        assert_eq!(
+            stall(json!({"template": {}, "paused": true})),
+            Some(Stall::Paused)
+        );
+        let on_delete = json!({"template": {}, "updateStrategy": {"type": "OnDelete"}});
+        assert_eq!(stall(on_delete), Some(Stall::OnDelete));
+        let rolling =
+            json!({"template": {}, "paused": false, "updateStrategy": {"type": "RollingUpdate"}});
+        assert_eq!(stall(rolling), None);
+    }
+}

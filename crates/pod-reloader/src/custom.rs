@@ -1,0 +1,165 @@
+//! Finds out which of the configured kinds the cluster serves, and watches those.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use kube::core::discovery::v2::APIGroupDiscoveryList;
+use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::object::{CustomObject, Served};
+use tokio::task::JoinSet;
+use tracing::info;
+
+use crate::client::{DEADLINE, within};
+use crate::logging::Complaint;
+use crate::reconcile::Reconciler;
+use crate::watch;
+
+/// How often the cluster is asked what it serves: one call for all kinds.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Watches each of `kinds` in `namespaces` for as long as the cluster serves it. `None` stands for all
+/// namespaces at once.
+pub(crate) async fn watch_kinds(
+    client: Client,
+    kinds: Vec<WorkloadKind>,
+    namespaces: Vec<Option<Name>>,
+    reconciler: Arc<Reconciler>,
+) {
+    let mut watched: HashMap<WorkloadKind, (Arc<str>, JoinSet<()>)> = HashMap::new();
+    let mut complaint = Complaint::default();
+    loop {
+        match within(DEADLINE, client.list_api_groups_aggregated()).await {
+            Err(error) => {
+                complaint.warn(&error, "cannot tell which kinds are served, trying again")
+            }
+            Ok(groups) => {
+                complaint.settled();
+                for kind in &kinds {
+                    let version = match state(&groups, *kind) {
+                        State::Served(version) => Some(Arc::from(version)),
+                        State::Missing => None,
+                        State::Unknown => continue,
+                    };
+                    let known = watched.get(kind).map(|(version, _)| version);
+                    if known == version.as_ref() && reconciler.serves(*kind) == version.is_some() {
+                        continue;
+                    }
+                    info!(%kind, group = kind.shape().group, version = version.as_deref(), "a kind that is served has changed");
+                    watched.remove(kind);
+                    reconciler.kind_served(*kind, version.clone());
+                    if let Some(version) = version {
+                        let watches = watches(&client, *kind, &version, &namespaces, &reconciler);
+                        watched.insert(*kind, (version, watches));
+                    }
+                }
+            }
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+fn watches(
+    client: &Client,
+    kind: WorkloadKind,
+    version: &Arc<str>,
+    namespaces: &[Option<Name>],
+    reconciler: &Arc<Reconciler>,
+) -> JoinSet<()> {
+    let mut watches = JoinSet::new();
+    for namespace in namespaces {
+        let served = Served {
+            kind,
+            version: version.clone(),
+        };
+        watches.spawn(watch::watch_workloads::<CustomObject>(
+            watch::api(client, namespace.as_ref(), served),
+            kind,
+            namespace.clone(),
+            reconciler.clone(),
+        ));
+    }
+    watches
+}
+
+/// What the cluster says of a kind.
+#[derive(Debug, PartialEq)]
+enum State<'a> {
+    /// It serves it, in this version before others.
+    Served(&'a str),
+    /// It does not know it.
+    Missing,
+    /// It cannot tell now.
+    Unknown,
+}
+
+fn state(groups: &APIGroupDiscoveryList, kind: WorkloadKind) -> State<'_> {
+    let shape = kind.shape();
+    let name = |metadata: &Option<kube::core::ObjectMeta>| metadata.as_ref()?.name.clone();
+    let group = groups
+        .items
+        .iter()
+        .find(|it| name(&it.metadata).as_deref() == Some(shape.group));
+    let Some(group) = group else {
+        return State::Missing;
+    };
+    for version in &group.versions {
+        if version.freshness.as_deref() == Some("Stale") {
+            return State::Unknown;
+        }
+        let is_it = version
+            .resources
+            .iter()
+            .any(|resource| resource.resource.as_deref() == Some(shape.plural));
+        if let (true, Some(version)) = (is_it, &version.version) {
+            return State::Served(version);
+        }
+    }
+    State::Missing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pod_reloader_core::kind::CustomResource;
+    use serde_json::json;
+
+    fn rollout() -> WorkloadKind {
+        let resource: CustomResource = serde_json::from_value(json!({
+            "group": "argoproj.io", "resource": "rollouts", "kind": "Rollout",
+            "podTemplates": ["spec.template"],
+        }))
+        .unwrap();
+        resource.into_kind().unwrap()
+    }
+
+    fn groups(versions: serde_json::Value) -> APIGroupDiscoveryList {
+        serde_json::from_value(json!({"items": [
+            {"metadata": {"name": "other"}, "versions": [{"version": "v9", "resources": [{"resource": "rollouts"}]}]},
+            {"metadata": {"name": "argoproj.io"}, "versions": versions},
+        ]}))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_first_version_that_has_the_kind_counts() {
+        let groups = groups(json!([
+            {"version": "v2", "resources": [{"resource": "workflows"}]},
+            {"version": "v1alpha1", "resources": [{"resource": "rollouts"}]},
+            {"version": "v1alpha0", "resources": [{"resource": "rollouts"}]},
+        ]));
+        assert_eq!(state(&groups, rollout()), State::Served("v1alpha1"));
+    }
+
+    #[test]
+    fn a_kind_that_is_not_there_is_missing_and_one_that_is_stale_unknown() {
+        let none = groups(json!([{"version": "v1", "resources": []}]));
+        assert_eq!(state(&none, rollout()), State::Missing);
+        let other = serde_json::from_value(json!({"items": []})).unwrap();
+        assert_eq!(state(&other, rollout()), State::Missing);
+        let stale = groups(json!([{"version": "v1", "freshness": "Stale"}]));
+        assert_eq!(state(&stale, rollout()), State::Unknown);
+    }
+}
