@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube_core::{Expression, Selector};
 
+use crate::name::Name;
+
 /// Reads a selector: in kubectl's syntax, such as `team=shop,stage in (test,live),!legacy`; as a
 /// LabelSelector in JSON; or in the older syntax of Stakater's Reloader, `key:value` and `key:*`.
 ///
@@ -62,8 +64,8 @@ fn expression(part: &str) -> Result<Expression, String> {
     if let Some((left, values)) = part.strip_suffix(')').and_then(|set| set.split_once('(')) {
         let values: BTreeSet<_> = values
             .split(',')
-            .map(|value| value.trim().to_owned())
-            .collect();
+            .map(|value| label_value(value).ok_or_else(wrong))
+            .collect::<Result<_, _>>()?;
         let (key, operator) = left
             .trim()
             .rsplit_once(char::is_whitespace)
@@ -86,22 +88,38 @@ fn expression(part: &str) -> Result<Expression, String> {
         },
     };
     let key = label_key(key).ok_or_else(wrong)?;
-    match (value.trim(), is_equal) {
-        ("*", true) => Ok(Expression::Exists(key)),
-        (value, _) if !value.chars().all(is_label_character) => Err(wrong()),
-        (value, true) => Ok(Expression::Equal(key, value.to_owned())),
-        (value, false) => Ok(Expression::NotEqual(key, value.to_owned())),
+    if is_equal && value.trim() == "*" {
+        return Ok(Expression::Exists(key));
     }
+    let value = label_value(value).ok_or_else(wrong)?;
+    Ok(match is_equal {
+        true => Expression::Equal(key, value),
+        false => Expression::NotEqual(key, value),
+    })
 }
 
+/// A key that a label can have: `name`, or `prefix/name` with a DNS subdomain as prefix.
 fn label_key(text: &str) -> Option<String> {
     let text = text.trim();
-    let is_key = !text.is_empty() && text.chars().all(|it| is_label_character(it) || it == '/');
+    let is_key = match text.split_once('/') {
+        Some((prefix, name)) => Name::parse(prefix).is_ok() && is_label_name(name),
+        None => is_label_name(text),
+    };
     is_key.then(|| text.to_owned())
 }
 
-fn is_label_character(character: char) -> bool {
-    character.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&character)
+/// A value that a label can have, which may be an empty one.
+fn label_value(text: &str) -> Option<String> {
+    let text = text.trim();
+    (text.is_empty() || is_label_name(text)).then(|| text.to_owned())
+}
+
+fn is_label_name(text: &str) -> bool {
+    let is_edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    let all = bytes.iter().all(is_inner);
+    all && bytes.len() <= 63 && is_edge(bytes.first()) && is_edge(bytes.last())
 }
 
 #[cfg(test)]
@@ -169,9 +187,24 @@ mod tests {
             "a)",
             "!",
             "a=b=c",
+            "a>1",
+            "-a=b",
+            "a=b-",
+            "a=_",
+            "/a=b",
+            "a/=b",
+            "a/b/c=d",
+            "A.b/c=d",
+            "a in (b c)",
+            "a in ((b))",
+            "a in (b:c)",
             r#"{"matchLabel":{"a":"b"}}"#,
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+        let long = "a".repeat(64);
+        assert!(parse(&long).is_err());
+        assert!(parse(&format!("a={long}")).is_err());
+        assert!(parse(&long[1..]).is_ok());
     }
 }
