@@ -466,6 +466,74 @@ mod stakater {
         }
     }
 
+    // What each pattern matches is what Go 1.26 says.
+    #[test]
+    fn rule_5_patterns_are_read_as_go_reads_them() {
+        const NAMES: [&str; 6] = [
+            "cm/a1",
+            "cm/app",
+            "cm/app-1",
+            "cm/team.app",
+            "cm/web",
+            "cm/x",
+        ];
+        let there = plain(&NAMES);
+        for (item, expected) in [
+            ("app(-[0-9]+)?", &["cm/app", "cm/app-1"][..]),
+            ("^(app|web)$", &["cm/app", "cm/web"]),
+            ("[^a].*", &["cm/team.app", "cm/web", "cm/x"]),
+            ("[[:alpha:]]+", &["cm/app", "cm/web", "cm/x"]),
+            ("[a-z]{1}", &["cm/x"]),
+            ("ap{2}", &["cm/app"]),
+            (r"a\d", &["cm/a1"]),
+            (r"\w+", &["cm/a1", "cm/app", "cm/web", "cm/x"]),
+            (r"\bapp\b.*", &["cm/app", "cm/app-1"]),
+            (r"\Aapp\z", &["cm/app"]),
+            (r"app\-1", &["cm/app-1"]),
+            (r"\x61pp", &["cm/app"]),
+            ("(?P<name>app)", &["cm/app"]),
+            ("(?i:APP)", &["cm/app"]),
+            ("(?U)x+", &["cm/x"]),
+            ("2}|web", &["cm/web"]),
+            ("\u{a0}app\u{85}", &["cm/app"]),
+            // One end is all that is asked for.
+            ("|app", &NAMES),
+            ("app|", &NAMES),
+            ("*", &NAMES),
+            // The backslash escapes the `$` that follows.
+            (r"app\", &[]),
+            ("\u{200b}app", &[]),
+            ("app[mode]", &[]),
+            // These do not compile.
+            ("(?=app)app", &[]),
+            (r"(a)\1|web", &[]),
+        ] {
+            let counts = case().annotated(&[(CM_RELOAD, item)]).counts(&there);
+            assert_eq!(counts, expected, "{item}");
+        }
+    }
+
+    // docs/migration/stakater.md tells of them.
+    #[test]
+    fn rule_5_some_syntax_is_of_go_or_of_rust_alone() {
+        let there = plain(&["cm/app"]);
+        let counts = |item: &str| case().annotated(&[(CM_RELOAD, item)]).counts(&there);
+        for of_go in [
+            r"\Qapp\E", r"\pLpp", r"\141pp", "[a[]pp", "app|{", "(?)app", "[a&&b]pp",
+        ] {
+            assert!(counts(of_go).is_empty(), "{of_go}");
+        }
+        for of_rust in [
+            "app**",
+            "(app){1}{1}",
+            r"\<app\>",
+            "app|a{1001}",
+            "(?x)a p p",
+        ] {
+            assert_eq!(counts(of_rust), ["cm/app"], "{of_rust}");
+        }
+    }
+
     #[test]
     fn rule_5_what_is_listed_counts_though_no_pod_uses_it_and_auto_is_false() {
         let case = case().annotated(&[(SECRET_RELOAD, "elsewhere"), (AUTO, "false")]);
