@@ -120,6 +120,10 @@ pub(crate) struct Args {
     #[arg(long, env = "POD_RELOADER_CUSTOM_RESOURCES", value_name = "KINDS", default_value = "", hide_default_value = true, value_parser = custom_resources)]
     pub(crate) custom_resources: CustomKinds,
 
+    /// Run a CronJob at once when its config changes, where --custom-resources names CronJobs; one that is suspended stays so.
+    #[arg(long, env = "POD_RELOADER_RUN_CRONJOBS_ON_CHANGE", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub(crate) run_cronjobs_on_change: bool,
+
     /// Keep every workload that does not opt out, as if it had auto: "true".
     #[arg(long, alias = "auto-reload-all", env = "POD_RELOADER_AUTO_ALL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub(crate) auto_all: bool,

@@ -42,6 +42,8 @@ pub(crate) enum Notice {
     Rejected(Vec<Rejected>),
     /// A listed object cannot be read.
     Unreadable(Reference, String),
+    /// It is a CronJob, and could not be run.
+    NotRun(String),
     /// The apiserver refuses our patch.
     Refused(String),
 }
@@ -58,6 +60,7 @@ impl Notice {
             Self::Braked(_) => "RestartedTooOften",
             Self::Rejected(_) => "InvalidReference",
             Self::Unreadable(..) => "ConfigUnreadable",
+            Self::NotRun(_) => "CronJobNotRun",
             Self::Refused(_) => "PatchRefused",
         }
     }
@@ -106,6 +109,7 @@ impl Notice {
                     reference.kind, reference.name
                 )
             }
+            Self::NotRun(error) => format!("its config changed, but it cannot be run: {error}"),
             Self::Refused(error) => format!("cannot set the config hash: {error}"),
         }
     }
@@ -125,7 +129,11 @@ impl Notice {
             | Self::WouldRestart(_, changed) => changed.first(),
             Self::Waiting(missing) => missing.first().map(|requirement| &requirement.reference),
             Self::Unreadable(reference, _) => Some(reference),
-            Self::Braked(_) | Self::Reverted(_) | Self::Rejected(_) | Self::Refused(_) => None,
+            Self::Braked(_)
+            | Self::Reverted(_)
+            | Self::Rejected(_)
+            | Self::NotRun(_)
+            | Self::Refused(_) => None,
         }
     }
 }

@@ -6,6 +6,7 @@ mod authority;
 mod budget;
 mod certificate;
 mod client;
+mod cron_jobs;
 mod custom;
 mod digests;
 mod error;

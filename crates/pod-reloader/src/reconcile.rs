@@ -51,6 +51,8 @@ pub(crate) struct Settings {
     pub(crate) first_stamp: FirstStamp,
     /// Whether to only say what would be restarted.
     pub(crate) observe: bool,
+    /// Whether to run a CronJob at once whose config changed.
+    pub(crate) run_cron_jobs: bool,
 }
 
 /// The state of the loop during one term of leadership. Starts empty: what is true is read.

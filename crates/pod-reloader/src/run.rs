@@ -191,6 +191,7 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
             max_restarts: args.max_restarts,
             first_stamp: args.first_stamp.into(),
             observe: args.reconcile == Reconcile::Observe,
+            run_cron_jobs: args.run_cronjobs_on_change,
         };
         let term = Term {
             clients: clients.clone(),

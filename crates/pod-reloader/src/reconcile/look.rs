@@ -14,6 +14,7 @@ use tracing::{debug, info, warn};
 
 use super::{Reconciler, version};
 use crate::client::{DEADLINE, patch_params, within};
+use crate::cron_jobs;
 use crate::digests::Known;
 use crate::error::{CallError, Error, chain};
 use crate::events::Notice;
@@ -202,7 +203,9 @@ impl Reconciler {
             Restart::Template => now.config_hash() == Some(config_hash),
             Restart::At { .. } => now.markers.baseline.as_deref() == Some(&baseline),
         };
-        self.write(workload, patch, is_written, || {
+        let mut is_restarted = false;
+        let next = self.write(workload, patch, is_written, || {
+            is_restarted = true;
             // What changes from here on is a restart of its own, which settles anew.
             self.progress.not_pending(&workload.id);
             self.progress
@@ -218,8 +221,31 @@ impl Reconciler {
                 }
             };
             self.progress.tell(workload, notice);
-        })
-        .await
+        });
+        let next = next.await;
+        let runs = self.settings.run_cron_jobs && cause != Cause::FirstStamp;
+        if runs && is_restarted && cron_jobs::is_cron_job(workload.id.kind) {
+            self.run_cron_job(workload).await;
+        }
+        next
+    }
+
+    /// Runs a CronJob out of turn. That is done once, or told.
+    async fn run_cron_job(&self, workload: &Workload) {
+        let id = &workload.id;
+        match cron_jobs::run(&self.client, id).await {
+            Ok(job) => {
+                let WorkloadId {
+                    namespace, name, ..
+                } = id;
+                info!(%namespace, name, job, "ran a CronJob");
+            }
+            Err(error) => {
+                warn!(workload = %id, error = chain(&error), "cannot run a CronJob");
+                self.progress
+                    .tell(workload, Notice::NotRun(error.to_string()));
+            }
+        }
     }
 
     async fn set_baseline(&self, workload: &Workload, baseline: &str) -> Result<Next, Error> {

@@ -506,6 +506,7 @@ impl Operator {
             max_restarts: 5,
             first_stamp: FirstStamp::Rollout,
             observe: false,
+            run_cron_jobs: false,
         };
         let scope = Scope::new([], own).with(labels, Dialects::default());
         let reconciler = Reconciler::new(
