@@ -201,10 +201,10 @@ impl Pending {
         let Some(objects) = objects else {
             return answer(Desired::Stored, Outcome::Unknown);
         };
-        let contents = self.workload.references.contents(objects);
-        if contents.is_empty() {
+        if self.workload.references.is_empty() {
             return answer(Desired::Stored, Outcome::Kept);
         }
+        let contents = self.workload.references.contents(objects);
         if let Some(value) = self.current() {
             // Pods that are restarted anyway take the newest key along: so older ones fall out of use.
             let is_due_for_another = self.stored.is_some() && keys.outgrew(value);

@@ -64,11 +64,10 @@ pub fn decide(
     if workload.references.is_empty() || !workload.can_be_restarted() {
         return Decision::Keep;
     }
-    let contents = workload.references.contents(objects);
     let facts = Facts {
         workload,
         objects,
-        contents,
+        contents: workload.references.contents(objects),
         keys,
     };
     let decision = match workload.config_hash() {
@@ -80,7 +79,8 @@ pub fn decide(
         None if first_stamp == FirstStamp::Baseline => facts.keep_baseline(""),
         // Nothing but a baseline says what its last restart was for.
         None if workload.restart != Restart::Template => facts.keep_baseline(""),
-        None if facts.contents.is_empty() => Decision::Keep,
+        // Nothing counts yet: what comes is a change.
+        None if facts.contents.is_empty() => facts.keep_baseline(""),
         None => facts.set(Cause::FirstStamp),
     };
     let decision = match decision {
@@ -121,8 +121,10 @@ impl<'a> Facts<'a> {
         match self.baseline(value) {
             Some(hash) => self.keep_hash(hash, value),
             None => match sap::verify(value, self.workload, self.objects) {
-                Verdict::Outdated => self.set(Cause::ChangedBeforeTakeover),
-                Verdict::Current | Verdict::Foreign => self.new_baseline(value),
+                Verdict::Outdated if !self.contents.is_empty() => {
+                    self.set(Cause::ChangedBeforeTakeover)
+                }
+                _ => self.new_baseline(value),
             },
         }
     }
@@ -426,14 +428,29 @@ mod tests {
             }
         }
 
+        fn using(mut self, name: &str) -> Self {
+            let env = json!([{"envFrom": [{"configMapRef": {"name": name}}]}]);
+            let containers = "/spec/template/spec/containers";
+            self.workload = self.workload.with(containers, env);
+            self
+        }
+
         fn holding(mut self, name: &str, value: &str) -> Self {
             self.objects.extend(objects(&[(name, holding(value))]));
             self
         }
 
-        fn ignoring(mut self, name: &str, value: &str) -> Self {
+        fn ignoring(self, name: &str, value: &str) -> Self {
+            self.marked(name, value, Marks::STAKATER_IGNORE)
+        }
+
+        fn matching(self, name: &str, value: &str) -> Self {
+            self.marked(name, value, Marks::STAKATER_MATCH)
+        }
+
+        fn marked(mut self, name: &str, value: &str, marks: Marks) -> Self {
             let mut object = holding(value).unwrap();
-            object.marks = Marks::STAKATER_IGNORE;
+            object.marks = marks;
             self.objects.extend(objects(&[(name, Some(object))]));
             self
         }
@@ -470,6 +487,7 @@ mod tests {
 
     const LIST: (&str, &str) = (annotations::CONFIG_MAPS, "a");
     const RELOAD: &str = "configmap.reloader.stakater.com/reload";
+    const SEARCH: &str = "reloader.stakater.com/search";
 
     fn hash_of(values: &[(&str, &str)]) -> String {
         let objects: Objects = values
@@ -604,23 +622,46 @@ mod tests {
     }
 
     #[test]
-    fn the_first_object_that_a_regular_expression_matches_rolls() {
-        let nothing = keyring(&[1])
-            .hash(&Contents::whole(&Objects::new()))
-            .to_string();
-        let baseline = format!("={nothing}");
-        let matching = || Mixed::new(&[(RELOAD, "a.*")]);
-        assert_eq!(matching().decided(), Decision::Baseline(baseline.clone()));
-        let came = matching().with_baseline(&baseline).holding("a1", "1");
-        assert!(rolls(&came.decided()));
-    }
-
-    #[test]
     fn what_a_regular_expression_matches_and_the_pods_need_holds_when_it_goes() {
         let mut matching = Mixed::new(&[(RELOAD, "a.*")]).holding("a2", "1");
         matching.workload = matching.workload.requires("a1", None);
         let gone = matching.stamped(&hash_of(&[("a1", "1"), ("a2", "1")]));
         assert!(matches!(gone.decided(), Decision::Hold(_)));
+    }
+
+    #[test]
+    fn the_first_match_that_comes_and_the_last_that_goes_roll() {
+        let (none, one) = (hash_of(&[]), hash_of(&[("a1", "1")]));
+        let matching = || Mixed::new(&[(RELOAD, "a.*")]);
+        let baseline = format!("={none}");
+        assert_eq!(matching().decided(), Decision::Baseline(baseline.clone()));
+        let waiting = || matching().with_baseline(&baseline);
+        assert_eq!(waiting().decided(), Decision::Keep);
+        assert!(rolls(&waiting().holding("a1", "1").decided()));
+        assert!(rolls(&matching().stamped(&one).decided()));
+        assert_eq!(matching().stamped(&none).decided(), Decision::Keep);
+    }
+
+    #[test]
+    fn a_mark_on_the_only_object_rolls_nothing_either() {
+        for list in [(RELOAD, "a"), (SEARCH, "true")] {
+            let web = |stamp: &str| Mixed::new(&[list]).using("a").stamped(stamp);
+            let (none, one) = (hash_of(&[]), hash_of(&[("a", "1")]));
+            let ignored = Decision::Baseline(format!("{one}~={none}"));
+            assert_eq!(web(&one).ignoring("a", "1").decided(), ignored, "{list:?}");
+            let changed = || web(&one).with_baseline(&format!("{one}~={none}"));
+            assert_eq!(changed().ignoring("a", "2").decided(), Decision::Keep);
+            let counts = Decision::Baseline(format!("{one}~={}", hash_of(&[("a", "2")])));
+            assert_eq!(changed().matching("a", "2").decided(), counts);
+        }
+    }
+
+    #[test]
+    fn where_nothing_counts_yet_nothing_rolls() {
+        let mut hidden = holding("1").unwrap();
+        hidden.marks = Marks::NOT_SELECTED;
+        let baseline = Decision::Baseline(format!("={}", hash_of(&[])));
+        assert_eq!(decided(deployment("web"), Some(hidden)), baseline);
     }
 
     #[test]
