@@ -657,6 +657,25 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_on_what_a_regular_expression_matches_rolls_nothing() {
+        let (both, one) = (
+            hash_of(&[("a1", "1"), ("a2", "1")]),
+            hash_of(&[("a2", "1")]),
+        );
+        let baseline = format!("{both}~={one}");
+        let web = || {
+            let web = Mixed::new(&[(RELOAD, "a.*")]).holding("a2", "1");
+            web.stamped(&both)
+        };
+        let ignored = web().ignoring("a1", "1").decided();
+        assert_eq!(ignored, Decision::Baseline(baseline.clone()));
+        let changed = web().ignoring("a1", "2").with_baseline(&baseline);
+        assert_eq!(changed.decided(), Decision::Keep);
+        let unmarked = web().holding("a1", "1").with_baseline(&baseline);
+        assert_eq!(unmarked.decided(), Decision::Keep);
+    }
+
+    #[test]
     fn where_nothing_counts_yet_nothing_rolls() {
         let mut hidden = holding("1").unwrap();
         hidden.marks = Marks::NOT_SELECTED;

@@ -183,7 +183,8 @@ impl References {
 
     /// What counts of `objects`: those of [`References::with_matches`], each as it was read.
     pub fn contents<'a>(&'a self, objects: &'a Objects) -> Contents<'a> {
-        self.chosen(objects, Claim::counts, Pattern::counts)
+        let by_pattern = |pattern: &Pattern, _: &Reference, object: &_| pattern.counts(object);
+        self.chosen(objects, Claim::counts, by_pattern)
     }
 
     /// Whether `is_it` holds for what these same objects came to when something else counted: before a mark
@@ -209,39 +210,56 @@ impl References {
             is_it(&self.chosen(
                 objects,
                 |claim, object| speaks(claim.dialect) && claim.counts(object),
-                |pattern, object| speaks(pattern.dialect) && pattern.counts(object),
+                |pattern, _, object| speaks(pattern.dialect) && pattern.counts(object),
             ))
         });
         if by_dialect {
             return true;
         }
-        let mut markable: Vec<_> = self
-            .claims
+        let markable = objects
             .iter()
-            .filter(|claim| {
-                let object = objects.get(&claim.reference);
-                object.is_some_and(|object| claim.depends_on_marks(object))
-            })
-            .map(|claim| &claim.reference)
-            .collect();
-        markable.dedup();
+            .filter(|(reference, object)| self.depends_on_marks(reference, object));
+        let markable: Vec<_> = markable.map(|(reference, _)| reference).collect();
         if markable.is_empty() {
             return false;
         }
         let mut with_turned = |turned: &[&Reference]| {
-            let counts =
-                |claim: &Claim, object: &Presence| match turned.binary_search(&&claim.reference) {
-                    Ok(_) => !self
-                        .claims_on(&claim.reference)
-                        .iter()
-                        .any(|it| it.counts(object)),
-                    Err(_) => claim.counts(object),
-                };
-            is_it(&self.chosen(objects, counts, Pattern::counts))
+            let counts = |reference: &Reference, object: &Presence, by_this: bool| match turned
+                .binary_search(&reference)
+            {
+                Ok(_) => !self.counts(reference, object),
+                Err(_) => by_this,
+            };
+            is_it(&self.chosen(
+                objects,
+                |claim, object| counts(&claim.reference, object, claim.counts(object)),
+                |pattern, reference, object| counts(reference, object, pattern.counts(object)),
+            ))
         };
         markable.iter().any(|one| with_turned(&[*one]))
             || with_turned(&markable)
-            || is_it(&self.chosen(objects, |_, _| true, Pattern::counts))
+            || is_it(&self.chosen(
+                objects,
+                |_, _| true,
+                |_, _, object| matches!(object, Presence::Present(_)),
+            ))
+    }
+
+    /// Whether an object counts.
+    fn counts(&self, reference: &Reference, object: &Presence) -> bool {
+        let mut claims = self.claims_on(reference).iter();
+        claims.any(|claim| claim.counts(object))
+            || self.matching(reference).any(|it| it.counts(object))
+    }
+
+    /// Whether a mark that the object has, or has not, decides about that. What matches without any may
+    /// have come just now, and so does not.
+    fn depends_on_marks(&self, reference: &Reference, object: &Presence) -> bool {
+        let mut claims = self.claims_on(reference).iter();
+        let is_denied =
+            |pattern: &Pattern| matches!(object, Presence::Present(_)) && !pattern.counts(object);
+        claims.any(|claim| claim.depends_on_marks(object))
+            || self.matching(reference).any(is_denied)
     }
 
     /// What of `objects` counts by the claims and patterns for which that is said.
@@ -249,7 +267,7 @@ impl References {
         &'a self,
         objects: &'a Objects,
         claims: impl Fn(&Claim, &Presence) -> bool,
-        patterns: impl Fn(&Pattern, &Presence) -> bool,
+        patterns: impl Fn(&Pattern, &Reference, &Presence) -> bool,
     ) -> Contents<'a> {
         let of = |(reference, object): (&'a Reference, &'a Presence)| {
             let by_name = self.claims_on(reference).iter();
@@ -257,7 +275,7 @@ impl References {
             let named = by_name.map(|claim| claim.keys.clone());
             let matched = self
                 .matching(reference)
-                .any(|pattern| patterns(pattern, object));
+                .any(|pattern| patterns(pattern, reference, object));
             let matched = matched.then_some(Keys::All);
             let keys = named.chain(matched).reduce(|one, other| one.or(&other))?;
             Some((reference, Content::of(object, &keys)))
