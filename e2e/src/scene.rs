@@ -30,7 +30,7 @@ use crate::{
     proxy::Proxy,
     tool::Tool,
     wait::{Attempt, wait_for},
-    workload::{KEY, Kind, Workload, config_map, key_of},
+    workload::{KEY, Workload, config_map, key_of},
 };
 
 /// How a [`Scene`] is set.
@@ -328,7 +328,7 @@ impl Scene {
     /// # Errors
     /// When there is no such workload.
     pub async fn key(&self, workload: &Workload) -> Result<Option<String>> {
-        Ok(key_of(&self.object(&workload.reference()).await?))
+        Ok(key_of(&self.stored(&self.namespace, workload).await?))
     }
 
     /// What KEY of a workload must be, by an independent computation.
@@ -336,7 +336,7 @@ impl Scene {
     /// # Errors
     /// When something cannot be read.
     pub async fn expected_key(&self, workload: &Workload) -> Result<String> {
-        let object = self.object(&workload.reference()).await?;
+        let object = self.stored(&self.namespace, workload).await?;
         oracle::config_hash(&self.client, &object, &self.installation).await
     }
 
@@ -353,32 +353,8 @@ impl Scene {
     /// # Errors
     /// As [`Scene::snapshot`].
     pub async fn snapshot_in(&self, namespace: &str, workload: &Workload) -> Result<Snapshot> {
-        let what = format!("the controller of {} to have seen it", workload.reference());
-        let object = wait_for(&what, Duration::from_secs(20), async || {
-            let object = self.object_in(namespace, &workload.reference()).await?;
-            let observed = object["status"]["observedGeneration"].as_i64();
-            Ok(if observed >= object["metadata"]["generation"].as_i64() {
-                Attempt::Done(object)
-            } else {
-                Attempt::NotYet(format!("it has seen generation {observed:?}"))
-            })
-        })
-        .await?;
-        let owned = match workload.kind {
-            Kind::Deployment => "replicasets",
-            Kind::StatefulSet | Kind::DaemonSet => "controllerrevisions",
-        };
-        let list = self.object_in(namespace, owned).await?;
-        let uid = &object["metadata"]["uid"];
-        let revisions = list["items"].as_array().into_iter().flatten();
-        let revisions = revisions
-            .filter(|revision| revision["metadata"]["ownerReferences"][0]["uid"] == *uid)
-            .filter_map(|revision| Some(revision["metadata"]["name"].as_str()?.to_owned()))
-            .collect();
-        Ok(Snapshot {
-            key: key_of(&object),
-            revisions,
-        })
+        let mut snapshots = self.snapshots_in(namespace, &[workload]).await?;
+        snapshots.pop().context("one workload has one snapshot")
     }
 
     /// Creates a workload, and waits until its controller has seen it.

@@ -1,7 +1,9 @@
 //! Many workloads at once, and writes without a program for each.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use kube::{
     Api,
     api::{
@@ -10,7 +12,8 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::Scene;
+use super::{Scene, Snapshot};
+use crate::wait::{Attempt, wait_for};
 use crate::workload::{Kind, Workload, key_of};
 
 /// So many Deployments without pods: `PREFIX-0`, `PREFIX-1` and so on.
@@ -108,6 +111,69 @@ impl Scene {
             .with_context(|| format!("{patch} to {}", workload.reference()))
     }
 
+    /// KEY and revisions of each of these, once their controllers have seen their latest generations.
+    ///
+    /// # Errors
+    /// When that takes longer than 20 seconds.
+    pub async fn snapshots(&self, workloads: &[&Workload]) -> Result<Vec<Snapshot>> {
+        self.snapshots_in(&self.namespace, workloads).await
+    }
+
+    /// As [`Scene::snapshots`], in another namespace.
+    ///
+    /// # Errors
+    /// As [`Scene::snapshots`].
+    pub async fn snapshots_in(
+        &self,
+        namespace: &str,
+        workloads: &[&Workload],
+    ) -> Result<Vec<Snapshot>> {
+        let seen = workloads.iter().map(|it| self.seen(namespace, it));
+        let objects = try_join_all(seen).await?;
+        let mut revisions = Vec::new();
+        for kind in ["ReplicaSet", "ControllerRevision"] {
+            let list = self.apps(namespace, kind);
+            revisions.extend(list.list(&ListParams::default()).await?.items);
+        }
+        let snapshot = |object: &Value| {
+            let uid = object["metadata"]["uid"].as_str();
+            let is_own = |revision: &&DynamicObject| {
+                let owners = revision.metadata.owner_references.as_deref();
+                let owner = owners.and_then(|owners| owners.first());
+                owner.is_some_and(|owner| Some(&*owner.uid) == uid)
+            };
+            let own = revisions.iter().filter(is_own);
+            Snapshot {
+                key: key_of(object),
+                revisions: own.filter_map(|it| it.metadata.name.clone()).collect(),
+            }
+        };
+        Ok(objects.iter().map(snapshot).collect())
+    }
+
+    /// A workload, once its controller has seen its latest generation.
+    async fn seen(&self, namespace: &str, workload: &Workload) -> Result<Value> {
+        let what = format!("the controller of {} to have seen it", workload.reference());
+        wait_for(&what, Duration::from_secs(20), async || {
+            let object = self.stored(namespace, workload).await?;
+            let observed = object["status"]["observedGeneration"].as_i64();
+            Ok(if observed >= object["metadata"]["generation"].as_i64() {
+                Attempt::Done(object)
+            } else {
+                Attempt::NotYet(format!("it has seen generation {observed:?}"))
+            })
+        })
+        .await
+    }
+
+    /// A workload as it is stored.
+    pub(super) async fn stored(&self, namespace: &str, workload: &Workload) -> Result<Value> {
+        let api = self.workloads(namespace, workload.kind);
+        let object = api.get(&workload.name).await;
+        let object = object.with_context(|| workload.reference())?;
+        Ok(serde_json::to_value(object)?)
+    }
+
     /// How many Deployments carry this value of KEY.
     ///
     /// # Errors
@@ -120,7 +186,11 @@ impl Scene {
     }
 
     fn workloads(&self, namespace: &str, kind: Kind) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk("apps", "v1", kind.as_str());
+        self.apps(namespace, kind.as_str())
+    }
+
+    fn apps(&self, namespace: &str, kind: &str) -> Api<DynamicObject> {
+        let kind = GroupVersionKind::gvk("apps", "v1", kind);
         let resource = ApiResource::from_gvk(&kind);
         Api::namespaced_with(self.client.clone(), namespace, &resource)
     }
