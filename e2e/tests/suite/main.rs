@@ -11,6 +11,7 @@ mod conditions;
 mod contents;
 mod control_plane;
 mod control_plane_command;
+mod dialects;
 mod etcd_faults;
 mod faults;
 mod gitops;

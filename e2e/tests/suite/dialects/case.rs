@@ -1,0 +1,162 @@
+//! Claims about workloads for which certain objects count, whoever has asked for that.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, SECRETS, Workload};
+use pod_reloader_e2e::{Attempt, Scene, Snapshot, oracle, wait_for};
+use serde_json::json;
+
+/// A workload, and the names of the objects that count for it, comma-separated, each as a whole.
+#[derive(Clone)]
+pub(super) struct Case {
+    pub(super) workload: Workload,
+    pub(super) config_maps: String,
+    pub(super) secrets: String,
+}
+
+impl Case {
+    pub(super) fn of(workload: Workload, config_maps: &str, secrets: &str) -> Self {
+        Self {
+            workload,
+            config_maps: config_maps.to_owned(),
+            secrets: secrets.to_owned(),
+        }
+    }
+
+    /// The same workload when these ConfigMaps count.
+    pub(super) fn counting(&self, config_maps: &str) -> Self {
+        Self::of(self.workload.clone(), config_maps, &self.secrets)
+    }
+
+    pub(super) fn has_config_map(&self, name: &str) -> bool {
+        self.config_maps.split(',').any(|own| own == name)
+    }
+
+    pub(super) fn has_secret(&self, name: &str) -> bool {
+        self.secrets.split(',').any(|own| own == name)
+    }
+
+    pub(super) fn has_anything(&self) -> bool {
+        !self.config_maps.is_empty() || !self.secrets.is_empty()
+    }
+
+    /// What KEY must be: as if our own annotations listed what counts.
+    pub(super) async fn hash(&self, scene: &Scene) -> Result<String> {
+        let lists = json!({
+            "metadata": {
+                "namespace": scene.namespace,
+                "annotations": {CONFIG_MAPS: self.config_maps, SECRETS: self.secrets},
+            },
+        });
+        oracle::config_hash(&scene.client, &lists, &scene.installation).await
+    }
+
+    /// Waits until it carries that.
+    pub(super) async fn right(&self, scene: &Scene) -> Result<()> {
+        let name = self.workload.reference();
+        wait_for(&format!("the hash of {name}"), PATIENCE, async || {
+            let (key, hash) = (scene.key(&self.workload).await?, self.hash(scene).await?);
+            Ok(match key.as_deref() == Some(&hash) {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(format!("{key:?}, expected {hash}")),
+            })
+        })
+        .await
+    }
+
+    /// Waits until it has the baseline that lets this stand for what is true.
+    pub(super) async fn has_baseline(&self, scene: &Scene, of: &str) -> Result<()> {
+        let name = self.workload.reference();
+        wait_for(&format!("the baseline of {name}"), PATIENCE, async || {
+            let expected = format!("{of}={}", self.hash(scene).await?);
+            let object = scene.object(&name).await?;
+            let baseline = &object["metadata"]["annotations"][BASELINE];
+            Ok(match baseline.as_str() == Some(&expected) {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(format!("{baseline}, expected {expected}")),
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn rolls_once(&self, scene: &Scene, before: &Snapshot) -> Result<Snapshot> {
+        let (cases, before) = (std::slice::from_ref(self), std::slice::from_ref(before));
+        let mut after = each_rolls_where(scene, cases, before, |_| true).await?;
+        after.pop().context("one case has one snapshot")
+    }
+
+    pub(super) async fn rolls_not(&self, scene: &Scene, before: &Snapshot) -> Result<()> {
+        scene.rolls_not(&self.workload, before).await
+    }
+}
+
+/// Creates workloads, each with what became of it.
+pub(super) async fn created(scene: &Scene, cases: &[Case]) -> Result<Vec<Snapshot>> {
+    let manifests: Vec<_> = cases.iter().map(|case| case.workload.manifest()).collect();
+    scene.apply(&manifests).await?;
+    snapshots(scene, cases).await
+}
+
+pub(super) async fn snapshots(scene: &Scene, cases: &[Case]) -> Result<Vec<Snapshot>> {
+    let workloads: Vec<_> = cases.iter().map(|case| &case.workload).collect();
+    scene.snapshots(&workloads).await
+}
+
+/// Claims that workloads that are created before the operator starts get a baseline and nothing else.
+/// Those for which nothing counts do not even get that.
+pub(super) async fn taken_over(scene: &Scene, cases: &[Case]) -> Result<Vec<Snapshot>> {
+    let before = created(scene, cases).await?;
+    scene.operator.start_again().await?;
+    for (case, before) in cases.iter().zip(&before) {
+        let of = before.key.as_deref().unwrap_or_default();
+        if case.has_anything() {
+            case.has_baseline(scene, of).await?;
+        }
+    }
+    scene.quiet().await?;
+    for case in cases.iter().filter(|case| !case.has_anything()) {
+        let object = scene.object(&case.workload.reference()).await?;
+        ensure!(
+            object["metadata"]["annotations"][BASELINE].is_null(),
+            "{object}"
+        );
+    }
+    ensure!(
+        snapshots(scene, cases).await? == before,
+        "before: {before:?}"
+    );
+    Ok(before)
+}
+
+/// Claims that the workloads for which `rolls` holds are restarted once after `before`, with the right hash,
+/// and the others not at all.
+pub(super) async fn each_rolls_where(
+    scene: &Scene,
+    cases: &[Case],
+    before: &[Snapshot],
+    rolls: impl Fn(&Case) -> bool,
+) -> Result<Vec<Snapshot>> {
+    for case in cases.iter().filter(|case| rolls(case)) {
+        case.right(scene).await?;
+    }
+    scene.quiet().await?;
+    let after = snapshots(scene, cases).await?;
+    for ((case, before), after) in cases.iter().zip(before).zip(&after) {
+        let name = case.workload.reference();
+        if rolls(case) {
+            let new = after.new_revisions(before);
+            ensure!(new == 1, "{name} rolled {new} times: {before:?}, {after:?}");
+            ensure!(
+                after.key == Some(case.hash(scene).await?),
+                "{name}: {after:?}"
+            );
+        } else {
+            ensure!(after == before, "{name} moved: {before:?}, {after:?}");
+        }
+    }
+    Ok(after)
+}
+
+/// How long to wait for what must come.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
