@@ -1,6 +1,6 @@
 //! Says what a config hash must be, by a second implementation that shares no code with the first.
 
-use std::collections::{BTreeMap, HashMap, hash_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry};
 
 use anyhow::{Context, Result};
 use hmac::{Hmac, KeyInit, Mac};
@@ -37,7 +37,13 @@ pub struct Truth<'a> {
     client: &'a Client,
     key: Vec<u8>,
     /// None is absent.
-    digests: HashMap<ConfigObject, Option<Vec<u8>>>,
+    digests: HashMap<ConfigObject, Option<Digests>>,
+}
+
+/// The digests of one config object.
+struct Digests {
+    whole: Vec<u8>,
+    entries: BTreeMap<String, Vec<u8>>,
 }
 
 /// Kind, namespace and name.
@@ -69,22 +75,25 @@ impl<'a> Truth<'a> {
             let list = workload["metadata"]["annotations"][annotation]
                 .as_str()
                 .unwrap_or_default();
-            let mut names: Vec<&str> = list
-                .split(',')
-                .map(str::trim)
-                .filter(|name| !name.is_empty())
-                .collect();
-            names.sort_unstable();
-            names.dedup();
-            for name in names {
+            for (name, keys) in items(list) {
                 for part in [kind, namespace, name] {
                     push(&mut message, part);
                 }
-                match self.digest_of(kind, namespace, name).await? {
-                    None => message.push(0),
-                    Some(digest) => {
+                match (self.digests_of(kind, namespace, name).await?, keys) {
+                    (None, _) => message.push(0),
+                    (Some(digests), None) => {
                         message.push(1);
-                        message.extend(digest);
+                        message.extend(&digests.whole);
+                    }
+                    (Some(digests), Some(keys)) => {
+                        message.push(2);
+                        message.extend((keys.len() as u64).to_be_bytes());
+                        for key in keys {
+                            push(&mut message, key);
+                            let digest = digests.entries.get(key);
+                            message.push(digest.is_some().into());
+                            message.extend(digest.into_iter().flatten());
+                        }
                     }
                 }
             }
@@ -100,21 +109,50 @@ impl<'a> Truth<'a> {
         Ok(format!("v1.{}.{}", hex(&id[..4]), hex(&mac)))
     }
 
-    async fn digest_of(
+    async fn digests_of(
         &mut self,
         kind: &'static str,
         namespace: &str,
         name: &str,
-    ) -> Result<Option<&[u8]>> {
-        let digest = match self.digests.entry((kind, namespace.into(), name.into())) {
+    ) -> Result<Option<&Digests>> {
+        let digests = match self.digests.entry((kind, namespace.into(), name.into())) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
                 let object = read(self.client, kind, namespace, name).await?;
-                unknown.insert(object.as_ref().map(digest))
+                unknown.insert(object.as_ref().map(digests))
             }
         };
-        Ok(digest.as_deref())
+        Ok(digests.as_ref())
     }
+}
+
+/// The names of a list, sorted, each with its keys. None is the whole object.
+fn items(list: &str) -> BTreeMap<&str, Option<BTreeSet<&str>>> {
+    let mut items = BTreeMap::new();
+    // A comma in brackets ends no item.
+    for part in list.split_inclusive(']') {
+        let (whole, keyed) = match part.strip_suffix(']').and_then(|it| it.split_once('[')) {
+            Some((names, keys)) => {
+                let (whole, name) = names.rsplit_once(',').unwrap_or(("", names));
+                (whole, Some((name.trim(), keys)))
+            }
+            None => (part, None),
+        };
+        for name in separated(whole) {
+            items.insert(name, None);
+        }
+        if let Some((name, keys)) = keyed {
+            let known = items.entry(name).or_insert_with(|| Some(BTreeSet::new()));
+            known.iter_mut().for_each(|it| it.extend(separated(keys)));
+        }
+    }
+    items
+}
+
+fn separated(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
 }
 
 /// The newest key that every replica can have read.
@@ -150,18 +188,23 @@ async fn read(client: &Client, kind: &str, namespace: &str, name: &str) -> Resul
     Ok(objects.get_opt(name).await?.map(|object| object.data))
 }
 
-fn digest(object: &Value) -> Vec<u8> {
-    let mut message = Vec::new();
+fn digests(object: &Value) -> Digests {
+    let (mut whole, mut entries) = (Vec::new(), BTreeMap::new());
     for (tag, member) in [(1, "data"), (2, "binaryData")] {
-        let entries: BTreeMap<String, String> =
+        let values: BTreeMap<String, String> =
             serde_json::from_value(object[member].clone()).unwrap_or_default();
-        for (key, value) in entries {
-            message.push(tag);
-            push(&mut message, &key);
-            push(&mut message, &value);
+        for (key, value) in values {
+            let mut entry = vec![tag];
+            push(&mut entry, &key);
+            push(&mut entry, &value);
+            whole.extend(&entry);
+            entries.insert(key, Sha256::digest(entry).to_vec());
         }
     }
-    Sha256::digest(message).to_vec()
+    Digests {
+        whole: Sha256::digest(whole).to_vec(),
+        entries,
+    }
 }
 
 fn push(message: &mut Vec<u8>, part: &str) {

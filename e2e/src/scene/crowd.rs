@@ -1,5 +1,7 @@
 //! Many workloads at once, and writes without a program for each.
 
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -115,7 +117,7 @@ impl Scene {
     ///
     /// # Errors
     /// When that takes longer than 20 seconds.
-    pub async fn snapshots(&self, workloads: &[&Workload]) -> Result<Vec<Snapshot>> {
+    pub async fn snapshots(&self, workloads: &[impl Borrow<Workload>]) -> Result<Vec<Snapshot>> {
         self.snapshots_in(&self.namespace, workloads).await
     }
 
@@ -126,9 +128,9 @@ impl Scene {
     pub async fn snapshots_in(
         &self,
         namespace: &str,
-        workloads: &[&Workload],
+        workloads: &[impl Borrow<Workload>],
     ) -> Result<Vec<Snapshot>> {
-        let seen = workloads.iter().map(|it| self.seen(namespace, it));
+        let seen = workloads.iter().map(|it| self.seen(namespace, it.borrow()));
         let objects = try_join_all(seen).await?;
         let mut revisions = Vec::new();
         for kind in ["ReplicaSet", "ControllerRevision"] {
@@ -183,6 +185,29 @@ impl Scene {
         let list = list.list(&ListParams::default()).await?;
         let carry = |object: &DynamicObject| key_of(&object.data).as_deref() == Some(key);
         Ok(list.items.iter().filter(|object| carry(object)).count())
+    }
+
+    /// KEY of many Deployments, by one list.
+    ///
+    /// # Errors
+    /// When one is not there.
+    pub async fn keys(&self, workloads: &[Workload]) -> Result<Vec<Option<String>>> {
+        let by_name = self.by_name("Deployment").await?;
+        let key = |workload: &Workload| {
+            let object = by_name.get(&workload.name);
+            let object = object.with_context(|| workload.reference())?;
+            Ok(key_of(&object.data))
+        };
+        workloads.iter().map(key).collect()
+    }
+
+    /// All objects of a kind of the group `apps` in the namespace of the workloads.
+    async fn by_name(&self, kind: &str) -> Result<BTreeMap<String, DynamicObject>> {
+        let api = self.apps(&self.namespace, kind);
+        let objects = api.list(&ListParams::default()).await?.into_iter();
+        Ok(objects
+            .map(|object| (object.metadata.name.clone().unwrap_or_default(), object))
+            .collect())
     }
 
     fn workloads(&self, namespace: &str, kind: Kind) -> Api<DynamicObject> {
