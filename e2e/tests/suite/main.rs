@@ -12,6 +12,7 @@ mod contents;
 mod control_plane;
 mod control_plane_command;
 mod dialects;
+mod discovery;
 mod etcd_faults;
 mod faults;
 mod gitops;

@@ -1,0 +1,292 @@
+//! Deployments, what they use, and what of that counts: what the tests of discovery are about.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use pod_reloader_e2e::oracle::Truth;
+use pod_reloader_e2e::workload::{CONFIG_MAPS, SECRETS, Workload};
+use pod_reloader_e2e::{Attempt, AuditEvent, Scene, Snapshot, wait_for};
+use serde_json::{Value, json};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConfigKind {
+    ConfigMap,
+    Secret,
+}
+
+impl ConfigKind {
+    pub(super) const ALL: [Self; 2] = [Self::ConfigMap, Self::Secret];
+
+    pub(super) fn plural(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configmaps",
+            Self::Secret => "secrets",
+        }
+    }
+
+    /// As the members of a pod spec begin.
+    pub(super) fn member(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configMap",
+            Self::Secret => "secret",
+        }
+    }
+}
+
+/// A Deployment, and what counts for it of the ConfigMap and of the Secret that are called as it is.
+#[derive(Clone)]
+pub(super) struct Case {
+    pub(super) workload: Workload,
+    pub(super) counts: [Part; 2],
+    /// How it uses them, where [`references`] made it.
+    pub(super) form: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Nothing,
+    /// Nothing, but what is immutable does: so it is read.
+    OfImmutable,
+    /// The entry [`USED`].
+    Key,
+    Whole,
+}
+
+impl Case {
+    /// A case without pods.
+    pub(super) fn new(workload: Workload, counts: [Part; 2]) -> Self {
+        Self {
+            workload: workload.with(&["spec", "replicas"], json!(0)),
+            counts,
+            form: "",
+        }
+    }
+
+    pub(super) fn part(&self, kind: ConfigKind) -> Part {
+        self.counts[kind as usize]
+    }
+
+    /// What counts of that kind, as an item of a list.
+    pub(super) fn listed(&self, kind: ConfigKind) -> String {
+        let name = &self.workload.name;
+        match self.part(kind) {
+            Part::Nothing | Part::OfImmutable => String::new(),
+            Part::Key => format!("{name}[{USED}]"),
+            Part::Whole => name.clone(),
+        }
+    }
+}
+
+/// Cases, and the ConfigMap and the Secret of each.
+pub(super) struct Config {
+    pub(super) cases: Vec<Case>,
+    /// Of the entries [`ENTRIES`] of each kind.
+    values: [[usize; 2]; 2],
+    pub(super) immutable: bool,
+}
+
+impl Config {
+    pub(super) fn of(cases: impl Into<Vec<Case>>) -> Self {
+        Self {
+            cases: cases.into(),
+            values: [[1; 2]; 2],
+            immutable: false,
+        }
+    }
+
+    pub(super) fn workloads(&self) -> Vec<Workload> {
+        let workloads = self.cases.iter().map(|case| &case.workload);
+        workloads.cloned().collect()
+    }
+
+    /// The objects of these kinds, one for each case.
+    pub(super) fn objects(&self, kinds: &[ConfigKind]) -> Vec<Value> {
+        let of = |kind: ConfigKind, name: &str| {
+            let [used, other] = self.values[kind as usize].map(|value| value.to_string());
+            let entries = json!({(USED): used, (OTHER): other});
+            let (kind, data) = match kind {
+                ConfigKind::ConfigMap => ("ConfigMap", "data"),
+                ConfigKind::Secret => ("Secret", "stringData"),
+            };
+            let metadata = json!({"name": name, "labels": {"suite": "discovery"}});
+            json!({
+                "apiVersion": "v1", "kind": kind, "metadata": metadata,
+                (data): entries, "immutable": self.immutable,
+            })
+        };
+        let names = self.cases.iter().map(|case| &case.workload.name);
+        names
+            .flat_map(|name| kinds.iter().map(|kind| of(*kind, name)))
+            .collect()
+    }
+
+    pub(super) async fn delete_objects(&self, scene: &Scene) -> Result<()> {
+        let delete = [
+            "delete",
+            "configmaps,secrets",
+            "--wait=false",
+            "--selector",
+            SUITE,
+        ];
+        scene.kubectl(&delete).await.map(drop)
+    }
+
+    /// Gives each entry another value.
+    pub(super) fn renew(&mut self) {
+        for value in self.values.as_flattened_mut() {
+            *value += 1;
+        }
+    }
+
+    /// Changes an entry of all objects of a kind, and claims that exactly those roll for which it counts, and
+    /// that of this kind exactly those are read that may count.
+    pub(super) async fn changes(
+        &mut self,
+        scene: &Scene,
+        kind: ConfigKind,
+        entry: usize,
+    ) -> Result<()> {
+        let workloads = self.workloads();
+        let before = scene.snapshots(&workloads).await?;
+        let mark = scene.mark().await?;
+        self.values[kind as usize][entry] += 1;
+        scene.put_all(&self.objects(&[kind])).await?;
+        self.right(scene).await?;
+        scene.quiet().await?;
+        let after = scene.snapshots(&workloads).await?;
+        let requests = scene.requests(mark).await?;
+        let (read, patched) = (read(&requests), patched(&requests));
+        for ((case, before), after) in self.cases.iter().zip(&before).zip(&after) {
+            let part = case.part(kind);
+            let counts = part == Part::Whole || part == Part::Key && entry == USED_ENTRY;
+            let name = &case.workload.name;
+            let what = format!(
+                "{name}, of {kind:?} {}: {before:?}, {after:?}",
+                ENTRIES[entry]
+            );
+            ensure!(after.new_revisions(before) == usize::from(counts), "{what}");
+            ensure!((after.key != before.key) == counts, "{what}");
+            let patches = patched.iter().filter(|it| *it == name).count();
+            ensure!(
+                patches == usize::from(counts),
+                "{patches} patches of {what}"
+            );
+            let is_read = read.contains(&(kind.plural().to_owned(), name.clone()));
+            ensure!(is_read == (part != Part::Nothing), "read {is_read}: {what}");
+        }
+        Ok(())
+    }
+
+    /// What each workload must carry, by what counts for it.
+    pub(super) async fn expected_keys(&self, scene: &Scene) -> Result<Vec<Option<String>>> {
+        let mut truth = Truth::read(&scene.client, &scene.installation).await?;
+        let mut expected = Vec::new();
+        for case in &self.cases {
+            let [config_maps, secrets] = ConfigKind::ALL.map(|kind| case.listed(kind));
+            expected.push(match config_maps.is_empty() && secrets.is_empty() {
+                true => None,
+                false => {
+                    let lists = json!({CONFIG_MAPS: config_maps, SECRETS: secrets});
+                    let listing = json!({
+                        "metadata": {"namespace": scene.namespace, "annotations": lists},
+                    });
+                    Some(truth.config_hash(&listing).await?)
+                }
+            });
+        }
+        Ok(expected)
+    }
+
+    /// Claims that each workload, just created, has the right hash and one revision.
+    pub(super) async fn stamped_at_once(&self, scene: &Scene) -> Result<Vec<Snapshot>> {
+        let snapshots = scene.snapshots(&self.workloads()).await?;
+        let expected = self.expected_keys(scene).await?;
+        for ((case, snapshot), expected) in self.cases.iter().zip(&snapshots).zip(expected) {
+            let is_right = snapshot.key == expected && snapshot.revisions.len() == 1;
+            let name = &case.workload.name;
+            ensure!(is_right, "{name}: {snapshot:?}, expected {expected:?}");
+        }
+        Ok(snapshots)
+    }
+
+    /// Waits until each workload carries the hash of what is true.
+    pub(super) async fn right(&self, scene: &Scene) -> Result<()> {
+        let expected = self.expected_keys(scene).await?;
+        become_these(scene, &self.workloads(), &expected).await
+    }
+
+    /// Claims that each workload for which something counts rolls exactly once after `before`, to the hash of
+    /// what is true.
+    pub(super) async fn each_rolls(
+        &self,
+        scene: &Scene,
+        before: &[Snapshot],
+    ) -> Result<Vec<Snapshot>> {
+        self.right(scene).await?;
+        scene.quiet().await?;
+        self.right(scene).await?;
+        let after = scene.snapshots(&self.workloads()).await?;
+        for ((case, before), after) in self.cases.iter().zip(before).zip(&after) {
+            let counts = case.counts != NOTHING;
+            let what = format!("{}: {before:?}, {after:?}", case.workload.name);
+            ensure!(after.new_revisions(before) == usize::from(counts), "{what}");
+            ensure!((after.key != before.key) == counts, "{what}");
+        }
+        Ok(after)
+    }
+}
+
+/// Waits until the workloads carry these hashes.
+pub(super) async fn become_these(
+    scene: &Scene,
+    workloads: &[Workload],
+    expected: &[Option<String>],
+) -> Result<()> {
+    wait_for("every hash to be right", PATIENCE, async || {
+        let keys = scene.keys(workloads).await?;
+        let mut pairs = workloads.iter().zip(&keys).zip(expected);
+        Ok(match pairs.find(|((_, key), expected)| key != expected) {
+            Some(((workload, key), expected)) => {
+                let name = &workload.name;
+                Attempt::NotYet(format!("{name}: {key:?}, expected {expected:?}"))
+            }
+            None => Attempt::Done(()),
+        })
+    })
+    .await
+}
+
+/// Of the operator's requests, the config objects that were read: plural and name.
+pub(super) fn read(requests: &[AuditEvent]) -> BTreeSet<(String, String)> {
+    let of_config = |request: &&AuditEvent| {
+        request.verb != "watch" && ["configmaps", "secrets"].contains(&&*request.resource)
+    };
+    let read = requests.iter().filter(of_config);
+    read.map(|request| (request.resource.clone(), request.name.clone()))
+        .collect()
+}
+
+/// Of the operator's requests, the names of workloads that were changed, the sentinel aside. A patch that
+/// came late is tried again.
+pub(super) fn patched(requests: &[AuditEvent]) -> Vec<String> {
+    let patches = requests.iter().filter(|request| {
+        request.verb == "patch"
+            && request.resource == "deployments"
+            && request.name != "sentinel"
+            && request.code == Some(200)
+    });
+    patches.map(|request| request.name.clone()).collect()
+}
+
+/// How each entry is called, of every object: the first is that which is named where one is.
+pub(super) const ENTRIES: [&str; 2] = ["log.level", "mode"];
+pub(super) const USED_ENTRY: usize = 0;
+pub(super) const OTHER_ENTRY: usize = 1;
+pub(super) const USED: &str = ENTRIES[USED_ENTRY];
+pub(super) const OTHER: &str = ENTRIES[OTHER_ENTRY];
+
+pub(super) const NOTHING: [Part; 2] = [Part::Nothing; 2];
+/// Marks the objects of the cases.
+const SUITE: &str = "suite=discovery";
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,299 @@
+//! Every way in which a pod template names a ConfigMap or Secret.
+
+use pod_reloader_e2e::merge;
+use pod_reloader_e2e::workload::Workload;
+use serde_json::{Value, json};
+
+use super::cases::{Case, ConfigKind, NOTHING, Part, USED};
+
+/// Takes all of the ConfigMap and of the Secret that are called as it is.
+pub(super) fn uses_both(name: &str) -> Workload {
+    let env_from = json!([{"configMapRef": {"name": name}}, {"secretRef": {"name": name}}]);
+    let mut containers = container();
+    containers[0]["envFrom"] = env_from;
+    with_spec(
+        Workload::deployment(name),
+        json!({"containers": containers}),
+    )
+}
+
+/// One Deployment for each way in which a pod template may name a ConfigMap or Secret.
+pub(super) fn references(
+    suffix: &str,
+    optional: bool,
+    asks: impl Fn(Workload) -> Workload,
+) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut add = |form: &'static str, kind: ConfigKind, part, spec: &dyn Fn(&Source) -> Value| {
+        let name = format!("{form}-{}{suffix}", kind.member()).to_lowercase();
+        let source = Source {
+            optional,
+            ..Source::new(kind, &name)
+        };
+        let workload = with_spec(Workload::deployment(&name), spec(&source));
+        let mut case = Case::new(asks(workload), NOTHING);
+        case.counts[kind as usize] = part;
+        case.form = form;
+        cases.push(case);
+    };
+    for (form, spec, part) in FORMS {
+        for kind in ConfigKind::ALL {
+            add(form, kind, part, &spec);
+        }
+    }
+    for driver in DRIVERS {
+        let spec = |source: &Source| source.driver(driver);
+        add(driver, ConfigKind::Secret, Part::Whole, &spec);
+    }
+    let image_pull = |source: &Source| json!({"imagePullSecrets": [{"name": source.name}]});
+    add(IMAGE_PULL, ConfigKind::Secret, Part::Whole, &image_pull);
+    cases
+}
+
+pub(super) fn with_spec(workload: Workload, spec: Value) -> Workload {
+    let members = spec.as_object().cloned().unwrap_or_default();
+    members
+        .into_iter()
+        .fold(workload, |workload, (member, value)| {
+            workload.with(&["spec", "template", "spec", &member], value)
+        })
+}
+
+pub(super) fn container() -> Value {
+    json!([{"name": "main", "image": "app:1"}])
+}
+
+/// References to what is no ConfigMap and no Secret.
+pub(super) fn foreign_references() -> Value {
+    json!({
+        "containers": container(),
+        "serviceAccountName": "absent",
+        "volumes": [
+            {"name": "provided", "csi": {
+                "driver": "secrets-store.csi.k8s.io", "readOnly": true,
+                "volumeAttributes": {"secretProviderClass": "absent"},
+            }},
+            {"name": "claimed", "persistentVolumeClaim": {"claimName": "absent"}},
+            {"name": "trust", "projected": {"sources": [
+                {"clusterTrustBundle": {"name": "absent", "path": "ca.pem", "optional": true}},
+                {"podCertificate": {
+                    "signerName": "example.com/signer", "keyType": "ED25519",
+                    "credentialBundlePath": "bundle.pem",
+                }},
+                {"serviceAccountToken": {"path": "token", "expirationSeconds": 600}},
+                {"downwardAPI": {"items": [
+                    {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}},
+                ]}},
+            ]}},
+        ],
+    })
+}
+
+/// How a pod template names something.
+pub(super) type Spec = fn(&Source) -> Value;
+
+/// What a pod template names.
+pub(super) struct Source {
+    pub(super) kind: ConfigKind,
+    pub(super) name: String,
+    pub(super) optional: bool,
+}
+
+impl Source {
+    pub(super) fn new(kind: ConfigKind, name: &str) -> Self {
+        Self {
+            kind,
+            name: name.to_owned(),
+            optional: false,
+        }
+    }
+
+    pub(super) fn variables(&self) -> Value {
+        let member = format!("{}KeyRef", self.kind.member());
+        let from = json!({"name": self.name, "key": USED, "optional": self.optional});
+        json!([{"name": "LEVEL", "valueFrom": {(member): from}}])
+    }
+
+    pub(super) fn all_variables(&self) -> Value {
+        let member = format!("{}Ref", self.kind.member());
+        json!([{(member): {"name": self.name, "optional": self.optional}}])
+    }
+
+    /// The volume `config`, of the object or projected.
+    pub(super) fn volumes(&self, projected: bool, items: Value) -> Value {
+        let name = match self.kind {
+            ConfigKind::Secret if !projected => "secretName",
+            _ => "name",
+        };
+        let source = json!({(name): self.name, "optional": self.optional, "items": items});
+        let source = json!({(self.kind.member()): source});
+        let mut volume = match projected {
+            true => json!({"projected": {"sources": [source]}}),
+            false => source,
+        };
+        volume["name"] = json!("config");
+        json!([volume])
+    }
+
+    pub(super) fn env(&self) -> Value {
+        json!({"containers": main(json!({"env": self.variables()}))})
+    }
+
+    pub(super) fn env_from(&self) -> Value {
+        json!({"containers": main(json!({"envFrom": self.all_variables()}))})
+    }
+
+    pub(super) fn init_env(&self) -> Value {
+        json!({"initContainers": init(json!({"env": self.variables()}))})
+    }
+
+    pub(super) fn init_env_from(&self) -> Value {
+        json!({"initContainers": init(json!({"envFrom": self.all_variables()}))})
+    }
+
+    pub(super) fn sidecar_env(&self) -> Value {
+        let fields = json!({"restartPolicy": "Always", "env": self.variables()});
+        json!({"initContainers": init(fields)})
+    }
+
+    pub(super) fn sidecar_env_from(&self) -> Value {
+        let fields = json!({"restartPolicy": "Always", "envFrom": self.all_variables()});
+        json!({"initContainers": init(fields)})
+    }
+
+    pub(super) fn volume(&self) -> Value {
+        mounted(self.volumes(false, json!(null)), json!({}))
+    }
+
+    pub(super) fn unmounted(&self) -> Value {
+        json!({"volumes": self.volumes(false, json!(null))})
+    }
+
+    pub(super) fn items(&self) -> Value {
+        mounted(self.volumes(false, item()), json!({}))
+    }
+
+    pub(super) fn projected(&self) -> Value {
+        mounted(self.volumes(true, json!(null)), json!({}))
+    }
+
+    pub(super) fn projected_items(&self) -> Value {
+        mounted(self.volumes(true, item()), json!({}))
+    }
+
+    pub(super) fn init_volume(&self) -> Value {
+        let mounts = json!({"volumeMounts": [{"name": "config", "mountPath": "/etc/app"}]});
+        let volumes = self.volumes(false, json!(null));
+        json!({"volumes": volumes, "initContainers": init(mounts)})
+    }
+
+    pub(super) fn sidecar_volume(&self) -> Value {
+        let mut spec = self.init_volume();
+        spec["initContainers"][0]["restartPolicy"] = json!("Always");
+        spec
+    }
+
+    pub(super) fn sub_path(&self) -> Value {
+        mounted(self.volumes(false, json!(null)), json!({"subPath": USED}))
+    }
+
+    pub(super) fn sub_path_of_items(&self) -> Value {
+        mounted(self.volumes(true, item()), json!({"subPath": "below"}))
+    }
+
+    pub(super) fn sub_path_expr(&self) -> Value {
+        let mount = json!({"subPathExpr": "$(LEVEL)"});
+        mounted(self.volumes(false, json!(null)), mount)
+    }
+
+    /// A volume of this driver, which needs the Secret.
+    pub(super) fn driver(&self, driver: &str) -> Value {
+        let secret = json!({"name": self.name});
+        let (monitors, name) = (json!(["127.0.0.1:6789"]), &self.name);
+        let volume = match driver {
+            "csi" => json!({"driver": "csi.example.com", "nodePublishSecretRef": secret}),
+            "azureFile" => json!({"secretName": name, "shareName": "share"}),
+            "cephfs" => json!({"monitors": monitors, "secretRef": secret}),
+            "flexVolume" => json!({"driver": "example.com/flex", "secretRef": secret}),
+            "iscsi" => json!({
+                "targetPortal": "127.0.0.1:3260", "iqn": "iqn.2026-11.com.example:app", "lun": 0,
+                "chapAuthSession": true, "secretRef": secret,
+            }),
+            "rbd" => json!({"monitors": monitors, "image": "app", "secretRef": secret}),
+            "scaleIO" => json!({
+                "gateway": "https://127.0.0.1", "system": "app", "volumeName": "app",
+                "secretRef": secret,
+            }),
+            _ => json!({"volumeName": "app", "secretRef": secret}),
+        };
+        json!({"volumes": [{"name": "driven", (driver): volume}]})
+    }
+}
+
+/// The container with these fields.
+pub(super) fn main(fields: Value) -> Value {
+    let mut containers = container();
+    merge(&mut containers[0], &fields);
+    containers
+}
+
+/// An init container with these fields.
+pub(super) fn init(fields: Value) -> Value {
+    let mut containers = json!([{"name": "first", "image": "app:1"}]);
+    merge(&mut containers[0], &fields);
+    containers
+}
+
+/// These volumes, and a mount of `config` with these fields in the container.
+pub(super) fn mounted(volumes: Value, fields: Value) -> Value {
+    let mut mount = json!({"name": "config", "mountPath": "/etc/app"});
+    merge(&mut mount, &fields);
+    json!({"volumes": volumes, "containers": main(json!({"volumeMounts": [mount]}))})
+}
+
+pub(super) fn item() -> Value {
+    json!([{"key": USED, "path": "below/level"}])
+}
+
+/// Each way in which a pod template may name an object of either kind, and what of it counts then.
+pub(super) const FORMS: [(&str, Spec, Part); 16] = [
+    ("env", Source::env, Part::Key),
+    ("env-from", Source::env_from, Part::Whole),
+    ("init-env", Source::init_env, Part::Key),
+    ("init-env-from", Source::init_env_from, Part::Whole),
+    ("sidecar-env", Source::sidecar_env, Part::Key),
+    ("sidecar-env-from", Source::sidecar_env_from, Part::Whole),
+    ("volume", Source::volume, Part::Whole),
+    ("unmounted", Source::unmounted, Part::Whole),
+    ("items", Source::items, Part::Key),
+    ("projected", Source::projected, Part::Whole),
+    ("projected-items", Source::projected_items, Part::Key),
+    ("init-volume", Source::init_volume, Part::Whole),
+    ("sidecar-volume", Source::sidecar_volume, Part::Whole),
+    ("sub-path", Source::sub_path, Part::Key),
+    ("sub-path-of-items", Source::sub_path_of_items, Part::Key),
+    ("sub-path-expr", Source::sub_path_expr, Part::Whole),
+];
+
+/// Those of them whose changes running pods see.
+pub(super) const SEEN_BY_PODS: [&str; 6] = [
+    "volume",
+    "unmounted",
+    "items",
+    "projected",
+    "projected-items",
+    "sidecar-volume",
+];
+
+/// The volumes that need a Secret.
+pub(super) const DRIVERS: [&str; 8] = [
+    "csi",
+    "azureFile",
+    "cephfs",
+    "flexVolume",
+    "iscsi",
+    "rbd",
+    "scaleIO",
+    "storageos",
+];
+pub(super) const IMAGE_PULL: &str = "image-pull";
