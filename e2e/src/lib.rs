@@ -8,6 +8,7 @@ mod audit;
 mod balancer;
 pub mod caller;
 mod control_plane;
+pub mod crds;
 mod credentials;
 mod description;
 mod directory;

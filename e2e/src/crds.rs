@@ -1,0 +1,109 @@
+//! Definitions of custom resources that other people's operators bring, cut down to what tests write.
+
+use serde_json::{Value, json};
+
+/// The CustomResourceDefinition with this resource: `rollouts` of Argo Rollouts, `kafkaconnects` of Strimzi,
+/// `services` of Knative or `clusters` of CloudNativePG. The paths of fields are those of the real ones; no
+/// controller acts on them here.
+///
+/// *Panics* for another name.
+pub fn crd(name: &str) -> Value {
+    match name {
+        "rollouts" => definition(
+            ["argoproj.io", "v1alpha1", "rollouts", "rollout", "Rollout"],
+            json!({
+                "replicas": {"type": "integer"},
+                "paused": {"type": "boolean"},
+                "restartAt": {"type": "string", "format": "date-time"},
+                "selector": any_object(),
+                "strategy": any_object(),
+                "workloadRef": any_object(),
+                "template": template(),
+            }),
+        ),
+        "kafkaconnects" => definition(
+            [
+                "kafka.strimzi.io",
+                "v1beta2",
+                "kafkaconnects",
+                "kafkaconnect",
+                "KafkaConnect",
+            ],
+            json!({
+                "replicas": {"type": "integer"},
+                "bootstrapServers": {"type": "string"},
+                "config": any_object(),
+                "externalConfiguration": any_object(),
+                // Nothing is kept here that is not named, unlike in the others.
+                "template": object(json!({
+                    "pod": object(json!({"metadata": metadata(), "volumes": any_list()})),
+                    "connectContainer": object(json!({"env": any_list()})),
+                })),
+            }),
+        ),
+        "services" => definition(
+            [
+                "serving.knative.dev",
+                "v1",
+                "services",
+                "service",
+                "Service",
+            ],
+            json!({"template": template(), "traffic": any_list()}),
+        ),
+        "clusters" => definition(
+            ["postgresql.cnpg.io", "v1", "clusters", "cluster", "Cluster"],
+            json!({
+                "instances": {"type": "integer"},
+                "imageName": {"type": "string"},
+                "storage": any_object(),
+                "env": any_list(),
+                "envFrom": any_list(),
+                "projectedVolumeTemplate": any_object(),
+            }),
+        ),
+        _ => panic!("{name}: there is no such definition"),
+    }
+}
+
+fn definition([group, version, plural, singular, kind]: [&str; 5], spec: Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "names": {"plural": plural, "singular": singular, "kind": kind, "listKind": format!("{kind}List")},
+            "scope": "Namespaced",
+            "versions": [{
+                "name": version,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": object(json!({"spec": object(spec), "status": any_object()}))},
+            }],
+        },
+    })
+}
+
+/// A pod template whose pod is of any form.
+fn template() -> Value {
+    object(json!({"metadata": metadata(), "spec": any_object()}))
+}
+
+fn metadata() -> Value {
+    let strings = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    object(json!({"annotations": strings, "labels": strings}))
+}
+
+fn object(properties: Value) -> Value {
+    json!({"type": "object", "properties": properties})
+}
+
+fn any_object() -> Value {
+    json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
+}
+
+fn any_list() -> Value {
+    json!({"type": "array", "items": any_object()})
+}
