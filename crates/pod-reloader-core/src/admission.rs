@@ -132,12 +132,21 @@ pub fn begin(
             ..Answer::default()
         }));
     }
-    if created {
+    // What is restarted in another way carries no KEY that could be read for.
+    let carries_key = workload.slots().next().is_some();
+    if created && carries_key {
         return Ok(Step::Read(Box::new(Pending {
             workload,
             stored: None,
             claims_key: false,
         })));
+    }
+    if created {
+        return Ok(Step::Answer(Answer {
+            warnings: warnings(&workload),
+            outcome: Outcome::Kept,
+            ..Answer::default()
+        }));
     }
     let raw = |part, name| RawWorkload::of(required(part, name)?, kind).map_err(InvalidReview::at);
     let new = raw(request.object, "object")?;
@@ -150,7 +159,7 @@ pub fn begin(
     };
     let claims_key =
         field_manager(request).is_some_and(|manager| new.claims_config_hash(kind, manager));
-    if !same_template {
+    if !same_template && carries_key {
         return Ok(Step::Read(Box::new(Pending {
             workload,
             stored: Some(stored),
@@ -201,10 +210,12 @@ impl Pending {
         let Some(objects) = objects else {
             return answer(Desired::Stored, Outcome::Unknown);
         };
-        if self.workload.references.is_empty() {
+        let contents = self.workload.references.contents(objects);
+        let is_moot = contents.is_empty() && self.current().is_none();
+        // Where nothing counts yet, the loop writes a baseline that says so.
+        if is_moot || self.workload.references.is_empty() {
             return answer(Desired::Stored, Outcome::Kept);
         }
-        let contents = self.workload.references.contents(objects);
         if let Some(value) = self.current() {
             // Pods that are restarted anyway take the newest key along: so older ones fall out of use.
             let is_due_for_another = self.stored.is_some() && keys.outgrew(value);
