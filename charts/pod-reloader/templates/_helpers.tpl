@@ -129,7 +129,9 @@ objectSelector:
 {{- $any = append $any (printf "has(object.metadata.annotations) &&\nobject.metadata.annotations.exists(key, %s)" (join " ||\n" .)) -}}
 {{- end -}}
 {{- if has "stakater" $dialects -}}
-{{- $any = append $any (printf "has(object.spec.template.metadata.annotations) &&\nobject.spec.template.metadata.annotations.exists(key, %s)" (get $ofDialect "stakater")) -}}
+{{- range $annotations, $guard := include "pod-reloader.templateAnnotations" . | fromJson -}}
+{{- $any = append $any (printf "%s%s.exists(key, %s)" $guard $annotations (get $ofDialect "stakater")) -}}
+{{- end -}}
 {{- end -}}
 {{- if has "stackable" $dialects -}}
 {{- $any = append $any "has(object.metadata.labels) && 'restarter.stackable.tech/enabled' in object.metadata.labels" -}}
@@ -157,7 +159,12 @@ objectSelector:
 {{- if .Values.autoReloadAll -}}
 {{- $any = append $any "!has(object.metadata.annotations) ||\n!('pod-reloader.cs.sap.com/auto' in object.metadata.annotations) ||\nobject.metadata.annotations['pod-reloader.cs.sap.com/auto'] != 'false'" -}}
 {{- end -}}
-{{- range $annotations, $read := dict "object.metadata.annotations" $dialects "object.spec.template.metadata.annotations" (has "stakater" $dialects | ternary (list "stakater") list) -}}
+{{- $places := dict "object.metadata.annotations" "has(object.metadata.annotations) &&\n" -}}
+{{- range $annotations, $guard := merge $places (include "pod-reloader.templateAnnotations" . | fromJson) -}}
+{{- $read := $dialects -}}
+{{- if ne $annotations "object.metadata.annotations" -}}
+{{- $read = has "stakater" $dialects | ternary (list "stakater") list -}}
+{{- end -}}
 {{- $asked := list -}}
 {{- with include "pod-reloader.keysOf" (list $lists $read) -}}
 {{- $asked = append $asked (printf "[%s].exists(key, key in %s)" . $annotations) -}}
@@ -166,7 +173,7 @@ objectSelector:
 {{- $asked = append $asked (printf "[%s].exists(key, key in %s && %s[key] != 'false')" . $annotations $annotations) -}}
 {{- end -}}
 {{- with $asked -}}
-{{- $any = append $any (printf "has(%s) &&\n(%s)" $annotations (join " ||\n" .)) -}}
+{{- $any = append $any (printf "%s(%s)" $guard (join " ||\n" .)) -}}
 {{- end -}}
 {{- end -}}
 {{- if has "stackable" $dialects -}}
@@ -174,6 +181,20 @@ objectSelector:
 {{- end -}}
 {{- include "pod-reloader.anyOf" $any -}}
 {{- end -}}
+{{- end -}}
+
+{{- /* In CEL: the annotations of pod templates, and before each what makes sure that they are there. Those of
+built-in workloads, or at the paths that `templatePaths` names. */ -}}
+{{- define "pod-reloader.templateAnnotations" -}}
+{{- $places := dict -}}
+{{- with .templatePaths -}}
+{{- range splitList "," . -}}
+{{- $_ := set $places (include "pod-reloader.mapAt" (list "object" (printf "%s.metadata.annotations" .))) "" -}}
+{{- end -}}
+{{- else -}}
+{{- $_ := set $places "object.spec.template.metadata.annotations" "has(object.spec.template.metadata.annotations) &&\n" -}}
+{{- end -}}
+{{- toJson $places -}}
 {{- end -}}
 
 {{- /* The keys of some dialects, as the items of a list in CEL. */ -}}
@@ -213,4 +234,59 @@ apiGroups: [apps]
 apiVersions: [v1]
 resources: [deployments, statefulsets, daemonsets]
 scope: Namespaced
+{{- end -}}
+
+{{- /* The custom resources, in JSON: presets by what they stand for, others as they are given. */ -}}
+{{- define "pod-reloader.customResources" -}}
+{{- $presets := .Files.Get "presets.yaml" | fromYaml -}}
+{{- $items := list -}}
+{{- range .Values.customResources -}}
+{{- if kindIs "string" . -}}
+{{- $items = concat $items (get $presets .) -}}
+{{- else -}}
+{{- $items = append $items . -}}
+{{- end -}}
+{{- end -}}
+{{- $kinds := list "apps/Deployment" "apps/StatefulSet" "apps/DaemonSet" -}}
+{{- range $items -}}
+{{- $kind := printf "%s/%s" .group .kind -}}
+{{- if has $kind $kinds -}}
+{{- fail (printf "customResources: %s is kept already" $kind) -}}
+{{- end -}}
+{{- $kinds = append $kinds $kind -}}
+{{- end -}}
+{{- dict "items" $items | toJson -}}
+{{- end -}}
+
+{{- /* Their resources, by API group, in JSON. */ -}}
+{{- define "pod-reloader.customGroups" -}}
+{{- $groups := dict -}}
+{{- range (include "pod-reloader.customResources" . | fromJson).items -}}
+{{- $_ := set $groups .group (append (get $groups .group | default list) .resource) -}}
+{{- end -}}
+{{- toJson $groups -}}
+{{- end -}}
+
+{{- /* The paths of all pod templates, with commas between them; empty without custom resources. */ -}}
+{{- define "pod-reloader.templatePaths" -}}
+{{- with (include "pod-reloader.customResources" . | fromJson).items -}}
+{{- $paths := list "spec.template" -}}
+{{- range . -}}
+{{- $paths = concat $paths (.podTemplates | default list) -}}
+{{- end -}}
+{{- uniq $paths | join "," -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* In CEL: what is at a path of an object, as an optional: any field on the way to it may be missing. */ -}}
+{{- define "pod-reloader.at" -}}
+{{- index . 0 -}}
+{{- range index . 1 | splitList "." -}}
+[?{{ squote . }}]
+{{- end -}}
+{{- end -}}
+
+{{- /* In CEL: the same, as a map that is empty where nothing is. */ -}}
+{{- define "pod-reloader.mapAt" -}}
+{{ include "pod-reloader.at" . }}.orValue({})
 {{- end -}}

@@ -72,6 +72,28 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
         ("dialects={reloader}", "/dialects/0"),
         ("dialects={wave,wave}", "/dialects"),
         ("autoReloadAll=all", "/autoReloadAll"),
+        ("customResources={rollouts}", "/customResources/0"),
+        ("customResources={knative,knative}", "/customResources"),
+        (
+            "customResources[0].group=x.io,customResources[0].resource=xs,customResources[0].kind=X",
+            "/customResources/0",
+        ),
+        (
+            "customResources[0].group=x.io,customResources[0].resource=xs,customResources[0].kind=X,\
+             customResources[0].podTemplates={status.template}",
+            "/customResources/0/podTemplates/0",
+        ),
+        (
+            "customResources[0].group=x.io,customResources[0].resource=xs,customResources[0].kind=X,\
+             customResources[0].restartAt=metadata.name",
+            "/customResources/0/restartAt",
+        ),
+        (
+            "customResources[0]=cronjobs,customResources[1].group=batch,\
+             customResources[1].resource=cronjobs,customResources[1].kind=CronJob,\
+             customResources[1].restartAt=spec.at",
+            "batch/CronJob is kept already",
+        ),
         ("ignoreNamespaces={Shop}", "/ignoreNamespaces/0"),
         (
             "ignoreSecrets=true,ignoreConfigMaps=true",
@@ -111,9 +133,9 @@ fn null_stands_for_unset() -> Result<()> {
     let all = "watch.namespaces=null,pdb.maxUnavailable=null,pdb.minAvailable=null,extraArgs=null,\
                webhook.objectSelector.matchLabels=null,tests.namespace=null,dialects=null,\
                autoReloadAll=null,ignoreSecrets=null,ignoreConfigMaps=null,ignoreNamespaces=null,\
-               resourceLabelSelector=null";
+               resourceLabelSelector=null,customResources=null";
     let rendered = template(&["--set", all])?;
-    ensure!(!rendered.contains("--dialects"));
+    ensure!(!rendered.contains("--dialects") && !rendered.contains("--custom-resources"));
     ensure!(rendered.contains("\n  minAvailable: 1\n"));
     let single = template(&["--set", "replicaCount=1"])?;
     ensure!(
