@@ -173,7 +173,7 @@ impl CustomResource {
         let mut templates = Vec::new();
         for path in &self.pod_templates {
             templates.push(Template {
-                path: field_path(path).map_err(of)?,
+                path: template_path(path).map_err(of)?,
                 may_be_made: self.makes_templates,
             });
         }
@@ -190,6 +190,13 @@ impl CustomResource {
             plural: self.resource.leak(),
             kind: self.kind.leak(),
         }))))
+    }
+}
+
+fn template_path(text: &str) -> Result<FieldPath, String> {
+    match text.starts_with("spec.") && !text.contains('[') {
+        true => field_path(text),
+        false => Err(format!("{text:?} is no path such as spec.template")),
     }
 }
 
@@ -274,6 +281,8 @@ mod tests {
             ("podTemplates", json!(["spec..template"])),
             ("podTemplates", json!(["spec"])),
             ("podTemplates", json!(["status.template"])),
+            ("podTemplates", json!(["metadata.annotations[x]"])),
+            ("podTemplates", json!(["spec.a[b]"])),
             ("restartAt", json!("metadata.name")),
             ("restartAt", json!("spec.at[x")),
             ("fieldOfTheFuture", json!(1)),
