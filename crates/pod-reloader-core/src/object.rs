@@ -84,7 +84,9 @@ fn stall(is_paused: bool, update_strategy: Option<&str>) -> Option<Stall> {
 
 /// A workload of any kind.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CustomObject {
+    api_version: Option<Box<str>>,
     #[serde(deserialize_with = "metadata")]
     metadata: ObjectMeta,
     #[serde(default)]
@@ -115,6 +117,7 @@ impl Object for WorkloadObject {
         };
         let strategy = update_strategy.as_ref().and_then(|it| it.name.as_deref());
         let parts = Parts {
+            api_version: None,
             metadata: self.metadata,
             templates: vec![template],
             restart: Restart::Template,
@@ -126,7 +129,11 @@ impl Object for WorkloadObject {
 
 impl Object for CustomObject {
     fn into_workload(self, kind: WorkloadKind, reading: &Reading) -> Result<Workload, InvalidName> {
-        let Self { metadata, mut spec } = self;
+        let Self {
+            api_version,
+            metadata,
+            mut spec,
+        } = self;
         let shape = kind.shape();
         let restart = shape.restart_at.map_or(Restart::Template, |path| {
             let (depth, value) = match path {
@@ -157,6 +164,7 @@ impl Object for CustomObject {
         let templates = templates.collect();
         let strategy = spec.pointer("/updateStrategy/type").and_then(Value::as_str);
         let parts = Parts {
+            api_version,
             metadata,
             templates,
             restart,
@@ -212,6 +220,7 @@ impl Found {
 
 /// A workload, taken apart.
 struct Parts {
+    api_version: Option<Box<str>>,
     metadata: ObjectMeta,
     templates: Vec<Found>,
     restart: Restart,
@@ -221,6 +230,7 @@ struct Parts {
 impl Parts {
     fn read(self, kind: WorkloadKind, reading: &Reading) -> Result<Workload, InvalidName> {
         let Self {
+            api_version,
             metadata,
             templates,
             restart,
@@ -273,6 +283,7 @@ impl Parts {
             references,
             restart,
             stall,
+            api_version,
             uid: uid.unwrap_or_default().into(),
             generation: generation.unwrap_or_default(),
             subscription,
@@ -404,6 +415,7 @@ mod tests {
             all[key] = json!(value);
         }
         json!({
+            "apiVersion": "x.io/v1",
             "metadata": {"name": "web", "namespace": "ns", "uid": "1", "generation": 3, "annotations": all},
             "spec": spec,
         })
@@ -447,6 +459,7 @@ mod tests {
             "new"
         );
         assert_eq!(workload(rollout(), &after).config_hash(), Some("new"));
+        assert_eq!(workload(rollout(), &after).api_version(), "x.io/v1");
         assert!(after["spec"]["restartAt"].is_null());
     }
 

@@ -40,6 +40,8 @@ impl fmt::Display for WorkloadId {
 pub struct Workload {
     /// Which one.
     pub id: WorkloadId,
+    /// The group and version in which it was read, of a kind that is not built in.
+    pub api_version: Option<Box<str>>,
     /// Its UID; empty while it is created.
     pub uid: Box<str>,
     /// Its generation: grows with every change of its spec.
@@ -208,6 +210,11 @@ impl Workload {
         self.subscription != Subscription::None
             && !says_true(annotations::IGNORED)
             && !says_true(annotations::DISABLED)
+    }
+
+    /// The group and version in which it was read.
+    pub fn api_version(&self) -> &str {
+        self.api_version.as_deref().unwrap_or("apps/v1")
     }
 
     /// KEY: the config hash on the first of its pod templates. A workload that is restarted in another way

@@ -201,7 +201,7 @@ impl Events {
     /// Hands in an Event about `workload`. Never waits.
     pub(crate) fn publish(&self, workload: &Workload, notice: Notice) {
         let about = ObjectReference {
-            api_version: Some("apps/v1".to_owned()),
+            api_version: Some(workload.api_version().to_owned()),
             kind: Some(workload.id.kind.to_string()),
             namespace: Some(workload.id.namespace.to_string()),
             name: Some(workload.id.name.to_string()),
