@@ -1,8 +1,8 @@
 //! The rules of pod-reloader: references, digests, config hashes and decisions, without I/O.
 //!
 //! Everything here takes values and returns values; the operator fetches and writes.
-//! Read in this order: [`annotations`] (the contract with the user), [`workload`] (what the rules
-//! know of one workload), [`dialect`] and [`discovery`] (what it asks for), [`claim`] and [`references`]
+//! Read in this order: [`annotations`] (the contract with the user), [`kind`] and [`object`] (where things
+//! stand in a workload), [`workload`] (what the rules know of one), [`dialect`] and [`discovery`] (what it asks for), [`claim`] and [`references`]
 //! (which objects count), [`advice`] (which of its keys nobody reads), [`digest`] and [`hash`] (what
 //! that adds up to), [`decision`] and [`brake`] (the loop's rules), [`admission`] (the webhook's rule),
 //! [`patch`] (how either is written).
