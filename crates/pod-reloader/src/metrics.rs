@@ -157,6 +157,9 @@ impl Metrics {
                 drop(self.restarts.get_or_create(&labels(kind, cause)));
                 drop(self.would_restart.get_or_create(&labels(kind, cause)));
             }
+            for stall in [Stall::Paused, Stall::OnDelete] {
+                drop(self.stalled.get_or_create(&stalled_labels(kind, stall)));
+            }
         }
         for reason in CallError::REASONS.into_iter().chain(["other"]) {
             drop(self.errors.get_or_create(&[("reason", reason)]));
@@ -188,12 +191,9 @@ impl Metrics {
 
     /// Counts a restart that comes to nothing for now.
     pub(crate) fn stalled(&self, kind: WorkloadKind, stall: Stall) {
-        let reason = match stall {
-            Stall::Paused => "paused",
-            Stall::OnDelete => "on_delete",
-        };
-        let labels = [("kind", kind.as_str()), ("reason", reason)];
-        self.stalled.get_or_create(&labels).inc();
+        self.stalled
+            .get_or_create(&stalled_labels(kind, stall))
+            .inc();
     }
 
     /// Counts a baseline.
@@ -249,6 +249,14 @@ fn labels(kind: WorkloadKind, cause: Cause) -> Labels<2> {
         Cause::ChangedBeforeTakeover => "changed_before_takeover",
     };
     [("kind", kind.as_str()), ("cause", cause)]
+}
+
+fn stalled_labels(kind: WorkloadKind, stall: Stall) -> Labels<2> {
+    let reason = match stall {
+        Stall::Paused => "paused",
+        Stall::OnDelete => "on_delete",
+    };
+    [("kind", kind.as_str()), ("reason", reason)]
 }
 
 #[cfg(test)]
