@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp, Unit};
+
 use crate::advice::Advice;
 use crate::annotations;
 use crate::dialect::{Dialects, Subscription};
@@ -16,6 +18,9 @@ use crate::references::{MAX_REFERENCES, References};
 
 /// The longest settle period: a change that waits longer would be taken for a lost one.
 pub const MAX_SETTLE_PERIOD: Duration = Duration::from_secs(60 * 60);
+/// How far ahead of the clock the times of restarts may run that follow each other at once. What is later
+/// is a time that somebody has set for later.
+const MAX_LEAD: SignedDuration = SignedDuration::from_mins(1);
 
 /// Which workload: its kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -203,6 +208,26 @@ pub enum Restart {
     },
 }
 
+impl Restart {
+    /// The time to write for a restart at `now`, in whole seconds. It is later than what was written a
+    /// moment ago: a time that is there already restarts nothing.
+    pub fn time(&self, now: Timestamp) -> Timestamp {
+        let now = now.round(Unit::Second).unwrap_or(now);
+        let Self::At {
+            value: Some(value), ..
+        } = self
+        else {
+            return now;
+        };
+        match value.parse::<Timestamp>() {
+            Ok(last) if (now..now + MAX_LEAD).contains(&last) => {
+                last + SignedDuration::from_secs(1)
+            }
+            _ => now,
+        }
+    }
+}
+
 impl Workload {
     /// Whether it asks to be kept: somebody has asked for that, and no label says otherwise.
     pub fn is_subscribed(&self) -> bool {
@@ -268,12 +293,12 @@ impl Workload {
 
 /// The settle period that `text` asks for, which may be more than it is given. `None` where it is none.
 pub(crate) fn settle_period(text: &str) -> Option<Duration> {
-    Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok()
+    Duration::try_from(text.parse::<SignedDuration>().ok()?).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::MAX_SETTLE_PERIOD;
+    use super::{MAX_SETTLE_PERIOD, Restart};
     use crate::fixtures::{config_map, deployment, objects};
     use serde_json::json;
     use std::time::Duration;
@@ -334,5 +359,23 @@ mod tests {
         assert_eq!(period("9000000000000000000s"), Some(MAX_SETTLE_PERIOD));
         assert_eq!(period("-1s"), None);
         assert_eq!(period("soon"), None);
+    }
+
+    #[test]
+    fn restarts_within_a_second_have_different_times() {
+        let time = |last: Option<&str>, now: &str| {
+            let value = last.map(Into::into);
+            let restart = Restart::At { depth: 2, value };
+            restart.time(now.parse().unwrap()).to_string()
+        };
+        let day = |time: &str| format!("2026-01-01T{time}Z");
+        let after = |last: &str, now: &str| time(Some(&day(last)), &day(now));
+        assert_eq!(time(None, &day("10:00:00.3")), day("10:00:00"));
+        assert_eq!(time(Some("never"), &day("10:00:00.3")), day("10:00:00"));
+        assert_eq!(after("09:59:59", "10:00:00.3"), day("10:00:00"));
+        assert_eq!(after("10:00:00", "10:00:00.3"), day("10:00:01"));
+        assert_eq!(after("10:00:01", "10:00:00.3"), day("10:00:02"));
+        // Somebody has planned a restart, which is not put off.
+        assert_eq!(after("12:00:00", "10:00:00.3"), day("10:00:00"));
     }
 }

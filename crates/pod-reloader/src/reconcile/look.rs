@@ -194,9 +194,8 @@ impl Reconciler {
         let patch = match workload.restart {
             Restart::Template => patch::set_config_hash(workload, config_hash),
             Restart::At { .. } => {
-                let now = jiff::Timestamp::now().round(jiff::Unit::Second);
-                let now = now.expect("it is no time at the end of time");
-                patch::restart_at(workload, &now.to_string(), &baseline)
+                let time = workload.restart.time(jiff::Timestamp::now());
+                patch::restart_at(workload, &time.to_string(), &baseline)
             }
         };
         let is_written = |now: &Workload| match workload.restart {
