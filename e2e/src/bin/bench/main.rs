@@ -6,6 +6,7 @@ mod changes;
 mod empty_server;
 mod figures;
 mod floor;
+mod kinds;
 mod memory;
 mod observer;
 mod rounds;
@@ -60,6 +61,8 @@ enum Part {
     Memory,
     /// How all grows with the number of workloads.
     Scale,
+    /// What three kinds more cost.
+    Kinds,
 }
 
 #[tokio::main]
@@ -88,6 +91,7 @@ async fn main() -> Result<()> {
             Part::Admission => admission::measure(&mut figures, quick).await?,
             Part::Memory => memory::measure(&mut figures, quick).await?,
             Part::Scale => scale::measure(&mut figures, quick).await?,
+            Part::Kinds => kinds::measure(&mut figures, quick).await?,
         }
     }
     println!("\n{figures}");
