@@ -18,7 +18,7 @@ use crate::review::{InvalidReview, RawWorkload, Request};
 use crate::scope::Scope;
 
 use crate::object::{CustomObject, Object, WorkloadObject};
-use crate::workload::{TemplateState, Workload};
+use crate::workload::{Slot, Workload};
 
 /// What comes next for a review.
 #[derive(Debug)]
@@ -154,7 +154,7 @@ pub fn begin(
     let same_template = new.same_templates_but_for_key(&old);
     let same_template = same_template.map_err(InvalidReview::at)?;
     let stored = Stored {
-        config_hashes: old.config_hashes().map_err(InvalidReview::at)?,
+        config_hashes: old.config_hashes(),
         baseline: old.baseline.map(Into::into),
     };
     let claims_key =
@@ -265,8 +265,8 @@ fn answer(
     {
         patch.extend(patch::add_baseline(workload, baseline));
     }
-    let is_overridden = |(at, (.., state)): (usize, (_, _, &TemplateState))| {
-        let requested = state.config_hash.as_deref();
+    let is_overridden = |(at, (_, slot)): (usize, (usize, Slot<'_>))| {
+        let requested = slot.state.config_hash.as_deref();
         requested.is_some() && requested != wanted(at) && requested != old[at]
     };
     let overridden = claims_key || workload.slots().enumerate().any(is_overridden);
@@ -340,8 +340,8 @@ fn is_our_own_write(
         && workload
             .slots()
             .zip(stored.hashes(workload))
-            .all(|((.., state), stored)| {
-                let own = state.config_hash.as_deref();
+            .all(|((_, slot), stored)| {
+                let own = slot.state.config_hash.as_deref();
                 own == stored || own.is_some_and(|value| keys.knows(value))
             })
 }

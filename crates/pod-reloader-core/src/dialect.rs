@@ -317,7 +317,11 @@ impl Dialects {
 
     /// The annotations of a workload that are read, in any order.
     pub(crate) fn annotation_keys(&self) -> impl Iterator<Item = &'static str> {
-        self.dialects().flat_map(|dialect| {
+        // Our own settings count in every dialect.
+        let own = [keys::SETTLE_PERIOD].iter().chain(POD_RELOADER.others);
+        let excludes = POD_RELOADER.excludes.iter().map(|(_, key)| *key);
+        let own = own.copied().chain(excludes);
+        own.chain(self.dialects().flat_map(|dialect| {
             let grammar = dialect.grammar();
             let lists = grammar.lists.iter().chain(grammar.excludes);
             let gate = grammar.gate.into_iter();
@@ -326,7 +330,7 @@ impl Dialects {
                 .map(|(_, key)| *key)
                 .chain(gate.map(|(_, key)| key))
                 .chain(grammar.others.iter().copied())
-        })
+        }))
     }
 
     /// What the names of annotations begin with that are read besides.

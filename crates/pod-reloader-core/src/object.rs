@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::advice;
 use crate::annotations::{self, Place};
@@ -16,6 +16,7 @@ use crate::dialect::Subject;
 use crate::discovery::PodSpec;
 use crate::kind::{FieldPath, WorkloadKind};
 use crate::name::{InvalidName, Name};
+use crate::review::fields;
 use crate::workload::{
     MAX_SETTLE_PERIOD, Markers, Reading, Restart, Stall, TemplateState, Workload, WorkloadId,
     settle_period,
@@ -89,8 +90,8 @@ pub struct CustomObject {
     api_version: Option<Box<str>>,
     #[serde(deserialize_with = "metadata")]
     metadata: ObjectMeta,
-    #[serde(default)]
-    spec: Value,
+    /// As it stands there: it may be nested deeper than a parser goes.
+    spec: Option<Box<RawValue>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -111,8 +112,11 @@ impl Object for WorkloadObject {
             paused,
             update_strategy,
         } = self.spec;
+        let metadata = template.metadata.as_ref();
+        let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
+        let below = usize::from(metadata.is_some()) + usize::from(annotations.is_some());
         let template = Found {
-            depth: kind.shape().templates[0].path.len(),
+            depth: Some(kind.shape().templates[0].path.len() + below),
             template,
         };
         let strategy = update_strategy.as_ref().and_then(|it| it.name.as_deref());
@@ -132,88 +136,105 @@ impl Object for CustomObject {
         let Self {
             api_version,
             metadata,
-            mut spec,
+            spec,
         } = self;
+        let spec = spec.as_deref();
         let shape = kind.shape();
         let restart = shape.restart_at.map_or(Restart::Template, |path| {
             let (depth, value) = match path {
                 ["metadata", .., key] => {
                     let annotations = metadata.annotations.as_ref();
                     let value = annotations.and_then(|annotations| annotations.get(*key));
-                    (
-                        1 + usize::from(annotations.is_some()),
-                        value.map(String::as_str),
-                    )
+                    (1 + usize::from(annotations.is_some()), value.cloned())
                 }
-                _ => {
-                    let (depth, value) = found(&spec, path);
-                    (depth, value.and_then(Value::as_str))
-                }
+                // What is no object there fails the tests of a write, and nothing else.
+                _ => found(spec, path).map_or((path.len(), None), |(depth, value)| {
+                    (depth, value.and_then(read_as))
+                }),
             };
             let value = value.map(Into::into);
             Restart::At { depth, value }
         });
-        let templates = shape.templates.iter().map(|template| {
-            let (depth, _) = found(&spec, template.path);
-            let place = spec.pointer_mut(&pointer(&template.path[1..]));
-            let template = place.map(Value::take).unwrap_or_default();
-            // What is no pod template names nothing.
-            let template = serde_json::from_value(template).unwrap_or_default();
-            Found { depth, template }
-        });
-        let templates = templates.collect();
-        let strategy = spec.pointer("/updateStrategy/type").and_then(Value::as_str);
+        let templates = shape.templates.iter();
+        let templates = templates.map(|template| Found::at(spec, template.path));
+        let strategy = found(spec, &["spec", "updateStrategy", "type"]);
+        let strategy: Option<String> = strategy.and_then(|(_, value)| value.and_then(read_as));
+        let paused = found(spec, &["spec", "paused"]);
+        let is_paused = paused.and_then(|(_, value)| value.and_then(read_as)) == Some(true);
         let parts = Parts {
+            templates: templates.collect(),
             api_version,
             metadata,
-            templates,
             restart,
-            stall: stall(spec["paused"] == true, strategy),
+            stall: stall(is_paused, strategy.as_deref()),
         };
         parts.read(kind, reading)
     }
 }
 
-/// How many of the fields on a path from `spec` on are there, and what is at its end.
-fn found(spec: &Value, path: FieldPath) -> (usize, Option<&Value>) {
-    if spec.is_null() {
-        return (0, None);
-    }
-    let mut place = spec;
-    for (depth, field) in path.iter().enumerate() {
-        if depth > 0 {
-            let Some(inner) = place.get(field).filter(|inner| !inner.is_null()) else {
-                return (depth, None);
-            };
-            place = inner;
+/// How many of the fields on a path from `spec` on are there, and what is at its end. `None` where one of
+/// them is no object.
+fn found<'a>(spec: Option<&'a RawValue>, path: &[&str]) -> Option<(usize, Option<&'a RawValue>)> {
+    let Some(mut place) = spec.filter(|spec| spec.get() != "null") else {
+        return Some((0, None));
+    };
+    for (depth, field) in path.iter().enumerate().skip(1) {
+        match fields(place).ok()?.remove(*field) {
+            Some(inner) => place = inner,
+            None => return Some((depth, None)),
         }
     }
-    (path.len(), Some(place))
+    Some((path.len(), Some(place)))
 }
 
-fn pointer(fields: &[&str]) -> String {
-    fields.iter().map(|field| format!("/{field}")).collect()
+/// What cannot be read is as good as not there.
+fn read_as<T: DeserializeOwned>(value: &RawValue) -> Option<T> {
+    serde_json::from_str(value.get()).ok()
 }
 
-/// A pod template, and how many of the fields that lead to it are there.
+/// A pod template, and how many of the fields that lead to KEY are there. `None` where one of them is no
+/// object.
 struct Found {
-    depth: usize,
+    depth: Option<usize>,
     template: PodTemplate,
 }
 
 impl Found {
+    /// In an object of which nothing but its form is known.
+    fn at(spec: Option<&RawValue>, path: FieldPath) -> Self {
+        let to_key = [path, &["metadata", "annotations", annotations::CONFIG_HASH]].concat();
+        let depth = found(spec, &to_key).map(|(depth, _)| depth.min(to_key.len() - 1));
+        let part = |below: &[&str]| found(spec, &[path, below].concat())?.1;
+        let annotations = part(&["metadata", "annotations"]).and_then(read_as);
+        let config_hash = || {
+            let hash: String =
+                part(&["metadata", "annotations", annotations::CONFIG_HASH]).and_then(read_as)?;
+            Some(BTreeMap::from([(
+                annotations::CONFIG_HASH.to_owned(),
+                hash,
+            )]))
+        };
+        let template = PodTemplate {
+            // Among values that are no text, KEY alone is of use.
+            metadata: Some(TemplateMetadata {
+                annotations: annotations.or_else(config_hash),
+            }),
+            spec: part(&["spec"]).and_then(read_as),
+        };
+        Self { depth, template }
+    }
+
     fn annotations(&self) -> Option<&BTreeMap<String, String>> {
         self.template.metadata.as_ref()?.annotations.as_ref()
     }
 
     fn state(&self) -> TemplateState {
-        let metadata = self.template.metadata.as_ref();
-        let annotations = self.annotations();
-        let below = usize::from(metadata.is_some()) + usize::from(annotations.is_some());
-        let config_hash = annotations.and_then(|it| it.get(annotations::CONFIG_HASH));
+        let hash = self
+            .annotations()
+            .and_then(|it| it.get(annotations::CONFIG_HASH));
         TemplateState {
-            depth: self.depth + below,
-            config_hash: config_hash.map(|value| value.as_str().into()),
+            depth: self.depth,
+            config_hash: hash.map(|value| value.as_str().into()),
         }
     }
 }
@@ -381,7 +402,7 @@ mod tests {
     use crate::kind::CustomResource;
     use crate::patch;
     use json_patch::Patch;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn kind(resource: Value) -> WorkloadKind {
         let resource: CustomResource = serde_json::from_value(resource).unwrap();
@@ -561,6 +582,62 @@ mod tests {
             after["spec"]["two"]["metadata"]["annotations"][annotations::CONFIG_HASH],
             hash("1")
         );
+    }
+
+    #[test]
+    fn what_the_user_has_in_a_template_stays_whatever_it_is() {
+        let odd = json!({"annotations": {"scrape": true}, "labels": {"app": "web"}});
+        let spec = json!({"template": {"metadata": odd, "spec": {"containers": {}}}});
+        let before = object(spec, &[]);
+        let patch = patch::set_config_hash(&workload(rollout(), &before), "new");
+        let after = patched(&before, &patch);
+        let metadata = &after["spec"]["template"]["metadata"];
+        assert_eq!(metadata["labels"], odd["labels"]);
+        assert_eq!(metadata["annotations"]["scrape"], true);
+        assert_eq!(workload(rollout(), &after).config_hash(), Some("new"));
+    }
+
+    #[test]
+    fn what_is_no_object_on_the_way_is_left_alone() {
+        for spec in [
+            json!({"template": "none"}),
+            json!({"template": {"metadata": []}}),
+            json!({"template": {"metadata": {"annotations": "none"}}}),
+        ] {
+            assert!(
+                !workload(rollout(), &object(spec.clone(), &[])).can_be_restarted(),
+                "{spec}"
+            );
+        }
+        let text = object(json!({"template": "none"}), &[]);
+        assert!(!workload(connect(), &text).can_be_restarted());
+    }
+
+    #[test]
+    fn an_object_may_be_nested_deeper_than_a_parser_goes() {
+        let deep = format!("{}{}", "[".repeat(500), "]".repeat(500));
+        let text = object(json!({"template": {"metadata": {}}, "deep": "DEEP"}), &[]).to_string();
+        let text = text.replace("\"DEEP\"", &deep);
+        let object: CustomObject = serde_json::from_str(&text).unwrap();
+        let workload = object.into_workload(rollout(), &Reading::default());
+        assert!(workload.unwrap().can_be_restarted());
+    }
+
+    #[test]
+    fn templates_with_one_missing_parent_do_not_wipe_each_other() {
+        let both = kind(json!({
+            "group": "kafka.strimzi.io", "resource": "kafkaconnects", "kind": "KafkaConnect",
+            "podTemplates": ["spec.template.pod", "spec.template.buildPod"], "makesTemplates": true,
+        }));
+        let bare = object(json!({}), &[]);
+        let after = patched(
+            &bare,
+            &patch::set_config_hash(&workload(both, &bare), "new"),
+        );
+        for pod in ["pod", "buildPod"] {
+            let annotations = &after["spec"]["template"][pod]["metadata"]["annotations"];
+            assert_eq!(annotations[annotations::CONFIG_HASH], "new", "{pod}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The JSON Patches that write a config hash or a baseline, and nothing else.
 
+use std::collections::BTreeSet;
+
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOperation};
 use jsonptr::PointerBuf;
 use serde_json::{Value, json};
@@ -14,11 +16,11 @@ use crate::workload::{Restart, Workload};
 /// that churns cannot fail it; a leader that was frozen and thawed cannot move what has moved on.
 pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
     let mut operations = tests(workload);
-    for (_, template, state) in workload.slots() {
-        let path = key(&template);
-        operations.extend(add_with_parents(&path, state.depth, json!(config_hash)));
+    for (_, slot) in workload.slots() {
+        let path = key(&slot.template);
+        operations.extend(add_with_parents(&path, slot.depth, json!(config_hash)));
     }
-    Patch(operations)
+    Patch(once(operations))
 }
 
 /// The loop's restart by a time that it writes, with the baseline that goes with it, tested like
@@ -59,17 +61,17 @@ pub fn change_templates<'a>(
     desired: impl Fn(usize) -> Option<&'a str>,
 ) -> Vec<PatchOperation> {
     let mut operations = Vec::new();
-    for (at, (_, template, state)) in workload.slots().enumerate() {
-        let path = key(&template);
+    for (at, (_, slot)) in workload.slots().enumerate() {
+        let path = key(&slot.template);
         match desired(at) {
-            value if value == state.config_hash.as_deref() => {}
-            Some(value) => operations.extend(add_with_parents(&path, state.depth, json!(value))),
+            value if value == slot.state.config_hash.as_deref() => {}
+            Some(value) => operations.extend(add_with_parents(&path, slot.depth, json!(value))),
             None => operations.push(PatchOperation::Remove(RemoveOperation {
                 path: PointerBuf::from_tokens(path),
             })),
         }
     }
-    operations
+    once(operations)
 }
 
 /// The write of a baseline onto the metadata of `workload`: one `add`, and its parent where that is missing.
@@ -80,6 +82,18 @@ pub fn add_baseline(workload: &Workload, baseline: &str) -> Vec<PatchOperation> 
 }
 
 const BASELINE: [&str; 3] = ["metadata", "annotations", annotations::BASELINE];
+/// Without parents that are made a second time, which would be without what the first has.
+fn once(operations: Vec<PatchOperation>) -> Vec<PatchOperation> {
+    let mut made = BTreeSet::new();
+    let is_first = |operation: &PatchOperation| match operation {
+        PatchOperation::Add(add) if add.value == json!({}) => made.insert(add.path.to_string()),
+        _ => true,
+    };
+    let mut operations = operations;
+    operations.retain(is_first);
+    operations
+}
+
 /// The fields that lead to KEY on a pod template.
 fn key(template: &Template) -> Vec<&'static str> {
     [
@@ -131,11 +145,11 @@ fn tests(workload: &Workload) -> Vec<PatchOperation> {
             false => tests.push(test(&["metadata", parent], None)),
         }
     }
-    for (_, template, state) in workload.slots() {
+    for (_, slot) in workload.slots() {
         tests.push(test_at(
-            &key(&template),
-            state.depth,
-            state.config_hash.as_deref(),
+            &key(&slot.template),
+            slot.depth,
+            slot.state.config_hash.as_deref(),
         ));
     }
     if let (Restart::At { depth, value }, Some(path)) =

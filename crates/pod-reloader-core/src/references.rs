@@ -89,7 +89,8 @@ impl References {
                 && next.dialect == claim.dialect
                 && next.needs == claim.needs;
             if is_same {
-                claim.keys = claim.keys.clone().or(&next.keys);
+                let keys = std::mem::replace(&mut claim.keys, Keys::All);
+                claim.keys = keys.or(&next.keys);
             }
             is_same
         });
@@ -207,6 +208,16 @@ impl References {
                 let at = dialects.iter().position(|it| *it == dialect);
                 at.is_some_and(|at| set >> at & 1 == 1)
             };
+            // What a regular expression matches may have come just now.
+            let mut others = self.patterns.iter().filter(|it| !speaks(it.dialect));
+            let is_match = |(reference, object): (&Reference, &Presence), pattern: &Pattern| {
+                reference.kind == pattern.kind
+                    && pattern.matches(&reference.name)
+                    && pattern.counts(object)
+            };
+            if others.any(|pattern| objects.iter().any(|it| is_match(it, pattern))) {
+                return false;
+            }
             is_it(&self.chosen(
                 objects,
                 |claim, object| speaks(claim.dialect) && claim.counts(object),

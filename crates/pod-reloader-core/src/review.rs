@@ -210,11 +210,8 @@ impl<'a> RawWorkload<'a> {
         } else {
             let object: Object<'_, &RawValue> = serde_json::from_str(object.get())?;
             let templates = kind.shape().templates.iter();
-            let templates = templates.map(|template| match object.spec {
-                Some(spec) => inner(spec, &template.path[1..]),
-                None => Ok(None),
-            });
-            (object.metadata, templates.collect::<Result<_, _>>()?)
+            let templates = templates.map(|template| inner(object.spec?, &template.path[1..]));
+            (object.metadata, templates.collect())
         };
         let mut annotations = metadata.annotations.unwrap_or_default();
         Ok(Self {
@@ -225,7 +222,7 @@ impl<'a> RawWorkload<'a> {
     }
 
     /// KEY of each template.
-    pub(crate) fn config_hashes(&self) -> Result<Vec<Option<Box<str>>>, serde_json::Error> {
+    pub(crate) fn config_hashes(&self) -> Vec<Option<Box<str>>> {
         #[derive(Deserialize)]
         struct PodTemplate {
             metadata: Option<Metadata>,
@@ -234,15 +231,17 @@ impl<'a> RawWorkload<'a> {
         struct Metadata {
             annotations: Option<BTreeMap<String, String>>,
         }
-        let of = |template: &RawValue| {
-            let template: PodTemplate = serde_json::from_str(template.get())?;
-            let annotations = template.metadata.and_then(|metadata| metadata.annotations);
-            let hash = annotations.and_then(|mut it| it.remove(annotations::CONFIG_HASH));
-            Ok(hash.map(Into::into))
+        let of = |template: &RawValue| match serde_json::from_str(template.get()) {
+            Ok(PodTemplate { metadata }) => metadata?.annotations?.remove(annotations::CONFIG_HASH),
+            // Of a custom resource, other annotations may be no text.
+            Err(_) => {
+                let path = ["metadata", "annotations", annotations::CONFIG_HASH];
+                serde_json::from_str(inner(template, &path)?.get()).ok()
+            }
         };
         let templates = self.templates.iter();
         templates
-            .map(|template| template.map_or(Ok(None), of))
+            .map(|template| of((*template)?).map(Into::into))
             .collect()
     }
 
@@ -301,25 +300,18 @@ impl<'a> RawWorkload<'a> {
 }
 
 /// What the fields of a path lead to, if it is there.
-fn inner<'a>(
-    object: &'a RawValue,
-    path: &[&str],
-) -> Result<Option<&'a RawValue>, serde_json::Error> {
-    let mut place = object;
-    for field in path {
-        match fields(place)?.remove(*field) {
-            Some(inner) => place = inner,
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(place))
+fn inner<'a>(object: &'a RawValue, path: &[&str]) -> Option<&'a RawValue> {
+    let below = |place: &'a RawValue, field: &&str| fields(place).ok()?.remove(*field);
+    path.iter().try_fold(object, below)
 }
 
 fn same_template_but_for_key(one: &RawValue, other: &RawValue) -> Result<bool, serde_json::Error> {
     if one.get() == other.get() {
         return Ok(true);
     }
-    let (one, other) = (Template::of(one)?, Template::of(other)?);
+    let (Ok(one), Ok(other)) = (Template::of(one), Template::of(other)) else {
+        return Ok(false);
+    };
     Ok(one.annotations == other.annotations
         && same_fields(&one.metadata, &other.metadata, MAX_DEPTH)
         && same_fields(&one.rest, &other.rest, MAX_DEPTH))
@@ -363,7 +355,7 @@ impl<'a> Template<'a> {
 }
 
 /// The members of an object, those that are `null` left out.
-fn fields(object: &RawValue) -> Result<Fields<'_>, serde_json::Error> {
+pub(crate) fn fields(object: &RawValue) -> Result<Fields<'_>, serde_json::Error> {
     let mut fields: Fields<'_> = serde_json::from_str(object.get())?;
     fields.retain(|_, value| value.get() != "null");
     Ok(fields)

@@ -148,8 +148,7 @@ pub struct Reading {
 impl Reading {
     /// What these dialects read, and the labels with `selecting` keys.
     pub fn new<'a>(dialects: Dialects, selecting: impl IntoIterator<Item = &'a str>) -> Self {
-        let own = [annotations::SETTLE_PERIOD];
-        let annotations: BTreeSet<_> = dialects.annotation_keys().chain(own).collect();
+        let annotations: BTreeSet<_> = dialects.annotation_keys().collect();
         let own = [annotations::IGNORED, annotations::DISABLED];
         let mut labels: BTreeSet<Box<str>> = selecting.into_iter().map(Into::into).collect();
         labels.extend(dialects.label_keys().chain(own).map(Into::into));
@@ -179,8 +178,9 @@ impl Default for Reading {
 /// A pod template, as far as KEY goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TemplateState {
-    /// How many of the fields on the way to KEY are there, from the outermost on.
-    pub depth: usize,
+    /// How many of the fields on the way to KEY are there, from the outermost on. `None` where one of them
+    /// is no object: then it is left alone.
+    pub depth: Option<usize>,
     /// KEY: the config hash on it.
     pub config_hash: Option<Box<str>>,
 }
@@ -192,6 +192,17 @@ pub enum Stall {
     Paused,
     /// Its update strategy is OnDelete: each is restarted when somebody deletes it.
     OnDelete,
+}
+
+/// A pod template that is to carry KEY.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot<'a> {
+    /// Where it stands.
+    pub(crate) template: Template,
+    /// How many of the fields on the way to KEY are there, from the outermost on.
+    pub(crate) depth: usize,
+    /// What it is like.
+    pub(crate) state: &'a TemplateState,
 }
 
 /// How a workload is restarted.
@@ -245,18 +256,18 @@ impl Workload {
     /// KEY: the config hash on the first of its pod templates. A workload that is restarted in another way
     /// has none.
     pub fn config_hash(&self) -> Option<&str> {
-        self.slots().next()?.2.config_hash.as_deref()
+        self.slots().next()?.1.state.config_hash.as_deref()
     }
 
     /// Whether all its pod templates carry the same.
     pub fn templates_agree(&self) -> bool {
         let mut slots = self.slots();
-        let first = slots.next().map(|(.., state)| &state.config_hash);
-        slots.all(|(.., state)| Some(&state.config_hash) == first)
+        let first = slots.next().map(|(_, slot)| &slot.state.config_hash);
+        slots.all(|(_, slot)| Some(&slot.state.config_hash) == first)
     }
 
     /// Those of its pod templates that are to carry KEY, each with its number and place.
-    pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, Template, &TemplateState)> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, Slot<'_>)> {
         let templates = match self.restart {
             Restart::Template => self.id.kind.shape().templates,
             Restart::At { .. } => &[],
@@ -265,8 +276,17 @@ impl Workload {
             .iter()
             .zip(&self.templates)
             .enumerate()
-            .filter(|(_, (template, state))| template.can_carry(state.depth))
-            .map(|(at, (template, state))| (at, *template, state))
+            .filter_map(|(at, (template, state))| {
+                let depth = state.depth.filter(|depth| template.can_carry(*depth))?;
+                Some((
+                    at,
+                    Slot {
+                        template: *template,
+                        depth,
+                        state,
+                    },
+                ))
+            })
     }
 
     /// Whether there is anything to restart it by: a kind may leave its pod template to another object.

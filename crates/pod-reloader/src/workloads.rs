@@ -35,7 +35,9 @@ impl Workloads {
         let mut inner = self.0.lock();
         let known = inner.index.workload(&workload.id);
         let same_key = known.is_some_and(|known| {
-            known.uid == workload.uid && known.templates == workload.templates
+            known.uid == workload.uid
+                && known.templates == workload.templates
+                && known.markers.baseline == workload.markers.baseline
         });
         match inner.seen.get_mut(&workload.id) {
             Some(seen) if same_key => seen.version = version,

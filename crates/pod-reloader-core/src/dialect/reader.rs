@@ -127,10 +127,9 @@ impl<'a> Reader<'a> {
                 Some(false) => Keys::All,
                 _ => Keys::named(keys.unwrap_or_default()),
             };
-            named
-                .entry(name)
-                .and_modify(|known| *known = known.clone().or(&keys))
-                .or_insert(keys);
+            let known = named.remove(&name);
+            let keys = known.map_or(keys.clone(), |known| known.or(&keys));
+            named.insert(name, keys);
             // One too many is enough to name it.
             if named.len() > MAX_REFERENCES + 1 {
                 named.pop_last();
@@ -198,22 +197,21 @@ impl<'a> Reader<'a> {
         list: Option<&str>,
         excluded: &BTreeSet<&'a str>,
     ) {
+        if list.is_none() {
+            return;
+        }
         let mut except: BTreeSet<Box<str>> = excluded.iter().map(|name| (*name).into()).collect();
         if self.only_where_needed {
-            let is_missed = |name: &Name| {
-                let uses = self
-                    .uses
-                    .iter()
-                    .filter(|it| it.kind == kind && it.name == *name);
-                uses.clone().any(|it| !it.consumption.sees_changes())
-            };
-            let of_kind = self.uses.iter().filter(|it| it.kind == kind);
-            let seen = of_kind.filter(|it| !is_missed(&it.name));
+            let uses = self.uses.iter().filter(|it| it.kind == kind);
+            let (seen, missed): (Vec<_>, Vec<_>) =
+                uses.partition(|it| it.consumption.sees_changes());
+            let missed: BTreeSet<_> = missed.iter().map(|it| &it.name).collect();
+            let seen = seen.iter().filter(|it| !missed.contains(&it.name));
             except.extend(seen.map(|it| it.name.as_str().into()));
         }
         let except = Arc::new(except);
         let distinct: BTreeSet<_> = items(list).collect();
-        let mut names = 0;
+        let (mut names, mut patterns) = (0, 0);
         for item in distinct {
             match Name::parse(item) {
                 // A dot is a regular expression, too.
@@ -229,13 +227,19 @@ impl<'a> Reader<'a> {
                     reason,
                 }),
                 // One too many is enough to say so.
-                _ if self.patterns.len() > MAX_PATTERNS => {}
+                _ if patterns > MAX_PATTERNS => patterns += 1,
                 _ => match Pattern::new(kind, dialect, item, except.clone()) {
-                    Some(pattern) => self.patterns.push(pattern),
-                    None => self.reject(|| Rejected::Pattern {
-                        kind,
-                        item: quoted(item),
-                    }),
+                    Some(pattern) => {
+                        patterns += 1;
+                        self.patterns.push(pattern);
+                    }
+                    None => {
+                        patterns += 1;
+                        self.reject(|| Rejected::Pattern {
+                            kind,
+                            item: quoted(item),
+                        });
+                    }
                 },
             }
         }

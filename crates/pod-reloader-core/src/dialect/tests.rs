@@ -6,6 +6,7 @@ use super::*;
 use crate::digest::{Aspects, ConfigObject, Content, Objects, Presence};
 use crate::object::{Object, WorkloadObject};
 use crate::reference::Reference;
+use crate::references::MAX_PATTERNS;
 use crate::workload::{Reading, Workload};
 
 /// A workload in one dialect, or more.
@@ -794,4 +795,32 @@ fn every_dialect_is_found_by_its_name() {
     }
     let error = "auto-all".parse::<Dialect>().unwrap_err();
     assert!(error.contains("trigger-controller"), "{error}");
+}
+
+/// As large as the annotations of an object may be: this took minutes.
+#[test]
+fn a_workload_full_of_keys_or_of_bad_patterns_is_read() {
+    let keys: Vec<String> = (0..30_000).map(|n| format!("a[{n}]")).collect();
+    let case = speaking(&[Dialect::PodReloader]).annotated(&[(keys::CONFIG_MAPS, &keys.join(","))]);
+    assert_eq!(case.workload().references.named().count(), 1);
+    let patterns: Vec<String> = (0..16_000).map(|n| format!("{n}.{{99}}{{99}}")).collect();
+    let reload = "configmap.reloader.stakater.com/reload";
+    let case = speaking(&[Dialect::Stakater]).annotated(&[(reload, &patterns.join(","))]);
+    assert!(case.workload().references.rejected.len() <= MAX_PATTERNS + 2);
+}
+
+#[test]
+fn settings_of_ours_are_tested_in_every_dialect() {
+    let workload = speaking(&[Dialect::Stakater])
+        .annotated(&[(keys::AUTO, "false")])
+        .workload();
+    for key in [
+        keys::AUTO,
+        keys::EXCLUDE_SECRETS,
+        keys::RESTART_ON,
+        keys::SETTLE_PERIOD,
+    ] {
+        let is_asked = |(asked, _): (&str, Option<&str>)| asked == key;
+        assert!(workload.markers.annotations.each().any(is_asked), "{key}");
+    }
 }
