@@ -13,6 +13,7 @@ use pod_reloader_core::index::Turned;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::references::{References, Rejected};
+use pod_reloader_core::workload::MAX_SETTLE_PERIOD;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -64,15 +65,26 @@ struct State {
 
 #[derive(Default)]
 struct Listing {
-    state: Mutex<Option<Arc<Listed>>>,
+    state: Mutex<ListingState>,
     /// Held while they are listed, so that a fan-out shares one list.
     listing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct ListingState {
+    listed: Option<Arc<Listed>>,
+    /// When an event last said that something came or went.
+    forgotten: Option<Instant>,
 }
 
 /// The result of a list.
 struct Listed {
     names: BTreeSet<Reference>,
     began: Instant,
+    /// When the first list began.
+    first: Instant,
+    /// What came or went of late, and when the list began that showed it.
+    turned: HashMap<Reference, Instant>,
 }
 
 /// The result of a read.
@@ -102,9 +114,15 @@ impl Digests {
         since: Option<Instant>,
     ) -> Result<Known, Error> {
         let mut there = Vec::new();
+        let mut changed = None;
+        let mut changes = Vec::new();
         for kind in references.pattern_kinds() {
             let listed = self.listed(kind, namespace, since).await?;
             there.extend(listed.names.iter().cloned());
+            changed = changed.max(Some(listed.first));
+            let turned = listed.turned.iter();
+            let turned = turned.filter(|(reference, _)| references.matches(reference));
+            changes.extend(turned.map(|(reference, at)| (reference.clone(), *at)));
         }
         let (all, left_out) = references.with_matches(there);
         let reads: Vec<(Reference, Read)> = stream::iter(all)
@@ -116,17 +134,17 @@ impl Digests {
             .buffer_unordered(READS_AT_ONCE)
             .try_collect()
             .await?;
-        let changed = reads
-            .iter()
-            .map(|(_, read)| read.changed)
-            .max()
-            .unwrap_or_else(Instant::now);
-        let changes = reads.iter().filter(|(_, read)| !read.first_sight);
+        let times = reads.iter().map(|(_, read)| read.changed);
+        let times = times.chain(changes.iter().map(|(_, at)| *at));
+        let changed = times.max().max(changed).unwrap_or_else(Instant::now);
+        for (reference, read) in reads.iter().filter(|(_, read)| !read.first_sight) {
+            if !changes.iter().any(|(known, _)| known == reference) {
+                changes.push((reference.clone(), read.changed));
+            }
+        }
         Ok(Known {
             changed,
-            changes: changes
-                .map(|(reference, read)| (reference.clone(), read.changed))
-                .collect(),
+            changes,
             left_out,
             objects: reads
                 .into_iter()
@@ -190,20 +208,18 @@ impl Digests {
 
     /// Takes in that an object is there, or is not: where that is news, the list is forgotten.
     fn observe_name(&self, reference: &Reference, is_there: bool) {
-        let mut listings = self.listings.lock();
+        let listings = self.listings.lock();
         if listings.is_empty() {
             return;
         }
         let place = (reference.kind, reference.namespace.clone());
-        let is_news = listings.get(&place).is_some_and(|listing| {
-            let state = listing.state.lock();
+        if let Some(listing) = listings.get(&place) {
+            let mut state = listing.state.lock();
             // What is being listed now may have begun before this.
-            state
-                .as_ref()
-                .is_none_or(|it| it.names.contains(reference) != is_there)
-        });
-        if is_news {
-            listings.remove(&place);
+            let names = state.listed.as_ref().map(|listed| &listed.names);
+            if names.is_none_or(|names| names.contains(reference) != is_there) {
+                state.forgotten = Some(Instant::now());
+            }
         }
     }
 
@@ -217,8 +233,10 @@ impl Digests {
         let listing = self.listings.lock().entry(place).or_default().clone();
         let fresh = || {
             let state = listing.state.lock();
-            let is_late_enough = |it: &&Arc<Listed>| since.is_none_or(|since| it.began >= since);
-            state.as_ref().filter(is_late_enough).cloned()
+            let listed = state.listed.as_ref()?;
+            let is_late_enough = since.is_none_or(|since| listed.began >= since);
+            let is_latest = state.forgotten.is_none_or(|at| listed.began > at);
+            (is_late_enough && is_latest).then(|| listed.clone())
         };
         if let Some(listed) = fresh() {
             return Ok(listed);
@@ -229,11 +247,10 @@ impl Digests {
         }
         let began = Instant::now();
         let names = self.source.names(kind, namespace).await?;
-        let listed = Arc::new(Listed {
-            names: names.into_iter().collect(),
-            began,
-        });
-        *listing.state.lock() = Some(listed.clone());
+        let names = names.into_iter().collect();
+        let mut state = listing.state.lock();
+        let listed = Arc::new(Listed::after(state.listed.as_deref(), names, began));
+        state.listed = Some(listed.clone());
         Ok(listed)
     }
 
@@ -302,6 +319,30 @@ impl Digests {
             .entry(reference.clone())
             .or_default()
             .clone()
+    }
+}
+
+impl Listed {
+    fn after(last: Option<&Self>, names: BTreeSet<Reference>, began: Instant) -> Self {
+        let Some(last) = last else {
+            return Self {
+                names,
+                began,
+                first: began,
+                turned: HashMap::new(),
+            };
+        };
+        let is_recent = |at: &Instant| began.duration_since(*at) < MAX_SETTLE_PERIOD;
+        let earlier = last.turned.iter().filter(|(_, at)| is_recent(at));
+        let mut turned: HashMap<_, _> = earlier.map(|(it, at)| (it.clone(), *at)).collect();
+        let now = names.symmetric_difference(&last.names);
+        turned.extend(now.map(|it| (it.clone(), began)));
+        Self {
+            names,
+            began,
+            first: last.first,
+            turned,
+        }
     }
 }
 

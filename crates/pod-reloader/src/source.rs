@@ -7,8 +7,8 @@ use std::time::Duration;
 use futures::io::AsyncBufReadExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use kube::api::ListParams;
-use kube::core::Selector;
-use kube::{Api, Client};
+use kube::core::{ListMeta, Request, Selector};
+use kube::{Client, Resource};
 use pod_reloader_core::digest::{Aspects, ConfigObject, Objects, Presence};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
@@ -31,8 +31,15 @@ const USUAL: usize = 256 << 10;
 /// As much as one mebibyte takes in base64, with its metadata. Only what is full of characters that JSON
 /// escapes takes more.
 const LARGE: usize = 2 << 20;
-/// How many names one call lists.
-const PAGE: u32 = 500;
+/// How many names one call lists: with them comes metadata of up to a quarter of a mebibyte each.
+const PAGE: u32 = 100;
+
+/// A page of a list, of which the names are read.
+#[derive(serde::Deserialize)]
+struct Names {
+    metadata: ListMeta,
+    items: Vec<ConfigMetadata>,
+}
 
 /// The apiserver, as a source of config objects. Remembers nothing.
 #[derive(Clone)]
@@ -153,28 +160,37 @@ impl Source {
         kind: ConfigKind,
         namespace: &Name,
     ) -> Result<Vec<Reference>, Error> {
-        let api: Api<ConfigMetadata> =
-            Api::namespaced_with(self.client.clone(), namespace.as_str(), &kind);
+        let path = ConfigMetadata::url_path(&kind, Some(namespace.as_str()));
         let mut page = ListParams::default().limit(PAGE);
         page.field_selector = watch::config_fields(kind).map(ToOwned::to_owned);
         let mut names = Vec::new();
         loop {
-            let list = within(self.deadline, api.list(&page)).await;
+            let list = self.page(&path, &page).await;
             let list = list.map_err(|source| Error::List {
                 kind,
                 namespace: namespace.clone(),
                 source,
             })?;
-            names.extend(
-                list.items
-                    .iter()
-                    .filter_map(|object| object.reference(kind)),
-            );
+            let items = list.items.iter();
+            names.extend(items.filter_map(|object| object.reference(kind)));
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
                 None => return Ok(names),
             }
         }
+    }
+
+    /// A page of a list of metadata, which counts against the budget as objects do.
+    async fn page(&self, path: &str, page: &ListParams) -> Result<Names, CallError> {
+        let request = Request::new(path).list_metadata(page);
+        let request = request.expect("the path and the parameters are valid");
+        let _read = self
+            .reads
+            .acquire()
+            .await
+            .expect("the semaphore is never closed");
+        let (body, _share) = within(self.deadline, self.receive(request)).await?;
+        serde_json::from_slice(&body).map_err(|_| CallError::Unreadable)
     }
 
     /// A large object keeps no thread of the runtime: who waits for many must see his deadline pass.
