@@ -11,6 +11,7 @@ mod conditions;
 mod contents;
 mod control_plane;
 mod control_plane_command;
+mod custom;
 mod dialects;
 mod discovery;
 mod etcd_faults;

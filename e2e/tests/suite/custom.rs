@@ -1,0 +1,839 @@
+//! Custom resources: restarted by KEY on their pod templates, or by a time in a field. Nobody runs their
+//! controllers here.
+
+mod kept;
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::crds::crd;
+use pod_reloader_e2e::workload::{BASELINE, KEY, Kind, Workload, config_map, secret};
+use pod_reloader_e2e::{Attempt, ControlPlane, Mark, Operator, Options, Scene, wait_for};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use self::kept::{Kept, PATIENCE, State, created, each_once, install, none, writes};
+
+#[tokio::test]
+async fn each_custom_resource_is_restarted_once_for_each_change() -> Result<()> {
+    let options = Options {
+        values: json!({"customResources": PRESETS, "fence": {"enabled": true}}),
+        ..Options::default()
+    };
+    Scene::play_on(with_definitions().await?, options, async |scene| {
+        scene.apply(&config("1")).await?;
+        let all = each_kind();
+        let mark = scene.mark().await?;
+        let mut before = created(scene, &all, "app").await?;
+        // Those that are restarted by a time get a baseline, the others have got their hash already.
+        let first = writes(scene, mark).await?;
+        let written: Vec<_> = first.keys().map(String::as_str).collect();
+        let by_time = ["cluster", "rollout-by-time", "rollout-finds-by-time"];
+        ensure!(written == by_time, "{first:?}");
+        ensure!(first.values().all(|bodies| bodies.len() == 1), "{first:?}");
+        ensure!(states(scene, &all).await? == before, "{before:?}");
+
+        for change in [
+            config_map("app", "2"),
+            secret("app", "2"),
+            config_map("app", "3"),
+        ] {
+            let mark = scene.mark().await?;
+            scene.apply(&[change]).await?;
+            before = each_once(scene, mark, &all, &before, "app").await?;
+        }
+        for kept in &all {
+            event(scene, kept, "ConfigChanged").await?;
+        }
+        let mark = scene.mark().await?;
+        scene.apply(&[config_map("other", "2")]).await?;
+        none(scene, mark, &all, &before).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_restart_of_the_operator_restarts_no_custom_resource() -> Result<()> {
+    Scene::play_on(with_definitions().await?, presets(), async |scene| {
+        scene.apply(&config("1")).await?;
+        let all = each_kind();
+        let before = created(scene, &all, "app").await?;
+        let mark = scene.mark().await?;
+        scene.operator.stop().await;
+        scene.operator.start_again().await?;
+        keeps(&scene.operator, &all).await?;
+        none(scene, mark, &all, &before).await?;
+        let mark = scene.mark().await?;
+        scene.operator.process().kill().await;
+        scene.operator.start_again().await?;
+        keeps(&scene.operator, &all).await?;
+        none(scene, mark, &all, &before).await?;
+
+        let mark = scene.mark().await?;
+        scene.operator.process().kill().await;
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.operator.start_again().await?;
+        each_once(scene, mark, &all, &before, "app").await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_new_leader_restarts_no_custom_resource() -> Result<()> {
+    let options = Options {
+        replicas: 2,
+        ..presets()
+    };
+    Scene::play_on(with_definitions().await?, options, async |scene| {
+        scene.apply(&config("1")).await?;
+        let all = each_kind();
+        let before = created(scene, &all, "app").await?;
+        let mark = scene.mark().await?;
+        scene.leader().await?.operator.process().kill().await;
+        keeps(&scene.leader().await?.operator, &all).await?;
+        none(scene, mark, &all, &before).await?;
+        let mark = scene.mark().await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let before = each_once(scene, mark, &all, &before, "app").await?;
+
+        // This one dies with a change that it may have written in part.
+        for replica in scene.replicas() {
+            if !replica.operator.is_leading().await {
+                replica.operator.start_again().await?;
+            }
+        }
+        let mark = scene.mark().await?;
+        let leader = scene.leader().await?.operator;
+        scene.apply(&[config_map("app", "3")]).await?;
+        wait_for("a write", PATIENCE, async || {
+            Ok(match writes(scene, mark).await?.is_empty() {
+                true => Attempt::NotYet("there is none".to_owned()),
+                false => Attempt::Done(()),
+            })
+        })
+        .await?;
+        leader.process().kill().await;
+        scene.leader().await?;
+        each_once(scene, mark, &all, &before, "app").await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn changes_that_follow_each_other_at_once_are_restarts_of_their_own() -> Result<()> {
+    let options = Options {
+        settle_period: "1ms",
+        ..presets()
+    };
+    Scene::play_on(with_definitions().await?, options, async |scene| {
+        scene.apply(&config("1")).await?;
+        let all = [
+            Kept::cluster("cluster").lists("app"),
+            Kept::rollout("by-time").lists("app").by_time(),
+        ];
+        let mut before = created(scene, &all, "app").await?;
+        for round in 0..5 {
+            scene
+                .apply(&[config_map("app", &format!("round {round}"))])
+                .await?;
+            for (kept, before) in all.iter().zip(&mut before) {
+                let after = kept.right(scene, "app").await?;
+                let time = |state: &State| state.value.as_deref().map(str::parse).transpose();
+                let (was, is): (Option<jiff::Timestamp>, _) = (time(before)?, time(&after)?);
+                ensure!(is > was, "{}: {before:?}, {after:?}", kept.name);
+                *before = after;
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_restart_of_a_human_is_kept_until_the_next_change() -> Result<()> {
+    Scene::play_on(with_definitions().await?, presets(), async |scene| {
+        const PAST: &str = "2020-01-01T00:00:00Z";
+        scene.apply(&config("1")).await?;
+        let all = [
+            Kept::cluster("cluster").lists("app"),
+            Kept::rollout("by-time").lists("app").by_time(),
+            Kept::knative("by-hash").lists("app"),
+        ];
+        let before = created(scene, &all, "app").await?;
+        let mark = scene.mark().await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        each_once(scene, mark, &all, &before, "app").await?;
+
+        let restarted_at = json!({"annotations": {"kubectl.kubernetes.io/restartedAt": PAST}});
+        for (kept, restart) in all.iter().zip([
+            json!({"metadata": restarted_at}),
+            json!({"spec": {"restartAt": PAST}}),
+            json!({"spec": {"template": {"metadata": restarted_at}}}),
+        ]) {
+            patch(scene, &kept.reference(), &restart, &[]).await?;
+        }
+        let before = states(scene, &all).await?;
+        ensure!(
+            before[..2]
+                .iter()
+                .all(|it| it.value.as_deref() == Some(PAST))
+        );
+        let mark = scene.mark().await?;
+        none(scene, mark, &all, &before).await?;
+        scene.operator.stop().await;
+        scene.operator.start_again().await?;
+        keeps(&scene.operator, &all).await?;
+        none(scene, mark, &all, &before).await?;
+        let mark = scene.mark().await?;
+        scene.apply(&[config_map("app", "3")]).await?;
+        each_once(scene, mark, &all, &before, "app").await?;
+        let object = scene.object(&all[2].reference()).await?;
+        let annotations = &object["spec"]["template"]["metadata"]["annotations"];
+        ensure!(annotations["kubectl.kubernetes.io/restartedAt"] == PAST);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_definition_may_come_go_and_come_back() -> Result<()> {
+    const GROUP: &str = "late.example.com";
+    const MOST: Duration = Duration::from_secs(15);
+    let mut definition = crd("rollouts");
+    definition["metadata"]["name"] = json!(format!("rollouts.{GROUP}"));
+    definition["spec"]["group"] = json!(GROUP);
+    let options = Options {
+        values: json!({"customResources": [{
+            "group": GROUP,
+            "resource": "rollouts",
+            "kind": "Rollout",
+            "podTemplates": ["spec.template"],
+            "restartAt": "spec.restartAt",
+        }]}),
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&config("1")).await?;
+        for round in ["first", "second"] {
+            install(&scene.control_plane, &definition).await?;
+            let installed = Instant::now();
+            let all = [
+                Kept::rollout("by-hash").of_group(GROUP).lists("app"),
+                Kept::rollout("by-time")
+                    .of_group(GROUP)
+                    .lists("app")
+                    .by_time(),
+            ];
+            let before = created(scene, &all, "app").await?;
+            let took = installed.elapsed();
+            println!("{round}: kept after {took:?}");
+            ensure!(took < MOST, "{took:?}");
+            let mark = scene.mark().await?;
+            scene.apply(&[config_map("app", round)]).await?;
+            each_once(scene, mark, &all, &before, "app").await?;
+            scene.operator.shows("pod_reloader_workloads", "3").await?;
+
+            let name = format!("rollouts.{GROUP}");
+            scene.tool().run(&["delete", "crd", &name]).await?;
+            scene.operator.shows("pod_reloader_workloads", "1").await?;
+            let let_go = "a kind that is served has changed kind=Rollout";
+            let turns = if round == "first" { 2 } else { 4 };
+            wait_for("the kind to be let go", MOST, async || {
+                let count = scene.operator.log()?.matches(let_go).count();
+                Ok(match count == turns {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(format!("{count} turns")),
+                })
+            })
+            .await?;
+            let mark = scene.mark().await?;
+            let warned = warnings(scene)?.len();
+            // No more than is asked of the other kinds in the same time.
+            sleep(Duration::from_secs(12)).await;
+            let requests = scene.requests(mark).await?;
+            let asked = requests.iter().filter(|it| it.uri.contains(GROUP));
+            ensure!(asked.count() == 0, "{requests:?}");
+            let warnings = warnings(scene)?;
+            println!("{round}: {} warnings: {warnings:?}", warnings.len());
+            ensure!(warnings.len() == warned, "{warnings:?}");
+            ensure!(warnings.len() <= 4 * turns, "{warnings:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_change_sets_the_hash_of_a_cron_job_and_starts_nothing() -> Result<()> {
+    Scene::play(cron_jobs(&[]), async |scene| {
+        scene.apply(&config("1")).await?;
+        let all = [
+            Kept::cron_job("nightly").lists("app"),
+            suspended(Kept::cron_job("suspended").lists("app")),
+        ];
+        let manifests: Vec<_> = all.iter().map(|kept| kept.manifest.clone()).collect();
+        scene.apply(&manifests).await?;
+        let finished = finished_job(scene).await?;
+        scene.operator.start_again().await?;
+        for kept in &all {
+            kept.right(scene, "app").await?;
+        }
+        let before = states(scene, &all).await?;
+        let mark = scene.mark().await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        each_once(scene, mark, &all, &before, "app").await?;
+        ensure!(jobs(scene).await?.len() == 1, "{:?}", jobs(scene).await?);
+        let version = |job: &Value| job["metadata"]["resourceVersion"].clone();
+        let now = scene.object("job/finished").await?;
+        ensure!(version(&now) == version(&finished), "{now}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_change_runs_a_cron_job_once_where_that_is_wished_for() -> Result<()> {
+    let options = cron_jobs(&["--run-cronjobs-on-change"]);
+    Scene::play(options, async |scene| {
+        may_create_jobs(scene).await?;
+        scene.apply(&config("1")).await?;
+        let all = [
+            Kept::cron_job("nightly").lists("app"),
+            suspended(Kept::cron_job("suspended").lists("app")),
+        ];
+        let manifests: Vec<_> = all.iter().map(|kept| kept.manifest.clone()).collect();
+        scene.apply(&manifests).await?;
+        scene.operator.start_again().await?;
+        for kept in &all {
+            kept.right(scene, "app").await?;
+        }
+        scene.quiet().await?;
+        ensure!(jobs(scene).await?.is_empty(), "at first sight");
+
+        for runs in [1, 2] {
+            scene
+                .apply(&[config_map("app", &format!("{runs} runs"))])
+                .await?;
+            for kept in &all {
+                kept.right(scene, "app").await?;
+            }
+            scene.quiet().await?;
+            let jobs = jobs(scene).await?;
+            ensure!(jobs.len() == runs, "{jobs:?}");
+            let cron_job = scene.object("cronjob/nightly").await?;
+            for job in jobs {
+                let metadata = &job["metadata"];
+                let [owner] = &metadata["ownerReferences"].as_array().context("no owner")?[..]
+                else {
+                    anyhow::bail!("{metadata}");
+                };
+                ensure!(owner["uid"] == cron_job["metadata"]["uid"], "{owner}");
+                ensure!(owner["controller"] == true, "{owner}");
+                let annotation = &metadata["annotations"]["cronjob.kubernetes.io/instantiate"];
+                ensure!(annotation == "manual", "{metadata}");
+            }
+        }
+        scene.operator.stop().await;
+        scene.operator.start_again().await?;
+        scene.quiet().await?;
+        ensure!(jobs(scene).await?.len() == 2, "after a restart");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_owner_that_takes_the_hash_back_is_given_way_to() -> Result<()> {
+    Scene::play_on(with_definitions().await?, owned(), async |scene| {
+        let without = async |_: &State| {
+            json!({"spec": {"template": {"metadata": {"annotations": {KEY: null}}}}})
+        };
+        given_way_to(scene, &Kept::knative("owned").lists("app"), without).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_owner_that_takes_the_time_back_is_given_way_to() -> Result<()> {
+    Scene::play_on(with_definitions().await?, owned(), async |scene| {
+        let before = async |before: &State| {
+            json!({
+                "metadata": {"annotations": {BASELINE: before.baseline}},
+                "spec": {"restartAt": before.value},
+            })
+        };
+        let kept = Kept::rollout("owned").lists("app").by_time();
+        given_way_to(scene, &kept, before).await
+    })
+    .await
+}
+
+/// Claims that an owner of `kept`, who undoes each restart of it by the patch that `undo` makes of its
+/// first state, sees three of them, and three more after the next change.
+async fn given_way_to(
+    scene: &Scene,
+    kept: &Kept,
+    undo: impl AsyncFn(&State) -> Value,
+) -> Result<()> {
+    scene.apply(&config("1")).await?;
+    let all = std::slice::from_ref(kept);
+    let before = created(scene, all, "app").await?.remove(0);
+    let undo = undo(&before).await;
+    let mark = scene.mark().await?;
+    scene.apply(&[config_map("app", "2")]).await?;
+    kept.right(scene, "app").await?;
+    let take_back = async || -> Result<()> {
+        let impersonation = [
+            format!("--as={OWNER}"),
+            "--as-group=system:masters".to_owned(),
+        ];
+        loop {
+            let state = kept.state(scene).await?;
+            let is_new = (&state.value, &state.baseline) != (&before.value, &before.baseline);
+            if is_new && state.value.is_some() {
+                patch(scene, &kept.reference(), &undo, &impersonation).await?;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let claims = async || -> Result<()> {
+        event(scene, kept, "ConfigHashReverted").await?;
+        let name = "pod_reloader_reverted_workloads";
+        scene.operator.shows(name, "1").await?;
+        let turns = turns(scene, mark).await?;
+        sleep(Duration::from_secs(20)).await;
+        let later = self::turns(scene, mark).await?;
+        ensure!(turns == 3 && later == 3, "{turns}, {later}");
+        // A change is another hash.
+        scene.apply(&[config_map("app", "3")]).await?;
+        wait_for("turns for a change", PATIENCE, async || {
+            let turns = self::turns(scene, mark).await?;
+            Ok(match turns >= 6 {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(turns.to_string()),
+            })
+        })
+        .await?;
+        scene.quiet().await?;
+        let turns = self::turns(scene, mark).await?;
+        ensure!(turns == 6, "{turns}");
+        Ok(())
+    };
+    tokio::select! {
+        ended = take_back() => ended.context("taking it back"),
+        ended = claims() => ended,
+    }
+}
+
+#[tokio::test]
+async fn an_edit_without_the_hash_keeps_it_on_a_custom_resource() -> Result<()> {
+    Scene::play_on(with_definitions().await?, presets(), async |scene| {
+        scene.apply(&config("1")).await?;
+        let all = each_kind();
+        let before = created(scene, &all, "app").await?;
+        let mark = scene.mark().await?;
+        for kept in &all {
+            let manifest = kept.manifest.to_string();
+            let replace = ["replace", "--filename=-"];
+            scene.kubectl_with_input(&replace, &manifest).await?;
+        }
+        none(scene, mark, &all, &before).await?;
+        // Where the pods are restarted anyway, the hash is set with that.
+        let (knative, before) = (&all[4], &before[4]);
+        ensure!(knative.name == "knative-lists", "{}", knative.name);
+        scene.operator.process().pause()?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.operator.process().resume()?;
+        let mut manifest = knative.manifest.clone();
+        manifest["spec"]["template"]["spec"]["containers"][0]["image"] = json!("app:2");
+        scene.apply(&[manifest]).await?;
+        let after = knative.right(scene, "app").await?;
+        ensure!(after.generation - before.generation <= 2, "{after:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn another_way_to_be_restarted_is_no_restart() -> Result<()> {
+    Scene::play_on(with_definitions().await?, presets(), async |scene| {
+        scene.apply(&config("1")).await?;
+        let by_hash = Kept::rollout("rollout").lists("app");
+        let by_time = by_hash.clone().by_time();
+        let hash = created(scene, std::slice::from_ref(&by_hash), "app").await?;
+        let restart = |way: &str| {
+            json!({"metadata": {"annotations": {"pod-reloader.cs.sap.com/restart": way}}})
+        };
+        let mark = scene.mark().await?;
+        let mut before = hash[0].clone();
+        for way in ["at", "template", "at"] {
+            patch(scene, &by_hash.reference(), &restart(way), &[]).await?;
+            scene.quiet().await?;
+            before = by_time.right(scene, "app").await?;
+            ensure!(before.value.is_none(), "{way}: {before:?}");
+            ensure!(before.generation == hash[0].generation, "{before:?}");
+        }
+        let count = turns(scene, mark).await?;
+        ensure!(count == 1, "{count} writes, and not just one baseline");
+        let mark = scene.mark().await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        each_once(scene, mark, &[by_time], &[before], "app").await?;
+        ensure!(by_hash.state(scene).await?.value == hash[0].value);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn kinds_of_the_same_name_are_kept_apart() -> Result<()> {
+    const GROUP: &str = "apps.kruise.io";
+    let mut definition = crd("rollouts");
+    definition["metadata"]["name"] = json!(format!("statefulsets.{GROUP}"));
+    definition["spec"]["group"] = json!(GROUP);
+    definition["spec"]["names"] = json!({
+        "plural": "statefulsets", "singular": "statefulset",
+        "kind": "StatefulSet", "listKind": "StatefulSetList",
+    });
+    let options = Options {
+        values: json!({"customResources": ["openkruise"]}),
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        install(&scene.control_plane, &definition).await?;
+        scene.apply(&config("1")).await?;
+        let mut kruise = Kept::rollout("web").of_group(GROUP).lists("app");
+        kruise.manifest["kind"] = json!("StatefulSet");
+        kruise.resource = format!("statefulsets.{GROUP}");
+        let built_in = Workload::new(Kind::StatefulSet, "web").lists("other");
+        let all = [kruise];
+        let before_built_in = scene.create(&built_in).await?;
+        let before = created(scene, &all, "app").await?;
+        // Its definition came late.
+        scene.operator.shows("pod_reloader_workloads", "3").await?;
+        let mark = scene.mark().await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let before = each_once(scene, mark, &all, &before, "app").await?;
+        scene.rolls_not(&built_in, &before_built_in).await?;
+        scene.apply(&[config_map("other", "2")]).await?;
+        scene.right(&built_in).await?;
+        scene.quiet().await?;
+        let after = scene.snapshot(&built_in).await?;
+        ensure!(after.new_revisions(&before_built_in) == 1, "{after:?}");
+        ensure!(states(scene, &all).await? == before, "{before:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_rollout_that_leaves_its_template_to_a_deployment_is_restarted_by_time_alone()
+-> Result<()> {
+    Scene::play_on(with_definitions().await?, presets(), async |scene| {
+        scene.apply(&config("1")).await?;
+        let refers = |mut rollout: Kept| {
+            let spec = &mut rollout.manifest["spec"];
+            *spec = json!({"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}});
+            rollout
+        };
+        let by_hash = [refers(Kept::rollout("by-hash").lists("app"))];
+        let by_time = [refers(Kept::rollout("by-time").lists("app").by_time())];
+        scene.apply(&[by_hash[0].manifest.clone()]).await?;
+        let before = created(scene, &by_time, "app").await?;
+        let before_by_hash = states(scene, &by_hash).await?;
+        let mark = scene.mark().await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        each_once(scene, mark, &by_time, &before, "app").await?;
+        ensure!(states(scene, &by_hash).await? == before_by_hash);
+        let warnings = warnings(scene)?;
+        ensure!(warnings.is_empty(), "{warnings:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn of_kinds_that_are_not_installed_nothing_is_asked_and_nothing_said() -> Result<()> {
+    let mut resources = vec![
+        json!("argo-rollouts"),
+        json!("knative"),
+        json!("cloudnativepg"),
+    ];
+    resources.extend((0..47).map(|number| {
+        json!({
+            "group": format!("absent-{number}.example.com"),
+            "resource": "absents",
+            "kind": format!("Absent{number}"),
+            "podTemplates": ["spec.template"],
+        })
+    }));
+    let options = Options {
+        values: json!({"customResources": resources}),
+        ..Options::default()
+    };
+    Scene::play_on(with_definitions().await?, options, async |scene| {
+        scene.apply(&config("1")).await?;
+        let mark = scene.mark().await?;
+        scene.operator.stop().await;
+        scene.operator.start_again().await?;
+        let all = [
+            Kept::rollout("rollout").lists("app"),
+            Kept::knative("knative").lists("app"),
+            Kept::cluster("cluster").lists("app"),
+        ];
+        let before = created(scene, &all, "app").await?;
+        let changed = scene.mark().await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        each_once(scene, changed, &all, &before, "app").await?;
+        wait_for("three looks", Duration::from_secs(40), async || {
+            let requests = scene.requests(mark).await?;
+            let looks = requests.iter().filter(|it| it.uri == "/apis").count();
+            Ok(match looks >= 3 {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(format!("{looks}")),
+            })
+        })
+        .await?;
+        let requests = scene.requests(mark).await?;
+        let of_absent: Vec<_> = requests
+            .iter()
+            .filter(|it| it.uri.to_lowercase().contains("absent"))
+            .collect();
+        ensure!(of_absent.is_empty(), "{of_absent:?}");
+        let warnings = warnings(scene)?;
+        ensure!(warnings.is_empty(), "{warnings:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn who_is_not_restarted_by_a_new_hash_is_told() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&config("1")).await?;
+        let paused = Workload::deployment("paused").lists("app");
+        let paused = paused.with(&["spec", "paused"], json!(true));
+        let on_delete = Workload::new(Kind::StatefulSet, "on-delete").lists("app");
+        let strategy = json!({"type": "OnDelete"});
+        let on_delete = on_delete.with(&["spec", "updateStrategy"], strategy);
+        let daemon_set = Workload::new(Kind::DaemonSet, "daemon-set").lists("app");
+        let strategy = json!({"type": "OnDelete"});
+        let daemon_set = daemon_set.with(&["spec", "updateStrategy"], strategy);
+        let moving = Workload::deployment("moving").lists("app");
+        let all = [&paused, &on_delete, &daemon_set];
+        for workload in [&paused, &on_delete, &daemon_set, &moving] {
+            scene.apply(&[workload.manifest()]).await?;
+        }
+        scene.quiet().await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        for (workload, reason) in all.iter().zip(["resumed", "deleted", "deleted"]) {
+            scene.right(workload).await?;
+            let note = scene.event(workload, "RestartStalled").await?;
+            ensure!(
+                note.contains(reason) && note.contains("ConfigMap app"),
+                "{note}"
+            );
+            let events = scene.events(workload).await?;
+            ensure!(events.len() == 1, "{events:?}");
+        }
+        scene.event(&moving, "ConfigChanged").await?;
+        for (kind, reason) in [
+            ("Deployment", "paused"),
+            ("StatefulSet", "on_delete"),
+            ("DaemonSet", "on_delete"),
+        ] {
+            let name = format!(
+                "pod_reloader_stalled_restarts_total{{kind=\"{kind}\",reason=\"{reason}\"}}"
+            );
+            scene.operator.shows(&name, "1").await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+const PRESETS: [&str; 4] = ["argo-rollouts", "kafkaconnect", "knative", "cloudnativepg"];
+
+fn presets() -> Options {
+    Options {
+        values: json!({"customResources": PRESETS}),
+        ..Options::default()
+    }
+}
+
+/// The user who takes back what is written to custom resources.
+const OWNER: &str = "owner-of-custom-resources";
+
+/// Without the webhook where [`OWNER`] writes.
+fn owned() -> Options {
+    let not_the_owner = format!("request.userInfo.username != '{OWNER}'");
+    let condition = json!({"name": "not-the-owner", "expression": not_the_owner});
+    Options {
+        values: json!({"customResources": PRESETS, "webhook": {"matchConditions": [condition]}}),
+        ..Options::default()
+    }
+}
+
+/// Of each kind and each way to subscribe and to be restarted, one.
+fn each_kind() -> Vec<Kept> {
+    vec![
+        Kept::rollout("rollout-lists").lists("app"),
+        Kept::rollout("rollout-finds").finds("app"),
+        Kept::rollout("rollout-by-time").lists("app").by_time(),
+        Kept::rollout("rollout-finds-by-time")
+            .finds("app")
+            .by_time(),
+        Kept::knative("knative-lists").lists("app"),
+        Kept::knative("knative-finds").finds("app"),
+        Kept::kafka_connect("connect").lists("app"),
+        Kept::cluster("cluster").lists("app"),
+    ]
+}
+
+/// The operator starts late, and its webhook is not missed.
+fn cron_jobs(args: &[&str]) -> Options {
+    Options {
+        failure_policy: "Ignore",
+        running: false,
+        values: json!({"customResources": ["cronjobs"]}),
+        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+        ..Options::default()
+    }
+}
+
+fn suspended(mut cron_job: Kept) -> Kept {
+    cron_job.manifest["spec"]["suspend"] = json!(true);
+    cron_job
+}
+
+/// ConfigMaps `app` and `other` and Secret `app`.
+fn config(value: &str) -> [Value; 3] {
+    [
+        config_map("app", value),
+        config_map("other", value),
+        secret("app", value),
+    ]
+}
+
+/// The control plane, with the definitions of the presets. They stay: other tests share them.
+async fn with_definitions() -> Result<ControlPlane> {
+    let control_plane = ControlPlane::connect()?;
+    for name in ["rollouts", "kafkaconnects", "services", "clusters"] {
+        install(&control_plane, &crd(name)).await?;
+    }
+    Ok(control_plane)
+}
+
+/// Waits until an operator that has just started keeps `all`, and the sentinel.
+async fn keeps(operator: &Operator, all: &[Kept]) -> Result<()> {
+    let count = all.len() + 1;
+    operator
+        .shows("pod_reloader_workloads", &count.to_string())
+        .await
+}
+
+async fn states(scene: &Scene, all: &[Kept]) -> Result<Vec<State>> {
+    let mut states = Vec::new();
+    for kept in all {
+        states.push(kept.state(scene).await?);
+    }
+    Ok(states)
+}
+
+/// Patches an object as `kubectl patch --type=merge` does, with more flags.
+async fn patch(scene: &Scene, reference: &str, patch: &Value, flags: &[String]) -> Result<()> {
+    let patch = format!("--patch={patch}");
+    let mut args = vec!["patch", reference, "--type=merge", &patch];
+    args.extend(flags.iter().map(|flag| &**flag));
+    scene.kubectl(&args).await.map(drop)
+}
+
+/// How often the operator has written to workloads since `mark`.
+async fn turns(scene: &Scene, mark: Mark) -> Result<usize> {
+    let writes = writes(scene, mark).await?;
+    Ok(writes
+        .values()
+        .flatten()
+        .filter(|body| body.starts_with("Some(200)"))
+        .count())
+}
+
+/// Waits for an Event of this reason about a custom resource.
+async fn event(scene: &Scene, kept: &Kept, reason: &str) -> Result<()> {
+    let what = format!("an Event {reason} about {}", kept.name);
+    wait_for(&what, PATIENCE, async || {
+        let list = scene
+            .kubectl(&["get", "events.events.k8s.io", "--output=json"])
+            .await?;
+        let list: Value = serde_json::from_str(&list)?;
+        let mut events = list["items"].as_array().into_iter().flatten();
+        let is_it = |event: &Value| {
+            event["reason"] == reason
+                && event["regarding"]["kind"] == kept.manifest["kind"]
+                && event["regarding"]["name"] == kept.manifest["metadata"]["name"]
+        };
+        Ok(match events.any(is_it) {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet("there is none".to_owned()),
+        })
+    })
+    .await
+}
+
+/// The warnings and errors in the log of the operator.
+fn warnings(scene: &Scene) -> Result<Vec<String>> {
+    let log = scene.operator.log()?;
+    let is_warning = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+    let lines = log.lines().filter(is_warning);
+    Ok(lines.map(str::to_owned).collect())
+}
+
+async fn jobs(scene: &Scene) -> Result<Vec<Value>> {
+    let list = scene.kubectl(&["get", "jobs", "--output=json"]).await?;
+    let mut list: Value = serde_json::from_str(&list)?;
+    Ok(serde_json::from_value(list["items"].take())?)
+}
+
+/// A Job that has ended, and would count the same objects.
+async fn finished_job(scene: &Scene) -> Result<Value> {
+    let cron_job = Kept::cron_job("finished").lists("app").manifest;
+    let template = &cron_job["spec"]["jobTemplate"]["spec"]["template"];
+    scene
+        .apply(&[json!({
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": cron_job["metadata"],
+            "spec": {"completions": 0, "template": template},
+        })])
+        .await?;
+    let wait = [
+        "wait",
+        "--for=condition=Complete",
+        "job/finished",
+        "--timeout=20s",
+    ];
+    scene.kubectl(&wait).await?;
+    scene.object("job/finished").await
+}
+
+/// Lets the operator create Jobs in the namespace of the workloads.
+async fn may_create_jobs(scene: &Scene) -> Result<()> {
+    let role = [
+        "create",
+        "role",
+        "runs-jobs",
+        "--verb=create",
+        "--resource=jobs.batch",
+    ];
+    scene.kubectl(&role).await?;
+    let account = format!("--user={}", scene.installation.username());
+    let binding = [
+        "create",
+        "rolebinding",
+        "runs-jobs",
+        "--role=runs-jobs",
+        &account,
+    ];
+    scene.kubectl(&binding).await.map(drop)
+}

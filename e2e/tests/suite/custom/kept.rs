@@ -1,0 +1,307 @@
+//! Custom resources that the operator keeps, and what became of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, KEY, SECRETS};
+use pod_reloader_e2e::{Attempt, ControlPlane, Mark, Scene, oracle, wait_for};
+use serde_json::{Value, json};
+
+/// The annotation that says how a workload is restarted.
+const RESTART: &str = "pod-reloader.cs.sap.com/restart";
+/// What the operator writes besides workloads.
+const NO_WORKLOADS: [&str; 2] = ["events", "selfsubjectreviews"];
+/// How long to wait for what must come.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A custom resource, and where it says when it was restarted.
+#[derive(Clone)]
+pub(super) struct Kept {
+    pub(super) name: String,
+    pub(super) manifest: Value,
+    /// The resource and its group, as kubectl takes them.
+    pub(super) resource: String,
+    /// Where KEY or the time stands.
+    field: String,
+    is_by_time: bool,
+}
+
+/// What it was like at some time.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct State {
+    /// KEY, or the time of the last restart.
+    pub(super) value: Option<String>,
+    pub(super) baseline: Option<String>,
+    pub(super) generation: i64,
+}
+
+impl Kept {
+    /// A Rollout of Argo.
+    pub(super) fn rollout(name: &str) -> Self {
+        let spec = json!({"replicas": 1, "template": template()});
+        Self::new(["rollouts", "argoproj.io/v1alpha1", "Rollout"], name, spec)
+    }
+
+    /// A Service of Knative.
+    pub(super) fn knative(name: &str) -> Self {
+        let spec = json!({"template": template()});
+        Self::new(
+            ["services", "serving.knative.dev/v1", "Service"],
+            name,
+            spec,
+        )
+    }
+
+    /// A KafkaConnect of Strimzi, without any template.
+    pub(super) fn kafka_connect(name: &str) -> Self {
+        let spec = json!({"replicas": 1, "bootstrapServers": "kafka:9092"});
+        let kind = ["kafkaconnects", "kafka.strimzi.io/v1beta2", "KafkaConnect"];
+        Self::new(kind, name, spec).with_template("/spec/template/pod")
+    }
+
+    /// A Cluster of CloudNativePG, which is restarted by a time in an annotation.
+    pub(super) fn cluster(name: &str) -> Self {
+        let cluster = Self::new(
+            ["clusters", "postgresql.cnpg.io/v1", "Cluster"],
+            name,
+            json!({"instances": 1}),
+        );
+        Self {
+            field: "/metadata/annotations/kubectl.kubernetes.io~1restartedAt".to_owned(),
+            is_by_time: true,
+            ..cluster
+        }
+    }
+
+    /// A CronJob that does not run by itself while a test does.
+    pub(super) fn cron_job(name: &str) -> Self {
+        let mut template = template();
+        template["spec"]["restartPolicy"] = json!("Never");
+        let spec = json!({
+            "schedule": "0 0 1 1 *",
+            "jobTemplate": {"spec": {"template": template}},
+        });
+        Self::new(["cronjobs", "batch/v1", "CronJob"], name, spec)
+            .with_template("/spec/jobTemplate/spec/template")
+    }
+
+    fn new([plural, api_version, kind]: [&str; 3], name: &str, spec: Value) -> Self {
+        let group = api_version.split('/').next().unwrap_or_default();
+        let kept = Self {
+            name: name.to_owned(),
+            manifest: json!({
+                "apiVersion": api_version,
+                "kind": kind,
+                "metadata": {"name": name},
+                "spec": spec,
+            }),
+            resource: format!("{plural}.{group}"),
+            field: String::new(),
+            is_by_time: false,
+        };
+        kept.with_template("/spec/template")
+    }
+
+    /// With a pod template at this place.
+    fn with_template(self, template: &str) -> Self {
+        let key = KEY.replace('/', "~1");
+        let field = format!("{template}/metadata/annotations/{key}");
+        Self { field, ..self }
+    }
+
+    /// The same in another API group.
+    pub(super) fn of_group(mut self, group: &str) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let api_version = text(&self.manifest["apiVersion"]);
+        let (old, version) = api_version.split_once('/').unwrap_or_default();
+        self.resource = self.resource.replace(old, group);
+        self.manifest["apiVersion"] = json!(format!("{group}/{version}"));
+        self
+    }
+
+    pub(super) fn annotated(mut self, key: &str, value: &str) -> Self {
+        self.manifest["metadata"]["annotations"][key] = json!(value);
+        self
+    }
+
+    /// Lists a ConfigMap and a Secret of this name.
+    pub(super) fn lists(self, name: &str) -> Self {
+        self.annotated(CONFIG_MAPS, name).annotated(SECRETS, name)
+    }
+
+    /// Finds the same in its pod spec.
+    pub(super) fn finds(mut self, name: &str) -> Self {
+        let source = json!([{"configMapRef": {"name": name}}, {"secretRef": {"name": name}}]);
+        self.manifest["spec"]["template"]["spec"]["containers"][0]["envFrom"] = source;
+        self.annotated("pod-reloader.cs.sap.com/auto", "true")
+    }
+
+    /// A Rollout that is restarted by a time in its spec.
+    pub(super) fn by_time(self) -> Self {
+        Self {
+            field: "/spec/restartAt".to_owned(),
+            is_by_time: true,
+            ..self.annotated(RESTART, "at")
+        }
+    }
+
+    /// `rollouts.argoproj.io/NAME` and the like, as kubectl takes it.
+    pub(super) fn reference(&self) -> String {
+        format!("{}/{}", self.resource, self.name)
+    }
+
+    pub(super) async fn state(&self, scene: &Scene) -> Result<State> {
+        let object = scene.object(&self.reference()).await?;
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        Ok(State {
+            value: object.pointer(&self.field).and_then(text),
+            baseline: text(&object["metadata"]["annotations"][BASELINE]),
+            generation: object["metadata"]["generation"]
+                .as_i64()
+                .unwrap_or_default(),
+        })
+    }
+
+    /// The hash of what is true of the ConfigMap and the Secret `name`.
+    pub(super) async fn hash(scene: &Scene, name: &str) -> Result<String> {
+        let lists = json!({"metadata": {
+            "namespace": scene.namespace,
+            "annotations": {CONFIG_MAPS: name, SECRETS: name},
+        }});
+        oracle::config_hash(&scene.client, &lists, &scene.installation).await
+    }
+
+    /// Waits until it stands for what is true of the ConfigMap and the Secret `name`: by KEY, or by its
+    /// baseline.
+    pub(super) async fn right(&self, scene: &Scene, name: &str) -> Result<State> {
+        let what = format!("the hash of {}", self.reference());
+        wait_for(&what, PATIENCE, async || {
+            let hash = Self::hash(scene, name).await?;
+            let state = self.state(scene).await?;
+            let is_right = match self.is_by_time {
+                true => state.baseline == Some(format!("={hash}")),
+                false => state.value.as_ref() == Some(&hash),
+            };
+            Ok(match is_right {
+                true => Attempt::Done(state),
+                false => Attempt::NotYet(format!("{state:?}, expected {hash}")),
+            })
+        })
+        .await
+    }
+
+    /// Claims that `after` is one restart after `before`.
+    fn is_once_after(&self, before: &State, after: &State) -> Result<()> {
+        let name = &self.name;
+        ensure!(before.value != after.value, "{name}: {before:?}, {after:?}");
+        let is_in_spec = self.field.starts_with("/spec");
+        let changes = after.generation - before.generation;
+        ensure!(
+            changes == i64::from(is_in_spec),
+            "{name}: {before:?}, {after:?}"
+        );
+        if !self.is_by_time {
+            return Ok(());
+        }
+        let time = after.value.as_deref().context("no time")?;
+        let is_utc_second = time.len() == "2026-01-01T00:00:00Z".len() && time.ends_with('Z');
+        ensure!(is_utc_second, "{name}: {time}");
+        let age = jiff::Timestamp::now().duration_since(time.parse()?);
+        ensure!(age.as_secs().abs() < 60, "{name}: {time}");
+        Ok(())
+    }
+}
+
+fn template() -> Value {
+    json!({"spec": {"containers": [{"name": "main", "image": "app:1"}]}})
+}
+
+/// Creates what is to be kept, and waits until it is: with the hash of `name`, and without a restart.
+pub(super) async fn created(scene: &Scene, all: &[Kept], name: &str) -> Result<Vec<State>> {
+    let manifests: Vec<_> = all.iter().map(|kept| kept.manifest.clone()).collect();
+    scene.apply(&manifests).await?;
+    let mut states = Vec::new();
+    for kept in all {
+        let state = kept.right(scene, name).await?;
+        ensure!(!kept.is_by_time || state.value.is_none(), "{state:?}");
+        states.push(state);
+    }
+    scene.quiet().await?;
+    Ok(states)
+}
+
+/// Claims that each was restarted once since `before`, to stand for what is true of `name`, by one write
+/// since `mark`.
+pub(super) async fn each_once(
+    scene: &Scene,
+    mark: Mark,
+    all: &[Kept],
+    before: &[State],
+    name: &str,
+) -> Result<Vec<State>> {
+    for kept in all {
+        kept.right(scene, name).await?;
+    }
+    scene.quiet().await?;
+    let writes = writes(scene, mark).await?;
+    let mut states = Vec::new();
+    for (kept, before) in all.iter().zip(before) {
+        let state = kept.state(scene).await?;
+        kept.is_once_after(before, &state)?;
+        let bodies = writes.get(&kept.name);
+        let count = bodies.map_or(0, Vec::len);
+        ensure!(count == 1, "{}: {count} writes: {bodies:?}", kept.name);
+        states.push(state);
+    }
+    Ok(states)
+}
+
+/// Claims that the operator has written nothing since `mark`, once it has dealt with all that was before,
+/// and that all is as `before`.
+pub(super) async fn none(scene: &Scene, mark: Mark, all: &[Kept], before: &[State]) -> Result<()> {
+    scene.quiet().await?;
+    let writes = writes(scene, mark).await?;
+    ensure!(writes.is_empty(), "{writes:?}");
+    for (kept, before) in all.iter().zip(before) {
+        let state = kept.state(scene).await?;
+        ensure!(state == *before, "{}: {before:?}, {state:?}", kept.name);
+    }
+    Ok(())
+}
+
+/// The bodies of the operator's patches since `mark`, by the name of the workload, those of the sentinel
+/// aside.
+pub(super) async fn writes(scene: &Scene, mark: Mark) -> Result<BTreeMap<String, Vec<String>>> {
+    let mut writes: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for request in scene.requests(mark).await? {
+        let is_write = ["patch", "create", "update"].contains(&&*request.verb);
+        let is_workload = !NO_WORKLOADS.contains(&&*request.resource) && request.name != "sentinel";
+        if is_write && is_workload && request.stage == "ResponseComplete" {
+            let body = request.request_object.unwrap_or_default();
+            let all = writes.entry(request.name).or_default();
+            all.push(format!("{:?}: {body}", request.code));
+        }
+    }
+    Ok(writes)
+}
+
+/// Installs a definition, and waits until what it defines is served.
+pub(super) async fn install(control_plane: &ControlPlane, definition: &Value) -> Result<()> {
+    let kubectl = control_plane.kubectl();
+    let apply = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--filename=-",
+    ];
+    kubectl
+        .run_with_input(&apply, &definition.to_string())
+        .await?;
+    let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+    wait_for(&format!("{name} to be served"), PATIENCE, async || {
+        Ok(kubectl.run(&["get", name]).await.into())
+    })
+    .await
+    .map(drop)
+}
