@@ -71,14 +71,14 @@ pub fn decide(
         keys,
     };
     let decision = match workload.config_hash() {
+        // Nothing but a baseline says what its last restart was for.
+        _ if workload.restart != Restart::Template => facts.keep_baseline(BY_TIME),
         Some(value) => facts.keep_verified(value),
         // A baseline stays one when the flag is taken back.
         None if facts.baseline("").is_some() => facts.keep_baseline(""),
         // Who asked in the words of another controller has seen no restart for that there either.
         None if workload.subscription != Subscription::ByUs => facts.keep_baseline(""),
         None if first_stamp == FirstStamp::Baseline => facts.keep_baseline(""),
-        // Nothing but a baseline says what its last restart was for.
-        None if workload.restart != Restart::Template => facts.keep_baseline(""),
         // Nothing counts yet: what comes is a change.
         None if facts.contents.is_empty() => facts.keep_baseline(""),
         None => facts.set(Cause::FirstStamp),
@@ -110,7 +110,12 @@ impl<'a> Facts<'a> {
             Verdict::Current => Decision::Keep,
             Verdict::Outdated => {
                 let of = format!("{value}{OTHERWISE}");
-                self.keep_hash(self.baseline(&of).unwrap_or(value), &of)
+                match (self.baseline(&of), self.baseline(BY_TIME)) {
+                    (Some(hash), _) => self.keep_hash(hash, &of),
+                    // It was restarted in another way since.
+                    (None, Some(hash)) if self.is_current(hash) => self.new_baseline(&of),
+                    (None, _) => self.keep_hash(value, &of),
+                }
             }
             Verdict::Foreign => self.keep_baseline(value),
         }
@@ -147,6 +152,10 @@ impl<'a> Facts<'a> {
         }
     }
 
+    fn is_current(&self, hash: &str) -> bool {
+        self.keys.verify(hash, &self.contents) == Verdict::Current
+    }
+
     /// The hash of the workload's baseline, where it speaks of this.
     fn baseline(&self, of: &str) -> Option<&'a str> {
         baseline(self.workload, of)
@@ -164,6 +173,9 @@ impl<'a> Facts<'a> {
     }
 }
 
+/// In the place of KEY in a baseline: for this hash, the workload was last restarted by a time.
+const BY_TIME: &str = "at";
+
 /// Behind the value of KEY in a baseline: KEY can be verified, but other objects count now than when it was
 /// made.
 const OTHERWISE: &str = "~";
@@ -173,13 +185,19 @@ const OTHERWISE: &str = "~";
 pub fn keys_relied_on(workload: &Workload) -> BTreeSet<KeyId> {
     let value = workload.config_hash();
     let of = value.unwrap_or_default();
-    let baseline =
-        baseline(workload, of).or_else(|| baseline(workload, &format!("{of}{OTHERWISE}")));
+    let baseline = baseline(workload, of)
+        .or_else(|| baseline(workload, &format!("{of}{OTHERWISE}")))
+        .or_else(|| baseline(workload, BY_TIME));
     let hashes = value.into_iter().chain(baseline);
     hashes
         .filter_map(ConfigHash::parse)
         .map(|hash| hash.key_id())
         .collect()
+}
+
+/// The baseline of a workload that is restarted by a time, for this config hash.
+pub fn baseline_by_time(config_hash: &str) -> String {
+    format!("{BY_TIME}={config_hash}")
 }
 
 /// The hash of a workload's baseline, where it speaks of this.

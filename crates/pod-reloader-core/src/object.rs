@@ -396,7 +396,7 @@ resource!(CustomObject);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decision::{Cause, Decision, FirstStamp, decide};
+    use crate::decision::{Cause, Decision, FirstStamp, baseline_by_time, decide};
     use crate::digest::Contents;
     use crate::fixtures::{holding, keyring, objects};
     use crate::kind::CustomResource;
@@ -503,8 +503,8 @@ mod tests {
     fn a_kind_without_template_is_restarted_by_a_time_once_per_change() {
         let bare = object(json!({}), &[]);
         let first = decided(&workload(cluster(), &bare), "1");
-        assert_eq!(first, Decision::Baseline(format!("={}", hash("1"))));
-        let baseline = format!("={}", hash("1"));
+        assert_eq!(first, Decision::Baseline(baseline_by_time(&hash("1"))));
+        let baseline = baseline_by_time(&hash("1"));
         let at_rest = object(json!({}), &[(annotations::BASELINE, &baseline)]);
         assert_eq!(decided(&workload(cluster(), &at_rest), "1"), Decision::Keep);
         let Decision::Set { config_hash, cause } = decided(&workload(cluster(), &at_rest), "2")
@@ -515,12 +515,42 @@ mod tests {
         let patch = patch::restart_at(
             &workload(cluster(), &at_rest),
             "2026-11-21T12:00:00Z",
-            &format!("={config_hash}"),
+            &baseline_by_time(&config_hash),
         );
         let after = patched(&at_rest, &patch);
         let at = &after["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"];
         assert_eq!(at, "2026-11-21T12:00:00Z");
         assert_eq!(decided(&workload(cluster(), &after), "2"), Decision::Keep);
+    }
+
+    #[test]
+    fn another_way_of_restarting_restarts_nothing() {
+        let with = |restart: &str, stamp: &str, baseline: &str| {
+            let spec = json!({"template": {"metadata": {"annotations": {annotations::CONFIG_HASH: stamp}}}});
+            let marks = [
+                (annotations::RESTART, restart),
+                (annotations::BASELINE, baseline),
+            ];
+            workload(rollout(), &object(spec, &marks))
+        };
+        let (old, new) = (hash("1"), hash("2"));
+        // A baseline from before the first stamp says nothing about times.
+        let by_time = with("at", &new, &format!("={old}"));
+        assert_eq!(
+            decided(&by_time, "2"),
+            Decision::Baseline(baseline_by_time(&new))
+        );
+        let by_template = with("template", &old, &baseline_by_time(&new));
+        let baseline = format!("{old}~={new}");
+        assert_eq!(
+            decided(&by_template, "2"),
+            Decision::Baseline(baseline.clone())
+        );
+        assert_eq!(
+            decided(&with("template", &old, &baseline), "2"),
+            Decision::Keep
+        );
+        assert!(matches!(decided(&by_template, "3"), Decision::Set { .. }));
     }
 
     #[test]

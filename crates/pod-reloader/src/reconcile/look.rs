@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::Api;
 use kube::api::Patch;
-use pod_reloader_core::decision::{Cause, Decision, decide};
+use pod_reloader_core::decision::{Cause, Decision, baseline_by_time, decide};
 use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
 use pod_reloader_core::patch;
 use pod_reloader_core::reference::Reference;
@@ -190,7 +190,7 @@ impl Reconciler {
             self.progress.not_pending(&workload.id);
             return Ok(Next::Rest);
         }
-        let baseline = format!("={config_hash}");
+        let baseline = baseline_by_time(config_hash);
         let patch = match workload.restart {
             Restart::Template => patch::set_config_hash(workload, config_hash),
             Restart::At { .. } => {

@@ -180,7 +180,7 @@ impl Kept {
             let hash = Self::hash(scene, name).await?;
             let state = self.state(scene).await?;
             let is_right = match self.is_by_time {
-                true => state.baseline == Some(format!("={hash}")),
+                true => state.baseline == Some(format!("at={hash}")),
                 false => state.value.as_ref() == Some(&hash),
             };
             Ok(match is_right {
