@@ -1,7 +1,7 @@
 //! Dialects: whose annotations are read, and what each of them asks for.
 //!
-//! A dialect is a row of a table, [`Grammar`]: its keys, and what it takes out of a pod spec. What does not
-//! fit into a row is our own `auto` ([`own`]) and the rules of Stakater's Reloader ([`stakater`]).
+//! A dialect is a row of a table, `Grammar`: its keys, and what it takes out of a pod spec. What does not
+//! fit into a row is our own `auto` (`own`) and the rules of Stakater's Reloader (`stakater`).
 
 mod own;
 mod reader;

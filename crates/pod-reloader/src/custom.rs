@@ -47,7 +47,11 @@ pub(crate) async fn watch_kinds(
                     if known == version.as_ref() && reconciler.serves(*kind) == version.is_some() {
                         continue;
                     }
-                    info!(%kind, group = kind.shape().group, version = version.as_deref(), "a kind that is served has changed");
+                    // A resync begins anew what has not changed.
+                    if reconciler.serves(*kind) != version.is_some() {
+                        let group = kind.shape().group;
+                        info!(%kind, group, version = version.as_deref(), "the cluster has come to serve a kind, or ceased to");
+                    }
                     watched.remove(kind);
                     reconciler.kind_served(*kind, version.clone());
                     if let Some(version) = version {

@@ -352,6 +352,8 @@ mod own {
 
 mod stakater {
     use super::*;
+    use crate::kind::CustomResource;
+    use crate::scope::{Labels, Scope};
 
     const AUTO: &str = "reloader.stakater.com/auto";
     const SEARCH: &str = "reloader.stakater.com/search";
@@ -377,6 +379,22 @@ mod stakater {
             false => (it, json!({})),
         };
         ALL.into_iter().map(mark).collect()
+    }
+
+    /// Stakater's Reloader keeps Jobs and CronJobs unless they are among its ignored workload types.
+    #[test]
+    fn rule_1_jobs_are_never_kept_and_cron_jobs_where_they_are_named() {
+        let own = Name::parse("operator").unwrap();
+        let scope = Scope::new([], own).with(Labels::default(), case().dialects);
+        let keeps = |scope: &Scope, kind| scope.kind("batch", kind).is_some();
+        assert!(!keeps(&scope, "Job") && !keeps(&scope, "CronJob"));
+        let cron_jobs: CustomResource = serde_json::from_value(json!({
+            "group": "batch", "resource": "cronjobs", "kind": "CronJob",
+            "podTemplates": ["spec.jobTemplate.spec.template"],
+        }))
+        .unwrap();
+        let scope = scope.and_kinds(vec![cron_jobs.into_kind().unwrap()]);
+        assert!(!keeps(&scope, "Job") && keeps(&scope, "CronJob"));
     }
 
     #[test]
