@@ -50,7 +50,12 @@ pub(crate) async fn watch_kinds(
                     // A resync begins anew what has not changed.
                     if reconciler.serves(*kind) != version.is_some() {
                         let group = kind.shape().group;
-                        info!(%kind, group, version = version.as_deref(), "the cluster has come to serve a kind, or ceased to");
+                        match &version {
+                            Some(version) => {
+                                info!(%kind, group, %version, "the cluster serves a kind")
+                            }
+                            None => info!(%kind, group, "the cluster serves a kind no more"),
+                        }
                     }
                     watched.remove(kind);
                     reconciler.kind_served(*kind, version.clone());
