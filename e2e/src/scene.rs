@@ -30,7 +30,7 @@ use crate::{
     proxy::Proxy,
     tool::Tool,
     wait::{Attempt, wait_for},
-    workload::{KEY, Workload, config_map, key_of},
+    workload::{BASELINE, KEY, Workload, config_map, key_of},
 };
 
 /// How a [`Scene`] is set.
@@ -381,6 +381,24 @@ impl Scene {
                 Attempt::Done(())
             } else {
                 Attempt::NotYet(format!("{key:?}, expected {expected}"))
+            })
+        })
+        .await
+    }
+
+    /// Waits until a workload has this baseline, or none.
+    ///
+    /// # Errors
+    /// When it has another one for 20 seconds.
+    pub async fn has_baseline(&self, workload: &Workload, expected: Option<&str>) -> Result<()> {
+        let name = workload.reference();
+        let what = format!("the baseline of {name}");
+        wait_for(&what, Duration::from_secs(20), async || {
+            let object = self.object(&name).await?;
+            let baseline = &object["metadata"]["annotations"][BASELINE];
+            Ok(match baseline.as_str() == expected {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(format!("{baseline}, expected {expected:?}")),
             })
         })
         .await

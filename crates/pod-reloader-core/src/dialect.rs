@@ -102,6 +102,11 @@ const POD_RELOADER: Grammar = Grammar {
     ..NOTHING
 };
 
+const AUTO_ALL: Grammar = Grammar {
+    lists: &[],
+    ..POD_RELOADER
+};
+
 const STAKATER: Grammar = Grammar {
     excludes: &[
         (ConfigMap, stakater::EXCLUDE_CONFIG_MAPS),
@@ -196,7 +201,8 @@ impl Dialect {
 
     fn grammar(self) -> &'static Grammar {
         match self {
-            Self::PodReloader | Self::AutoAll => &POD_RELOADER,
+            Self::PodReloader => &POD_RELOADER,
+            Self::AutoAll => &AUTO_ALL,
             Self::Stakater => &STAKATER,
             Self::Wave => &WAVE,
             Self::Stackable => &STACKABLE,
@@ -275,7 +281,6 @@ impl Subject<'_> {
 }
 
 /// What a dialect says about the objects of one kind.
-#[derive(Default)]
 struct Wishes<'a> {
     /// A list of names.
     names: Option<&'a str>,
@@ -387,49 +392,33 @@ impl Dialects {
         kind: ConfigKind,
         subject: &'a Subject<'_>,
     ) -> Wishes<'a> {
+        let auto = own::auto(subject);
+        let takes_all = self.auto_all && auto.is_none();
+        if dialect == Dialect::Stakater {
+            return stakater::wishes(kind, subject, takes_all);
+        }
         let grammar = dialect.grammar();
-        let takes_all = self.auto_all && own::auto(subject).is_none();
+        let says_true = |(place, key): (Where, &str)| {
+            let map = match place {
+                Where::Annotation => subject.annotations,
+                Where::Label => subject.labels,
+            };
+            map.get(key).is_some_and(|value| value == "true")
+        };
+        let is_open = grammar.gate.is_none_or(says_true);
         let list = || {
             let (_, key) = grammar.lists.iter().find(|(of, _)| *of == kind)?;
             subject.annotation(key)
         };
-        match dialect {
-            Dialect::AutoAll => Wishes {
-                discovers: takes_all
-                    .then_some((dialect, Marks::NONE))
-                    .into_iter()
-                    .collect(),
-                ..Wishes::default()
-            },
-            Dialect::Stakater => stakater::wishes(kind, subject, takes_all),
-            Dialect::PodReloader => Wishes {
-                names: list(),
-                discovers: own::auto(subject)
-                    .is_some_and(|auto| auto.takes(kind))
-                    .then_some((dialect, Marks::NONE))
-                    .into_iter()
-                    .collect(),
-                ..Wishes::default()
-            },
-            _ => {
-                let says_true = |(place, key): (Where, &str)| {
-                    let map = match place {
-                        Where::Annotation => subject.annotations,
-                        Where::Label => subject.labels,
-                    };
-                    map.get(key).is_some_and(|value| value == "true")
-                };
-                let is_open = grammar.gate.is_none_or(says_true);
-                let discovers = grammar.gate.is_some() && is_open;
-                Wishes {
-                    names: is_open.then(list).flatten(),
-                    discovers: discovers
-                        .then_some((dialect, Marks::NONE))
-                        .into_iter()
-                        .collect(),
-                    ..Wishes::default()
-                }
-            }
+        let discovers = match dialect {
+            Dialect::AutoAll => takes_all,
+            Dialect::PodReloader => auto.is_some_and(|auto| auto.takes(kind)),
+            _ => grammar.gate.is_some() && is_open,
+        };
+        Wishes {
+            names: is_open.then(list).flatten(),
+            patterns: None,
+            discovers: Vec::from_iter(discovers.then_some((dialect, Marks::NONE))),
         }
     }
 }

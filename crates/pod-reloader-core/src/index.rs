@@ -115,12 +115,6 @@ impl Index {
         self.consumers.contains_key(reference) || self.matching(reference).next().is_some()
     }
 
-    /// Whether any workload in the namespace has a regular expression for names of the kind.
-    pub fn has_patterns(&self, kind: ConfigKind, namespace: &Name) -> bool {
-        !self.with_patterns.is_empty()
-            && self.with_patterns.contains_key(&(kind, namespace.clone()))
-    }
-
     fn matching<'a>(&'a self, reference: &'a Reference) -> impl Iterator<Item = &'a WorkloadId> {
         let place = || (reference.kind, reference.namespace.clone());
         // Most clusters have none, and this is asked for each event of each object.

@@ -178,8 +178,8 @@ impl References {
 
     /// Whether of the object some keys alone count: then it must be read by its keys.
     pub fn by_keys(&self, reference: &Reference) -> bool {
-        let claims = self.claims_on(reference).iter();
-        claims.clone().any(|claim| claim.keys != Keys::All)
+        let mut claims = self.claims_on(reference).iter();
+        claims.any(|claim| claim.keys != Keys::All)
     }
 
     /// What counts of `objects`: those of [`References::with_matches`], each as it was read.
@@ -209,13 +209,11 @@ impl References {
                 at.is_some_and(|at| set >> at & 1 == 1)
             };
             // What a regular expression matches may have come just now.
-            let mut others = self.patterns.iter().filter(|it| !speaks(it.dialect));
-            let is_match = |(reference, object): (&Reference, &Presence), pattern: &Pattern| {
-                reference.kind == pattern.kind
-                    && pattern.matches(&reference.name)
-                    && pattern.counts(object)
-            };
-            if others.any(|pattern| objects.iter().any(|it| is_match(it, pattern))) {
+            let mut matches = objects.iter().flat_map(|(reference, object)| {
+                let matching = self.matching(reference);
+                matching.filter(|pattern| pattern.counts(object))
+            });
+            if !matches.all(|pattern| speaks(pattern.dialect)) {
                 return false;
             }
             is_it(&self.chosen(

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::oracle::Truth;
-use pod_reloader_e2e::workload::{BASELINE, Workload};
+use pod_reloader_e2e::workload::Workload;
 use pod_reloader_e2e::{Attempt, Options, Scene, wait_for};
 use serde_json::{Value, json};
 
@@ -173,7 +173,9 @@ async fn who_was_there_before_auto_reload_all_gets_a_baseline_and_rolls_at_its_f
         let expected = config.expected_keys(scene).await?;
         for (case, expected) in config.cases.iter().zip(&expected) {
             let baseline = expected.as_ref().map(|hash| format!("={hash}"));
-            has_baseline(scene, &case.workload, baseline.as_deref()).await?;
+            scene
+                .has_baseline(&case.workload, baseline.as_deref())
+                .await?;
         }
         scene.quiet().await?;
         let after = scene.snapshots(&config.workloads()).await?;
@@ -589,18 +591,6 @@ fn marked(workload: Workload, (place, key, value): Mark) -> Workload {
             workload.with(&path, json!(value))
         }
     }
-}
-/// Waits until a workload has this baseline.
-async fn has_baseline(scene: &Scene, workload: &Workload, expected: Option<&str>) -> Result<()> {
-    wait_for("the baseline", PATIENCE, async || {
-        let object = scene.object(&workload.reference()).await?;
-        let baseline = &object["metadata"]["annotations"][BASELINE];
-        Ok(match baseline.as_str() == expected {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{baseline}, expected {expected:?}")),
-        })
-    })
-    .await
 }
 
 /// The names of Deployments about which there is an Event of this reason.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use http::StatusCode;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
-use pod_reloader_e2e::workload::{BASELINE, KEY, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{KEY, Workload, config_map, secret};
 use pod_reloader_e2e::{Attempt, Expected, Options, Oracles, Scene, Snapshot, crowd, wait_for};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -332,17 +332,7 @@ async fn restart(scene: &Scene) -> Result<()> {
 async fn has_baseline(scene: &Scene, workload: &Workload, before: &Snapshot) -> Result<()> {
     let key = before.key.as_deref().unwrap_or_default();
     let expected = format!("{key}={}", scene.expected_key(workload).await?);
-    let what = format!("the baseline of {}", workload.reference());
-    wait_for(&what, Duration::from_secs(20), async || {
-        let object = scene.object(&workload.reference()).await?;
-        let baseline = &object["metadata"]["annotations"][BASELINE];
-        Ok(if baseline.as_str() == Some(&expected) {
-            Attempt::Done(())
-        } else {
-            Attempt::NotYet(format!("{baseline}, expected {expected}"))
-        })
-    })
-    .await
+    scene.has_baseline(workload, Some(&expected)).await
 }
 
 /// What SAP's controller makes of these objects, in the order of the lists.

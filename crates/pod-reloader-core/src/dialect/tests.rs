@@ -737,14 +737,8 @@ fn stackable_is_spoken_by_stateful_sets_with_its_label() {
             .kind(WorkloadKind::STATEFUL_SET)
     };
     let label = "restarter.stackable.tech/enabled";
-    let all = [
-        "cm/env",
-        "cm/file",
-        "cm/from",
-        "cm/idle",
-        "cm/part",
-        "secret/pass",
-    ];
+    // All but the pull secret.
+    let all = &ALL[..6];
     assert_eq!(case().labelled(label, "true").asks_for(), all);
     assert!(case().labelled(label, "false").asks_for().is_empty());
     let deployment = case().kind(WorkloadKind::DEPLOYMENT);

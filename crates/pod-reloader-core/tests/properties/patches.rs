@@ -1,6 +1,6 @@
 //! The loop's patch applies to the workload that it was made from, and to none that differs in what it tests.
 
-use pod_reloader_core::annotations;
+use pod_reloader_core::annotations::{self, KEYS, Place};
 use pod_reloader_core::dialect::Dialects;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
@@ -65,7 +65,10 @@ fn read(object: &Value) -> Workload {
 fn tested(object: &Value) -> Vec<Option<&Value>> {
     let label = |key| ["metadata", "labels", key];
     let annotation = |key| ["metadata", "annotations", key];
-    let read = READ.map(|key| annotation(key).to_vec());
+    let of_the_user = KEYS
+        .iter()
+        .filter(|it| it.place == Place::Annotation && !it.is_ours);
+    let read: Vec<_> = of_the_user.map(|it| annotation(it.key).to_vec()).collect();
     let paths = [
         vec!["metadata", "uid"],
         vec!["metadata", "generation"],
@@ -111,9 +114,9 @@ fn change(object: &mut Value, choices: &mut Choices<'_>) {
     }
 }
 
-type Place = (&'static [&'static str], &'static [&'static str]);
+type Member = (&'static [&'static str], &'static [&'static str]);
 
-const PLACES: [Place; 6] = [
+const PLACES: [Member; 6] = [
     (
         &["metadata"],
         &[
@@ -133,6 +136,7 @@ const PLACES: [Place; 6] = [
             annotations::EXCLUDE_CONFIG_MAPS,
             annotations::EXCLUDE_SECRETS,
             annotations::PER_KEY,
+            annotations::RESTART,
             annotations::RESTART_ON,
             annotations::SETTLE_PERIOD,
             annotations::BASELINE,
@@ -154,14 +158,4 @@ const PLACES: [Place; 6] = [
     ),
 ];
 
-const READ: [&str; 8] = [
-    annotations::CONFIG_MAPS,
-    annotations::SECRETS,
-    annotations::AUTO,
-    annotations::EXCLUDE_CONFIG_MAPS,
-    annotations::EXCLUDE_SECRETS,
-    annotations::PER_KEY,
-    annotations::RESTART_ON,
-    annotations::SETTLE_PERIOD,
-];
 const TEAM: &str = "team";

@@ -67,17 +67,8 @@ impl Case {
 
     /// Waits until it has the baseline that lets this stand for what is true.
     pub(super) async fn has_baseline(&self, scene: &Scene, of: &str) -> Result<()> {
-        let name = self.workload.reference();
-        wait_for(&format!("the baseline of {name}"), PATIENCE, async || {
-            let expected = format!("{of}={}", self.hash(scene).await?);
-            let object = scene.object(&name).await?;
-            let baseline = &object["metadata"]["annotations"][BASELINE];
-            Ok(match baseline.as_str() == Some(&expected) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{baseline}, expected {expected}")),
-            })
-        })
-        .await
+        let expected = format!("{of}={}", self.hash(scene).await?);
+        scene.has_baseline(&self.workload, Some(&expected)).await
     }
 
     pub(super) async fn rolls_once(&self, scene: &Scene, before: &Snapshot) -> Result<Snapshot> {
