@@ -389,11 +389,11 @@ impl Scene {
     /// Waits until a workload has this baseline, or none.
     ///
     /// # Errors
-    /// When it has another one for 20 seconds.
+    /// When it has another one for 30 seconds.
     pub async fn has_baseline(&self, workload: &Workload, expected: Option<&str>) -> Result<()> {
         let name = workload.reference();
         let what = format!("the baseline of {name}");
-        wait_for(&what, Duration::from_secs(20), async || {
+        wait_for(&what, Duration::from_secs(30), async || {
             let object = self.object(&name).await?;
             let baseline = &object["metadata"]["annotations"][BASELINE];
             Ok(match baseline.as_str() == expected {
