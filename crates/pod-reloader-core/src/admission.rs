@@ -8,6 +8,7 @@
 use json_patch::PatchOperation;
 
 use crate::annotations;
+use crate::decision::{FirstStamp, decide};
 use crate::digest::Objects;
 use crate::hash::{ConfigHash, Keyring, Verdict};
 use crate::kind::WorkloadKind;
@@ -16,6 +17,7 @@ use crate::patch;
 use crate::references::References;
 use crate::review::{InvalidReview, RawWorkload, Request};
 use crate::scope::Scope;
+use crate::standing::Standing;
 
 use crate::object::{CustomObject, Object, WorkloadObject};
 use crate::workload::{Slot, Workload};
@@ -39,6 +41,8 @@ pub struct Answer {
     pub warnings: Vec<String>,
     /// What became of KEY.
     pub outcome: Outcome,
+    /// How the workload stands, where that was asked.
+    pub standing: Option<Standing>,
 }
 
 /// What became of KEY, for metrics.
@@ -65,6 +69,10 @@ pub struct Pending {
     stored: Option<Stored>,
     /// Whether the request gave KEY, though it may not be in the object any more.
     claims_key: bool,
+    /// Whether the templates are as they are stored: then KEY stays, and this was only asked.
+    same_template: bool,
+    /// Whether it is asked how the workload stands.
+    is_inquiry: bool,
 }
 
 /// What of ours the stored object carries.
@@ -125,10 +133,13 @@ pub fn begin(
     if !scope.covers(&workload.id.namespace) {
         return ignored;
     }
+    let is_inquiry =
+        request.dry_run == Some(true) && field_manager(request) == Some(annotations::INQUIRER);
     if !workload.is_subscribed() {
         // It may be a spelling mistake that keeps it from being so.
         return Ok(Step::Answer(Answer {
             warnings: warnings(&workload),
+            standing: is_inquiry.then_some(Standing::NotKept),
             ..Answer::default()
         }));
     }
@@ -139,12 +150,15 @@ pub fn begin(
             workload,
             stored: None,
             claims_key: false,
+            same_template: false,
+            is_inquiry,
         })));
     }
     if created {
         return Ok(Step::Answer(Answer {
             warnings: warnings(&workload),
             outcome: Outcome::Kept,
+            standing: is_inquiry.then_some(Standing::Unknown),
             ..Answer::default()
         }));
     }
@@ -159,11 +173,13 @@ pub fn begin(
     };
     let claims_key =
         field_manager(request).is_some_and(|manager| new.claims_config_hash(kind, manager));
-    if !same_template && carries_key {
+    if (!same_template && carries_key) || is_inquiry {
         return Ok(Step::Read(Box::new(Pending {
             workload,
             stored: Some(stored),
             claims_key,
+            same_template,
+            is_inquiry,
         })));
     }
     let answer = if is_our_own_write(&workload, &stored, request, keys, ourselves) {
@@ -203,10 +219,27 @@ impl Pending {
     /// The answer, given what was read. Without `objects`, something could not be read: then KEY
     /// stays as it was, and a workload that is created goes without.
     pub fn answer(&self, objects: Option<&Objects>, keys: &Keyring) -> Answer {
+        Answer {
+            standing: self.is_inquiry.then(|| self.standing(objects, keys)),
+            ..self.answer_write(objects, keys)
+        }
+    }
+
+    /// How the workload stands by the rule of the loop.
+    fn standing(&self, objects: Option<&Objects>, keys: &Keyring) -> Standing {
+        objects.map_or(Standing::Unknown, |objects| {
+            Standing::from(&decide(&self.workload, objects, keys, FirstStamp::Rollout))
+        })
+    }
+
+    fn answer_write(&self, objects: Option<&Objects>, keys: &Keyring) -> Answer {
         let nothing = Stored::default();
         let stored = self.stored.as_ref().unwrap_or(&nothing);
         let answer =
             |desired, outcome| answer(&self.workload, stored, self.claims_key, desired, outcome);
+        if self.same_template {
+            return answer(Desired::Stored, Outcome::Kept);
+        }
         let Some(objects) = objects else {
             return answer(Desired::Stored, Outcome::Unknown);
         };
@@ -280,6 +313,7 @@ fn answer(
         patch,
         warnings,
         outcome,
+        standing: None,
     }
 }
 
@@ -358,6 +392,7 @@ const OVERRIDDEN: &str = "pod-reloader: the request's config-hash does not count
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::decision::Cause;
     use crate::dialect::Dialects;
     use crate::digest::{ConfigObject, Contents};
     use crate::fixtures::{Builder, deployment, holding, keyring, objects};
@@ -803,6 +838,40 @@ mod tests {
         let warnings = answered(&review, holding("1")).warnings;
         assert_eq!(warnings.len(), MAX_WARNINGS);
         assert!(warnings[0].contains("unknown annotation"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_dry_run_that_asks_is_told_how_the_workload_stands_and_changes_nothing() {
+        let asked = |old: Builder, object| {
+            let mut review = review(Some(old), deployment("web"));
+            review["request"]["object"] = review["request"]["oldObject"].clone();
+            review["request"]["dryRun"] = json!(true);
+            review["request"]["options"]["fieldManager"] = json!(annotations::INQUIRER);
+            let answer = answered(&review, object);
+            assert_eq!(answer.patch, []);
+            answer.standing.unwrap()
+        };
+        let stamped = || deployment("web").stamped(&hash("1"));
+        assert_eq!(asked(stamped(), holding("1")), Standing::Current);
+        let due = Standing::Due(Cause::Changed);
+        assert_eq!(asked(stamped(), holding("2")), due);
+        let first = Standing::Due(Cause::FirstStamp);
+        assert_eq!(asked(deployment("web"), holding("1")), first);
+        let foreign = deployment("web").stamped("foreign");
+        assert_eq!(asked(foreign, holding("1")), Standing::BaselineDue);
+        let waiting = stamped().requires("a", None);
+        assert_eq!(asked(waiting, None), Standing::Waiting);
+    }
+
+    #[test]
+    fn only_a_dry_run_under_the_name_of_an_inquiry_asks() {
+        let stored = || deployment("web").stamped("old");
+        for (dry_run, manager) in [(true, "kubectl"), (false, annotations::INQUIRER)] {
+            let mut review = review(Some(stored()), stored());
+            review["request"]["dryRun"] = json!(dry_run);
+            review["request"]["options"]["fieldManager"] = json!(manager);
+            assert_eq!(answered_at_once(&review).standing, None);
+        }
     }
 
     #[test]

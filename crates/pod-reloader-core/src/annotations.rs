@@ -142,6 +142,9 @@ pub const DISABLED: &str = "pod-reloader.cs.sap.com/disabled";
 /// It must not begin with `kubectl`: Flux strips the fields of such managers.
 pub const FIELD_MANAGER: &str = "pod-reloader";
 
+/// The field manager of dry runs that ask how a workload stands: see [`standing`](crate::standing).
+pub const INQUIRER: &str = "pod-reloader-inquiry";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@
 //! stand in a workload), [`workload`] (what the rules know of one), [`dialect`] and [`discovery`] (what it asks for), [`claim`] and [`references`]
 //! (which objects count), [`advice`] (which of its keys nobody reads), [`digest`] and [`hash`] (what
 //! that adds up to), [`decision`] and [`brake`] (the loop's rules), [`admission`] (the webhook's rule),
-//! [`patch`] (how either is written).
+//! [`patch`] (how either is written), [`standing`] (what is told to who asks).
 
 pub mod admission;
 pub mod advice;
@@ -30,6 +30,7 @@ pub mod review;
 pub mod sap;
 pub mod scope;
 pub mod selector;
+pub mod standing;
 pub mod workload;
 
 #[cfg(test)]

@@ -43,6 +43,9 @@ pub struct Request<'a> {
     /// The options of the request.
     #[serde(default)]
     pub options: Option<Options>,
+    /// Whether nothing will be stored.
+    #[serde(default)]
+    pub dry_run: Option<bool>,
 }
 
 /// API group and kind.

@@ -11,10 +11,11 @@ use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, ValueEnum
 use jiff::SignedDuration;
 use kube::core::Selector;
 use pod_reloader_core::decision::FirstStamp;
-use pod_reloader_core::dialect::Dialect;
+use pod_reloader_core::dialect::{Dialect, Dialects};
 use pod_reloader_core::kind::{CustomResource, WorkloadKind};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
+use pod_reloader_core::scope::{Labels, Scope};
 use pod_reloader_core::selector;
 use pod_reloader_core::workload::MAX_SETTLE_PERIOD;
 use webhook_certs::MinTlsVersion;
@@ -26,7 +27,7 @@ use webhook_certs::MinTlsVersion;
 /// flag that is given twice, the last counts.
 #[derive(Clone, Debug, Parser)]
 #[command(version, disable_help_flag = true, args_override_self = true)]
-pub(crate) struct Args {
+pub struct Args {
     /// Print this.
     #[arg(short, long, action = ArgAction::HelpShort)]
     help: Option<bool>,
@@ -37,11 +38,11 @@ pub(crate) struct Args {
 
     /// Directory of the webhook's tls.crt and tls.key, reread when it changes; without it, or the Secret below, no webhook is served.
     #[arg(long, env = "POD_RELOADER_WEBHOOK_TLS_DIRECTORY", value_name = "PATH")]
-    pub(crate) webhook_tls_directory: Option<PathBuf>,
+    pub webhook_tls_directory: Option<PathBuf>,
 
     /// Secret, in the operator's own namespace, where it keeps a CA and a certificate of its own making.
     #[arg(long, env = "POD_RELOADER_WEBHOOK_TLS_SECRET", value_name = "NAME", conflicts_with = "webhook_tls_directory", value_parser = name)]
-    pub(crate) webhook_tls_secret: Option<Name>,
+    pub webhook_tls_secret: Option<Name>,
 
     /// Service of the webhook, in the operator's own namespace: the name that such a certificate is for.
     #[arg(long, env = "POD_RELOADER_WEBHOOK_SERVICE", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
@@ -74,15 +75,15 @@ pub(crate) struct Args {
 
     /// Reconcile in one replica at a time, elected by a Lease.
     #[arg(long, env = "POD_RELOADER_LEADER_ELECT", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
-    pub(crate) leader_elect: bool,
+    pub leader_elect: bool,
 
     /// Namespace of that Lease [default: the operator's own].
     #[arg(long, env = "POD_RELOADER_LEADER_ELECTION_NAMESPACE", value_name = "NAMESPACE", value_parser = name)]
-    pub(crate) leader_election_namespace: Option<Name>,
+    pub leader_election_namespace: Option<Name>,
 
     /// Name of that Lease: one for each installation.
     #[arg(long, env = "POD_RELOADER_LEADER_ELECTION_LEASE", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
-    pub(crate) leader_election_lease: Name,
+    pub leader_election_lease: Name,
 
     /// Namespace of the operator itself, never kept [default in a cluster: that of the pod].
     #[arg(long, env = "POD_NAMESPACE", value_parser = name)]
@@ -130,7 +131,7 @@ pub(crate) struct Args {
 
     /// How long the objects of a workload must be quiet before it is restarted; at most five times as long in all.
     #[arg(long, env = "POD_RELOADER_SETTLE_PERIOD", value_name = "DURATION", default_value = "5s", value_parser = duration)]
-    pub(crate) settle_period: Duration,
+    pub settle_period: Duration,
 
     /// How often everything is listed and compared again, whatever the watches say.
     #[arg(long, env = "POD_RELOADER_RESYNC_PERIOD", value_name = "DURATION", default_value = "10m", value_parser = resync_period)]
@@ -143,11 +144,11 @@ pub(crate) struct Args {
         value_name = "NUMBER",
         default_value = "5"
     )]
-    pub(crate) max_restarts: usize,
+    pub max_restarts: usize,
 
     /// What the reconcile loop does: restart workloads, only say which it would restart, or nothing at all.
     #[arg(long, env = "POD_RELOADER_RECONCILE", default_value = "on")]
-    pub(crate) reconcile: Reconcile,
+    pub reconcile: Reconcile,
 
     /// What a workload gets that has just subscribed: a rollout, or a baseline without one.
     #[arg(long, env = "POD_RELOADER_FIRST_STAMP", default_value = "rollout")]
@@ -155,7 +156,7 @@ pub(crate) struct Args {
 
     /// Name of the Secret with the keys of the config hash, in the operator's own namespace.
     #[arg(long, env = "POD_RELOADER_HASH_KEYS_SECRET", value_name = "NAME", default_value = "pod-reloader-hash-keys", value_parser = name)]
-    pub(crate) hash_keys_secret: Name,
+    pub hash_keys_secret: Name,
 
     /// How long to go on serving after SIGTERM, until nobody sends calls here any more.
     #[arg(long, env = "POD_RELOADER_DRAIN_PERIOD", value_name = "DURATION", default_value = "15s", value_parser = duration)]
@@ -176,6 +177,47 @@ impl Args {
         let mut matches = command(|variable| env::var_os(variable)).get_matches();
         Self::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit())
     }
+
+    /// Those that an operator has whose container has these arguments and variables.
+    ///
+    /// *Errors*: they are those of another version.
+    pub fn of_container<'a>(
+        arguments: impl IntoIterator<Item = &'a str>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, clap::Error> {
+        let mut command = Self::command();
+        let mut all = vec![command.get_name().to_owned()];
+        for flag in command.get_arguments() {
+            let value = flag.get_env().and_then(OsStr::to_str).and_then(&variable);
+            if let (Some(name), Some(value)) = (flag.get_long(), value)
+                && !value.is_empty()
+            {
+                all.push(format!("--{name}={value}"));
+            }
+        }
+        // After what the environment says: of two, the last counts.
+        all.extend(arguments.into_iter().map(ToOwned::to_owned));
+        command = command.mut_args(|flag| flag.env(None));
+        Self::from_arg_matches(&command.try_get_matches_from(all)?)
+    }
+
+    /// What is kept by an operator in the namespace `own`, and what is read of it.
+    pub fn scope(&self, own: Name) -> Scope {
+        let labels = Labels {
+            namespace: self.namespace_selector.clone(),
+            workload: self.workload_selector.clone(),
+            config: self.resource_label_selector.clone(),
+        };
+        let dialects = Dialects {
+            spoken: self.dialects.0.clone(),
+            auto_all: self.auto_all,
+            ignored: self.resources_to_ignore.0,
+        };
+        Scope::new(self.namespaces.0.iter().cloned(), own)
+            .without(self.namespaces_to_ignore.0.iter().cloned())
+            .and_kinds(self.custom_resources.0.clone())
+            .with(labels, dialects)
+    }
 }
 
 /// The command line, blind to those environment variables that are empty: a manifest often sets a
@@ -193,7 +235,7 @@ fn command(variable: impl Fn(&OsStr) -> Option<OsString>) -> Command {
 
 /// What the reconcile loop does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Reconcile {
+pub enum Reconcile {
     /// It restarts workloads.
     On,
     /// It says in Events and metrics what it would restart.
@@ -399,6 +441,21 @@ mod tests {
         assert_eq!(args.metrics_bind_address, OptionalAddress(None));
         assert!(args.leader_elect);
         assert!(!Args::parse_from(["pod-reloader", "--leader-elect=false"]).leader_elect);
+    }
+
+    #[test]
+    fn the_settings_of_a_container_are_those_of_its_arguments_before_its_variables() {
+        let variable = |name: &str| match name {
+            "POD_RELOADER_RECONCILE" => Some("off".to_owned()),
+            "POD_RELOADER_SETTLE_PERIOD" => Some("9s".to_owned()),
+            "POD_RELOADER_NAMESPACES" => Some(String::new()),
+            _ => None,
+        };
+        let args = Args::of_container(["--reconcile=observe", "--auto-all"], variable).unwrap();
+        assert_eq!(args.reconcile, Reconcile::Observe);
+        assert_eq!(args.settle_period, Duration::from_secs(9));
+        assert!(args.auto_all);
+        assert!(Args::of_container(["--of-the-future"], |_| None).is_err());
     }
 
     #[test]

@@ -7,9 +7,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
-use pod_reloader_core::dialect::Dialects;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::scope::{Labels, Scope};
+use pod_reloader_core::scope::Scope;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -48,20 +47,7 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
     let namespace = own_namespace(&args)?;
     let clients = Clients::infer(reconciling).await?;
-    let labels = Labels {
-        namespace: args.namespace_selector,
-        workload: args.workload_selector,
-        config: args.resource_label_selector,
-    };
-    let dialects = Dialects {
-        spoken: args.dialects.0,
-        auto_all: args.auto_all,
-        ignored: args.resources_to_ignore.0,
-    };
-    let scope = Scope::new(args.namespaces.0.iter().cloned(), namespace.clone())
-        .without(args.namespaces_to_ignore.0)
-        .and_kinds(args.custom_resources.0)
-        .with(labels, dialects);
+    let scope = args.scope(namespace.clone());
     if scope
         .namespaces()
         .is_some_and(|mut namespaces| namespaces.next().is_none())
@@ -149,6 +135,7 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
             source,
             metrics.clone(),
             ourselves.clone(),
+            certificate.clone(),
             budget.clone(),
         );
         let minimum = args.webhook_tls_min_version.into();

@@ -10,13 +10,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
+use jiff::Timestamp;
 use pod_reloader_core::admission::{Answer, Pending, Step, begin};
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::review::{self, InvalidReview, Request};
 use pod_reloader_core::scope::Scope;
+use pod_reloader_core::standing::{Report, Standing};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
+use webhook_certs::CurrentCertificate;
 
 use crate::budget::{Budget, Share};
 use crate::error::chain;
@@ -52,6 +55,8 @@ pub(crate) struct Webhook {
     pub(crate) metrics: Metrics,
     /// The user that the loop writes as, once the apiserver has told.
     pub(crate) ourselves: Arc<OnceLock<String>>,
+    /// What it is served with.
+    certificate: CurrentCertificate,
     limits: Limits,
 }
 
@@ -69,6 +74,7 @@ impl Webhook {
         source: Source,
         metrics: Metrics,
         ourselves: Arc<OnceLock<String>>,
+        certificate: CurrentCertificate,
         budget: Budget,
     ) -> Self {
         let limits = Limits {
@@ -82,6 +88,7 @@ impl Webhook {
             source,
             metrics,
             ourselves,
+            certificate,
             limits,
         }
     }
@@ -108,14 +115,28 @@ impl Webhook {
             namespace,
             step,
         } = self.begin(body, keys.clone(), deadline).await?;
-        let answer = match step {
+        let mut answer = match step {
             Step::Answer(answer) => answer,
             Step::Read(pending) => self.read(&pending, keys, deadline).await,
         };
+        if let Some(standing) = answer.standing {
+            // First: the apiserver cuts off what is too long in all.
+            answer.warnings.insert(0, self.report(standing).to_string());
+        }
         debug!(uid, namespace, outcome = ?answer.outcome, "answered");
         self.metrics.admission(Some(answer.outcome));
         let body = review::response(&uid, &answer.patch, &answer.warnings);
         Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    }
+
+    /// What who asks is told.
+    fn report(&self, standing: Standing) -> Report {
+        let certificate = self.certificate.current();
+        Report {
+            standing,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            not_after: certificate.and_then(|it| Timestamp::try_from(it.not_after()).ok()),
+        }
     }
 
     /// Takes in a review, and gives back what its body took up: reads may have to wait for that.

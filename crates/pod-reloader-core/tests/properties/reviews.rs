@@ -150,6 +150,7 @@ fn holds_again(request: &Request<'_>, object: &Value, objects: Option<&Objects>)
         object: Some(&object),
         old_object: request.old_object,
         options: None,
+        dry_run: None,
     };
     let answer = match step(&again).expect("it was one before") {
         Step::Answer(answer) => answer,

@@ -101,6 +101,24 @@ async fn a_field_of_the_future_in_the_pod_spec_is_a_change_of_the_template() {
 }
 
 #[tokio::test]
+async fn a_dry_run_that_asks_is_told_and_changes_nothing() {
+    let router = webhook(Apiserver::Up).await;
+    for (object, standing) in [
+        (stamped(deployment("app:1"), &hash()), "current"),
+        (deployment("app:1"), "restart due for the first hash"),
+    ] {
+        let mut review = update(&object, &object);
+        review["request"]["dryRun"] = json!(true);
+        review["request"]["options"] = json!({"fieldManager": "pod-reloader-inquiry"});
+        let answer = reviewed(&router, &review).await;
+        assert_eq!(operations(&answer), [] as [Value; 0]);
+        let version = env!("CARGO_PKG_VERSION");
+        let told = format!("pod-reloader: asked: {standing}; version {version}");
+        assert_eq!(answer["response"]["warnings"], json!([told]));
+    }
+}
+
+#[tokio::test]
 async fn a_misspelt_key_is_answered_with_a_warning_and_without_a_read() {
     let mut object = of_the_future(deployment("app:1"));
     object["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/config-maps": "app"});
@@ -528,6 +546,7 @@ fn parts(apiserver: Apiserver) -> (Webhook, Arc<Keys>) {
         Source::new(client, Duration::from_secs(60), budget.clone(), None),
         Metrics::new(),
         Arc::default(),
+        CurrentCertificate::new(),
         budget,
     );
     (webhook, keys)
