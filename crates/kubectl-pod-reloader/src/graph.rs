@@ -73,3 +73,13 @@ pub(crate) struct Edge {
 fn as_text<S: serde::Serializer>(kind: &ConfigKind, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(kind.as_str())
 }
+
+pub(crate) fn mermaid(graph: &Graph) -> String {
+    format!("{graph:?}")
+}
+pub(crate) fn dot(graph: &Graph) -> String {
+    format!("{graph:?}")
+}
+pub(crate) fn html(graph: &Graph, title: &str) -> String {
+    format!("{title} {graph:?}")
+}

@@ -1,5 +1,140 @@
 //! `kubectl pod-reloader`: tells what restarts which pods, and why. It only reads.
 
+mod args;
+mod cluster;
+mod complete;
+mod draw;
+mod explain;
 mod graph;
+mod history;
+mod impact;
+mod objects;
+mod operators;
+mod print;
+mod rollout;
+mod status;
+mod wait;
+mod workloads;
 
-fn main() {}
+use std::io;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+
+use crate::args::{Cli, Command, Output};
+use crate::cluster::{Cluster, NoCluster, Unseen};
+use crate::operators::Operators;
+use crate::print::Verdict;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    NoCluster(#[from] NoCluster),
+    #[error(transparent)]
+    Unseen(#[from] Unseen),
+    #[error("printing: {0}")]
+    Print(#[from] io::Error),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    match runtime
+        .map_err(Failure::from)
+        .and_then(|runtime| runtime.block_on(run(cli)))
+    {
+        Ok(Verdict::Good) => ExitCode::SUCCESS,
+        Ok(Verdict::Bad) => ExitCode::from(1),
+        Ok(Verdict::Unknown) => ExitCode::from(3),
+        // Such as `| head`: somebody has seen enough.
+        Err(Failure::Print(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::from(match failure {
+                Failure::Unseen(error) if error.is_absent() => 1,
+                _ => 3,
+            })
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<Verdict, Failure> {
+    let output = cli.output;
+    let is_picture = matches!(output, Output::Mermaid | Output::Dot | Output::Html);
+    if is_picture && !matches!(cli.command, Command::Graph { .. }) {
+        let message = "-o mermaid, dot and html are for graph";
+        Cli::command()
+            .error(ErrorKind::ArgumentConflict, message)
+            .exit();
+    }
+    let cluster = match cli.command {
+        Command::Completion { shell } => {
+            let mut command = Cli::command();
+            clap_complete::generate(
+                shell,
+                &mut command,
+                "kubectl-pod_reloader",
+                &mut io::stdout(),
+            );
+            return Ok(Verdict::Good);
+        }
+        Command::Complete { words } => {
+            let cluster = Cluster::connect(&cli.connection).await.ok();
+            print::raw(&complete::candidates(&words, cluster.as_ref()).await)?;
+            return Ok(Verdict::Good);
+        }
+        _ => Cluster::connect(&cli.connection).await?,
+    };
+    let operators = Operators::find(&cluster, &cli.connection.operator_namespace).await;
+    match cli.command {
+        Command::Explain { workload } => {
+            let (answer, verdict) = explain::explain(&cluster, &operators, &workload).await?;
+            print::answer(&answer, output)?;
+            Ok(verdict)
+        }
+        Command::Impact { object, key } => {
+            let (answer, verdict) =
+                impact::impact(&cluster, &operators, &object, key.as_deref()).await;
+            print::answer(&answer, output)?;
+            Ok(verdict)
+        }
+        Command::Wait {
+            workloads, timeout, ..
+        } => {
+            let (answer, verdict) = wait::wait(&cluster, &operators, &workloads, timeout).await?;
+            print::answer(&answer, output)?;
+            Ok(verdict)
+        }
+        Command::Status { ask } => {
+            let (answer, verdict) = status::status(&cluster, &operators, ask).await;
+            print::answer(&answer, output)?;
+            Ok(verdict)
+        }
+        Command::Graph { all_namespaces } => {
+            let namespace = (!all_namespaces).then_some(&cluster.namespace);
+            let (graph, unseen) = draw::draw(&cluster, &operators, namespace).await;
+            for item in &unseen {
+                eprintln!("not seen: {item}");
+            }
+            print::raw(&match output {
+                Output::Json => {
+                    serde_json::to_string_pretty(&graph).expect("it can be JSON") + "\n"
+                }
+                Output::Dot => graph::dot(&graph),
+                Output::Html => graph::html(&graph, &draw::title(namespace)),
+                Output::Text | Output::Mermaid => graph::mermaid(&graph),
+            })?;
+            Ok(match unseen.is_empty() {
+                true => Verdict::Good,
+                false => Verdict::Unknown,
+            })
+        }
+        Command::Completion { .. } | Command::Complete { .. } => unreachable!("done above"),
+    }
+}

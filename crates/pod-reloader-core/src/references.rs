@@ -182,6 +182,14 @@ impl References {
         claims.any(|claim| claim.keys != Keys::All)
     }
 
+    /// How much of an object may count, by its name or as a match. `None` where nothing does.
+    pub fn keys(&self, reference: &Reference) -> Option<Keys> {
+        let named = self.claims_on(reference).iter();
+        let named = named.map(|claim| claim.keys.clone());
+        let matched = self.matches(reference).then_some(Keys::All);
+        named.chain(matched).reduce(|one, other| one.or(&other))
+    }
+
     /// What counts of `objects`: those of [`References::with_matches`], each as it was read.
     pub fn contents<'a>(&'a self, objects: &'a Objects) -> Contents<'a> {
         let by_pattern = |pattern: &Pattern, _: &Reference, object: &_| pattern.counts(object);
@@ -254,8 +262,8 @@ impl References {
             ))
     }
 
-    /// Whether an object counts.
-    fn counts(&self, reference: &Reference, object: &Presence) -> bool {
+    /// Whether an object counts, as its marks are.
+    pub fn counts(&self, reference: &Reference, object: &Presence) -> bool {
         let mut claims = self.claims_on(reference).iter();
         claims.any(|claim| claim.counts(object))
             || self.matching(reference).any(|it| it.counts(object))

@@ -1,0 +1,421 @@
+//! The cluster as the user may see it: every call says what it was for, and whether it was allowed.
+
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Status;
+use kube::{Client, Config};
+use pod_reloader_core::name::Name;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::args::Connection;
+
+/// How long one call may take.
+const DEADLINE: Duration = Duration::from_secs(15);
+/// How many objects one call lists.
+const PAGE: usize = 500;
+
+const JSON: &str = "application/json";
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// A cluster, as one user.
+pub(crate) struct Cluster {
+    client: Client,
+    /// The namespace that is meant where none is given.
+    pub(crate) namespace: Name,
+}
+
+/// Why something cannot be seen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unseen {
+    /// The user has not the right.
+    #[error("you may not {0}")]
+    Forbidden(String),
+    /// There is no such object, or the cluster does not serve such objects.
+    #[error("{0} not found")]
+    Absent(String),
+    /// The apiserver says something else.
+    #[error("cannot {what}: {message}")]
+    Refused {
+        /// What was tried.
+        what: String,
+        /// In its own words.
+        message: String,
+    },
+    /// There is no answer.
+    #[error("cannot {0}: {1}")]
+    Unreachable(String, String),
+}
+
+impl Unseen {
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent(_))
+    }
+
+    pub(crate) fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Forbidden(_))
+    }
+}
+
+/// Why there is no cluster to look at.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoCluster {
+    #[error("reading the kubeconfig: {0}")]
+    Kubeconfig(#[from] kube::config::KubeconfigError),
+    #[error("finding a cluster: {0}")]
+    Infer(#[from] kube::config::InferConfigError),
+    #[error("preparing the connection: {0}")]
+    Client(#[from] kube::Error),
+    #[error("{0:?} is no namespace")]
+    Namespace(String),
+}
+
+/// Where objects stand in the API.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place<'a> {
+    /// `apps/v1`, or `v1` for the core group.
+    pub(crate) api_version: &'a str,
+    /// `deployments`.
+    pub(crate) plural: &'a str,
+    /// `None` for all, or where they stand in none.
+    pub(crate) namespace: Option<&'a str>,
+}
+
+impl<'a> Place<'a> {
+    pub(crate) fn new(api_version: &'a str, plural: &'a str, namespace: Option<&'a str>) -> Self {
+        Self {
+            api_version,
+            plural,
+            namespace,
+        }
+    }
+
+    fn path(&self) -> String {
+        let root = match self.api_version.contains('/') {
+            true => "apis",
+            false => "api",
+        };
+        let Self {
+            api_version,
+            plural,
+            ..
+        } = self;
+        match self.namespace {
+            Some(namespace) => format!("/{root}/{api_version}/namespaces/{namespace}/{plural}"),
+            None => format!("/{root}/{api_version}/{plural}"),
+        }
+    }
+
+    /// `list deployments in namespace shop`.
+    fn words(&self, verb: &str) -> String {
+        match self.namespace {
+            Some(namespace) => format!("{verb} {} in namespace {namespace}", self.plural),
+            None => format!("{verb} {} in the cluster", self.plural),
+        }
+    }
+}
+
+/// What a write that was not carried out gave.
+pub(crate) struct DryRun {
+    /// The warnings that came with it.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Cluster {
+    /// The cluster of the kubeconfig, or the one that we run in.
+    pub(crate) async fn connect(connection: &Connection) -> Result<Self, NoCluster> {
+        let options = KubeConfigOptions {
+            context: connection.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        let mut config = match &connection.kubeconfig {
+            Some(path) => {
+                Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &options).await?
+            }
+            None if options.context.is_some() => Config::from_kubeconfig(&options).await?,
+            None => Config::infer().await?,
+        };
+        if let Some(user) = &connection.impersonate {
+            config.auth_info.impersonate = Some(user.clone());
+        }
+        if !connection.impersonate_groups.is_empty() {
+            config.auth_info.impersonate_groups = Some(connection.impersonate_groups.clone());
+        }
+        config.connect_timeout = Some(DEADLINE);
+        config.read_timeout = Some(DEADLINE);
+        let namespace = connection.namespace.as_ref();
+        let namespace = namespace.unwrap_or(&config.default_namespace);
+        let namespace =
+            Name::parse(namespace).map_err(|_| NoCluster::Namespace(namespace.clone()))?;
+        let client = Client::try_from(config)?;
+        Ok(Self { client, namespace })
+    }
+
+    /// One object.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        place: Place<'_>,
+        name: &str,
+    ) -> Result<T, Unseen> {
+        let what = format!("{} {name}", place.words("get"));
+        let body = self
+            .read(&format!("{}/{name}", place.path()), &what, JSON)
+            .await?;
+        serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))
+    }
+
+    /// One object, as it is serialised.
+    pub(crate) async fn get_raw(&self, place: Place<'_>, name: &str) -> Result<Vec<u8>, Unseen> {
+        let path = format!("{}/{name}", place.path());
+        self.read(&path, &place.words("get"), JSON).await
+    }
+
+    /// All objects of a place that meet `query`, such as `labelSelector=a%3Db`.
+    pub(crate) async fn list<T: DeserializeOwned>(
+        &self,
+        place: Place<'_>,
+        query: &str,
+    ) -> Result<Vec<T>, Unseen> {
+        self.list_as(place, query, JSON).await
+    }
+
+    /// The metadata of all objects of a place, whatever is in them.
+    pub(crate) async fn list_metadata<T: DeserializeOwned>(
+        &self,
+        place: Place<'_>,
+        query: &str,
+    ) -> Result<Vec<T>, Unseen> {
+        self.list_as(place, query, METADATA).await
+    }
+
+    async fn list_as<T: DeserializeOwned>(
+        &self,
+        place: Place<'_>,
+        query: &str,
+        accept: &str,
+    ) -> Result<Vec<T>, Unseen> {
+        #[derive(Deserialize)]
+        struct List {
+            metadata: Metadata,
+            #[serde(default)]
+            items: Vec<Box<RawValue>>,
+        }
+        #[derive(Deserialize)]
+        struct Metadata {
+            #[serde(rename = "continue", default)]
+            token: String,
+        }
+        let what = place.words("list");
+        let mut all = Vec::new();
+        let mut token = String::new();
+        loop {
+            let path = format!("{}?limit={PAGE}&{query}&continue={token}", place.path());
+            let body = self.read(&path, &what, accept).await?;
+            let list: List =
+                serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))?;
+            for item in list.items {
+                let item = serde_json::from_str(item.get());
+                all.push(item.map_err(|error| unreadable(&what, &error))?);
+            }
+            if list.metadata.token.is_empty() {
+                return Ok(all);
+            }
+            token = encoded(&list.metadata.token);
+        }
+    }
+
+    /// What the cluster serves, by group, version and plural.
+    pub(crate) async fn version_of(&self, group: &str, plural: &str) -> Result<String, Unseen> {
+        let what = format!("tell whether the cluster has {plural}.{group}");
+        let groups = self.client.list_api_groups_aggregated().await;
+        let groups = groups.map_err(|error| unseen(&what, error))?;
+        let group = groups.items.into_iter().find(|it| {
+            let name = it.metadata.as_ref().and_then(|it| it.name.as_deref());
+            name == Some(group)
+        });
+        let versions = group.map(|group| group.versions).unwrap_or_default();
+        let version = versions.into_iter().find_map(|it| {
+            let mut resources = it.resources.iter();
+            let serves = resources.any(|resource| resource.resource.as_deref() == Some(plural));
+            it.version.filter(|_| serves)
+        });
+        version.ok_or_else(|| Unseen::Absent(plural.to_owned()))
+    }
+
+    /// Patches an object by nothing, or creates it where a `body` is given, without doing so.
+    ///
+    /// Every admission sees it, as the field manager `manager`, and nothing is stored.
+    pub(crate) async fn dry_run(
+        &self,
+        place: Place<'_>,
+        name: &str,
+        manager: &str,
+        body: Option<String>,
+    ) -> Result<DryRun, Unseen> {
+        let (method, verb, path, content_type) = match &body {
+            None => {
+                let path = format!("{}/{name}", place.path());
+                (Method::PATCH, "patch", path, "application/merge-patch+json")
+            }
+            Some(_) => (Method::POST, "create", place.path(), "application/json"),
+        };
+        let what = place.words(verb);
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{path}?dryRun=All&fieldManager={manager}"))
+            .header(http::header::CONTENT_TYPE, content_type)
+            .body(body.unwrap_or_else(|| "{}".to_owned()).into_bytes())
+            .expect("names are safe in a path");
+        let (response, _) = self.call(request, &what).await?;
+        let warnings = response.headers().get_all(http::header::WARNING);
+        let warnings = warnings.iter().filter_map(|value| value.to_str().ok());
+        Ok(DryRun {
+            warnings: warnings.filter_map(warning).collect(),
+        })
+    }
+
+    async fn read(&self, path: &str, what: &str, accept: &str) -> Result<Vec<u8>, Unseen> {
+        let request = Request::get(path)
+            .header(http::header::ACCEPT, accept)
+            .body(Vec::new())
+            .expect("names are safe in a path");
+        Ok(self.call(request, what).await?.1)
+    }
+
+    /// A call, with what it is for.
+    async fn call(
+        &self,
+        request: Request<Vec<u8>>,
+        what: &str,
+    ) -> Result<(Response<()>, Vec<u8>), Unseen> {
+        let answer = async {
+            let response = self.client.send(request.map(Body::from)).await;
+            let (head, body) = response.map_err(|error| unseen(what, error))?.into_parts();
+            let body = body.collect().await.map_err(|error| unseen(what, error))?;
+            Ok((Response::from_parts(head, ()), body.to_bytes().to_vec()))
+        };
+        let in_time = tokio::time::timeout(DEADLINE, answer).await;
+        let (head, body) = in_time.map_err(|_| {
+            let message = format!("no answer within {} s", DEADLINE.as_secs());
+            Unseen::Unreachable(what.to_owned(), message)
+        })??;
+        if head.status().is_success() {
+            return Ok((head, body));
+        }
+        let message = serde_json::from_slice(&body).map(|status: Status| status.message);
+        let message = message.unwrap_or_else(|_| head.status().to_string());
+        Err(match head.status() {
+            StatusCode::FORBIDDEN if is_about_rights(&message) => {
+                Unseen::Forbidden(what.to_owned())
+            }
+            StatusCode::NOT_FOUND => Unseen::Absent(what.to_owned()),
+            _ => Unseen::Refused {
+                what: what.to_owned(),
+                message,
+            },
+        })
+    }
+}
+
+/// A 403 may also come from an admission, in the words of its author.
+fn is_about_rights(message: &str) -> bool {
+    message.contains(" cannot ") && message.contains("forbidden: User ")
+}
+
+fn unreadable(what: &str, error: &serde_json::Error) -> Unseen {
+    // Not the error itself: it may quote a Secret.
+    let message = format!("the answer is not as expected (line {})", error.line());
+    Unseen::Refused {
+        what: what.to_owned(),
+        message,
+    }
+}
+
+fn unseen(what: &str, error: kube::Error) -> Unseen {
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !message.contains(&text) {
+            message = format!("{message}: {text}");
+        }
+        cause = error.source();
+    }
+    Unseen::Unreachable(what.to_owned(), message)
+}
+
+/// The text of a `Warning` header, which is `299 - "text"`.
+fn warning(header: &str) -> Option<String> {
+    let quoted = header.split_once('"')?.1;
+    let mut text = String::new();
+    let mut characters = quoted.chars();
+    loop {
+        match characters.next()? {
+            '"' => return Some(text),
+            '\\' => text.push(characters.next()?),
+            other => text.push(other),
+        }
+    }
+}
+
+/// `text` as part of a query.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                encoded.push(byte.into());
+            }
+            other => encoded.push_str(&format!("%{other:02X}")),
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_a_warning_is_unquoted() {
+        let header = r#"299 - "say \"no\" to C:\\" "Sat, 21 Nov 2026""#;
+        assert_eq!(warning(header).as_deref(), Some(r#"say "no" to C:\"#));
+        assert_eq!(warning("299 - unquoted"), None);
+        assert_eq!(warning(r#"299 - "cut"#), None);
+    }
+
+    #[test]
+    fn a_query_is_encoded() {
+        assert_eq!(encoded("a=b,c d/é"), "a%3Db%2Cc%20d%2F%C3%A9");
+    }
+
+    #[test]
+    fn a_place_is_found_in_the_api_and_told_in_words() {
+        let deployments = Place::new("apps/v1", "deployments", Some("shop"));
+        assert_eq!(
+            deployments.path(),
+            "/apis/apps/v1/namespaces/shop/deployments"
+        );
+        assert_eq!(
+            deployments.words("list"),
+            "list deployments in namespace shop"
+        );
+        let namespaces = Place::new("v1", "namespaces", None);
+        assert_eq!(namespaces.path(), "/api/v1/namespaces");
+    }
+
+    #[test]
+    fn a_policy_that_forbids_is_told_from_a_missing_right() {
+        let right =
+            r#"deployments.apps "web" is forbidden: User "u" cannot patch resource "deployments""#;
+        assert!(is_about_rights(right));
+        let policy =
+            r#"deployments.apps "web" is forbidden: ValidatingAdmissionPolicy 'x' denied request"#;
+        assert!(!is_about_rights(policy));
+    }
+}

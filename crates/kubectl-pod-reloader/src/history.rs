@@ -1,0 +1,247 @@
+//! What happened to a workload: the operator's Events about it, and since when its pods have their hash.
+
+use jiff::Timestamp;
+use pod_reloader_core::annotations::{CONFIG_HASH, FIELD_MANAGER};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cluster::{Cluster, Place, Unseen, encoded};
+use crate::workloads::{BuiltIn, Seen, built_in};
+
+/// Something that the operator told about a workload.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Event {
+    /// When it was told last.
+    pub(crate) at: Timestamp,
+    /// In one word.
+    pub(crate) reason: String,
+    /// In many.
+    pub(crate) message: String,
+    /// Whether it is a warning.
+    pub(crate) is_warning: bool,
+    /// The workload: `Deployment shop/web`.
+    pub(crate) about: String,
+}
+
+/// The Event of a restart.
+pub(crate) const RESTARTED: &str = "ConfigChanged";
+
+/// The operator's Events, the newest first: about one workload, or of all.
+pub(crate) async fn events(
+    cluster: &Cluster,
+    seen: Option<&Seen<'_>>,
+) -> Result<Vec<Event>, Unseen> {
+    let namespace = seen.map(|seen| seen.workload.id.namespace.as_str());
+    let place = Place::new("v1", "events", namespace);
+    let selector = match seen {
+        Some(seen) => format!(
+            "involvedObject.kind={},involvedObject.name={}",
+            seen.workload.id.kind, seen.workload.id.name
+        ),
+        None => "involvedObject.apiVersion!=v1".to_owned(),
+    };
+    let query = format!("fieldSelector={}", encoded(&selector));
+    let events: Vec<Value> = cluster.list(place, &query).await?;
+    let mut events: Vec<_> = events.iter().filter_map(event).collect();
+    events.sort_by_key(|event| std::cmp::Reverse(event.at));
+    Ok(events)
+}
+
+fn event(event: &Value) -> Option<Event> {
+    if event["reportingComponent"] != FIELD_MANAGER {
+        return None;
+    }
+    let times = [
+        &event["series"]["lastObservedTime"],
+        &event["lastTimestamp"],
+        &event["eventTime"],
+        &event["metadata"]["creationTimestamp"],
+    ];
+    let at = times.into_iter().find_map(|at| at.as_str()?.parse().ok())?;
+    let about = &event["involvedObject"];
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    Some(Event {
+        at,
+        reason: text(&event["reason"]),
+        message: text(&event["message"]),
+        is_warning: event["type"] == "Warning",
+        about: format!(
+            "{} {}/{}",
+            text(&about["kind"]),
+            text(&about["namespace"]),
+            text(&about["name"])
+        ),
+    })
+}
+
+/// Of a workload's Events, those that say what is wrong with it since its last restart, one of each reason.
+pub(crate) fn problems(events: &[Event]) -> Vec<&Event> {
+    let since = events.iter().take_while(|event| event.reason != RESTARTED);
+    let mut problems: Vec<&Event> = Vec::new();
+    for event in since.filter(|event| event.is_warning) {
+        if problems.iter().all(|known| known.reason != event.reason) {
+            problems.push(event);
+        }
+    }
+    problems
+}
+
+/// Since when the pods of a workload have its config hash: since the oldest of its newest revisions that
+/// carry it. `None` where there are none.
+///
+/// Revisions tell it when Events are gone: an apiserver keeps these for an hour.
+pub(crate) async fn hash_since(
+    cluster: &Cluster,
+    seen: &Seen<'_>,
+) -> Result<Option<Timestamp>, Unseen> {
+    let plural = match built_in(seen.workload.id.kind) {
+        Some(BuiltIn::Deployment) => "replicasets",
+        Some(BuiltIn::StatefulSet | BuiltIn::DaemonSet) => "controllerrevisions",
+        None => return Ok(None),
+    };
+    let namespace = Some(seen.workload.id.namespace.as_str());
+    let labels = seen.object["spec"]["selector"]["matchLabels"].as_object();
+    let labels = labels.into_iter().flatten();
+    let labels: Vec<_> = labels
+        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
+        .collect();
+    let query = format!("labelSelector={}", encoded(&labels.join(",")));
+    let place = Place::new("apps/v1", plural, namespace);
+    let revisions: Vec<Value> = cluster.list(place, &query).await?;
+    let own = revisions.iter().filter(|revision| {
+        let mut owners = revision["metadata"]["ownerReferences"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        owners.any(|owner| owner["uid"] == *seen.workload.uid)
+    });
+    Ok(since(own, seen.workload.config_hash()))
+}
+
+fn since<'a>(revisions: impl Iterator<Item = &'a Value>, hash: Option<&str>) -> Option<Timestamp> {
+    let mut revisions: Vec<_> = revisions.map(|it| (number(it), it)).collect();
+    revisions.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+    let carries = |revision: &Value| {
+        let template = match revision.get("data") {
+            Some(data) => &data["spec"]["template"],
+            None => &revision["spec"]["template"],
+        };
+        template["metadata"]["annotations"][CONFIG_HASH].as_str() == hash
+    };
+    let carrying = revisions
+        .iter()
+        .take_while(|(_, revision)| carries(revision));
+    let (_, oldest) = carrying.last()?;
+    oldest["metadata"]["creationTimestamp"]
+        .as_str()?
+        .parse()
+        .ok()
+}
+
+/// The number of a ReplicaSet or ControllerRevision.
+fn number(revision: &Value) -> i64 {
+    let annotation = &revision["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
+    let of_replica_set = || annotation.as_str()?.parse().ok();
+    revision["revision"]
+        .as_i64()
+        .or_else(of_replica_set)
+        .unwrap_or(0)
+}
+
+/// `2026-11-21 20:59:12 UTC, 3 min ago`.
+pub(crate) fn when(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(at).as_secs();
+    let ago = match seconds {
+        ..0 => "just now".to_owned(),
+        0..120 => format!("{seconds} s ago"),
+        120..7200 => format!("{} min ago", seconds / 60),
+        7200..172_800 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} days ago", seconds / 86_400),
+    };
+    format!("{} UTC, {ago}", at.strftime("%Y-%m-%d %H:%M:%S"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_pods_have_their_hash_since_the_oldest_revision_in_a_row_that_carries_it() {
+        let revision = |number: i64, hash: &str, minute: i64| {
+            json!({
+                "metadata": {
+                    "annotations": {"deployment.kubernetes.io/revision": number.to_string()},
+                    "creationTimestamp": format!("2026-01-01T00:{minute:02}:00Z"),
+                },
+                "spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: hash}}}},
+            })
+        };
+        let revisions = [
+            revision(10, "new", 10),
+            revision(2, "new", 2),
+            revision(9, "new", 9),
+            revision(8, "old", 8),
+        ];
+        let oldest = Some(at("2026-01-01T00:09:00Z"));
+        assert_eq!(since(revisions.iter(), Some("new")), oldest);
+        assert_eq!(since(revisions.iter(), Some("other")), None);
+    }
+
+    #[test]
+    fn the_revisions_of_a_stateful_set_count_as_well() {
+        let revision = json!({
+            "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
+            "data": {"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: "it"}}}}},
+            "revision": 3,
+        });
+        assert!(since([&revision].into_iter(), Some("it")).is_some());
+        assert!(since([&revision].into_iter(), None).is_none());
+    }
+
+    #[test]
+    fn of_events_of_others_nothing_is_told() {
+        let one = json!({
+            "reportingComponent": "pod-reloader", "reason": "ConfigChanged", "type": "Normal",
+            "message": "restarting pods: ConfigMap a changed",
+            "eventTime": "2026-01-01T00:00:00.123456Z", "lastTimestamp": null,
+            "involvedObject": {"kind": "Deployment", "namespace": "ns", "name": "web"},
+        });
+        assert_eq!(event(&one).unwrap().about, "Deployment ns/web");
+        let mut other = one;
+        other["reportingComponent"] = json!("deployment-controller");
+        assert_eq!(event(&other), None);
+    }
+
+    #[test]
+    fn a_problem_is_over_with_the_next_restart() {
+        let event = |minute: i64, reason: &str| Event {
+            at: at(&format!("2026-01-01T00:{minute:02}:00Z")),
+            reason: reason.to_owned(),
+            message: String::new(),
+            is_warning: reason != RESTARTED,
+            about: String::new(),
+        };
+        let events = [
+            event(5, "PatchRefused"),
+            event(4, "WaitingForConfig"),
+            event(3, "PatchRefused"),
+            event(2, RESTARTED),
+            event(1, "RestartStalled"),
+        ];
+        let reasons: Vec<_> = problems(&events).iter().map(|it| &*it.reason).collect();
+        assert_eq!(reasons, ["PatchRefused", "WaitingForConfig"]);
+    }
+
+    #[test]
+    fn times_are_told_in_words() {
+        let now = at("2026-01-03T00:00:00Z");
+        let told = when(at("2026-01-02T23:55:30Z"), now);
+        assert_eq!(told, "2026-01-02 23:55:30 UTC, 4 min ago");
+        assert!(when(now, at("2026-01-02T00:00:00Z")).ends_with("just now"));
+    }
+}
