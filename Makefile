@@ -46,7 +46,7 @@ help: ## List these targets
 demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it running
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
-	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
+	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
 	$(call phase,demo,cargo run --quiet -p $(e2e) --bin demo $(if $(filter 1,$(KEEP)),-- --keep))
 
 # End-to-end tests mostly wait.
@@ -55,7 +55,7 @@ test: ## Run all tests, the last of them on a real control plane; TEST=name pick
 	@scripts/need rust cc control-plane
 	$(call phase,unit and router tests,cargo test $(TEST))
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
-	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
+	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
 	$(call phase,end-to-end tests,RUST_TEST_THREADS=4 $(control_plane) cargo test -p $(e2e) --no-fail-fast $(or $(TEST),-- --skip $(floods)))
 	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) cargo test -p $(e2e) --test suite --no-fail-fast -- $(floods)))
 	$(if $(TEST),,$(call phase,on an older apiserver,$(call on_older,$(on_older_always))))
@@ -64,14 +64,14 @@ test: ## Run all tests, the last of them on a real control plane; TEST=name pick
 test-older: ## Run what does not need the newest Kubernetes on an older kube-apiserver, all of it
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
-	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
+	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
 	$(call phase,on an older apiserver,$(call on_older,$(on_older_always) $(on_older_too)))
 
 .PHONY: soak
 soak: ## Keep users and operator busy while something breaks each minute; MINUTES=15 WORKLOADS=2000 SEED=n
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
-	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
+	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
 	$(call phase,soak,cargo run --quiet -p $(e2e) --bin soak -- $(if $(MINUTES),--minutes=$(MINUTES)) \
 	  $(if $(WORKLOADS),--workloads=$(WORKLOADS)) $(if $(SEED),--seed=$(SEED)))
 
@@ -80,7 +80,7 @@ soak: ## Keep users and operator busy while something breaks each minute; MINUTE
 faults: ## Run the tests of faults at their full size: thousands of workloads, minutes of waiting
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
-	$(call phase,build,cargo build -p pod-reloader -p $(e2e))
+	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
 	$(call phase,faults,FULL=1 RUST_TEST_THREADS=1 $(control_plane) cargo test -p $(e2e) --test suite --no-fail-fast -- $(or $(TEST),$(faults)))
 
 .PHONY: bench

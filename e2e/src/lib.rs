@@ -42,7 +42,7 @@ pub use kubeconfig::KubeconfigFile;
 pub use operator::{OPERATOR_VARIABLE, Operator};
 pub use oracles::{CANARY, Expected, FailedCalls, Oracles};
 pub use process::{Process, Program};
-pub use programs::{PROGRAMS_VARIABLE, Programs};
+pub use programs::{PROGRAMS_VARIABLE, Programs, of_the_workspace};
 pub use scene::{Options, Replica, Scene, Snapshot, crowd};
 pub use tool::{Output, Tool};
 pub use wait::{Attempt, wait_for};

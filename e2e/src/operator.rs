@@ -21,6 +21,7 @@ use crate::{
     kubeconfig::KubeconfigFile,
     port::free_ports,
     process::{Process, Program},
+    programs::of_the_workspace,
     wait::{Attempt, wait_for},
 };
 
@@ -184,15 +185,7 @@ fn program() -> Result<PathBuf> {
     if let Some(path) = env::var_os(OPERATOR_VARIABLE) {
         return Ok(path.into());
     }
-    // Test binaries lie one folder below the programs.
-    let own = env::current_exe()?;
-    let found = own
-        .ancestors()
-        .skip(1)
-        .take(2)
-        .map(|folder| folder.join("pod-reloader"))
-        .find(|path| path.is_file());
-    found.with_context(|| {
+    of_the_workspace("pod-reloader").with_context(|| {
         format!("the operator is not built: run `cargo build -p pod-reloader`, or set {OPERATOR_VARIABLE}")
     })
 }

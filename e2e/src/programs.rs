@@ -57,6 +57,16 @@ impl Programs {
     }
 }
 
+/// A program of this workspace, as cargo built it; `None` where it did not.
+pub fn of_the_workspace(name: &str) -> Option<PathBuf> {
+    // Test binaries lie one folder below the programs.
+    let own = env::current_exe().ok()?;
+    let folders = own.ancestors().skip(1).take(2);
+    folders
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+}
+
 fn built() -> Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane/build.sh");
     let output = Command::new(&script)

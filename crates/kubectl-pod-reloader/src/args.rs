@@ -56,9 +56,9 @@ pub(crate) struct Connection {
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
     pub(crate) impersonate_groups: Vec<String>,
 
-    /// Namespace of the operator, for who may not look for it in all of them.
-    #[arg(long, global = true, default_value = "pod-reloader", value_name = "NAMESPACE", value_parser = name)]
-    pub(crate) operator_namespace: Name,
+    /// Namespace of the operator [default: all; where you may not look for it in all, pod-reloader].
+    #[arg(long, global = true, value_name = "NAMESPACE", value_parser = name)]
+    pub(crate) operator_namespace: Option<Name>,
 }
 
 /// The form of an answer.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -20,6 +20,8 @@ const DEADLINE: Duration = Duration::from_secs(15);
 /// How many objects one call lists.
 const PAGE: usize = 500;
 
+/// What the apiserver's audit log calls us.
+const USER_AGENT: &str = concat!("kubectl-pod-reloader/", env!("CARGO_PKG_VERSION"));
 const JSON: &str = "application/json";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
@@ -146,6 +148,8 @@ impl Cluster {
         if !connection.impersonate_groups.is_empty() {
             config.auth_info.impersonate_groups = Some(connection.impersonate_groups.clone());
         }
+        let user_agent = HeaderValue::from_static(USER_AGENT);
+        config.headers.push((header::USER_AGENT, user_agent));
         config.connect_timeout = Some(DEADLINE);
         config.read_timeout = Some(DEADLINE);
         let namespace = connection.namespace.as_ref();
@@ -268,11 +272,11 @@ impl Cluster {
         let request = Request::builder()
             .method(method)
             .uri(format!("{path}?dryRun=All&fieldManager={manager}"))
-            .header(http::header::CONTENT_TYPE, content_type)
+            .header(header::CONTENT_TYPE, content_type)
             .body(body.unwrap_or_else(|| "{}".to_owned()).into_bytes())
             .expect("names are safe in a path");
         let (response, _) = self.call(request, &what).await?;
-        let warnings = response.headers().get_all(http::header::WARNING);
+        let warnings = response.headers().get_all(header::WARNING);
         let warnings = warnings.iter().filter_map(|value| value.to_str().ok());
         Ok(DryRun {
             warnings: warnings.filter_map(warning).collect(),
@@ -281,7 +285,7 @@ impl Cluster {
 
     async fn read(&self, path: &str, what: &str, accept: &str) -> Result<Vec<u8>, Unseen> {
         let request = Request::get(path)
-            .header(http::header::ACCEPT, accept)
+            .header(header::ACCEPT, accept)
             .body(Vec::new())
             .expect("names are safe in a path");
         Ok(self.call(request, what).await?.1)

@@ -26,7 +26,7 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
             .map(str::to_owned)
             .to_vec(),
         (Some("explain" | "wait"), Some(cluster)) => {
-            let operators = Operators::find(cluster, &cluster.namespace).await;
+            let operators = Operators::find(cluster, None).await;
             let (all, _) = workloads::list(cluster, &operators, Some(&cluster.namespace)).await;
             all.iter().map(|seen| seen.address()).collect()
         }

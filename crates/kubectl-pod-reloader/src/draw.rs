@@ -21,6 +21,9 @@ pub(crate) async fn draw(
 ) -> (Graph, Vec<String>) {
     let (all, mut unseen) = workloads::list(cluster, operators, namespace).await;
     unseen.extend(operators.unseen.iter().cloned());
+    if operators.are_none() {
+        unseen.push("no pod-reloader was found in this cluster".to_owned());
+    }
     let kept: Vec<_> = all.iter().filter(|seen| seen.obstacle.is_none()).collect();
     let mut there: BTreeMap<ConfigKind, BTreeSet<Reference>> = BTreeMap::new();
     for kind in ConfigKind::ALL {

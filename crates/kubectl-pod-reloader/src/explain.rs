@@ -145,7 +145,7 @@ pub(crate) async fn explain(
     let hash_since = since.ok().flatten();
     // An Event about an earlier hash says nothing about this one.
     let restart = restart.filter(|event| hash_since.is_none_or(|since| event.at >= since - LEEWAY));
-    let (standing, meaning, verdict) = stands(&seen, inquiry.as_ref(), operators);
+    let (standing, meaning, verdict) = stands(&seen, inquiry.as_ref());
     let waits_for: Vec<_> = match verdict {
         Verdict::Good => Vec::new(),
         _ => missing(&seen, &found),
@@ -219,17 +219,9 @@ fn summary(operator: &Operator) -> OperatorSummary {
 }
 
 /// How the workload stands: in a word, what it means, and whether it is good.
-fn stands(
-    seen: &Seen<'_>,
-    inquiry: Option<&Inquiry>,
-    operators: &Operators,
-) -> (String, String, Verdict) {
+fn stands(seen: &Seen<'_>, inquiry: Option<&Inquiry>) -> (String, String, Verdict) {
     let reconcile = seen.operator.map(|it| it.args.reconcile);
     let standing = match inquiry {
-        None if operators.are_none() => {
-            let meaning = "no pod-reloader was found in this cluster: nothing restarts it";
-            return ("not asked".to_owned(), meaning.to_owned(), Verdict::Bad);
-        }
         None => {
             let obstacle = seen.obstacle.as_deref().unwrap_or_default();
             let meaning = format!("not kept: {obstacle}");

@@ -91,7 +91,7 @@ async fn run(cli: Cli) -> Result<Verdict, Failure> {
         }
         _ => Cluster::connect(&cli.connection).await?,
     };
-    let operators = Operators::find(&cluster, &cli.connection.operator_namespace).await;
+    let operators = Operators::find(&cluster, cli.connection.operator_namespace.as_ref()).await;
     match cli.command {
         Command::Explain { workload } => {
             let (answer, verdict) = explain::explain(&cluster, &operators, &workload).await?;

@@ -51,24 +51,24 @@ pub(crate) struct Keeping<'a> {
 }
 
 impl Operators {
-    /// Looks for operators in all namespaces, or else in `namespace`.
-    pub(crate) async fn find(cluster: &Cluster, namespace: &Name) -> Self {
-        let everywhere = Place::new("apps/v1", "deployments", None);
+    /// Looks for operators in one namespace; without it in all, or else in that of the documentation.
+    pub(crate) async fn find(cluster: &Cluster, namespace: Option<&Name>) -> Self {
+        let usual = Name::parse(USUAL_NAMESPACE).expect("it is a name");
+        let there = namespace.map(Name::as_str);
+        let place = |namespace| Place::new("apps/v1", "deployments", namespace);
+        let mut found = cluster.list(place(there), OF_AN_OPERATOR).await;
+        if found.is_err() && there.is_none() {
+            found = cluster
+                .list(place(Some(USUAL_NAMESPACE)), OF_AN_OPERATOR)
+                .await;
+        }
         let mut unseen = Vec::new();
-        let found = match cluster.list(everywhere, OF_AN_OPERATOR).await {
-            Ok(found) => found,
-            Err(_) => {
-                let there = Some(namespace.as_str());
-                let there = Place::new("apps/v1", "deployments", there);
-                let found = cluster.list(there, OF_AN_OPERATOR).await;
-                found.unwrap_or_else(|error| {
-                    unseen.push(format!(
-                        "the operator and its settings: {error}; its defaults are assumed (--operator-namespace tells where it is)"
-                    ));
-                    Vec::new()
-                })
-            }
-        };
+        let found = found.unwrap_or_else(|error| {
+            unseen.push(format!(
+                "the operator and its settings: {error}; defaults are assumed (--operator-namespace tells where it is)"
+            ));
+            Vec::new()
+        });
         let mut all = Vec::new();
         for deployment in found {
             match Operator::of(deployment) {
@@ -80,7 +80,7 @@ impl Operators {
         Self {
             all,
             unseen,
-            default: Scope::new([], namespace.clone()),
+            default: Scope::new([], namespace.cloned().unwrap_or(usual)),
         }
     }
 
@@ -122,7 +122,10 @@ impl Operators {
             .chain(self.all.is_empty().then_some((None, &self.default)))
             .filter_map(|(operator, scope)| {
                 let workload = read(scope, kind, object)?;
-                let obstacle = obstacle(scope, &workload, labels);
+                let obstacle = match self.are_none() {
+                    true => Some("no pod-reloader was found in this cluster".to_owned()),
+                    false => obstacle(scope, &workload, labels),
+                };
                 Some(Keeping {
                     operator,
                     workload,
@@ -135,6 +138,8 @@ impl Operators {
     }
 }
 
+/// Where the documentation installs it.
+const USUAL_NAMESPACE: &str = "pod-reloader";
 /// The label of the Deployment of the chart.
 const OF_AN_OPERATOR: &str = "labelSelector=app.kubernetes.io/component%3Dcontroller";
 

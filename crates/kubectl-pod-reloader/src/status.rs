@@ -157,7 +157,7 @@ fn replicas(operator: &Operator) -> Check {
         .as_i64()
         .unwrap_or(0);
     let verdict = match ready {
-        0 if wanted > 0 => Verdict::Bad,
+        0 => Verdict::Bad,
         ready if ready < wanted => Verdict::Unknown,
         _ => Verdict::Good,
     };

@@ -26,6 +26,7 @@ mod namespaces;
 mod order;
 mod outage;
 mod pending;
+mod plugin;
 mod proxy;
 mod races;
 mod rbac;

@@ -1,0 +1,644 @@
+//! `kubectl pod-reloader`: each command as a user types it, as an administrator and as one with few rights.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::crds::crd;
+use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
+use pod_reloader_e2e::{
+    Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, Output, Scene, Tool,
+    of_the_workspace, wait_for,
+};
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene
+            .apply(&[
+                config_map("app", "1"),
+                secret("app", CANARY),
+                config_map("unused", "1"),
+            ])
+            .await?;
+        let web = using("web", &["app", "gone"]).annotated(AUTO, "true");
+        let web = web.annotated("pod-reloader.cs.sap.com/exclude-configmaps", "left-out");
+        scene.create(&web).await?;
+        let before = explained(scene, &web, &[]).await?;
+        ensure!(before["standing"] == "current", "{before:#}");
+
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.event(&web, "ConfigChanged").await?;
+        let told = explained(scene, &web, &[]).await?;
+        ensure!(
+            told["standing"] == "current" && told["isKept"] == true,
+            "{told:#}"
+        );
+        let key = scene.key(&web).await?;
+        ensure!(told["configHash"].as_str() == key.as_deref(), "{told:#}");
+        let why = told["lastRestart"]["why"].as_str().unwrap_or_default();
+        ensure!(why.contains("ConfigMap app changed"), "{told:#}");
+        ensure!(
+            told["operator"]["name"] == *scene.installation.namespace,
+            "{told:#}"
+        );
+        ensure!(told["unseen"] == json!([]), "{told:#}");
+        let objects = json!([
+            {"kind": "ConfigMap", "name": "app", "exists": true, "counts": true, "keys": ["key"],
+             "uses": ["env"], "needs": ["key"]},
+            {"kind": "ConfigMap", "name": "gone", "exists": false, "counts": true, "keys": ["key"],
+             "uses": ["env"], "needs": []},
+            {"kind": "ConfigMap", "name": "left-out", "exists": false, "counts": false,
+             "uses": ["volume"], "needs": []},
+            {"kind": "Secret", "name": "app", "exists": true, "counts": true,
+             "uses": ["envFrom"], "needs": ["the object"]},
+        ]);
+        ensure!(told["objects"] == objects, "{:#}", told["objects"]);
+
+        let text = text(scene, &["explain", "deploy/web"]).await?;
+        for line in [
+            "Deployment web in namespace",
+            "current: its pods have what its objects hold",
+            "restarting pods: ConfigMap app changed",
+            "once all are quiet for 0.3 s",
+        ] {
+            ensure!(text.contains(line), "{line} is not in\n{text}");
+        }
+        ensure!(
+            !text.contains('\u{1b}'),
+            "colours where there is no terminal: {text:?}"
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn explain_tells_how_each_workload_stands() -> Result<()> {
+    Scene::play(with(&["--reconcile=off"]), async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("needed", "1")])
+            .await?;
+        let stale = Workload::new(Kind::StatefulSet, "stale").lists("app");
+        let held = Workload::new(Kind::DaemonSet, "held").lists_secrets("needed");
+        let held = held.requires_secret("needed");
+        let alone = Workload::deployment("alone");
+        let ignored = Workload::deployment("ignored").lists("app");
+        let ignored = ignored.labelled("pod-reloader.cs.sap.com/ignored", "true");
+        for workload in [&stale, &held, &alone, &ignored] {
+            scene.create(workload).await?;
+        }
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.kubectl(&["delete", "secret", "needed"]).await?;
+
+        let told = explained(scene, &stale, &[]).await?;
+        ensure!(told["standing"] == "restart due for a change", "{told:#}");
+        let in_words = text_of(scene, &["explain", "sts/stale"], 1).await?;
+        ensure!(in_words.contains("out of date"), "{in_words}");
+        ensure!(in_words.contains("--reconcile=off"), "{in_words}");
+        let told = explained(scene, &held, &[]).await?;
+        ensure!(told["standing"] == "waiting for objects", "{told:#}");
+        ensure!(told["waitsFor"] == json!(["Secret needed"]), "{told:#}");
+        for (workload, why) in [(&alone, "no annotation"), (&ignored, "its label")] {
+            let told = explained(scene, workload, &[]).await?;
+            let reason = told["notKeptBecause"].as_str().unwrap_or_default();
+            ensure!(told["isKept"] == false && reason.contains(why), "{told:#}");
+        }
+        let missing = plugin(scene, &["explain", "deploy/none"]).await?;
+        ensure!(missing.code == Some(1), "{missing:?}");
+        ensure!(
+            missing.stderr.contains("Deployment none in namespace"),
+            "{missing:?}"
+        );
+        let unknown = plugin(scene, &["explain", "pod/web"]).await?;
+        ensure!(
+            unknown.stderr.contains("no kind of workload"),
+            "{unknown:?}"
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn explain_knows_the_hash_of_somebody_else_and_its_baseline() -> Result<()> {
+    Scene::play(stopped(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app").stamped("foreign");
+        scene.create(&web).await?;
+        scene.operator.start_again().await?;
+        let what = "a baseline to speak for it";
+        wait_for(what, PATIENCE, async || {
+            let told = text(scene, &["explain", "deploy/web"])
+                .await
+                .unwrap_or_default();
+            Ok(match told.contains("current, by its annotation") {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(told),
+            })
+        })
+        .await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_custom_resource_is_explained_too() -> Result<()> {
+    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    control_plane
+        .kubectl()
+        .run_with_input(&["apply", "--filename=-"], &crd("rollouts").to_string())
+        .await?;
+    let options = Options {
+        values: json!({"customResources": ["argo-rollouts"]}),
+        ..Options::default()
+    };
+    Scene::play_on(control_plane, options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let rollout = Workload::deployment("shop").lists("app").manifest();
+        let mut rollout = rollout;
+        rollout["apiVersion"] = json!("argoproj.io/v1alpha1");
+        rollout["kind"] = json!("Rollout");
+        scene.apply(&[rollout]).await?;
+        for typed in ["rollout/shop", "rollouts.argoproj.io/shop"] {
+            let told = json_of(scene, &["explain", typed]).await?;
+            ensure!(
+                told["standing"] == "current" && told["kind"] == "Rollout",
+                "{told:#}"
+            );
+        }
+        let impact = json_of(scene, &["impact", "cm/app"]).await?;
+        ensure!(impact["workloads"][0]["restarts"] == true, "{impact:#}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn impact_names_those_that_restart_and_those_that_could_not_start() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1"), secret("creds", CANARY)]).await?;
+        let lists = Workload::deployment("lists").lists_secrets("creds");
+        let lists = lists.with(&["spec", "replicas"], json!(3));
+        let needs = Workload::deployment("needs").lists_secrets("creds");
+        let needs = needs.requires_secret("creds").with(&["spec", "paused"], json!(true));
+        let uses = Workload::deployment("uses").requires_secret("creds");
+        let other = Workload::deployment("other").lists("app");
+        let by_key = using("by-key", &["app"]).annotated(AUTO, "true");
+        for workload in [&lists, &needs, &uses, &other, &by_key] {
+            scene.apply(&[workload.manifest()]).await?;
+        }
+        let impact = json_of(scene, &["impact", "secret/creds"]).await?;
+        let rows = json!([
+            {"kind": "Deployment", "name": "lists", "pods": 3, "restarts": true, "needs": []},
+            {"kind": "Deployment", "name": "needs", "pods": 1, "restarts": true, "needs": ["the object"],
+             "remark": "paused: when it is resumed"},
+        ]);
+        let all = impact["workloads"].as_array().context("no list")?;
+        ensure!(json!(all[..2]) == rows, "{impact:#}");
+        ensure!(all.len() == 3 && all[2]["name"] == "uses", "{impact:#}");
+        ensure!(all[2]["restarts"] == false, "{impact:#}");
+        let told = text(scene, &["impact", "secret/creds"]).await?;
+        ensure!(told.contains("restarts 2 workloads with 4 pods."), "{told}");
+        ensure!(told.contains("1 workload could not start without it."), "{told}");
+
+        let restarted = async |key: &str| {
+            let impact = json_of(scene, &["impact", "cm/app", "--key", key]).await?;
+            let rows = impact["workloads"].as_array().cloned().unwrap_or_default();
+            let rows = rows.into_iter().filter(|row| row["restarts"] == true);
+            anyhow::Ok(Vec::from_iter(rows.map(|row| row["name"].as_str().map(str::to_owned).unwrap_or_default())))
+        };
+        ensure!(restarted("key").await? == ["by-key", "other"]);
+        ensure!(restarted("another").await? == ["other"]);
+        let absent = text(scene, &["impact", "configmap/gone"]).await?;
+        ensure!(absent.contains("which is not there") && absent.contains("0 workloads"), "{absent}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn wait_returns_when_the_change_has_been_rolled_out() -> Result<()> {
+    let options = Options {
+        settle_period: "2s",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let waited = plugin(scene, &["wait", "deploy/web", "--timeout=60s"]).await?;
+        ensure!(waited.code == Some(0), "{waited:?}");
+        ensure!(waited.stderr.contains("a restart is due"), "{waited:?}");
+        let after = scene.snapshot(&web).await?;
+        ensure!(
+            after.key == Some(scene.expected_key(&web).await?),
+            "{after:?}"
+        );
+        ensure!(after.new_revisions(&before) == 1, "{after:?}");
+        let status = &scene.object("deploy/web").await?["status"];
+        ensure!(
+            status["updatedReplicas"] == 1 && status["availableReplicas"] == 1,
+            "{status}"
+        );
+        let all = plugin(scene, &["wait", "--all", "--output=json"]).await?;
+        let all: Value = serde_json::from_str(&all.stdout)?;
+        ensure!(
+            all["workloads"][0]["workload"] == "deployments.apps/web",
+            "{all}"
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn wait_says_what_it_waited_for_in_vain() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let held = Workload::deployment("held").lists("gone").requires("gone");
+        scene
+            .apply(&[config_map("gone", "1"), held.manifest()])
+            .await?;
+        scene.kubectl(&["delete", "configmap", "gone"]).await?;
+        let waited = plugin(scene, &["wait", "deploy/held", "--timeout=3s"]).await?;
+        ensure!(waited.code == Some(1), "{waited:?}");
+        ensure!(
+            waited
+                .stdout
+                .contains("not in time: its pods could not start"),
+            "{waited:?}"
+        );
+        let usage = plugin(scene, &["wait"]).await?;
+        ensure!(usage.code == Some(2), "{usage:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn status_sees_a_healthy_operator_and_one_that_is_down() -> Result<()> {
+    let options = Options {
+        replicas: 2,
+        failure_policy: "Ignore",
+        values: json!({"replicaCount": 2}),
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.leader().await?;
+        scene.apply(&[config_map("app", "1")]).await?;
+        scene
+            .create(&Workload::deployment("web").lists("app"))
+            .await?;
+        let namespace = &scene.installation.namespace;
+        let rollout = [
+            "--namespace",
+            namespace,
+            "rollout",
+            "status",
+            "deployment",
+            namespace,
+        ];
+        scene.tool().run(&rollout).await?;
+        let own = format!("--operator-namespace={namespace}");
+        let healthy = plugin(scene, &["status", &own]).await?;
+        ensure!(
+            healthy.code == Some(0),
+            "{}{}",
+            healthy.stdout,
+            healthy.stderr
+        );
+        for line in [
+            "2 of 2 ready",
+            "registered, failurePolicy Ignore",
+            "reached through the apiserver, which trusts it",
+            "in 89 days",
+            "keeps the hash while the webhook cannot be reached",
+            "1 kept, 1 with a hash",
+            "1 up to date",
+            "none in the last hour",
+        ] {
+            ensure!(
+                healthy.stdout.contains(line),
+                "{line} is not in\n{}",
+                healthy.stdout
+            );
+        }
+
+        for replica in scene.replicas() {
+            replica.operator.process().kill().await;
+        }
+        wait_for("the Lease to run out", PATIENCE, async || {
+            let down = plugin(scene, &["status", &own]).await?;
+            let lines = [
+                "Leader",
+                "none: the Lease was last renewed",
+                "the apiserver cannot reach it",
+            ];
+            let is_told = lines.iter().all(|line| down.stdout.contains(line));
+            Ok(match is_told && down.code == Some(1) {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(down.stdout),
+            })
+        })
+        .await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn status_names_workloads_that_are_behind() -> Result<()> {
+    Scene::play(with(&["--reconcile=observe"]), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        scene
+            .create(&Workload::deployment("web").lists("app"))
+            .await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let own = format!("--operator-namespace={}", scene.installation.namespace);
+        let status = plugin(scene, &["status", &own]).await?;
+        ensure!(status.code == Some(1), "{status:?}");
+        let line = format!("1 out of date: Deployment {}/web", scene.namespace);
+        ensure!(status.stdout.contains(&line), "{}", status.stdout);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_user_with_few_rights_is_told_what_cannot_be_seen() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("creds", CANARY)])
+            .await?;
+        let web = Workload::deployment("web")
+            .lists("app")
+            .lists_secrets("creds");
+        scene.create(&web).await?;
+        // May see all but Secrets, in this namespace alone, and change nothing.
+        let binding = [
+            "create",
+            "rolebinding",
+            "viewers",
+            "--clusterrole=view",
+            "--user=viewer",
+        ];
+        scene.kubectl(&binding).await?;
+        let viewer = ["--as=viewer"];
+        let explained = plugin(scene, &[&["explain", "deploy/web"], &viewer[..]].concat()).await?;
+        ensure!(explained.code == Some(3), "{explained:?}");
+        let namespace = &scene.namespace;
+        for line in [
+            format!("you may not patch deployments in namespace {namespace}"),
+            format!("Secret creds: you may not get secrets in namespace {namespace}"),
+            "the operator and its settings: you may not list deployments in namespace pod-reloader"
+                .to_owned(),
+            "ConfigMap app   yes".to_owned(),
+            "Secret creds    ?".to_owned(),
+        ] {
+            ensure!(
+                explained.stdout.contains(&line),
+                "{line} is not in\n{}",
+                explained.stdout
+            );
+        }
+        let impact = plugin(scene, &[&["impact", "secret/creds"], &viewer[..]].concat()).await?;
+        ensure!(
+            impact.stdout.contains("which you may not see"),
+            "{impact:?}"
+        );
+        ensure!(impact.stdout.contains("restarts 1 workload"), "{impact:?}");
+        let waited = plugin(scene, &[&["wait", "deploy/web"], &viewer[..]].concat()).await?;
+        ensure!(waited.code == Some(3), "{waited:?}");
+        ensure!(
+            waited.stdout.contains("you may not patch deployments"),
+            "{waited:?}"
+        );
+        let status = plugin(scene, &[&["status"], &viewer[..]].concat()).await?;
+        ensure!(status.code == Some(3), "{status:?}");
+        ensure!(
+            status
+                .stdout
+                .contains("No pod-reloader was found where you may look"),
+            "{status:?}"
+        );
+        let graph = plugin(scene, &[&["graph", "--output=json"], &viewer[..]].concat()).await?;
+        ensure!(graph.code == Some(3), "{graph:?}");
+        ensure!(
+            graph.stderr.contains("you may not list secrets"),
+            "{graph:?}"
+        );
+        let graph: Value = serde_json::from_str(&graph.stdout)?;
+        ensure!(graph["objects"][1]["exists"].is_null(), "{graph:#}");
+
+        let nobody = plugin(scene, &["explain", "deploy/web", "--as=nobody"]).await?;
+        ensure!(nobody.code == Some(3), "{nobody:?}");
+        let told = format!("error: you may not get deployments in namespace {namespace}");
+        ensure!(nobody.stderr.contains(&told), "{nobody:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn without_an_operator_it_says_so() -> Result<()> {
+    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    let kubectl = with_plugin(control_plane.kubectl())?;
+    let web = Workload::deployment("web")
+        .lists("app")
+        .manifest()
+        .to_string();
+    kubectl
+        .run_with_input(&["create", "--filename=-"], &web)
+        .await?;
+    let run = async |args: &[&str]| {
+        kubectl
+            .output(&[&["pod-reloader"], args].concat(), "")
+            .await
+    };
+    let explained = run(&["explain", "deploy/web"]).await?;
+    ensure!(explained.code == Some(1), "{explained:?}");
+    ensure!(
+        explained
+            .stdout
+            .contains("no pod-reloader was found in this cluster"),
+        "{explained:?}"
+    );
+    let status = run(&["status"]).await?;
+    ensure!(status.code == Some(1), "{status:?}");
+    ensure!(
+        status
+            .stdout
+            .contains("No pod-reloader was found in this cluster"),
+        "{status:?}"
+    );
+    let impact = run(&["impact", "cm/app"]).await?;
+    ensure!(impact.stdout.contains("restarts 0 workloads"), "{impact:?}");
+    let waited = run(&["wait", "deploy/web", "--timeout=2s"]).await?;
+    ensure!(
+        waited
+            .stdout
+            .contains("it is not kept: no pod-reloader was found"),
+        "{waited:?}"
+    );
+    let graph = run(&["graph", "--output=json"]).await?;
+    ensure!(
+        graph.stderr.contains("no pod-reloader was found"),
+        "{graph:?}"
+    );
+    control_plane.stop().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn it_writes_nothing_and_shows_no_secret() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("creds", CANARY)])
+            .await?;
+        let web = Workload::deployment("web")
+            .lists("app")
+            .lists_secrets("creds");
+        let web = web.requires_secret("creds");
+        scene.create(&web).await?;
+        scene.quiet().await?;
+        let before = scene.object("deploy/web").await?["metadata"]["resourceVersion"].clone();
+        let mark = scene.mark().await?;
+        for args in [
+            &["explain", "deploy/web"][..],
+            &["impact", "secret/creds"],
+            &["wait", "deploy/web"],
+            &["graph"],
+            &["status"],
+            &["__complete", "explain", ""],
+        ] {
+            for output in ["--output=text", "--output=json"] {
+                let args = match args[0] {
+                    "__complete" => args.to_vec(),
+                    _ => [args, &[output]].concat(),
+                };
+                let told = plugin(scene, &args).await?;
+                let told = told.stdout + &told.stderr;
+                ensure!(
+                    !told.contains(CANARY) && !told.contains("aHVudGVyMi1jYW5hcnkt"),
+                    "{told}"
+                );
+            }
+        }
+        let after = scene.object("deploy/web").await?["metadata"]["resourceVersion"].clone();
+        ensure!(after == before, "{before} became {after}");
+        let mut inquiries = 0;
+        for request in scene.all_requests(mark).await? {
+            if request.user_agent.starts_with("kubectl-pod-reloader/") {
+                let reads = ["get", "list"].contains(&&*request.verb);
+                let is_dry = request.uri.contains("dryRun=All");
+                ensure!(reads || is_dry, "{request:?}");
+                inquiries += usize::from(is_dry);
+            }
+        }
+        ensure!(inquiries > 0, "nothing was asked");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn kubectl_completes_what_is_there() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene
+            .apply(&[
+                config_map("app", "1"),
+                Workload::deployment("web").lists("app").manifest(),
+            ])
+            .await?;
+        let completed =
+            async |words: &[&str]| text(scene, &[&["__complete"], words].concat()).await;
+        ensure!(completed(&["ex"]).await? == "explain\n:4\n");
+        ensure!(completed(&["explain", "deployment/w"]).await? == "deployment/web\n:4\n");
+        ensure!(completed(&["impact", "configmap/a"]).await? == "configmap/app\n:4\n");
+        let script = text(scene, &["completion", "bash"]).await?;
+        ensure!(script.contains("kubectl-pod_reloader"), "{script}");
+        Ok(())
+    })
+    .await
+}
+
+const AUTO: &str = "pod-reloader.cs.sap.com/auto";
+
+/// A Deployment that uses a key of each ConfigMap, all of them but the first optional, all of Secret `app`
+/// and a volume of ConfigMap `left-out`, which may be missing.
+fn using(name: &str, config_maps: &[&str]) -> Workload {
+    let env = config_maps.iter().enumerate().map(|(at, config_map)| {
+        let source = json!({"name": config_map, "key": "key", "optional": at > 0});
+        json!({"name": format!("V{at}"), "valueFrom": {"configMapKeyRef": source}})
+    });
+    let env: Vec<_> = env.collect();
+    Workload::deployment(name).with(
+        &["spec", "template", "spec"],
+        json!({
+            "containers": [{
+                "name": "main", "image": "app:1", "env": env,
+                "envFrom": [{"secretRef": {"name": "app"}}],
+                "volumeMounts": [{"name": "files", "mountPath": "/files"}],
+            }],
+            "volumes": [{"name": "files", "configMap": {"name": "left-out", "optional": true}}],
+        }),
+    )
+}
+
+fn with(args: &[&str]) -> Options {
+    let reconcile = args.iter().find_map(|arg| arg.strip_prefix("--reconcile="));
+    Options {
+        // The plugin reads the settings out of the Deployment of the chart.
+        values: json!({"reconcile": reconcile.unwrap_or("on")}),
+        ..Options::default()
+    }
+}
+
+fn stopped() -> Options {
+    Options {
+        running: false,
+        failure_policy: "Ignore",
+        ..Options::default()
+    }
+}
+
+/// kubectl, which finds the plugin.
+fn with_plugin(kubectl: Tool) -> Result<Tool> {
+    let plugin = of_the_workspace("kubectl-pod_reloader");
+    let plugin =
+        plugin.context("the plugin is not built: run `cargo build -p kubectl-pod-reloader`")?;
+    let directory = plugin.parent().context("it lies in a folder")?;
+    Ok(kubectl.with_env("PATH", directory))
+}
+
+async fn plugin(scene: &Scene, args: &[&str]) -> Result<Output> {
+    let namespace = format!("--namespace={}", scene.namespace);
+    let args = match args[0] {
+        // Everything behind it is taken for what is typed.
+        "__complete" => [&["pod-reloader", &namespace], args].concat(),
+        _ => [&["pod-reloader"], args, &[&namespace]].concat(),
+    };
+    with_plugin(scene.tool())?.output(&args, "").await
+}
+
+async fn text_of(scene: &Scene, args: &[&str], code: i32) -> Result<String> {
+    let output = plugin(scene, args).await?;
+    ensure!(output.code == Some(code), "{args:?}: {output:?}");
+    Ok(output.stdout)
+}
+
+async fn text(scene: &Scene, args: &[&str]) -> Result<String> {
+    text_of(scene, args, 0).await
+}
+
+async fn json_of(scene: &Scene, args: &[&str]) -> Result<Value> {
+    let output = plugin(scene, &[args, &["--output=json"]].concat()).await?;
+    serde_json::from_str(&output.stdout).with_context(|| format!("{args:?}: {output:?}"))
+}
+
+async fn explained(scene: &Scene, workload: &Workload, args: &[&str]) -> Result<Value> {
+    let reference = workload.reference();
+    json_of(scene, &[&["explain", &reference], args].concat()).await
+}
