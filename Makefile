@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 
 e2e := pod-reloader-e2e
-crates := pod-reloader-core webhook-certs pod-reloader kubectl-pod-reloader $(e2e)
+crates := pod-reloader-core webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
 scripts := .ci/run scripts/need scripts/boundaries scripts/static-binary scripts/image-check e2e/control-plane/build.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 control_plane := $(or $(CARGO_TARGET_DIR),target)/debug/control-plane --
