@@ -1,7 +1,21 @@
 //! Config objects and the workloads that they restart, as a picture.
 
+mod dot;
+#[cfg(test)]
+mod examples;
+mod html;
+mod layout;
+mod mermaid;
+#[cfg(test)]
+mod on_screen;
+mod section;
+mod svg;
+mod words;
+
 use pod_reloader_core::reference::ConfigKind;
 use serde::Serialize;
+
+pub(crate) use self::{dot::dot, html::html, mermaid::mermaid};
 
 /// Config objects, workloads, and which restarts which. All three are sorted.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -57,7 +71,7 @@ pub(crate) enum Hash {
     None,
 }
 
-/// That a config object counts for a workload.
+/// That a config object counts for a workload of its own namespace.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Edge {
     /// Where the object is in [`Graph::objects`].
@@ -72,14 +86,4 @@ pub(crate) struct Edge {
 
 fn as_text<S: serde::Serializer>(kind: &ConfigKind, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(kind.as_str())
-}
-
-pub(crate) fn mermaid(graph: &Graph) -> String {
-    format!("{graph:?}")
-}
-pub(crate) fn dot(graph: &Graph) -> String {
-    format!("{graph:?}")
-}
-pub(crate) fn html(graph: &Graph, title: &str) -> String {
-    format!("{title} {graph:?}")
 }

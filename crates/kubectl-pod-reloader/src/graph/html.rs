@@ -1,0 +1,286 @@
+//! The graph as one page that asks nobody for anything.
+
+use std::{
+    collections::BTreeSet,
+    fmt::{self, Write},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use sha2::{Digest, Sha256};
+
+use super::{
+    Graph,
+    layout::Spacing,
+    section::sections,
+    svg::svg,
+    words::{self, counted},
+};
+
+/// A page with the graph as a drawing, a filter, and words about the node that is chosen. The fragment
+/// of the address chooses one: `#Secret/shop/db-creds`.
+///
+/// # Guarantees
+/// One file, without a request to anybody: its policy forbids all, and any script and style but its own.
+/// No name is read as anything but text. The same graph gives the same page.
+pub(crate) fn html(graph: &Graph, title: &str) -> String {
+    page(graph, title).expect("a String takes everything")
+}
+
+fn page(graph: &Graph, title: &str) -> Result<String, fmt::Error> {
+    let sections = sections(graph);
+    let links = links(graph);
+    let longest = graph.objects.len().max(graph.workloads.len());
+    let (spacing, class) = if longest > MANY {
+        (DENSE, "dense")
+    } else {
+        (ROOMY, "roomy")
+    };
+    let policy = format!(
+        "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'",
+        hash(SCRIPT),
+        hash(STYLE)
+    );
+    let title = escaped(title);
+
+    let mut text = String::new();
+    write!(
+        text,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{ICONS}"
+    )?;
+    write!(
+        text,
+        "<header>\n<div>\n<h1>{title}</h1>\n<p>{}, {} in {}</p>\n</div>\n{FILTER}</header>\n",
+        counted(graph.objects.len(), "config object"),
+        counted(graph.workloads.len(), "workload"),
+        counted(sections.len(), "namespace"),
+    )?;
+    text.push_str(LEGEND);
+    writeln!(text, "<div class=\"columns\">\n<main class=\"{class}\">")?;
+    if sections.is_empty() {
+        text.push_str(
+            "<p class=\"empty\">No workload is kept, so nothing restarts anything.</p>\n",
+        );
+    }
+    for section in &sections {
+        let namespace = escaped(words::namespace(section.namespace));
+        writeln!(
+            text,
+            "<section class=\"namespace\" aria-label=\"Namespace {namespace}\">\n\
+             <h2>{namespace}</h2>\n<p class=\"heads\"><span>When this changes</span><span>these restart</span></p>"
+        )?;
+        text.push_str(&svg(graph, section, &links, spacing)?);
+        text.push_str("</section>\n");
+    }
+    write!(
+        text,
+        "<p class=\"empty\" id=\"no-match\" hidden>Nothing matches.</p>\n</main>\n{PANEL}</div>\n\
+         <script type=\"application/json\" id=\"graph\">{}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        json(graph, &links, spacing)
+    )?;
+    Ok(text)
+}
+
+/// For text and for attributes in quotes. What could not be seen would be lost, or hide the rest.
+pub(super) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            _ if is_invisible(character) => escaped.push('\u{fffd}'),
+            _ => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+/// Controls, ends of lines and paragraphs, and what turns the direction of writing around.
+fn is_invisible(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// What the script reads. JSON may be written with escapes instead of any letter, so that no end of the
+/// element can be in it.
+fn json(graph: &Graph, links: &[Vec<String>; 2], spacing: Spacing) -> String {
+    let value = serde_json::json!({
+        "objects": graph.objects,
+        "workloads": graph.workloads,
+        "edges": graph.edges,
+        "links": links,
+        "spacing": { "node": spacing.node, "gap": spacing.gap, "between": spacing.between },
+    });
+    let mut text = String::new();
+    for character in value.to_string().chars() {
+        match character {
+            '<' | '>' | '&' => text += &format!("\\u{:04x}", u32::from(character)),
+            _ if is_invisible(character) => text += &format!("\\u{:04x}", u32::from(character)),
+            _ => text.push(character),
+        }
+    }
+    text
+}
+
+/// The fragment that names each object and each workload. Where two would have the same one, as of two
+/// custom resources of one kind in two groups, the later ones get a number.
+fn links(graph: &Graph) -> [Vec<String>; 2] {
+    let mut taken = BTreeSet::new();
+    let mut link = |kind: &str, namespace: &str, name: &str| {
+        let link = [kind, namespace, name].map(percent_encoded).join("/");
+        let numbered = (2..).map(|number| format!("{link}/{number}"));
+        let mut free = std::iter::once(link.clone()).chain(numbered);
+        let free = free.find(|link| taken.insert(link.clone()));
+        free.expect("numbers do not end")
+    };
+    let objects = graph.objects.iter();
+    let objects = objects
+        .map(|node| link(node.kind.as_str(), &node.namespace, &node.name))
+        .collect();
+    let workloads = graph.workloads.iter();
+    let workloads = workloads
+        .map(|node| link(&node.kind, &node.namespace, &node.name))
+        .collect();
+    [objects, workloads]
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            _ if byte.is_ascii_alphanumeric() => encoded.push(char::from(byte)),
+            _ => encoded += &format!("%{byte:02X}"),
+        }
+    }
+    encoded
+}
+
+/// How a policy names one script or style.
+fn hash(text: &str) -> String {
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
+}
+
+const STYLE: &str = include_str!("page/style.css");
+const SCRIPT: &str = include_str!("page/script.js");
+const ICONS: &str = include_str!("page/icons.svg");
+const FILTER: &str = include_str!("page/filter.html");
+const LEGEND: &str = include_str!("page/legend.html");
+const PANEL: &str = include_str!("page/panel.html");
+
+/// So many nodes in a column that they stand closer.
+const MANY: usize = 60;
+
+const ROOMY: Spacing = Spacing {
+    node: 46.0,
+    gap: 10.0,
+    between: 12.0,
+};
+
+const DENSE: Spacing = Spacing {
+    node: 38.0,
+    gap: 5.0,
+    between: 7.0,
+};
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::graph::examples::{HOSTILE, hostile, many, shop, small};
+
+    #[test]
+    fn an_empty_graph_says_so() {
+        let page = html(&Graph::default(), "Nothing");
+        assert!(page.contains("No workload is kept"), "{page}");
+        assert!(page.contains("0 config objects, 0 workloads in 0 namespaces"));
+    }
+
+    #[test]
+    fn each_namespace_has_a_drawing_of_its_own() {
+        let page = html(&small(), "Two");
+        assert_eq!(page.matches("<section").count(), 2);
+        for node in [
+            "ConfigMap/a/app",
+            "Secret/b/app",
+            "Deployment/a/web",
+            "Deployment/a/worker",
+            "Deployment/b/web",
+        ] {
+            assert_eq!(
+                page.matches(&format!("href=\"#{node}\"")).count(),
+                1,
+                "{node}"
+            );
+        }
+        assert!(page.contains("aria-label=\"Secret app, restarts 1 workload, missing\""));
+    }
+
+    #[test]
+    fn only_its_own_script_and_style_run() {
+        let page = html(&shop(), "Shop");
+        let between = |from: &str, to: &str| {
+            let (_, rest) = page.split_once(from).unwrap();
+            rest.split_once(to).unwrap().0.to_owned()
+        };
+        let policy = between("content=\"default-src 'none'; ", "\"");
+        assert!(policy.contains(&format!(
+            "script-src '{}'",
+            hash(&between("\n<script>", "</script>"))
+        )));
+        assert!(policy.contains(&format!(
+            "style-src '{}'",
+            hash(&between("<style>", "</style>"))
+        )));
+        assert!(!policy.contains("unsafe"), "{policy}");
+        for elsewhere in [
+            "http:", "https:", "src=", "url(", "@import", "<link", " style=",
+        ] {
+            assert!(!page.contains(elsewhere), "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn no_name_is_more_than_text() {
+        let page = html(&hostile(), HOSTILE);
+        assert!(!page.contains("<img"), "{page}");
+        assert_eq!(page.matches("</script>").count(), 2);
+        assert!(!page.contains(['\u{2028}', '\u{202e}']));
+        let (_, rest) = page.split_once("id=\"graph\">").unwrap();
+        let (json, _) = rest.split_once("</script>").unwrap();
+        let value: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!(value["objects"][0]["name"], HOSTILE);
+        assert_eq!(value["edges"][0]["keys"][0], HOSTILE);
+    }
+
+    #[test]
+    fn two_custom_resources_of_one_kind_and_name_have_links_of_their_own() {
+        let graph = Graph::default()
+            .workload("Cluster", "a", "db", 1, &[])
+            .workload("Cluster", "a", "db", 1, &[]);
+        assert_eq!(links(&graph)[1], ["Cluster/a/db", "Cluster/a/db/2"]);
+    }
+
+    #[test]
+    fn two_thousand_workloads_are_drawn_in_no_time() {
+        for graph in [many(1, 2000), many(100, 20)] {
+            let began = Instant::now();
+            let page = html(&graph, "Many");
+            // Unoptimised, and on a busy machine.
+            assert!(
+                began.elapsed() < Duration::from_secs(10),
+                "{:?}",
+                began.elapsed()
+            );
+            assert!(page.len() < 4_000_000, "{}", page.len());
+        }
+    }
+}

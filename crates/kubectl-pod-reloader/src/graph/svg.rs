@@ -1,0 +1,287 @@
+//! One namespace as a drawing: objects on the left, workloads on the right, lines between.
+
+use std::fmt::{self, Write};
+
+use super::{
+    ConfigNode, Graph, WorkloadNode,
+    html::escaped,
+    layout::{Spacing, layout},
+    section::Section,
+    words,
+};
+
+/// The drawing of `section`. `links[0]` are the fragments that name the objects, `links[1]` the workloads.
+///
+/// Nodes have the ids `o` or `w`, lines `e`, each with its index in the graph. `data-y` is the upper
+/// edge of a node, for the script of the page.
+pub(super) fn svg(
+    graph: &Graph,
+    section: &Section<'_>,
+    links: &[Vec<String>; 2],
+    spacing: Spacing,
+) -> Result<String, fmt::Error> {
+    let place = |nodes: &[usize], node| nodes.iter().position(|other| *other == node);
+    let ends = |&edge: &usize| {
+        let edge = &graph.edges[edge];
+        let object = place(&section.objects, edge.object)?;
+        Some((object, place(&section.workloads, edge.workload)?))
+    };
+    let lines: Vec<(usize, usize)> = section.edges.iter().filter_map(ends).collect();
+    let counts = (section.objects.len(), section.workloads.len());
+    let layout = layout(counts.0, counts.1, &lines, spacing);
+    let middle = spacing.node / 2.0;
+    let height = layout.height + 2.0 * MARGIN;
+
+    let mut text = String::new();
+    writeln!(
+        text,
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"group\" aria-label=\"What restarts what in {}\">",
+        escaped(words::namespace(section.namespace))
+    )?;
+    text.push_str("<g class=\"edges\" aria-hidden=\"true\">\n");
+    for (&index, &(object, workload)) in section.edges.iter().zip(&lines) {
+        let edge = &graph.edges[index];
+        let class = if edge.is_required {
+            "edge"
+        } else {
+            "edge optional"
+        };
+        let from = layout.left[object] + MARGIN + middle;
+        let to = layout.right[workload] + MARGIN + middle;
+        writeln!(
+            text,
+            "<path id=\"e{index}\" class=\"{class}\" d=\"{}\"/>",
+            curve(from, to)
+        )?;
+    }
+    for (&index, &(object, workload)) in section.edges.iter().zip(&lines) {
+        let edge = &graph.edges[index];
+        if edge.keys.is_some() {
+            let keys = escaped(&shortened(&words::short_keys(edge), KEYS_WIDTH));
+            // Three quarters of the way, where the lines of one object are apart.
+            let (from, to) = (layout.left[object], layout.right[workload]);
+            let y = (5.0 * from + 27.0 * to) / 32.0 + MARGIN + middle + 4.0;
+            let x = WIDTH - LEFT - NODE_WIDTH - 51.0;
+            writeln!(
+                text,
+                "<text id=\"k{index}\" class=\"keys\" x=\"{x}\" y=\"{y}\">{keys}</text>"
+            )?;
+        }
+    }
+    text.push_str("</g>\n");
+    for (&index, top) in section.objects.iter().zip(&layout.left) {
+        let count = section
+            .edges
+            .iter()
+            .filter(|&&edge| graph.edges[edge].object == index)
+            .count();
+        Node::of_object(&graph.objects[index], count).write(
+            &mut text,
+            &format!("o{index}"),
+            &links[0][index],
+            (LEFT, top + MARGIN, spacing.node),
+        )?;
+    }
+    for (&index, top) in section.workloads.iter().zip(&layout.right) {
+        let count = section
+            .edges
+            .iter()
+            .filter(|&&edge| graph.edges[edge].workload == index)
+            .count();
+        Node::of_workload(&graph.workloads[index], count).write(
+            &mut text,
+            &format!("w{index}"),
+            &links[1][index],
+            (WIDTH - LEFT - NODE_WIDTH, top + MARGIN, spacing.node),
+        )?;
+    }
+    text.push_str("</svg>\n");
+    Ok(text)
+}
+
+/// The script of the page draws the same when a filter moves nodes.
+fn curve(from: f64, to: f64) -> String {
+    let (left, right) = (LEFT + NODE_WIDTH, WIDTH - LEFT - NODE_WIDTH);
+    let bend = (left + right) / 2.0;
+    format!("M{left} {from}C{bend} {from} {bend} {to} {right} {to}")
+}
+
+struct Node<'a> {
+    class: &'static str,
+    icon: &'static str,
+    kind: &'a str,
+    name: &'a str,
+    mark: Option<&'static str>,
+    /// What stands beside the kind, below the name.
+    note: String,
+    /// What a screen reader says after kind and name.
+    spoken: String,
+    /// Where lines meet it, if any do.
+    port: Option<f64>,
+}
+
+impl<'a> Node<'a> {
+    fn of_object(object: &'a ConfigNode, restarts: usize) -> Self {
+        let icon = match object.kind.as_str() {
+            "Secret" => "secret",
+            _ => "configmap",
+        };
+        let workloads = words::counted(restarts, "workload");
+        Self {
+            class: icon,
+            icon,
+            kind: object.kind.as_str(),
+            name: &object.name,
+            mark: words::mark_of_object(object),
+            spoken: format!("restarts {workloads}"),
+            note: workloads,
+            port: (restarts > 0).then_some(NODE_WIDTH),
+        }
+    }
+
+    fn of_workload(workload: &'a WorkloadNode, restarted_by: usize) -> Self {
+        let icon = match workload.kind.as_str() {
+            "StatefulSet" => "statefulset",
+            "DaemonSet" => "daemonset",
+            "CronJob" => "cronjob",
+            "Deployment" => "deployment",
+            _ => "custom",
+        };
+        let pods = words::pods(workload);
+        let restarted = format!("restarted by {}", words::counted(restarted_by, "object"));
+        let spoken = pods.iter().cloned().chain([restarted]).collect::<Vec<_>>();
+        Self {
+            class: "workload",
+            icon,
+            kind: &workload.kind,
+            name: &workload.name,
+            mark: words::mark_of_workload(workload),
+            note: pods.unwrap_or_default(),
+            spoken: spoken.join(", "),
+            port: (restarted_by > 0).then_some(0.0),
+        }
+    }
+
+    fn write(
+        &self,
+        text: &mut String,
+        id: &str,
+        link: &str,
+        (x, y, height): (f64, f64, f64),
+    ) -> fmt::Result {
+        let marked = if self.mark.is_some() { " marked" } else { "" };
+        let (kind, name) = (escaped(self.kind), escaped(self.name));
+        let mark = self.mark.map_or(String::new(), |mark| format!(", {mark}"));
+        let middle = height / 2.0;
+        write!(
+            text,
+            "<a id=\"{id}\" class=\"node {}{marked}\" href=\"#{link}\" data-y=\"{y}\" \
+             transform=\"translate({x} {y})\" aria-label=\"{kind} {name}, {}{mark}\">",
+            self.class, self.spoken
+        )?;
+        write!(text, "<title>{kind} {name}</title>")?;
+        write!(
+            text,
+            "<rect class=\"box\" width=\"{NODE_WIDTH}\" height=\"{height}\" rx=\"9\"/>"
+        )?;
+        write!(
+            text,
+            "<use href=\"#icon-{}\" class=\"icon\" x=\"12\" y=\"{}\" width=\"18\" height=\"18\"/>",
+            self.icon,
+            middle - 9.0
+        )?;
+        let short = escaped(&shortened(self.name, NAME_WIDTH));
+        write!(
+            text,
+            "<text class=\"name\" x=\"40\" y=\"{}\">{short}</text>",
+            middle - 3.0
+        )?;
+        let kind = escaped(&shortened(
+            self.kind,
+            KIND_WIDTH[usize::from(self.mark.is_some())],
+        ));
+        let note = match self.note.as_str() {
+            "" => String::new(),
+            note => format!(" · {}", escaped(note)),
+        };
+        write!(
+            text,
+            "<text class=\"note\" x=\"40\" y=\"{}\">{kind}{note}",
+            middle + 12.5
+        )?;
+        if let Some(mark) = self.mark {
+            write!(text, "<tspan class=\"mark\"> · ⚠ {mark}</tspan>")?;
+        }
+        text.push_str("</text>");
+        if let Some(x) = self.port {
+            write!(
+                text,
+                "<circle class=\"port\" cx=\"{x}\" cy=\"{middle}\" r=\"3.5\"/>"
+            )?;
+        }
+        text.push_str("</a>\n");
+        Ok(())
+    }
+}
+
+/// `text`, or its beginning and end where it is too long: often names differ at the end only.
+fn shortened(text: &str, most: usize) -> String {
+    // Beyond U+1100, where the letters begin that are twice as wide.
+    let width = |character: char| if character < '\u{1100}' { 1 } else { 2 };
+    if text.chars().map(width).sum::<usize>() <= most {
+        return text.to_owned();
+    }
+    let within = |characters: &mut dyn Iterator<Item = char>, most: usize| -> Vec<char> {
+        let mut used = 0;
+        let fits = |character: &char| {
+            used += width(*character);
+            used <= most
+        };
+        characters.take_while(fits).collect()
+    };
+    let tail_width = most / 3;
+    let head = within(&mut text.chars(), most - 1 - tail_width);
+    let tail = within(&mut text.chars().rev(), tail_width);
+    head.into_iter()
+        .chain(['…'])
+        .chain(tail.into_iter().rev())
+        .collect()
+}
+
+const WIDTH: f64 = 780.0;
+const NODE_WIDTH: f64 = 300.0;
+
+/// From the left edge to the nodes, room for their outlines.
+const LEFT: f64 = 4.0;
+
+/// Above and below the nodes.
+const MARGIN: f64 = 4.0;
+
+/// How many letters fit, also of a wide font.
+const NAME_WIDTH: usize = 28;
+
+/// As [`NAME_WIDTH`], of the kind, beside which there is more, and of one with a mark.
+const KIND_WIDTH: [usize; 2] = [20, 12];
+
+/// As [`NAME_WIDTH`], of the keys on a line.
+const KEYS_WIDTH: usize = 15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_fits_stays_as_it_is() {
+        assert_eq!(shortened("web", 3), "web");
+    }
+
+    #[test]
+    fn a_long_name_keeps_its_beginning_and_its_end() {
+        assert_eq!(shortened("prometheus-operator-config", 12), "prometh…nfig");
+    }
+
+    #[test]
+    fn wide_letters_count_twice() {
+        assert_eq!(shortened("設定設定設定", 6), "設…定");
+    }
+}
