@@ -4,7 +4,7 @@
 
 e2e := pod-reloader-e2e
 crates := pod-reloader-core webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
-scripts := .ci/run scripts/need scripts/boundaries scripts/static-binary scripts/image-check e2e/control-plane/build.sh
+scripts := .ci/run scripts/need scripts/browser scripts/boundaries scripts/static-binary scripts/image-check e2e/control-plane/build.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 control_plane := $(or $(CARGO_TARGET_DIR),target)/debug/control-plane --
 
@@ -24,6 +24,13 @@ SECONDS := 60
 version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 arch := $(if $(filter arm64 aarch64,$(shell uname -m)),arm64,amd64)
 image_binary := $(or $(CARGO_TARGET_DIR),target)/image/$(arch)/pod-reloader
+
+# BROWSER=none does without: the tests of pages say so and do nothing.
+ifeq ($(BROWSER),none)
+export BROWSER_BIN := none
+endif
+browser := BROWSER_BIN=$$(scripts/browser 2>/dev/null)
+
 engine := $(firstword $(foreach engine,podman buildah docker,$(shell command -v $(engine))))
 IMAGE := pod-reloader:$(version)
 # Where the image says that its source is.
@@ -51,12 +58,13 @@ demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it runni
 
 # End-to-end tests mostly wait.
 .PHONY: test
-test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name
+test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name, BROWSER=none does without a browser
 	@scripts/need rust cc control-plane
-	$(call phase,unit and router tests,cargo test $(TEST))
+	$(call phase,browser,scripts/browser)
+	$(call phase,unit and router tests,$(browser) cargo test $(TEST))
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,end-to-end tests,RUST_TEST_THREADS=4 $(control_plane) cargo test -p $(e2e) --no-fail-fast $(or $(TEST),-- --skip $(floods)))
+	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=4 $(control_plane) cargo test -p $(e2e) --no-fail-fast $(or $(TEST),-- --skip $(floods)))
 	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) cargo test -p $(e2e) --test suite --no-fail-fast -- $(floods)))
 	$(if $(TEST),,$(call phase,on an older apiserver,$(call on_older,$(on_older_always))))
 
@@ -126,6 +134,12 @@ fmt: ## Format the code
 golden: ## Write what the chart renders, and the table of its values, where tests compare them
 	@scripts/need rust cc control-plane
 	UPDATE_GOLDEN=1 cargo test -p $(e2e) --test suite -- --exact chart::every_file_of_values_renders_what_it_did_before chart::the_documented_values_are_those_of_the_chart
+
+.PHONY: screenshot
+screenshot: ## Write the picture of the graph's page in the docs
+	@scripts/need rust cc
+	$(call phase,browser,scripts/browser)
+	$(call phase,screenshot,$(browser) cargo test -p kubectl-pod-reloader -- --ignored --exact graph::on_screen::the_shop_as_in_the_docs)
 
 .PHONY: bench-rules
 bench-rules: ## Measure the rules: how long each takes, and the instructions of the paths that run most
