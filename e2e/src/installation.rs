@@ -20,7 +20,7 @@ use crate::{
 /// apiserver speaks HTTP/1.1 and checks the certificate for the Service's name, as in production.
 #[derive(Clone)]
 pub struct Installation {
-    /// Its namespace, which is also the name of its release and of its objects.
+    /// Its namespace, which is also the name of its release and of its objects, unless it was joined.
     pub namespace: String,
     /// The port of the webhook on 127.0.0.1.
     pub port: u16,
@@ -29,6 +29,9 @@ pub struct Installation {
     kubectl: Tool,
     client: Client,
     directory: PathBuf,
+    /// The name of its Deployment.
+    deployment: String,
+    service_account: String,
     args: Vec<String>,
     /// Each with the argument that names its place on this machine.
     mounted: Vec<(String, Arc<MountedSecret>)>,
@@ -45,18 +48,50 @@ impl Installation {
         directory: &Path,
         values: &Value,
     ) -> Result<Self> {
-        let mut installation = Self {
+        let port = free_port()?;
+        let mut installation =
+            Self::new(control_plane, namespace, namespace, port, directory).await?;
+        installation.upgrade(values).await?;
+        Ok(installation)
+    }
+
+    /// One that somebody else has installed: the Deployment of this name, whose webhook is reached at
+    /// `port`. Waits until what its pods mount is there.
+    ///
+    /// # Errors
+    /// When there is no such Deployment.
+    pub(crate) async fn join(
+        control_plane: &ControlPlane,
+        namespace: &str,
+        deployment: &str,
+        port: u16,
+        directory: &Path,
+    ) -> Result<Self> {
+        let mut installation =
+            Self::new(control_plane, namespace, deployment, port, directory).await?;
+        installation.mount().await?;
+        Ok(installation)
+    }
+
+    async fn new(
+        control_plane: &ControlPlane,
+        namespace: &str,
+        deployment: &str,
+        port: u16,
+        directory: &Path,
+    ) -> Result<Self> {
+        Ok(Self {
             namespace: namespace.to_owned(),
-            port: free_port()?,
+            port,
             helm: control_plane.helm(),
             kubectl: control_plane.kubectl(),
             client: control_plane.admin_client().await?,
             directory: directory.join("mounted"),
+            deployment: deployment.to_owned(),
+            service_account: deployment.to_owned(),
             args: Vec::new(),
             mounted: Vec::new(),
-        };
-        installation.upgrade(values).await?;
-        Ok(installation)
+        })
     }
 
     /// Runs `helm upgrade` with `values` alone: those of before are forgotten.
@@ -138,7 +173,7 @@ impl Installation {
 
     /// The service account of the operator.
     pub fn service_account(&self) -> &str {
-        &self.namespace
+        &self.service_account
     }
 
     /// The Secret with the keys of the config hash.
@@ -153,11 +188,13 @@ impl Installation {
             &self.namespace,
             "get",
             "deployment",
-            &self.namespace,
+            &self.deployment,
             "--output=json",
         ];
         let deployment: Value = serde_json::from_str(&self.kubectl.run(&deployment).await?)?;
         let pod = &deployment["spec"]["template"]["spec"];
+        let service_account = pod["serviceAccountName"].as_str();
+        self.service_account = service_account.context("no service account")?.to_owned();
         self.args = serde_json::from_value(pod["containers"][0]["args"].clone())?;
         // Two would refresh the same directory.
         self.mounted.clear();
@@ -205,6 +242,6 @@ pub fn merge(all: &mut Value, values: &Value) {
     }
 }
 
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     free_ports().next().context("every port is taken")
 }

@@ -1,10 +1,8 @@
 //! A release of the chart from its beginning to its end, as a user has it.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::{
-    Installation, Options, Scene, Snapshot, merge, wait_for,
+    Installation, Options, Scene, Snapshot, merge, play_test_pod,
     workload::{Workload, config_map},
 };
 use serde_json::{Value, json};
@@ -71,10 +69,11 @@ async fn live(options: Options) -> Result<()> {
         let mut installation = scene.installation.clone();
         installation.upgrade(&values).await?;
         ensure!(has_argument(scene, "--settle-period=400ms").await?);
-        let (tested, ()) = tokio::try_join!(
-            helm(scene, &["test"], &["--timeout=2m"]),
-            play_test_pod(scene)
-        )?;
+        let (tested, ()) = tokio::try_join!(helm(scene, &["test"], &["--timeout=2m"]), async {
+            let name = format!("{}-test", scene.installation.namespace);
+            let of = format!("--field-selector=metadata.name={name}");
+            play_test_pod(&scene.control_plane, scene.directory(), &of).await
+        })?;
         ensure!(tested.contains("Succeeded"), "{tested}");
         scene.operator.stop().await;
         let operator = restarted(scene, &installation, "upgraded").await?;
@@ -143,54 +142,6 @@ async fn has_argument(scene: &Scene, argument: &str) -> Result<bool> {
         "--output=yaml",
     ];
     Ok(scene.operators_kubectl(&get).await?.contains(argument))
-}
-
-/// Plays the kubelet for the pod of `helm test`: runs its containers one after the other, which are
-/// kubectl, as its service account.
-async fn play_test_pod(scene: &Scene) -> Result<()> {
-    let name = format!("{}-test", scene.installation.namespace);
-    let reference = format!("pod/{name}");
-    let pod = wait_for(
-        "the pod of helm test",
-        Duration::from_secs(60),
-        async || Ok(scene.object(&reference).await.into()),
-    )
-    .await?;
-    let spec: &Value = &pod["spec"];
-    let account = spec["serviceAccountName"]
-        .as_str()
-        .context("a service account")?;
-    let token = scene
-        .control_plane
-        .service_account_token(&scene.namespace, account)
-        .await?;
-    let kubeconfig = scene.directory().join("test-pod.kubeconfig");
-    scene
-        .control_plane
-        .kubeconfig_for(token)
-        .write(&kubeconfig)?;
-    let kubectl = scene.tool().with_kubeconfig(kubeconfig);
-    let containers = ["initContainers", "containers"].map(|list| spec[list].as_array());
-    let mut phase = "Succeeded";
-    for container in containers.into_iter().flatten().flatten() {
-        ensure!(container["command"] == json!(["kubectl"]), "{container}");
-        let args: Vec<String> = serde_json::from_value(container["args"].clone())?;
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        if let Err(error) = kubectl.run(&args).await {
-            eprintln!("{}: {error:#}", container["name"]);
-            phase = "Failed";
-            break;
-        }
-    }
-    let patch = json!({"status": {"phase": phase}}).to_string();
-    let patch = [
-        "patch",
-        &reference,
-        "--subresource=status",
-        "--patch",
-        &patch,
-    ];
-    scene.kubectl(&patch).await.map(|_| ())
 }
 
 /// The names of all objects that the chart has made and that are still there.

@@ -1,0 +1,228 @@
+//! Plays the kubelets for the pods of the chart: their containers run as processes beside the control
+//! plane.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use crate::{
+    control_plane::ControlPlane,
+    installation::{Installation, free_port},
+    operator::Operator,
+    wait::{Attempt, wait_for},
+};
+
+/// What runs the operators of all releases of the chart in one cluster.
+///
+/// kwok makes the pods Ready, whoever is behind them. Of a Deployment with replicas one process runs, with
+/// the arguments of its container; it is ready when [`Kubelet::sync`] returns.
+pub struct Kubelet<'a> {
+    control_plane: &'a ControlPlane,
+    directory: PathBuf,
+    running: Mutex<BTreeMap<Place, Running>>,
+    ports: std::sync::Mutex<BTreeMap<String, u16>>,
+}
+
+/// Namespace and name of a Deployment.
+type Place = (String, String);
+
+struct Running {
+    /// The pod template that it was started for.
+    template: Value,
+    operator: Operator,
+    /// Keeps what is mounted fresh.
+    _installation: Installation,
+}
+
+impl<'a> Kubelet<'a> {
+    /// Runs nothing yet. Files are kept below `directory`.
+    pub fn new(control_plane: &'a ControlPlane, directory: &Path) -> Self {
+        Self {
+            control_plane,
+            directory: directory.to_owned(),
+            running: Mutex::default(),
+            ports: std::sync::Mutex::default(),
+        }
+    }
+
+    /// The values with which the apiserver reaches the process of a release: through a Service of type
+    /// ExternalName.
+    ///
+    /// # Errors
+    /// When every port is taken.
+    pub fn values(&self, release: &str) -> Result<Value> {
+        let port = self.port(release)?;
+        Ok(json!({"service": {"type": "ExternalName", "externalName": "localhost", "port": port}}))
+    }
+
+    /// Starts, replaces and stops processes, as the Deployments say now, and waits until each is ready.
+    ///
+    /// # Errors
+    /// When a process does not get ready.
+    pub async fn sync(&self) -> Result<()> {
+        let mut running = self.running.lock().await;
+        let list = ["get", "deployments", "--all-namespaces", LABEL, JSON];
+        let list: Value = serde_json::from_str(&self.control_plane.kubectl().run(&list).await?)?;
+        let mut wanted = BTreeMap::new();
+        for deployment in list["items"].as_array().into_iter().flatten() {
+            let place = ["namespace", "name"].map(|field| text(&deployment["metadata"][field]));
+            let [namespace, name] = place;
+            let spec = &deployment["spec"];
+            if spec["replicas"].as_u64() > Some(0) {
+                let release = text(&deployment["metadata"]["annotations"][RELEASE]);
+                wanted.insert((namespace, name), (release, spec["template"].clone()));
+            }
+        }
+        let stays = |place: &Place, running: &Running| {
+            wanted
+                .get(place)
+                .is_some_and(|(_, template)| *template == running.template)
+        };
+        for (place, replaced) in std::mem::take(&mut *running) {
+            match stays(&place, &replaced) {
+                true => drop(running.insert(place, replaced)),
+                false => replaced.operator.stop().await,
+            }
+        }
+        for (place, (release, template)) in wanted {
+            if let Entry::Vacant(entry) = running.entry(place) {
+                let started = self.start(entry.key(), &release, template).await?;
+                entry.insert(started);
+            }
+        }
+        for running in running.values() {
+            running.operator.ready().await?;
+        }
+        Ok(())
+    }
+
+    /// What the operators that run now have logged, each line of it.
+    pub async fn logs(&self) -> String {
+        let running = self.running.lock().await;
+        let logs = running.values().map(|running| running.operator.log());
+        logs.filter_map(Result::ok).collect()
+    }
+
+    /// Runs the containers of the next pod of `helm test`.
+    ///
+    /// # Errors
+    /// As [`play_test_pod`].
+    pub async fn test(&self) -> Result<()> {
+        play_test_pod(self.control_plane, &self.directory, LABEL).await
+    }
+
+    async fn start(
+        &self,
+        (namespace, name): &Place,
+        release: &str,
+        template: Value,
+    ) -> Result<Running> {
+        let port = self.port(release)?;
+        // A directory for each process: the log of one that was replaced stays.
+        let directory = self.directory.join(format!("{namespace}-{name}-{port}"));
+        let installation =
+            Installation::join(self.control_plane, namespace, name, port, &directory).await?;
+        let account = installation.service_account();
+        let token = self
+            .control_plane
+            .service_account_token(namespace, account)
+            .await?;
+        let kubeconfig = self.control_plane.kubeconfig_for(token);
+        Ok(Running {
+            template,
+            operator: Operator::start(&installation, &kubeconfig, &directory, &[])?,
+            _installation: installation,
+        })
+    }
+
+    fn port(&self, release: &str) -> Result<u16> {
+        let mut ports = self.ports.lock().expect("nobody panics with it");
+        if let Some(port) = ports.get(release) {
+            return Ok(*port);
+        }
+        let port = free_port()?;
+        ports.insert(release.to_owned(), port);
+        Ok(port)
+    }
+}
+
+/// Plays the kubelet for the pod of `helm test` that `selector` selects, in whichever namespace: runs its
+/// containers one after the other, which are kubectl, as its service account.
+///
+/// # Errors
+/// When no such pod comes within a minute. A container that fails is told of in the pod's status.
+pub async fn play_test_pod(
+    control_plane: &ControlPlane,
+    directory: &Path,
+    selector: &str,
+) -> Result<()> {
+    let kubectl = control_plane.kubectl();
+    let list = ["get", "pods", "--all-namespaces", selector, JSON];
+    let pod = wait_for(
+        "the pod of helm test",
+        Duration::from_secs(60),
+        async || {
+            let list: Value = serde_json::from_str(&kubectl.run(&list).await?)?;
+            let pods = list["items"].as_array().into_iter().flatten();
+            let mut tests = pods.filter(|pod| {
+                let hook = &pod["metadata"]["annotations"]["helm.sh/hook"];
+                hook == "test" && pod["status"]["phase"] != "Succeeded"
+            });
+            Ok(match tests.next() {
+                Some(pod) => Attempt::Done(pod.clone()),
+                None => Attempt::NotYet("there is none".to_owned()),
+            })
+        },
+    )
+    .await?;
+    let [namespace, name] = ["namespace", "name"].map(|field| text(&pod["metadata"][field]));
+    let spec = &pod["spec"];
+    let account = spec["serviceAccountName"].as_str();
+    let account = account.context("a service account")?;
+    let token = control_plane
+        .service_account_token(&namespace, account)
+        .await?;
+    let kubeconfig = directory.join("test-pod.kubeconfig");
+    control_plane.kubeconfig_for(token).write(&kubeconfig)?;
+    let kubectl_of_pod = control_plane.kubectl().with_kubeconfig(kubeconfig);
+    let containers = ["initContainers", "containers"].map(|list| spec[list].as_array());
+    let mut phase = "Succeeded";
+    for container in containers.into_iter().flatten().flatten() {
+        ensure!(container["command"] == json!(["kubectl"]), "{container}");
+        let args: Vec<String> = serde_json::from_value(container["args"].clone())?;
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        if let Err(error) = kubectl_of_pod.run(&args).await {
+            eprintln!("{}: {error:#}", container["name"]);
+            phase = "Failed";
+            break;
+        }
+    }
+    let patch = json!({"status": {"phase": phase}}).to_string();
+    let patch = [
+        "patch",
+        "pod",
+        &name,
+        "--namespace",
+        &namespace,
+        "--subresource=status",
+        "--patch",
+        &patch,
+    ];
+    kubectl.run(&patch).await.map(|_| ())
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// On everything that the chart makes.
+const LABEL: &str = "--selector=app.kubernetes.io/name=pod-reloader";
+/// The annotation by which Helm names the release.
+const RELEASE: &str = "meta.helm.sh/release-name";
+const JSON: &str = "--output=json";
