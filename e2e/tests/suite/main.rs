@@ -15,6 +15,7 @@ mod control_plane_command;
 mod custom;
 mod dialects;
 mod discovery;
+mod docs;
 mod etcd_faults;
 mod faults;
 mod gitops;

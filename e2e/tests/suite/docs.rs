@@ -1,0 +1,124 @@
+//! The documents: what they tell to type works, what they tell to write is accepted, what they point at is
+//! there.
+//!
+//! Each fenced block of `console`, `sh` or `bash` is run, each of `yaml` is given to helm or to the apiserver,
+//! unless a mark above it says why not. `e2e/README.md` has the marks.
+
+mod block;
+mod links;
+mod manifest;
+mod output;
+mod reader;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::{ControlPlane, ControlPlaneOptions, crds};
+
+use self::{block::blocks, links::Page, reader::Reader};
+
+/// Picks the pages whose paths contain its value.
+const PAGE: &str = "PAGE";
+
+/// All on one control plane that nobody else uses, one page after the other: the commands are run as they
+/// stand there, and each page calls its release `pod-reloader`.
+#[tokio::test]
+async fn every_command_and_every_manifest_works_as_it_stands() -> Result<()> {
+    let chosen = env::var(PAGE).unwrap_or_default();
+    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    let types = ["rollouts", "clusters"].map(|name| crds::crd(name).to_string());
+    let create = ["apply", "--filename=-"];
+    let types = types.join("\n---\n");
+    control_plane
+        .kubectl()
+        .run_with_input(&create, &types)
+        .await?;
+    let mut failed = Vec::new();
+    for page in pages()? {
+        let name = page.name();
+        if !name.contains(&chosen) {
+            continue;
+        }
+        let blocks = blocks(&page.text).with_context(|| name.clone())?;
+        let began = Instant::now();
+        let reader = Reader::new(&control_plane)?;
+        if let Err(error) = reader.read(&blocks).await {
+            failed.push(format!("{name}:{error:#}\n{}", reader.logs().await));
+        }
+        reader.clear().await?;
+        let took = began.elapsed();
+        if took > Duration::from_secs(1) {
+            println!("{name}: {took:.1?}");
+        }
+    }
+    control_plane.stop().await;
+    ensure!(failed.is_empty(), "{}", failed.join("\n\n"));
+    Ok(())
+}
+
+#[test]
+fn every_link_leads_somewhere() -> Result<()> {
+    let pages = pages()?;
+    ensure!(pages.len() > 10, "{} pages", pages.len());
+    let dead: Vec<_> = pages.iter().flat_map(Page::dead_links).collect();
+    ensure!(dead.is_empty(), "{}", dead.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn every_target_of_make_in_the_text_exists() -> Result<()> {
+    let makefile = fs::read_to_string(root().join("Makefile"))?;
+    let mut named = 0;
+    for page in pages()? {
+        for code in page.text.split('`').skip(1).step_by(2) {
+            let Some(target) = code
+                .strip_prefix("make ")
+                .and_then(|args| args.split(' ').next())
+            else {
+                continue;
+            };
+            named += 1;
+            let rule = format!("\n{target}:");
+            ensure!(makefile.contains(&rule), "{}: make {target}", page.name());
+        }
+    }
+    ensure!(named > 10, "{named}");
+    Ok(())
+}
+
+/// The documents, in an order that does not change.
+fn pages() -> Result<Vec<Page>> {
+    let mut paths = Vec::new();
+    for directory in ["", "charts/pod-reloader", "e2e"] {
+        add_pages(&root().join(directory), false, &mut paths)?;
+    }
+    add_pages(&root().join("docs"), true, &mut paths)?;
+    paths.sort();
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path)?;
+        Ok(Page { path, text })
+    };
+    paths.into_iter().map(read).collect()
+}
+
+fn add_pages(directory: &Path, deep: bool, paths: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() && deep {
+            add_pages(&path, deep, paths)?;
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The folder of the repository.
+fn root() -> &'static Path {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    root.expect("this crate lies in the repository")
+}

@@ -1,0 +1,87 @@
+//! Tells what a block of YAML is: values of the chart, objects, or a part of a workload.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use pod_reloader_e2e::{chart, merge};
+use serde_json::{Value, json};
+
+/// What a reader does with a block of YAML.
+pub(super) enum Manifest {
+    /// Values of the chart.
+    Values,
+    /// Objects, as JSON that kubectl takes.
+    Objects(String),
+}
+
+impl Manifest {
+    /// Reads a block.
+    ///
+    /// # Errors
+    /// When it is no YAML, or nothing that is known here.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(text).context("it is no YAML")?;
+        if documents.iter().all(are_values) {
+            return Ok(Self::Values);
+        }
+        let objects = documents.into_iter().map(object);
+        let objects = objects.collect::<Option<Vec<_>>>();
+        let objects = objects.context("neither values of the chart nor objects")?;
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        Ok(Self::Objects(list.to_string()))
+    }
+}
+
+fn are_values(document: &Value) -> bool {
+    let values = fs::read_to_string(chart().join("values.yaml")).unwrap_or_default();
+    let is_value = |key: &String| {
+        values
+            .lines()
+            .any(|line| line.starts_with(&format!("{key}:")))
+    };
+    document
+        .as_object()
+        .is_some_and(|document| document.keys().all(is_value))
+}
+
+/// The object that a document shows, or shows a part of: then a Deployment `web`, unless it says which kind.
+fn object(document: Value) -> Option<Value> {
+    let fields = document.as_object()?;
+    // The annotations alone.
+    if fields.keys().all(|key| key.contains('/')) {
+        return Some(on_a_workload(
+            &json!({"metadata": {"annotations": document}}),
+        ));
+    }
+    let is_workload = match fields.get("kind") {
+        None => ["metadata", "spec"]
+            .iter()
+            .any(|field| fields.contains_key(*field)),
+        Some(kind) => ["Deployment", "StatefulSet", "DaemonSet", "Rollout"]
+            .iter()
+            .any(|known| kind == known),
+    };
+    match fields.get("kind") {
+        _ if is_workload => Some(on_a_workload(&document)),
+        Some(_) => Some(document),
+        None => None,
+    }
+}
+
+fn on_a_workload(part: &Value) -> Value {
+    let labels = json!({"app": "web"});
+    let mut workload = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "web", "image": "nginx"}]},
+            },
+        },
+    });
+    merge(&mut workload, part);
+    workload
+}

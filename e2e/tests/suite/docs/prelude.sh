@@ -1,0 +1,62 @@
+# What a reader has, and a test has not: pods that run, and a checkout to build in.
+set -euo pipefail
+exec 2>&1
+
+# Asks the test for something, and waits for its answer.
+ask() {
+  local answer
+  exec 9<>"/dev/tcp/127.0.0.1/$TEST_PORT"
+  printf '%s\n' "$*" >&9
+  IFS= read -r answer <&9
+  exec 9>&-
+  case $answer in
+    ok*) printf '%s' "${answer#ok }" ;;
+    *) printf '%s\n' "$answer" >&2 && return 1 ;;
+  esac
+}
+
+# Runs the real one, and waits until the pods are as it says.
+and_pods() {
+  local code=0
+  command "$@" || code=$?
+  ask sync >/dev/null || code=$?
+  return $code
+}
+
+kubectl() {
+  case ${1:-} in
+    # Those that change nothing.
+    get | describe | events | wait | logs | rollout | version) command kubectl "$@" ;;
+    *) and_pods kubectl "$@" ;;
+  esac
+}
+
+helm() {
+  case ${1:-} in
+    install | upgrade) and_pods helm "$@" --values "$(ask values "$2")" ;;
+    test)
+      ask test >/dev/null &
+      command helm "$@"
+      wait $!
+      ;;
+    *) and_pods helm "$@" ;;
+  esac
+}
+
+# Whether there is such a target: to make it takes minutes.
+make() {
+  command make --no-print-directory -n -C "$REPOSITORY" "$@" >/dev/null
+}
+
+# Whether there are such packages and programs.
+cargo() {
+  local previous= argument
+  for argument; do
+    case $previous in
+      -p) grep -q "^name = \"$argument\"$" "$REPOSITORY"/{*,crates/*}/Cargo.toml ;;
+      --bin) ls "$REPOSITORY"/{*,crates/*}/src/bin/"$argument"{.rs,/main.rs} 2>/dev/null | grep -q . ;;
+      --) return ;;
+    esac
+    previous=$argument
+  done
+}

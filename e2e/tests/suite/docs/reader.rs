@@ -1,0 +1,304 @@
+//! Reads a page as a user does: types what it tells to type, writes what it tells to write.
+
+use std::{env, fs, os::unix::fs::symlink, path::Path, process::Stdio, time::Duration};
+
+use anyhow::{Context, Result, bail, ensure};
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+use pod_reloader_e2e::{Attempt, ControlPlane, Kubelet, Tool, wait_for};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    process::Command,
+    time::timeout,
+};
+
+use super::{
+    block::{Block, Fate, Language},
+    manifest::Manifest,
+    output::matches,
+    root,
+};
+
+/// A user with an empty cluster, and a checkout of the repository.
+pub(super) struct Reader<'a> {
+    control_plane: &'a ControlPlane,
+    kubelet: Kubelet<'a>,
+    directory: TempDir,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(control_plane: &'a ControlPlane) -> Result<Self> {
+        let directory = tempfile::Builder::new()
+            .prefix("pod-reloader-e2e-")
+            .tempdir()?;
+        // Like the repository, but what is written here stays here.
+        for name in ["charts", "docs", "e2e", "scripts"] {
+            symlink(root().join(name), directory.path().join(name))?;
+        }
+        // kubectl may write to it.
+        fs::copy(
+            control_plane.kubeconfig_path(),
+            directory.path().join(KUBECONFIG),
+        )?;
+        let kubelet = Kubelet::new(control_plane, &directory.path().join("kubelet"));
+        fs::create_dir(directory.path().join("kubelet"))?;
+        Ok(Self {
+            control_plane,
+            kubelet,
+            directory,
+        })
+    }
+
+    /// Does what these blocks tell, in this order.
+    ///
+    /// # Errors
+    /// When something else comes of it than the page says: with the line of the block.
+    pub(super) async fn read(&self, blocks: &[Block]) -> Result<()> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let port = listener.local_addr()?.port();
+        for block in blocks {
+            let outcome = tokio::select! {
+                outcome = self.follow(block, port) => outcome,
+                never = self.answer(&listener) => never,
+            };
+            outcome.with_context(|| format!("{}\n{}", block.line, block.text))?;
+        }
+        Ok(())
+    }
+
+    /// What the operators that run have logged.
+    pub(super) async fn logs(&self) -> String {
+        self.kubelet.logs().await
+    }
+
+    /// Leaves an empty cluster to the next one.
+    ///
+    /// # Errors
+    /// When something cannot be removed.
+    pub(super) async fn clear(&self) -> Result<()> {
+        let (helm, kubectl) = (self.control_plane.helm(), self.control_plane.kubectl());
+        for release in list(&helm, &["list", "--all-namespaces", "--output=json"]).await? {
+            let [name, namespace] = ["name", "namespace"].map(|field| release[field].as_str());
+            let [name, namespace] = [name.context("a name")?, namespace.context("a namespace")?];
+            helm.run(&["uninstall", name, "--namespace", namespace])
+                .await?;
+        }
+        self.kubelet.sync().await?;
+        let namespaces = [
+            "get",
+            "namespaces",
+            "--output=jsonpath={.items[*].metadata.name}",
+        ];
+        for namespace in kubectl.run(&namespaces).await?.split_whitespace() {
+            let delete: &[&str] = match namespace {
+                // Its releases are gone; to delete it takes long.
+                "default" | "pod-reloader" => {
+                    &["delete", CONTENT, "--all", "--namespace", namespace]
+                }
+                system if system.starts_with("kube-") => continue,
+                other => &["delete", "namespace", other],
+            };
+            kubectl.run(&[delete, &["--wait=false"]].concat()).await?;
+        }
+        Ok(())
+    }
+
+    async fn follow(&self, block: &Block, port: u16) -> Result<()> {
+        for script in &block.first {
+            let (code, printed) = self.run(script, port).await?;
+            ensure!(
+                code == Some(0),
+                "what comes first ended by {code:?}: {script}\n{printed}"
+            );
+        }
+        match (block.fate, block.language) {
+            (Fate::NotRun, Language::Yaml) => Ok(()),
+            // To build takes long, to see that there is such a target does not.
+            (Fate::NotRun, Language::Shell) => {
+                let make: String = block
+                    .text
+                    .lines()
+                    .filter(|line| line.starts_with("make "))
+                    .collect();
+                self.succeeds(&make, port).await.map(|_| ())
+            }
+            (fate, Language::Shell) => self.type_in(block, fate, port).await,
+            (fate, Language::Yaml) => {
+                let outcome = self.write(&block.text).await;
+                match fate {
+                    Fate::Fails => {
+                        ensure!(outcome.is_err(), "it is accepted");
+                        Ok(())
+                    }
+                    _ => outcome,
+                }
+            }
+        }
+    }
+
+    async fn type_in(&self, block: &Block, fate: Fate, port: u16) -> Result<()> {
+        let uses_jq = block.text.contains("jq ");
+        if uses_jq && !is_installed("jq") {
+            println!("jq is not installed: line {} is not run", block.line);
+            return Ok(());
+        }
+        let type_in = async || {
+            let (code, printed) = self.run(&block.text, port).await?;
+            let as_told = (code == Some(0)) == (fate == Fate::Succeeds);
+            ensure!(as_told, "it ended by {code:?}\n{printed}");
+            anyhow::Ok(printed)
+        };
+        let Some(shown) = &block.output else {
+            return type_in().await.map(|_| ());
+        };
+        // A user looks again, too.
+        wait_for("it to print what the page shows", PATIENCE, async || {
+            let printed = type_in().await?;
+            Ok(match matches(shown, &printed) {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(format!("\n{printed}instead of\n{shown}")),
+            })
+        })
+        .await
+    }
+
+    async fn succeeds(&self, script: &str, port: u16) -> Result<String> {
+        let (code, printed) = self.run(script, port).await?;
+        ensure!(code == Some(0), "it ended by {code:?}\n{printed}");
+        Ok(printed)
+    }
+
+    /// Runs a script, and returns its code and all that it has printed.
+    async fn run(&self, script: &str, port: u16) -> Result<(Option<i32>, String)> {
+        let programs = self.control_plane.bin("");
+        let path = env::var("PATH").unwrap_or_default();
+        let mut command = Command::new("bash");
+        command
+            .args(["-c", &format!("{PRELUDE}\n{script}")])
+            .current_dir(self.directory.path())
+            .env_clear()
+            .env("PATH", format!("{}:{path}", programs.display()))
+            .env("KUBECONFIG", self.directory.path().join(KUBECONFIG))
+            // What kubectl has cached about this cluster.
+            .env("HOME", &self.control_plane.description().directory)
+            .env("REPOSITORY", root())
+            .env("TEST_PORT", port.to_string())
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        let output = timeout(PATIENCE, command.output()).await;
+        let output =
+            output.with_context(|| format!("it takes longer than {PATIENCE:?}: {script}"))??;
+        Ok((
+            output.status.code(),
+            String::from_utf8_lossy(&output.stdout).into_owned(),
+        ))
+    }
+
+    /// Writes a file, and gives it to who is to read it.
+    async fn write(&self, text: &str) -> Result<()> {
+        let first = text.lines().next().unwrap_or_default();
+        let name = first
+            .strip_prefix("# ")
+            .and_then(|line| line.split([':', ' ']).next());
+        let name = name
+            .filter(|name| name.ends_with(".yaml"))
+            .unwrap_or("block.yaml");
+        let path = self.directory.path().join(name);
+        fs::write(&path, text)?;
+        match Manifest::parse(text)? {
+            Manifest::Values => {
+                let helm = self.control_plane.helm();
+                let chart = root().join("charts/pod-reloader");
+                let [path, chart] = [&path, &chart].map(|path| path.display().to_string());
+                let namespace = "--namespace=pod-reloader";
+                helm.run(&[
+                    "template",
+                    "pod-reloader",
+                    &chart,
+                    namespace,
+                    "--values",
+                    &path,
+                ])
+                .await?;
+            }
+            Manifest::Objects(list) => {
+                let kubectl = self.control_plane.kubectl();
+                let apply = [
+                    "apply",
+                    "--server-side",
+                    // Over what the page has made by other commands.
+                    "--force-conflicts",
+                    "--dry-run=server",
+                    "--validate=strict",
+                    "--filename=-",
+                ];
+                let output = kubectl.output(&apply, &list).await?;
+                let is_accepted = output.code == Some(0) && output.stderr.is_empty();
+                ensure!(is_accepted, "{}{}", output.stderr, output.stdout);
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers what the scripts ask, for ever.
+    async fn answer(&self, listener: &TcpListener) -> Result<()> {
+        let mut answers = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => {
+                    let (connection, _) = accepted?;
+                    answers.push(self.answer_one(connection).boxed_local());
+                }
+                Some(answered) = answers.next() => answered?,
+            }
+        }
+    }
+
+    async fn answer_one(&self, mut connection: TcpStream) -> Result<()> {
+        let (read, mut write) = connection.split();
+        let mut question = String::new();
+        BufReader::new(read).read_line(&mut question).await?;
+        let answer = match self.answer_to(question.trim()).await {
+            Ok(answer) => format!("ok {answer}\n"),
+            Err(error) => format!("error {}\n", format!("{error:#}").replace('\n', " ")),
+        };
+        write
+            .write_all(answer.as_bytes())
+            .await
+            .context("answering a script")
+    }
+
+    async fn answer_to(&self, question: &str) -> Result<String> {
+        match question.split_once(' ').unwrap_or((question, "")) {
+            ("sync", _) => self.kubelet.sync().await.map(|()| String::new()),
+            ("test", _) => self.kubelet.test().await.map(|()| String::new()),
+            ("values", release) => {
+                let path = self
+                    .directory
+                    .path()
+                    .join(format!("kubelet/{release}.json"));
+                fs::write(&path, self.kubelet.values(release)?.to_string())?;
+                Ok(path.display().to_string())
+            }
+            _ => bail!("nobody answers to {question:?}"),
+        }
+    }
+}
+
+async fn list(tool: &Tool, args: &[&str]) -> Result<Vec<Value>> {
+    Ok(serde_json::from_str(&tool.run(args).await?)?)
+}
+
+fn is_installed(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| Path::new(&folder).join(program).exists())
+}
+
+const PRELUDE: &str = include_str!("prelude.sh");
+const KUBECONFIG: &str = "reader.kubeconfig";
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What pages leave behind in namespaces.
+const CONTENT: &str = "deployments,statefulsets,daemonsets,cronjobs,jobs,replicasets,pods,configmaps,secrets,\
+    leases,events";
