@@ -136,7 +136,13 @@ impl<'a> Kubelet<'a> {
         let kubeconfig = self.control_plane.kubeconfig_for(token);
         Ok(Running {
             template,
-            operator: Operator::start(&installation, &kubeconfig, &directory, &[])?,
+            // As its container is told; an operator of a test leads at once.
+            operator: Operator::start(
+                &installation,
+                &kubeconfig,
+                &directory,
+                &["--leader-elect".to_owned()],
+            )?,
             _installation: installation,
         })
     }
