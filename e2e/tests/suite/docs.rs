@@ -12,14 +12,21 @@ mod reader;
 
 use std::{
     env, fs,
+    io::Write,
     path::{Path, PathBuf},
+    process::Command,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::{ControlPlane, ControlPlaneOptions, crds};
+use pod_reloader_e2e::{ControlPlane, ControlPlaneOptions, Programs, chart, crds};
 
-use self::{block::blocks, links::Page, reader::Reader};
+use self::{
+    block::{Fate, Language, blocks},
+    links::Page,
+    manifest::Manifest,
+    reader::Reader,
+};
 
 /// Picks the pages whose paths contain its value.
 const PAGE: &str = "PAGE";
@@ -57,6 +64,39 @@ async fn every_command_and_every_manifest_works_as_it_stands() -> Result<()> {
     }
     control_plane.stop().await;
     ensure!(failed.is_empty(), "{}", failed.join("\n\n"));
+    Ok(())
+}
+
+#[test]
+fn every_file_of_values_renders() -> Result<()> {
+    let helm = Programs::find()?.program("helm");
+    let mut rendered = 0;
+    for page in pages()? {
+        for block in blocks(&page.text)? {
+            let is_run = block.language == Language::Yaml && block.fate == Fate::Succeeds;
+            if !is_run || !matches!(Manifest::parse(&block.text)?, Manifest::Values) {
+                continue;
+            }
+            let mut values = tempfile::NamedTempFile::new()?;
+            values.write_all(block.text.as_bytes())?;
+            let output = Command::new(&helm)
+                .args(["template", "pod-reloader", "--namespace=pod-reloader"])
+                .arg(chart())
+                .arg("--values")
+                .arg(values.path())
+                .output()?;
+            ensure!(
+                output.status.success(),
+                "{}:{}\n{}{}",
+                page.name(),
+                block.line,
+                block.text,
+                String::from_utf8_lossy(&output.stderr)
+            );
+            rendered += 1;
+        }
+    }
+    ensure!(rendered > 15, "{rendered}");
     Ok(())
 }
 

@@ -202,27 +202,12 @@ impl<'a> Reader<'a> {
         let name = first
             .strip_prefix("# ")
             .and_then(|line| line.split([':', ' ']).next());
-        let name = name
-            .filter(|name| name.ends_with(".yaml"))
-            .unwrap_or("block.yaml");
-        let path = self.directory.path().join(name);
-        fs::write(&path, text)?;
+        if let Some(name) = name.filter(|name| name.ends_with(".yaml")) {
+            fs::write(self.directory.path().join(name), text)?;
+        }
         match Manifest::parse(text)? {
-            Manifest::Values => {
-                let helm = self.control_plane.helm();
-                let chart = root().join("charts/pod-reloader");
-                let [path, chart] = [&path, &chart].map(|path| path.display().to_string());
-                let namespace = "--namespace=pod-reloader";
-                helm.run(&[
-                    "template",
-                    "pod-reloader",
-                    &chart,
-                    namespace,
-                    "--values",
-                    &path,
-                ])
-                .await?;
-            }
+            // Another test renders them.
+            Manifest::Values => {}
             Manifest::Objects(list) => {
                 let kubectl = self.control_plane.kubectl();
                 let apply = [
