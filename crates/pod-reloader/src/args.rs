@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use http::Uri;
 use jiff::SignedDuration;
 use kube::core::Selector;
 use pod_reloader_core::decision::FirstStamp;
@@ -19,6 +20,8 @@ use pod_reloader_core::scope::{Labels, Scope};
 use pod_reloader_core::selector;
 use pod_reloader_core::workload::MAX_SETTLE_PERIOD;
 use webhook_certs::MinTlsVersion;
+
+use crate::notify::{self, NotifyOn};
 
 /// Restarts pods when the ConfigMaps and Secrets that they read change.
 ///
@@ -157,6 +160,40 @@ pub struct Args {
     /// Name of the Secret with the keys of the config hash, in the operator's own namespace.
     #[arg(long, env = "POD_RELOADER_HASH_KEYS_SECRET", value_name = "NAME", default_value = "pod-reloader-hash-keys", value_parser = name)]
     pub hash_keys_secret: Name,
+
+    /// File with the URL to send notifications to, read again for each of them [default: none are sent].
+    #[arg(long, env = "POD_RELOADER_NOTIFY_URL_FILE", value_name = "PATH")]
+    pub(crate) notify_url_file: Option<PathBuf>,
+
+    /// What the receiver of notifications understands.
+    #[arg(
+        long,
+        env = "POD_RELOADER_NOTIFY_FORMAT",
+        value_name = "FORMAT",
+        default_value = "webhook"
+    )]
+    pub(crate) notify_format: notify::Format,
+
+    /// What is notified of: restarts (also those that --reconcile=observe only tells of), problems (what waits, or cannot be written), or all.
+    #[arg(
+        long,
+        env = "POD_RELOADER_NOTIFY_ON",
+        value_name = "WHAT",
+        default_value = "restarts"
+    )]
+    pub(crate) notify_on: NotifyOn,
+
+    /// What notifications call this cluster [default: they do not name it].
+    #[arg(long, env = "POD_RELOADER_NOTIFY_CLUSTER", value_name = "NAME")]
+    pub(crate) notify_cluster: Option<String>,
+
+    /// Bundle of CAs, in PEM, that the receiver of notifications is trusted by, in place of the public ones.
+    #[arg(long, env = "POD_RELOADER_NOTIFY_CA_FILE", value_name = "PATH")]
+    pub(crate) notify_ca_file: Option<PathBuf>,
+
+    /// HTTP proxy on the way there, such as http://proxy:3128, which is asked for a tunnel [default: none].
+    #[arg(long, env = "POD_RELOADER_NOTIFY_PROXY", value_name = "URL", value_parser = proxy)]
+    pub(crate) notify_proxy: Option<Uri>,
 
     /// How long to go on serving after SIGTERM, until nobody sends calls here any more.
     #[arg(long, env = "POD_RELOADER_DRAIN_PERIOD", value_name = "DURATION", default_value = "15s", value_parser = duration)]
@@ -331,6 +368,15 @@ fn optional_address(text: &str) -> Result<OptionalAddress, String> {
         Ok(OptionalAddress(None))
     } else {
         address(text).map(|at| OptionalAddress(Some(at)))
+    }
+}
+
+fn proxy(text: &str) -> Result<Uri, String> {
+    let url: Uri = text.parse().map_err(|_| "it is no URL".to_owned())?;
+    match (url.scheme_str(), url.authority()) {
+        // What stands on a command line is no secret.
+        (Some("http"), Some(authority)) if !authority.as_str().contains('@') => Ok(url),
+        _ => Err("write it like http://proxy:3128, without a user".to_owned()),
     }
 }
 
@@ -527,6 +573,9 @@ mod tests {
             "--dialects=pod-reloader,klingon",
             "--resources-to-ignore=configmaps,secrets",
             "--workload-selector={}",
+            "--notify-format=pager",
+            "--notify-proxy=proxy:3128",
+            "--notify-proxy=http://user:password@proxy:3128",
             r#"--namespace-selector={"matchLabels":{"a":"b"},"matchExpresions":[]}"#,
             r#"--namespace-selector={"matchExpressions":[{"key":"a","operator":"Near"}]}"#,
         ] {

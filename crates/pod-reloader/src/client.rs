@@ -21,7 +21,7 @@ pub(crate) const WATCH_CALL: Duration = Duration::from_secs(60);
 const WATCH_DEADLINE: Duration = Duration::from_secs(70);
 
 /// What the apiserver's audit log and metrics call us.
-const USER_AGENT: &str = concat!("pod-reloader/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("pod-reloader/", env!("CARGO_PKG_VERSION"));
 
 /// Where the namespace of a pod stands.
 const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";

@@ -114,7 +114,7 @@ impl Notice {
         }
     }
 
-    fn event_type(&self) -> EventType {
+    pub(crate) fn event_type(&self) -> EventType {
         match self {
             Self::Restarted(..) | Self::WouldRestart(..) => EventType::Normal,
             _ => EventType::Warning,

@@ -20,6 +20,7 @@ mod metrics;
 #[cfg(test)]
 mod mock;
 mod namespaces;
+mod notify;
 mod progress;
 mod pulse;
 mod queue;

@@ -18,6 +18,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::error::CallError;
+use crate::notify;
 
 /// Labels from closed sets only.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
@@ -32,6 +33,7 @@ pub(crate) struct Metrics {
     stalled: Family<Labels<2>, Counter>,
     baselines: Counter,
     errors: Family<Labels<1>, Counter>,
+    notifications: Family<Labels<1>, Counter>,
     /// Workloads that are kept.
     pub(crate) workloads: Gauge,
     /// Workloads whose restart waits for an object.
@@ -60,6 +62,7 @@ impl Metrics {
             stalled: Family::default(),
             baselines: Counter::default(),
             errors: Family::default(),
+            notifications: Family::default(),
             workloads: Gauge::default(),
             waiting: Gauge::default(),
             braked: Gauge::default(),
@@ -100,6 +103,11 @@ impl Metrics {
             "reconcile_errors",
             "Reconciliations that failed and are tried again, by reason",
             m.errors.clone(),
+        );
+        registry.register(
+            "notifications",
+            "Messages sent, or not, to the receiver of notifications, and what was dropped before",
+            m.notifications.clone(),
         );
         registry.register("workloads", "Workloads that are kept", m.workloads.clone());
         registry.register(
@@ -164,6 +172,10 @@ impl Metrics {
         for reason in CallError::REASONS.into_iter().chain(["other"]) {
             drop(self.errors.get_or_create(&[("reason", reason)]));
         }
+        for outcome in notify::Outcome::ALL {
+            let labels = [("outcome", outcome.as_str())];
+            drop(self.notifications.get_or_create(&labels));
+        }
     }
 
     /// Counts an admission review. `None` could not be answered.
@@ -204,6 +216,12 @@ impl Metrics {
     /// Counts a failed reconciliation. `reason` is of a closed set.
     pub(crate) fn error(&self, reason: &'static str) {
         self.errors.get_or_create(&[("reason", reason)]).inc();
+    }
+
+    /// Counts a message to the receiver of notifications, or what was dropped before.
+    pub(crate) fn notification(&self, outcome: notify::Outcome) {
+        let labels = [("outcome", outcome.as_str())];
+        self.notifications.get_or_create(&labels).inc();
     }
 
     /// Says how many workloads rely on each key. The ids of keys are no secret: each hash shows its own.

@@ -14,6 +14,7 @@ use tracing::warn;
 
 use crate::events::{Events, Notice};
 use crate::metrics::Metrics;
+use crate::notify::Notifications;
 
 /// Restarts wait for at most this many settle periods.
 pub(crate) const MAX_SETTLE_PERIODS: u32 = 5;
@@ -30,6 +31,7 @@ pub(crate) type Brakes = Arc<Mutex<HashMap<WorkloadId, Brake>>>;
 /// How far the loop is with each workload. What is at rest takes no room.
 pub(crate) struct Progress {
     events: Events,
+    notifications: Option<Notifications>,
     metrics: Metrics,
     entries: Mutex<HashMap<WorkloadId, Entry>>,
     brakes: Brakes,
@@ -67,9 +69,15 @@ struct Entry {
 }
 
 impl Progress {
-    pub(crate) fn new(events: Events, metrics: Metrics, brakes: Brakes) -> Self {
+    pub(crate) fn new(
+        events: Events,
+        notifications: Option<Notifications>,
+        metrics: Metrics,
+        brakes: Brakes,
+    ) -> Self {
         Self {
             events,
+            notifications,
             metrics,
             entries: Mutex::default(),
             brakes,
@@ -239,7 +247,7 @@ impl Progress {
             if is_news {
                 self.count_waiting(entry.told.as_ref(), Some(&notice));
                 entry.told = Some(notice.clone());
-                self.events.publish(workload, notice);
+                self.publish(workload, notice);
             }
             is_news
         })
@@ -266,9 +274,16 @@ impl Progress {
                 .told_rejected
                 .clone_from(&rejected);
             if !rejected.is_empty() {
-                self.events.publish(workload, Notice::Rejected(rejected));
+                self.publish(workload, Notice::Rejected(rejected));
             }
         }
+    }
+
+    fn publish(&self, workload: &Workload, notice: Notice) {
+        if let Some(notifications) = &self.notifications {
+            notifications.publish(workload, &notice);
+        }
+        self.events.publish(workload, notice);
     }
 
     /// Says whether KEY of a workload can be verified.

@@ -30,6 +30,7 @@ use crate::keys::{self, Keys};
 use crate::leader::lead;
 use crate::logging::Complaint;
 use crate::metrics::Metrics;
+use crate::notify::{Notifications, Sink, Style};
 use crate::progress::{Brakes, Progress};
 use crate::pulse::{self, Pulse};
 use crate::reconcile::{Reconciler, Settings};
@@ -173,6 +174,23 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
     } else {
         let (events, send_events) = Events::new(clients.events.clone());
         tasks.spawn("events", on(reconciling.clone(), send_events));
+        let notifications = match args.notify_url_file {
+            None => None,
+            Some(url_file) => {
+                let sink = Sink::new(url_file, args.notify_ca_file, args.notify_proxy);
+                let sink = sink.map_err(|source| Error::NotifyAuthorities {
+                    source: source.into(),
+                })?;
+                let style = Style {
+                    format: args.notify_format,
+                    cluster: args.notify_cluster,
+                };
+                let (notifications, send) =
+                    Notifications::new(sink, style, args.notify_on, metrics.clone(), stop.clone());
+                tasks.spawn_draining("notifications", on(reconciling.clone(), send));
+                Some(notifications)
+            }
+        };
         let settings = Settings {
             settle_period: args.settle_period,
             max_restarts: args.max_restarts,
@@ -188,6 +206,7 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
             resync_period: args.resync_period,
             keys: keys.clone(),
             events,
+            notifications,
             metrics: metrics.clone(),
             brakes: Brakes::default(),
             pulse,
@@ -233,6 +252,7 @@ struct Term {
     resync_period: Duration,
     keys: Arc<Keys>,
     events: Events,
+    notifications: Option<Notifications>,
     metrics: Metrics,
     brakes: Brakes,
     pulse: Arc<Pulse>,
@@ -256,6 +276,7 @@ impl Term {
             self.keys.clone(),
             Progress::new(
                 self.events.clone(),
+                self.notifications.clone(),
                 self.metrics.clone(),
                 self.brakes.clone(),
             ),

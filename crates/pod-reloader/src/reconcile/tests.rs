@@ -515,7 +515,7 @@ impl Operator {
             client,
             Budget::new(),
             keys,
-            Progress::new(events, metrics.clone(), Brakes::default()),
+            Progress::new(events, None, metrics.clone(), Brakes::default()),
             metrics.clone(),
         );
         let reconciler = Arc::new(reconciler);

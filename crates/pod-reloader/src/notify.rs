@@ -1,0 +1,239 @@
+//! Tells people, outside of the cluster, what happens to workloads: a few messages, and never in the way of
+//! the work.
+
+mod batch;
+mod message;
+mod news;
+mod retry;
+mod sink;
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use pod_reloader_core::workload::Workload;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use self::batch::Batch;
+pub(crate) use self::message::Format;
+use self::news::News;
+use self::retry::Patience;
+pub(crate) use self::sink::Sink;
+use crate::events::Notice;
+use crate::metrics::Metrics;
+
+/// How much may wait to be put into a message. What comes then is dropped, with a line in the log.
+const BACKLOG: usize = 4096;
+/// How long a process that is told to stop goes on sending.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// What is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NotifyOn {
+    /// Workloads that are restarted; with `--reconcile=observe` those that would be.
+    Restarts,
+    /// What has a Warning as its Event: changes that wait, or cannot be written.
+    Problems,
+    /// Both.
+    All,
+}
+
+impl NotifyOn {
+    fn includes(self, news: &News) -> bool {
+        match self {
+            Self::Restarts => !news.topic.is_problem,
+            Self::Problems => news.topic.is_problem,
+            Self::All => true,
+        }
+    }
+}
+
+/// How messages look.
+#[derive(Clone, Debug)]
+pub(crate) struct Style {
+    /// Who understands them.
+    pub(crate) format: Format,
+    /// What they call the cluster.
+    pub(crate) cluster: Option<String>,
+}
+
+/// Where notices are handed in. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct Notifications {
+    sender: mpsc::Sender<News>,
+    told: NotifyOn,
+    metrics: Metrics,
+    is_dropping: Arc<AtomicBool>,
+}
+
+impl Notifications {
+    /// Somewhere to hand in notices, and the task that sends them to `sink` until it is told to stop.
+    pub(crate) fn new(
+        sink: Sink,
+        style: Style,
+        told: NotifyOn,
+        metrics: Metrics,
+        stop: CancellationToken,
+    ) -> (Self, impl Future<Output = ()>) {
+        let (sender, receiver) = mpsc::channel(BACKLOG);
+        let notifications = Self {
+            sender,
+            told,
+            metrics: metrics.clone(),
+            is_dropping: Arc::default(),
+        };
+        let outbox = Outbox {
+            sink,
+            style,
+            patience: Patience::default(),
+            metrics,
+        };
+        (notifications, outbox.run(receiver, stop))
+    }
+
+    /// Hands in what there is to tell about `workload`, if it is to be told. Never waits.
+    pub(crate) fn publish(&self, workload: &Workload, notice: &Notice) {
+        let news = News::of(workload, notice);
+        if !self.told.includes(&news) {
+            return;
+        }
+        let is_dropped = self.sender.try_send(news).is_err();
+        if is_dropped {
+            self.metrics.notification(Outcome::Dropped);
+        }
+        if is_dropped && !self.is_dropping.swap(is_dropped, Ordering::Relaxed) {
+            warn!("dropping notifications: too many wait to be sent");
+        } else if !is_dropped {
+            self.is_dropping.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What became of a message, or of what would have been in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The receiver has taken it.
+    Sent,
+    /// It has not, and will not be asked again.
+    Failed,
+    /// It never got into a message.
+    Dropped,
+}
+
+impl Outcome {
+    /// Every outcome.
+    pub(crate) const ALL: [Self; 3] = [Self::Sent, Self::Failed, Self::Dropped];
+
+    /// As the metrics call it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Failed => "failed",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+/// Puts messages together, and sends one after the other.
+struct Outbox {
+    sink: Sink,
+    style: Style,
+    patience: Patience,
+    metrics: Metrics,
+}
+
+impl Outbox {
+    async fn run(self, mut receiver: mpsc::Receiver<News>, stop: CancellationToken) {
+        if let Err(failure) = self.sink.url() {
+            warn!(%failure, "no notification can be sent until it holds one");
+        }
+        let mut stopped = pin!(stop.cancelled());
+        let mut batch: Option<Batch> = None;
+        let mut sending: Option<BoxFuture<'_, ()>> = None;
+        loop {
+            let due = batch.as_ref().filter(|_| sending.is_none()).map(Batch::due);
+            tokio::select! {
+                () = &mut stopped => break,
+                Some(news) = receiver.recv() => collect(&mut batch, news),
+                () = until(due) => {
+                    sending = batch.take().map(|batch| self.send(self.message(&batch)).boxed());
+                }
+                () = ended(&mut sending) => sending = None,
+            }
+        }
+        while let Ok(news) = receiver.try_recv() {
+            collect(&mut batch, news);
+        }
+        let farewell = async {
+            if let Some(sending) = sending {
+                sending.await;
+            }
+            if let Some(batch) = batch {
+                self.send(self.message(&batch)).await;
+            }
+        };
+        // A receiver that does not answer does not keep the process.
+        if timeout(FAREWELL, farewell).await.is_err() {
+            self.metrics.notification(Outcome::Failed);
+            warn!("stopping, with a notification that could not be sent");
+        }
+    }
+
+    fn message(&self, batch: &Batch) -> Value {
+        let Style { format, cluster } = &self.style;
+        message::body(*format, batch, cluster.as_deref(), Timestamp::now())
+    }
+
+    /// Sends a message as often as it takes, within reason.
+    async fn send(&self, message: Value) {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let failure = match self.sink.send(&message, &self.patience).await {
+                Ok(()) => {
+                    debug!(tries, "sent a notification");
+                    return self.metrics.notification(Outcome::Sent);
+                }
+                Err(failure) => failure,
+            };
+            let Some(pause) = self.patience.pause(tries, &failure) else {
+                warn!(tries, %failure, "a notification could not be sent");
+                return self.metrics.notification(Outcome::Failed);
+            };
+            debug!(tries, %failure, ?pause, "a notification was not taken, trying again");
+            sleep(pause).await;
+        }
+    }
+}
+
+fn collect(batch: &mut Option<Batch>, news: News) {
+    let now = Instant::now();
+    let batch = batch.get_or_insert_with(|| Batch::new(now));
+    batch.add(news, now, Timestamp::now());
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn ended(sending: &mut Option<BoxFuture<'_, ()>>) {
+    match sending {
+        Some(sending) => sending.await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;
