@@ -27,6 +27,7 @@ mod process;
 mod programs;
 pub mod proxy;
 mod readiness;
+pub mod receiver;
 mod scene;
 mod tool;
 mod usage;

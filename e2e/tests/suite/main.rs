@@ -25,6 +25,7 @@ mod leaders;
 mod lifecycle;
 mod modes;
 mod namespaces;
+mod notifications;
 mod order;
 mod outage;
 mod pending;

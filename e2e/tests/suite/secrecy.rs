@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use http::StatusCode;
 use k8s_openapi::ByteString;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
+use pod_reloader_e2e::receiver::Receiver;
 use pod_reloader_e2e::workload::{Workload, secret};
 use pod_reloader_e2e::{Attempt, Options, Scene, wait_for};
 use serde_json::{Value, json};
@@ -15,8 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<()> {
+    let receiver = Receiver::start(true).await?;
+    let directory = tempfile::tempdir()?;
     let options = Options {
         proxied: true,
+        args: vec![
+            receiver.argument(directory.path(), "chat")?,
+            "--notify-on=all".to_owned(),
+        ],
         ..Options::default()
     };
     Scene::play(options, async |scene| {
@@ -110,7 +117,11 @@ async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<
         scene.apply(&[secret("app", &next()?)]).await?;
         scene.rolls_once(&web, &before).await?;
 
-        let said = said(scene, mark).await?;
+        let mut said = said(scene, mark).await?;
+        // Before it stops it sends what waits.
+        scene.operator.stop().await;
+        receiver.changes("web", 1).await?;
+        said.push(("the notifications", format!("{:?}", receiver.messages())));
         for (place, text) in &said {
             ensure!(!text.is_empty(), "{place} is empty");
             for value in &values {

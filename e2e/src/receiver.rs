@@ -1,0 +1,114 @@
+//! Receives what the operator sends to a chat.
+
+use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::timeout};
+
+use crate::proxy::accept;
+
+/// Listens on a port of 127.0.0.1 until it is dropped.
+#[derive(Debug)]
+pub struct Receiver {
+    port: u16,
+    /// The bodies of all messages so far.
+    messages: watch::Sender<Vec<Value>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Receiver {
+    /// One that takes every message, or leaves each without an answer.
+    ///
+    /// # Errors
+    /// When there is no port.
+    pub async fn start(answers: bool) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        let messages = watch::Sender::new(Vec::new());
+        let received = Arc::new(messages.clone());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept(listener, move |connection| {
+            let received = Arc::clone(&received);
+            async move {
+                let service = service_fn(|request| take(request, &received, answers));
+                let connection = TokioIo::new(connection);
+                http1::Builder::new()
+                    .serve_connection(connection, service)
+                    .await?;
+                Ok(())
+            }
+        }));
+        Ok(Self {
+            port,
+            messages,
+            _tasks: tasks,
+        })
+    }
+
+    /// Writes its URL, which has `credential` in it, to a file below `directory`, and returns the argument
+    /// of the operator that names that file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn argument(&self, directory: &Path, credential: &str) -> Result<String> {
+        let file = directory.join("notify-url");
+        let url = format!("http://127.0.0.1:{}/{credential}", self.port);
+        std::fs::write(&file, url).with_context(|| file.display().to_string())?;
+        Ok(format!("--notify-url-file={}", file.display()))
+    }
+
+    /// The messages so far.
+    pub fn messages(&self) -> Vec<Value> {
+        self.messages.borrow().clone()
+    }
+
+    /// Waits until the messages tell of so many changes of a workload, and returns these.
+    ///
+    /// # Errors
+    /// When they do not within a minute.
+    pub async fn changes(&self, workload: &str, count: usize) -> Result<Vec<Value>> {
+        let mut messages = self.messages.subscribe();
+        let enough = messages.wait_for(|messages| changes(messages, workload).len() >= count);
+        let enough = timeout(PATIENCE, enough).await;
+        let enough = enough
+            .with_context(|| format!("{count} changes of {workload} in {:?}", self.messages()))?;
+        Ok(changes(&enough?, workload))
+    }
+}
+
+/// How long the operator may take to put a message together, with some room.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn changes(messages: &[Value], workload: &str) -> Vec<Value> {
+    let all = messages
+        .iter()
+        .flat_map(|message| message["changes"].as_array());
+    let is_about = |change: &&Value| {
+        let mut workloads = change["workloads"].as_array().into_iter().flatten();
+        workloads.any(|named| named["name"] == workload)
+    };
+    all.flatten().filter(is_about).cloned().collect()
+}
+
+async fn take(
+    request: Request<Incoming>,
+    received: &watch::Sender<Vec<Value>>,
+    answers: bool,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let body = request.into_body().collect().await;
+    let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+    // What is no JSON is kept as it is: it may be what a test looks for.
+    let message = serde_json::from_slice(&body)
+        .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
+    received.send_modify(|messages| messages.push(message));
+    if !answers {
+        std::future::pending::<()>().await;
+    }
+    Ok(Response::new(Full::default()))
+}

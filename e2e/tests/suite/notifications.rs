@@ -1,0 +1,148 @@
+//! What is told to a chat about workloads that are restarted.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use pod_reloader_e2e::receiver::Receiver;
+use pod_reloader_e2e::workload::{Workload, config_map, secret};
+use pod_reloader_e2e::{Attempt, CANARY, Options, Scene, wait_for};
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A part of the URL that must be seen nowhere.
+const CREDENTIAL: &str = "B00-T0KEN";
+
+#[tokio::test]
+async fn a_rollout_is_one_message_and_what_is_none_is_no_message() -> Result<()> {
+    let receiver = Receiver::start(true).await?;
+    let directory = tempfile::tempdir()?;
+    let options = Options {
+        // The arguments of the chart, but for where the Secret is mounted.
+        values: json!({"notifications": {"existingSecret": "chat", "cluster": "e2e"}}),
+        args: vec![receiver.argument(directory.path(), CREDENTIAL)?],
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("db", CANARY)])
+            .await?;
+        let web = Workload::deployment("web").lists("app").lists_secrets("db");
+        let before = scene.create(&web).await?;
+        scene
+            .kubectl(&["label", "configmap", "app", "touched=yes"])
+            .await?;
+        scene.rolls_not(&web, &before).await?;
+
+        let changed = format!("{CANARY}-2");
+        scene.apply(&[secret("db", &changed)]).await?;
+        let before = scene.rolls_once(&web, &before).await?;
+        receiver.changes("web", 1).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.rolls_once(&web, &before).await?;
+        let changes = receiver.changes("web", 2).await?;
+        let workload = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "namespace": scene.namespace, "name": "web",
+        });
+        let expected = [("Secret", "db"), ("ConfigMap", "app")].map(|(kind, name)| {
+            let mut change = json!({
+                "reason": "ConfigChanged", "problem": false, "cause": "changed",
+                "objects": [{"kind": kind, "namespace": scene.namespace, "name": name}],
+                "moreObjects": 0, "workloads": [workload], "moreWorkloads": 0,
+            });
+            let told = changes
+                .iter()
+                .find(|told| told["objects"] == change["objects"]);
+            change["time"] = told.map_or(Value::Null, |told| told["time"].clone());
+            change
+        });
+        ensure!(changes == expected, "{changes:#?}");
+        let messages = receiver.messages();
+        ensure!(messages[0]["cluster"] == "e2e", "{messages:?}");
+        ensure!(!format!("{messages:?}").contains(CANARY), "{messages:?}");
+        let sent = r#"pod_reloader_notifications_total{outcome="sent"}"#;
+        // The sentinel of the scene is told of, too, maybe a moment later.
+        wait_for("each message to be counted", PATIENCE, async || {
+            let counted = format!("{sent} {}\n", receiver.messages().len());
+            let metrics = scene.operator.metrics().await?;
+            Ok(match metrics.contains(&counted) {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(metrics),
+            })
+        })
+        .await?;
+        for said in [scene.operator.log()?, scene.operator.metrics().await?] {
+            ensure!(!said.contains(CREDENTIAL), "{said}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_receiver_that_does_not_answer_delays_no_rollout() -> Result<()> {
+    let receiver = Receiver::start(false).await?;
+    let directory = tempfile::tempdir()?;
+    let options = Options {
+        args: vec![receiver.argument(directory.path(), CREDENTIAL)?],
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let mut before = scene.rolls_once(&web, &before).await?;
+        receiver.changes("web", 1).await?;
+        for value in ["3", "4", "5"] {
+            scene.apply(&[config_map("app", value)]).await?;
+            before = scene.rolls_once(&web, &before).await?;
+        }
+        // It waits for an answer to the first message to this day.
+        for outcome in ["sent", "failed", "dropped"] {
+            let name = format!("pod_reloader_notifications_total{{outcome=\"{outcome}\"}}");
+            scene.operator.shows(&name, "0").await?;
+        }
+        ensure!(!scene.operator.log()?.contains(CREDENTIAL));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_is_only_observed_and_what_waits_is_told_as_that() -> Result<()> {
+    let receiver = Receiver::start(true).await?;
+    let directory = tempfile::tempdir()?;
+    let options = Options {
+        values: json!({
+            "reconcile": "observe",
+            "notifications": {"existingSecret": "chat", "notifyOn": "all"},
+        }),
+        args: vec![receiver.argument(directory.path(), CREDENTIAL)?],
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("db", CANARY)])
+            .await?;
+        let web = Workload::deployment("web").lists("app");
+        let api = Workload::deployment("api")
+            .lists_secrets("db")
+            .requires_secret("db");
+        scene.create(&web).await?;
+        scene.create(&api).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let would = &receiver.changes("web", 1).await?[0];
+        ensure!(would["reason"] == "WouldRestart", "{would:#}");
+        ensure!(would["problem"] == false, "{would:#}");
+
+        scene.kubectl(&["delete", "secret", "db"]).await?;
+        let waits = &receiver.changes("api", 1).await?[0];
+        ensure!(waits["reason"] == "WaitingForConfig", "{waits:#}");
+        ensure!(waits["problem"] == true, "{waits:#}");
+        ensure!(waits["objects"][0]["name"] == "db", "{waits:#}");
+        Ok(())
+    })
+    .await
+}
