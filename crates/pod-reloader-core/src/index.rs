@@ -115,6 +115,13 @@ impl Index {
         self.consumers.contains_key(reference) || self.matching(reference).next().is_some()
     }
 
+    /// How many objects are named, and how many references to them there are: one for each object of each
+    /// workload. What regular expressions match is no part of it.
+    pub fn referenced(&self) -> (usize, usize) {
+        let references = self.consumers.values().map(BTreeSet::len).sum();
+        (self.consumers.len(), references)
+    }
+
     fn matching<'a>(&'a self, reference: &'a Reference) -> impl Iterator<Item = &'a WorkloadId> {
         let place = || (reference.kind, reference.namespace.clone());
         // Most clusters have none, and this is asked for each event of each object.
@@ -166,6 +173,7 @@ mod tests {
             Some(vec![])
         );
         assert_eq!(names_of(&index, "b"), ["api", "web"]);
+        assert_eq!(index.referenced(), (2, 3));
 
         let turned = index.apply(deployment("web").lists("c").build());
         assert_eq!(

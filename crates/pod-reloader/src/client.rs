@@ -5,11 +5,13 @@ use std::time::Duration;
 use http::{HeaderValue, header};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::{PatchParams, PostParams};
+use kube::client::ClientBuilder;
 use kube::{Api, Client, Config};
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use tokio::runtime::Handle;
 
 use crate::error::{CallError, Error};
+use crate::metrics::Watches;
 
 /// How long one call may take, watches aside.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
@@ -43,15 +45,15 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Clients for the cluster that KUBECONFIG names, or else for the one we run in. Those of the loop
-    /// work on the runtime `reconciling`.
-    pub(crate) async fn infer(reconciling: &Handle) -> Result<Self, Error> {
+    /// work on the runtime `reconciling`. What the apiserver answers to watches is noted.
+    pub(crate) async fn infer(reconciling: &Handle, noted: &Watches) -> Result<Self, Error> {
         let config = Config::infer()
             .await
             .map_err(|source| Error::NoCluster { source })?;
-        Self::new(config, reconciling)
+        Self::new(config, reconciling, noted)
     }
 
-    fn new(mut config: Config, reconciling: &Handle) -> Result<Self, Error> {
+    fn new(mut config: Config, reconciling: &Handle, noted: &Watches) -> Result<Self, Error> {
         // We know better than a client which call is worth another try, and when.
         config.default_retry = false;
         let user_agent = HeaderValue::from_static(USER_AGENT);
@@ -62,18 +64,19 @@ impl Clients {
         let mut calls = config;
         calls.read_timeout = Some(DEADLINE);
         calls.reset_reader_on_write = true;
-        let client = |config: &Config| {
-            Client::try_from(config.clone()).map_err(|source| Error::Client {
+        let builder = |config: &Config| {
+            ClientBuilder::try_from(config.clone()).map_err(|source| Error::Client {
                 source: source.into(),
             })
         };
+        let client = |config| Ok(builder(config)?.build());
         let (admission, lease) = (client(&calls)?, client(&calls)?);
         let _reconciling = reconciling.enter();
         Ok(Self {
             admission,
             lease,
             reconcile: client(&calls)?,
-            watch: client(&watches)?,
+            watch: builder(&watches)?.with_layer(noted).build(),
             events: client(&calls)?,
         })
     }
@@ -152,7 +155,8 @@ mod tests {
                 connections.push(connection);
             }
         });
-        Clients::new(Config::new(url.parse().unwrap()), &Handle::current()).unwrap()
+        let (here, watches) = (Handle::current(), Watches::default());
+        Clients::new(Config::new(url.parse().unwrap()), &here, &watches).unwrap()
     }
 
     #[tokio::test]

@@ -154,13 +154,13 @@ impl Digests {
     }
 
     /// Takes in a watch event: the object is there with this resourceVersion, or is gone. What is known
-    /// of it is forgotten, unless it is that already.
+    /// of it is forgotten, unless it is that already. Says whether it was news.
     pub(crate) fn observe(
         &self,
         reference: &Reference,
         resource_version: Option<&str>,
         now: Instant,
-    ) {
+    ) -> bool {
         self.observe_name(reference, resource_version.is_some());
         let entry = self.entry(reference);
         let mut state = entry.state.lock();
@@ -184,6 +184,7 @@ impl Digests {
         if !known {
             state.forgotten = Some(now);
         }
+        !known
     }
 
     /// Drops what is known of objects whose events did not count, or will not.
@@ -204,6 +205,13 @@ impl Digests {
         self.entries
             .lock()
             .retain(|reference, _| is_of_use(reference));
+    }
+
+    /// How many objects are remembered as they were read.
+    pub(crate) fn len(&self) -> usize {
+        let entries = self.entries.lock();
+        let is_read = |entry: &&Arc<Entry>| entry.state.lock().read.is_some();
+        entries.values().filter(is_read).count()
     }
 
     /// Takes in that an object is there, or is not: where that is news, the list is forgotten.

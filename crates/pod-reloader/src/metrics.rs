@@ -1,13 +1,18 @@
-//! The metrics: what is counted, under which names.
+//! The metrics: what is counted, and by which labels.
+
+mod process;
+mod registry;
+mod watches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use pod_reloader_core::admission::Outcome;
 use pod_reloader_core::decision::Cause;
+use pod_reloader_core::digest::Presence;
 use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::workload::Stall;
@@ -15,10 +20,14 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::args::Reconcile;
 use crate::error::CallError;
 use crate::notify;
+
+pub(crate) use self::watches::Watches;
 
 /// Labels from closed sets only.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
@@ -28,12 +37,17 @@ type Labels<const N: usize> = [(&'static str, &'static str); N];
 pub(crate) struct Metrics {
     registry: Arc<Registry>,
     admissions: Family<Labels<1>, Counter>,
+    admission_duration: Histogram,
     restarts: Family<Labels<2>, Counter>,
     would_restart: Family<Labels<2>, Counter>,
     stalled: Family<Labels<2>, Counter>,
+    saved: Counter,
+    change_to_patch: Histogram,
     baselines: Counter,
+    patch_conflicts: Counter,
     errors: Family<Labels<1>, Counter>,
     notifications: Family<Labels<1>, Counter>,
+    config_reads: Family<Labels<3>, Counter>,
     /// Workloads that are kept.
     pub(crate) workloads: Gauge,
     /// Workloads whose restart waits for an object.
@@ -42,10 +56,24 @@ pub(crate) struct Metrics {
     pub(crate) braked: Gauge,
     /// Workloads whose config hash somebody takes back.
     pub(crate) reverted: Gauge,
+    /// Workloads that we are not let patch.
+    pub(crate) refused: Gauge,
+    /// Workloads of whose objects one may not be read.
+    pub(crate) unreadable: Gauge,
     /// Workloads whose config hash is not verifiable: only their baseline is.
     pub(crate) foreign: Gauge,
+    /// Config objects that workloads name.
+    pub(crate) config_objects: Gauge,
+    /// References of workloads to them.
+    pub(crate) references: Gauge,
+    /// Config objects of which it is remembered what was read.
+    pub(crate) digests: Gauge,
     /// 1 while this replica reconciles.
     pub(crate) leading: Gauge,
+    mode: Family<Labels<1>, Gauge>,
+    heartbeat: Gauge<f64, AtomicU64>,
+    /// When each watch was last heard of.
+    pub(crate) watches: Watches,
     hashes: Family<[(&'static str, String); 1], Gauge>,
     shown_keys: Arc<Mutex<Vec<String>>>,
     certificate_not_after: Gauge<f64, AtomicU64>,
@@ -53,98 +81,39 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn new() -> Self {
-        let mut registry = Registry::with_prefix("pod_reloader");
         let mut metrics = Self {
             registry: Arc::default(),
             admissions: Family::default(),
+            admission_duration: Histogram::new(ADMISSION_SECONDS),
             restarts: Family::default(),
             would_restart: Family::default(),
             stalled: Family::default(),
+            saved: Counter::default(),
+            change_to_patch: Histogram::new(CHANGE_TO_PATCH_SECONDS),
             baselines: Counter::default(),
+            patch_conflicts: Counter::default(),
             errors: Family::default(),
             notifications: Family::default(),
+            config_reads: Family::default(),
             workloads: Gauge::default(),
             waiting: Gauge::default(),
             braked: Gauge::default(),
             reverted: Gauge::default(),
+            refused: Gauge::default(),
+            unreadable: Gauge::default(),
             foreign: Gauge::default(),
+            config_objects: Gauge::default(),
+            references: Gauge::default(),
+            digests: Gauge::default(),
             leading: Gauge::default(),
+            mode: Family::default(),
+            heartbeat: Gauge::default(),
+            watches: Watches::default(),
             hashes: Family::default(),
             shown_keys: Arc::default(),
             certificate_not_after: Gauge::default(),
         };
-        let m = &metrics;
-        registry.register(
-            "admissions",
-            "Admission reviews, by what became of the config hash",
-            m.admissions.clone(),
-        );
-        registry.register(
-            "restarts",
-            "Config hashes set by the reconcile loop, each of which restarts pods",
-            m.restarts.clone(),
-        );
-        registry.register(
-            "would_restart",
-            "Config hashes that the reconcile loop would have set, had it not only observed",
-            m.would_restart.clone(),
-        );
-        registry.register(
-            "stalled_restarts",
-            "Config hashes set on workloads that restart no pods by themselves, by what keeps them from it",
-            m.stalled.clone(),
-        );
-        registry.register(
-            "baselines",
-            "Baselines written, which restart nothing",
-            m.baselines.clone(),
-        );
-        registry.register(
-            "reconcile_errors",
-            "Reconciliations that failed and are tried again, by reason",
-            m.errors.clone(),
-        );
-        registry.register(
-            "notifications",
-            "Messages sent, or not, to the receiver of notifications, and what was dropped before",
-            m.notifications.clone(),
-        );
-        registry.register("workloads", "Workloads that are kept", m.workloads.clone());
-        registry.register(
-            "waiting_workloads",
-            "Workloads whose restart waits for an object that their pods need",
-            m.waiting.clone(),
-        );
-        registry.register(
-            "braked_workloads",
-            "Workloads whose restart waits because they were restarted too often",
-            m.braked.clone(),
-        );
-        registry.register(
-            "reverted_workloads",
-            "Workloads whose config hash somebody takes back again and again",
-            m.reverted.clone(),
-        );
-        registry.register(
-            "foreign_hash_workloads",
-            "Workloads whose config hash cannot be verified: they rely on their baseline",
-            m.foreign.clone(),
-        );
-        registry.register(
-            "hashes",
-            "Workloads whose config hash, or baseline, was made under a key",
-            m.hashes.clone(),
-        );
-        registry.register(
-            "leading",
-            "1 while this replica runs the reconcile loop",
-            m.leading.clone(),
-        );
-        registry.register(
-            "webhook_certificate_not_after_seconds",
-            "When the webhook's certificate expires, in seconds since 1970",
-            m.certificate_not_after.clone(),
-        );
+        let registry = registry::registry(&metrics, env!("CARGO_PKG_VERSION"));
         metrics.registry = Arc::new(registry);
         metrics.begin_at_zero();
         metrics
@@ -156,25 +125,50 @@ impl Metrics {
         for outcome in OUTCOMES {
             drop(self.admissions.get_or_create(&[("outcome", outcome)]));
         }
-        for kind in WorkloadKind::BUILT_IN {
-            for cause in [
-                Cause::FirstStamp,
-                Cause::Changed,
-                Cause::ChangedBeforeTakeover,
-            ] {
-                drop(self.restarts.get_or_create(&labels(kind, cause)));
-                drop(self.would_restart.get_or_create(&labels(kind, cause)));
-            }
-            for stall in [Stall::Paused, Stall::OnDelete] {
-                drop(self.stalled.get_or_create(&stalled_labels(kind, stall)));
-            }
-        }
+        self.keeps(&WorkloadKind::BUILT_IN);
         for reason in CallError::REASONS.into_iter().chain(["other"]) {
             drop(self.errors.get_or_create(&[("reason", reason)]));
         }
         for outcome in notify::Outcome::ALL {
             let labels = [("outcome", outcome.as_str())];
             drop(self.notifications.get_or_create(&labels));
+        }
+        for by in [Reader::Admission, Reader::Reconcile] {
+            for (verb, result) in READS {
+                drop(
+                    self.config_reads
+                        .get_or_create(&read_labels(by, verb, result)),
+                );
+            }
+        }
+    }
+
+    /// Says that workloads of these kinds are kept, if there are any.
+    pub(crate) fn keeps(&self, kinds: &[WorkloadKind]) {
+        for kind in kinds {
+            for cause in [
+                Cause::FirstStamp,
+                Cause::Changed,
+                Cause::ChangedBeforeTakeover,
+            ] {
+                drop(self.restarts.get_or_create(&labels(*kind, cause)));
+                drop(self.would_restart.get_or_create(&labels(*kind, cause)));
+            }
+            for stall in [Stall::Paused, Stall::OnDelete] {
+                drop(self.stalled.get_or_create(&stalled_labels(*kind, stall)));
+            }
+        }
+    }
+
+    /// Says what the reconcile loop is told to do.
+    pub(crate) fn mode(&self, told: Reconcile) {
+        for (mode, name) in [
+            (Reconcile::On, "on"),
+            (Reconcile::Observe, "observe"),
+            (Reconcile::Off, "off"),
+        ] {
+            let gauge = self.mode.get_or_create(&[("mode", name)]);
+            gauge.set(i64::from(mode == told));
         }
     }
 
@@ -189,6 +183,11 @@ impl Metrics {
             None => "error",
         };
         self.admissions.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
+    /// Notes how long it took to answer an admission review, or to fail to.
+    pub(crate) fn admission_took(&self, time: Duration) {
+        self.admission_duration.observe(time.as_secs_f64());
     }
 
     /// Counts a restart.
@@ -206,6 +205,34 @@ impl Metrics {
         self.stalled
             .get_or_create(&stalled_labels(kind, stall))
             .inc();
+    }
+
+    /// Counts a restart that was due, and is needed no more.
+    pub(crate) fn saved(&self) {
+        self.saved.inc();
+    }
+
+    /// Notes how long after it was heard of a change was patched.
+    pub(crate) fn patched_after(&self, time: Duration) {
+        self.change_to_patch.observe(time.as_secs_f64());
+    }
+
+    /// Counts a patch of what had moved meanwhile.
+    pub(crate) fn patch_conflict(&self) {
+        self.patch_conflicts.inc();
+    }
+
+    /// Counts what somebody reads.
+    pub(crate) fn reads(&self, by: Reader) -> Reads {
+        Reads {
+            counted: self.config_reads.clone(),
+            by,
+        }
+    }
+
+    /// Says that the loop turned at `now`; `None` that this replica does not run it.
+    pub(crate) fn heartbeat(&self, now: Option<SystemTime>) {
+        self.heartbeat.set(now.map_or(0.0, since_1970));
     }
 
     /// Counts a baseline.
@@ -243,10 +270,7 @@ impl Metrics {
 
     /// Says when the webhook's certificate expires.
     pub(crate) fn certificate_not_after(&self, at: SystemTime) {
-        let since_1970 = at
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        self.certificate_not_after.set(since_1970.as_secs_f64());
+        self.certificate_not_after.set(since_1970(at));
     }
 
     /// The metrics in the text format of OpenMetrics.
@@ -257,8 +281,79 @@ impl Metrics {
     }
 }
 
+/// Who reads config objects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reader {
+    /// The webhook.
+    Admission,
+    /// The reconcile loop.
+    Reconcile,
+}
+
+/// Counts the reads of one reader.
+#[derive(Clone)]
+pub(crate) struct Reads {
+    counted: Family<Labels<3>, Counter>,
+    by: Reader,
+}
+
+impl Reads {
+    /// Counts a GET of one object.
+    pub(crate) fn get(&self, read: Result<&Presence, &CallError>) {
+        self.count(match read {
+            Ok(Presence::Present(_)) => READS[0],
+            Ok(Presence::Absent) => READS[1],
+            Err(_) => READS[2],
+        });
+    }
+
+    /// Counts a LIST of names, or a page of one.
+    pub(crate) fn list<T>(&self, listed: &Result<T, CallError>) {
+        self.count(match listed {
+            Ok(_) => READS[3],
+            Err(_) => READS[4],
+        });
+    }
+
+    fn count(&self, (verb, result): (&'static str, &'static str)) {
+        let labels = read_labels(self.by, verb, result);
+        self.counted.get_or_create(&labels).inc();
+    }
+}
+
+/// In seconds, what the webhook may take. The apiserver waits for 3 s, unless it is told otherwise.
+const ADMISSION_SECONDS: [f64; 11] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0,
+];
+/// In seconds: settle periods, which are 5 s unless somebody says otherwise, fan-outs, and the brake.
+const CHANGE_TO_PATCH_SECONDS: [f64; 12] = [
+    0.5, 1.0, 2.0, 3.0, 5.0, 6.0, 8.0, 15.0, 30.0, 60.0, 300.0, 1800.0,
+];
+
 /// What [`Metrics::admission`] tells apart.
 const OUTCOMES: [&str; 6] = ["ignored", "kept", "set", "held", "unknown", "error"];
+/// What [`Reads`] tells apart.
+const READS: [(&str, &str); 5] = [
+    ("get", "present"),
+    ("get", "absent"),
+    ("get", "error"),
+    ("list", "listed"),
+    ("list", "error"),
+];
+
+/// Times are shown in seconds since 1970.
+fn since_1970(at: SystemTime) -> f64 {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_secs_f64()
+}
+
+fn read_labels(by: Reader, verb: &'static str, result: &'static str) -> Labels<3> {
+    let by = match by {
+        Reader::Admission => "admission",
+        Reader::Reconcile => "reconcile",
+    };
+    [("by", by), ("verb", verb), ("result", result)]
+}
 
 fn labels(kind: WorkloadKind, cause: Cause) -> Labels<2> {
     let cause = match cause {

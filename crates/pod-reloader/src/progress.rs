@@ -219,7 +219,7 @@ impl Progress {
             ..
         }) = entries.remove(id)
         {
-            self.count_waiting(told.as_ref(), None);
+            self.count_kept_from(told.as_ref(), None);
             if !told_rejected.is_empty() {
                 entries.insert(
                     id.clone(),
@@ -235,7 +235,7 @@ impl Progress {
     /// Drops what is remembered of a workload that is no longer kept.
     pub(crate) fn forget(&self, id: &WorkloadId) {
         if let Some(entry) = self.entries().remove(id) {
-            self.count_waiting(entry.told.as_ref(), None);
+            self.count_kept_from(entry.told.as_ref(), None);
         }
         self.foreign(id, false);
     }
@@ -245,7 +245,7 @@ impl Progress {
         self.with(&workload.id, |entry| {
             let is_news = entry.told.as_ref() != Some(&notice);
             if is_news {
-                self.count_waiting(entry.told.as_ref(), Some(&notice));
+                self.count_kept_from(entry.told.as_ref(), Some(&notice));
                 entry.told = Some(notice.clone());
                 self.publish(workload, notice);
             }
@@ -304,15 +304,19 @@ impl Progress {
         }
     }
 
-    /// Counts the workloads whose restart waits for an object, and those that were restarted too often.
-    fn count_waiting(&self, before: Option<&Notice>, after: Option<&Notice>) {
+    /// Counts the workloads that something keeps from their restart, of which their users were told.
+    fn count_kept_from(&self, before: Option<&Notice>, after: Option<&Notice>) {
         let change = |is: fn(&Notice) -> bool| {
             i64::from(after.is_some_and(is)) - i64::from(before.is_some_and(is))
         };
         let waits = change(|notice| matches!(notice, Notice::Waiting(_)));
         let braked = change(|notice| matches!(notice, Notice::Braked(_)));
         let reverted = change(|notice| matches!(notice, Notice::Reverted(_)));
+        let refused = change(|notice| matches!(notice, Notice::Refused(_)));
+        let unreadable = change(|notice| matches!(notice, Notice::Unreadable(..)));
         self.metrics.reverted.inc_by(reverted);
+        self.metrics.refused.inc_by(refused);
+        self.metrics.unreadable.inc_by(unreadable);
         self.metrics.waiting.inc_by(waits);
         self.metrics.braked.inc_by(braked);
     }

@@ -28,7 +28,7 @@ use crate::budget::Budget;
 use crate::client::DEADLINE;
 use crate::digests::Digests;
 use crate::keys::Keys;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Reader};
 use crate::namespaces::SelectedNamespaces;
 use crate::progress::Progress;
 use crate::queue::Queue;
@@ -94,6 +94,7 @@ impl Reconciler {
                 DEADLINE,
                 budget,
                 scope.config_selector(),
+                metrics.reads(Reader::Reconcile),
             )),
             client,
             keys,
@@ -149,6 +150,10 @@ impl Reconciler {
         self.digests
             .retain(|reference| self.workloads.is_referenced(reference));
         self.progress.tidy();
+        let (config_objects, references) = self.workloads.referenced();
+        self.metrics.config_objects.set(config_objects as i64);
+        self.metrics.references.set(references as i64);
+        self.metrics.digests.set(self.digests.len() as i64);
         // Of workloads that are not known yet it is not known either.
         if self.lists_due.load(Ordering::Relaxed) > 0 {
             return;
@@ -294,8 +299,9 @@ impl Reconciler {
     /// at even where that is known already: it may be known from a look at one of them alone.
     pub(crate) fn config_seen(&self, reference: &Reference, resource_version: Option<&str>) {
         let now = Instant::now();
-        self.digests.observe(reference, resource_version, now);
-        for id in self.workloads.consumers(reference) {
+        let is_news = self.digests.observe(reference, resource_version, now);
+        let heard = is_news.then_some(now);
+        for id in self.workloads.consumers(reference, heard) {
             self.push(id, now);
         }
     }
@@ -308,6 +314,11 @@ impl Reconciler {
     /// The config objects that were there when they were last read.
     pub(crate) fn present_config(&self) -> Vec<Reference> {
         self.digests.present()
+    }
+
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// The workloads that are kept.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
 use pod_reloader_core::name::Name;
@@ -29,7 +29,7 @@ use crate::events::Events;
 use crate::keys::{self, Keys};
 use crate::leader::lead;
 use crate::logging::Complaint;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Reader};
 use crate::notify::{Notifications, Sink, Style};
 use crate::progress::{Brakes, Progress};
 use crate::pulse::{self, Pulse};
@@ -47,7 +47,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// *Errors*: it could not start, or one of its tasks ended by itself.
 pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
     let namespace = own_namespace(&args)?;
-    let clients = Clients::infer(reconciling).await?;
+    let metrics = Metrics::new();
+    let clients = Clients::infer(reconciling, &metrics.watches).await?;
     let scope = args.scope(namespace.clone());
     if scope
         .namespaces()
@@ -55,7 +56,8 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
     {
         return Err(Error::NothingToKeep);
     }
-    let metrics = Metrics::new();
+    metrics.keeps(scope.custom_kinds());
+    metrics.mode(args.reconcile);
     let budget = Budget::new();
     let keys = Arc::new(Keys::new(
         clients.lease.clone(),
@@ -129,6 +131,7 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
             DEADLINE,
             budget.clone(),
             selector,
+            metrics.reads(Reader::Admission),
         );
         let webhook = Webhook::new(
             scope.clone(),
@@ -296,6 +299,7 @@ impl Term {
                 _ = heartbeat.tick() => {
                     reconciler.publish();
                     self.pulse.beat();
+                    self.metrics.heartbeat(Some(SystemTime::now()));
                 }
                 // Everything is listed again, in case a watch has lost something.
                 _ = resync.tick() => watching = watches(),
@@ -387,12 +391,30 @@ impl Leading {
             waiting,
             braked,
             reverted,
+            refused,
+            unreadable,
             foreign,
+            config_objects,
+            references,
+            digests,
             ..
         } = &self.0;
-        for gauge in [leading, workloads, waiting, braked, reverted, foreign] {
+        for gauge in [
+            leading,
+            workloads,
+            waiting,
+            braked,
+            reverted,
+            refused,
+            unreadable,
+            foreign,
+            config_objects,
+            references,
+            digests,
+        ] {
             gauge.set(0);
         }
+        self.0.heartbeat(None);
         self.0.hashes([]);
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use crate::budget::{Budget, Share};
 use crate::client::within;
 use crate::error::{CallError, Error, chain};
+use crate::metrics::Reads;
 use crate::watch;
 
 #[cfg(test)]
@@ -50,15 +51,17 @@ pub(crate) struct Source {
     budget: Budget,
     /// The labels by which objects count, if any.
     selector: Option<Arc<Selector>>,
+    counted: Reads,
 }
 
 impl Source {
-    /// A source whose reads take `deadline` at most, and what they receive from `budget`.
+    /// A source whose reads take `deadline` at most, and what they receive from `budget`, and are counted.
     pub(crate) fn new(
         client: Client,
         deadline: Duration,
         budget: Budget,
         selector: Option<&Selector>,
+        counted: Reads,
     ) -> Self {
         Self {
             selector: selector.cloned().map(Arc::new),
@@ -66,6 +69,7 @@ impl Source {
             deadline,
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
             budget,
+            counted,
         }
     }
 
@@ -96,6 +100,7 @@ impl Source {
             Err(error) if error.is_not_found() => Ok(Presence::Absent),
             Err(error) => Err(error),
         };
+        self.counted.get(presence.as_ref());
         presence.map_err(|source| Error::Read {
             reference: reference.clone(),
             source,
@@ -166,6 +171,7 @@ impl Source {
         let mut names = Vec::new();
         loop {
             let list = self.page(&path, &page).await;
+            self.counted.list(&list);
             let list = list.map_err(|source| Error::List {
                 kind,
                 namespace: namespace.clone(),

@@ -100,6 +100,8 @@ async fn watch_namespaces(
             let _ = picked.send(name.clone());
         }
     };
+    let watches = &reconciler.metrics().watches;
+    let _watching = watches.begin(api.resource_url(), "Namespace");
     let mut events = std::pin::pin!(healed(watch(api, config), "Namespace"));
     let mut listed: HashSet<Name> = HashSet::new();
     while let Some(event) = events.next().await {
@@ -208,6 +210,8 @@ pub(crate) async fn watch_workloads<O: Object>(
 ) {
     let namespaces = reconciler.namespaces();
     namespaces.listed().await;
+    let watches = &reconciler.metrics().watches;
+    let _watching = watches.begin(api.resource_url(), kind.as_str());
     let mut events = std::pin::pin!(healed(watch(api, config()), kind.as_str()));
     let mut listed: HashSet<WorkloadId> = HashSet::new();
     let mut began = Instant::now();
@@ -255,6 +259,8 @@ async fn watch_config(
         None => config(),
         Some(fields) => config().fields(fields),
     };
+    let watches = &reconciler.metrics().watches;
+    let _watching = watches.begin(api.resource_url(), kind.as_str());
     let mut events = std::pin::pin!(healed(watch(api, config), kind.as_str()));
     let mut listed: HashSet<Reference> = HashSet::new();
     // Of what no workload references, nothing is kept.

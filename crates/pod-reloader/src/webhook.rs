@@ -351,7 +351,8 @@ async fn mutate(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let deadline = timeout.deadline(Instant::now());
+    let began = Instant::now();
+    let deadline = timeout.deadline(began);
     let answer = async {
         if !is_json(&headers) {
             return Err(Trouble::NotJson);
@@ -364,11 +365,13 @@ async fn mutate(
             .map_err(|_| Trouble::Overloaded)?;
         webhook.answer(body, deadline).await
     };
-    answer.await.unwrap_or_else(|trouble| {
+    let answer = answer.await.unwrap_or_else(|trouble| {
         webhook.metrics.admission(None);
         info!(?trouble, "a review got no answer");
         trouble.into_response()
-    })
+    });
+    webhook.metrics.admission_took(began.elapsed());
+    answer
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -26,6 +26,8 @@ struct Seen {
     key: Instant,
     /// The resourceVersion that was seen last.
     version: u64,
+    /// When news of one of its objects first came that it has not been looked at for to the end.
+    heard: Option<Instant>,
 }
 
 impl Workloads {
@@ -40,12 +42,20 @@ impl Workloads {
                 && known.markers.baseline == workload.markers.baseline
         });
         match inner.seen.get_mut(&workload.id) {
-            Some(seen) if same_key => seen.version = version,
-            _ => drop(
-                inner
-                    .seen
-                    .insert(workload.id.clone(), Seen { key: now, version }),
-            ),
+            Some(seen) => {
+                seen.version = version;
+                if !same_key {
+                    seen.key = now;
+                }
+            }
+            None => {
+                let seen = Seen {
+                    key: now,
+                    version,
+                    heard: None,
+                };
+                inner.seen.insert(workload.id.clone(), seen);
+            }
         }
         inner.index.apply(workload)
     }
@@ -72,19 +82,44 @@ impl Workloads {
             .is_some_and(|seen| seen.version > version)
     }
 
-    /// The workloads that the object may count for.
-    pub(crate) fn consumers(&self, reference: &Reference) -> Vec<WorkloadId> {
-        self.0
-            .lock()
-            .index
-            .workloads_of(reference)
-            .cloned()
-            .collect()
+    /// The workloads that the object may count for, of which there was news at `heard`, if any.
+    pub(crate) fn consumers(
+        &self,
+        reference: &Reference,
+        heard: Option<Instant>,
+    ) -> Vec<WorkloadId> {
+        let mut inner = self.0.lock();
+        let ids: Vec<_> = inner.index.workloads_of(reference).cloned().collect();
+        if let Some(heard) = heard {
+            for id in &ids {
+                if let Some(seen) = inner.seen.get_mut(id) {
+                    seen.heard.get_or_insert(heard);
+                }
+            }
+        }
+        ids
+    }
+
+    /// When the first news came that a workload has not been looked at for to the end.
+    pub(crate) fn heard(&self, id: &WorkloadId) -> Option<Instant> {
+        self.0.lock().seen.get(id)?.heard
+    }
+
+    /// Says that a look at a workload that began at `began` has come to its end.
+    pub(crate) fn looked_at(&self, id: &WorkloadId, began: Instant) {
+        if let Some(seen) = self.0.lock().seen.get_mut(id) {
+            seen.heard = seen.heard.filter(|heard| *heard > began);
+        }
     }
 
     /// Whether the object may count for any workload.
     pub(crate) fn is_referenced(&self, reference: &Reference) -> bool {
         self.0.lock().index.is_referenced(reference)
+    }
+
+    /// How many config objects are named, and how many references to them there are.
+    pub(crate) fn referenced(&self) -> (usize, usize) {
+        self.0.lock().index.referenced()
     }
 
     /// Those that `matches` holds for.

@@ -23,6 +23,7 @@ mod helm_releases;
 mod input;
 mod leaders;
 mod lifecycle;
+mod metrics;
 mod modes;
 mod namespaces;
 mod notifications;

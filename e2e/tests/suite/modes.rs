@@ -240,53 +240,6 @@ async fn sigterm_ends_it_within_seconds_and_well() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_metrics_are_those_of_the_readme() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
-        scene.quiet().await?;
-        let promised: Vec<_> = include_str!("../../../README.md")
-            .lines()
-            .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
-            .filter(|name| name.starts_with("pod_reloader_"))
-            .collect();
-        ensure!(promised.len() > 5, "{promised:?}");
-        let key = scene.key(&Workload::deployment("sentinel")).await?;
-        let key_id = key.as_deref().and_then(|key| key.split('.').nth(1));
-        let key_id = key_id.context("the sentinel has no hash")?;
-        let hashes = format!("pod_reloader_hashes{{key_id=\"{key_id}\"}}");
-        scene.operator.shows(&hashes, "1").await?;
-        let metrics = scene.operator.metrics().await?;
-        ensure!(metrics.ends_with("# EOF\n"), "{metrics}");
-        let shown: Vec<_> = metrics
-            .lines()
-            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
-            .map(|(name, kind)| match kind {
-                "counter" => format!("{name}_total"),
-                _ => name.to_owned(),
-            })
-            .collect();
-        for name in &promised {
-            ensure!(shown.iter().any(|shown| shown == name), "{name}: {metrics}");
-        }
-        for name in &shown {
-            ensure!(promised.contains(&&**name), "{name} is not in README.md");
-        }
-        // How many depends on how far apart the writes of a busy machine are.
-        let restarts = r#"pod_reloader_restarts_total{kind="Deployment",cause="changed"} "#;
-        ensure!(metrics.contains(restarts), "{metrics}");
-        for (name, value) in [
-            ("pod_reloader_workloads", "1"),
-            ("pod_reloader_leading", "1"),
-            ("pod_reloader_waiting_workloads", "0"),
-            ("pod_reloader_foreign_hash_workloads", "0"),
-        ] {
-            scene.operator.shows(name, value).await?;
-        }
-        Ok(())
-    })
-    .await
-}
-
-#[tokio::test]
 async fn every_line_of_a_json_log_is_an_object() -> Result<()> {
     Scene::play(with(&["--log-format=json"]), async |scene| {
         let web = Workload::deployment("web").lists("a/b\"\n, app");

@@ -50,13 +50,15 @@ impl Reconciler {
     /// One pass over one workload: the first half asks what is remembered whether there is anything
     /// to do, the second asks the apiserver, decides again, and writes.
     async fn reconcile(&self, workload: &Workload, key_seen: Instant) -> Result<Next, Error> {
+        let began = Instant::now();
         let known = self.known(workload, None).await?;
         self.progress
             .tell_rejected(workload, known.left_out.as_ref());
         let (since, cause) = match self.decide(workload, &known, key_seen).await? {
-            Decision::Keep => return Ok(self.keep(workload)),
+            Decision::Keep => return Ok(self.keep(workload, began)),
             Decision::Hold(missing) => {
                 self.progress.not_pending(&workload.id);
+                self.workloads.looked_at(&workload.id, began);
                 self.progress.tell(workload, Notice::Waiting(missing));
                 return Ok(Next::Rest);
             }
@@ -81,7 +83,7 @@ impl Reconciler {
         };
         let fresh = self.known(workload, Some(since)).await?;
         match self.decide(workload, &fresh, key_seen).await? {
-            Decision::Keep => Ok(self.keep(workload)),
+            Decision::Keep => Ok(self.keep(workload, began)),
             Decision::Set { config_hash, .. } if cause.is_some() => {
                 let settled = self.settled(workload, fresh.changed);
                 if Instant::now() < settled {
@@ -166,8 +168,13 @@ impl Reconciler {
         })
     }
 
-    fn keep(&self, workload: &Workload) -> Next {
+    /// Leaves alone what carries what it should.
+    fn keep(&self, workload: &Workload, began: Instant) -> Next {
+        if self.progress.pending_since(&workload.id).is_some() {
+            self.metrics.saved();
+        }
         self.progress.at_rest(&workload.id);
+        self.workloads.looked_at(&workload.id, began);
         Next::Rest
     }
 
@@ -202,6 +209,9 @@ impl Reconciler {
             Restart::Template => now.config_hash() == Some(config_hash),
             Restart::At { .. } => now.markers.baseline.as_deref() == Some(&baseline),
         };
+        // Where news came just while the last ones were dealt with, the read knows when.
+        let heard = self.workloads.heard(&workload.id);
+        let heard = heard.or_else(|| self.progress.pending_since(&workload.id));
         let mut is_restarted = false;
         let next = self.write(workload, patch, is_written, || {
             is_restarted = true;
@@ -211,6 +221,11 @@ impl Reconciler {
                 .restarted(&workload.id, self.settings.max_restarts);
             self.progress.written(&workload.id, config_hash);
             self.metrics.restart(workload.id.kind, cause);
+            let now = Instant::now();
+            self.workloads.looked_at(&workload.id, now);
+            if let (Cause::Changed, Some(heard)) = (cause, heard) {
+                self.metrics.patched_after(now - heard);
+            }
             log_restart(workload, cause, "restarting pods");
             let notice = match workload.stall {
                 None => Notice::Restarted(cause, changed),
@@ -340,6 +355,7 @@ impl Reconciler {
             }
             Err(error) if error.is_failed_test() || error.is_conflict() => {
                 debug!(workload = %id, "it moved while it was patched");
+                self.metrics.patch_conflict();
                 match within(DEADLINE, api.get(&id.name)).await {
                     Ok(object) => {
                         let version = version(&object);

@@ -1,6 +1,7 @@
 //! The loop against an apiserver that is a function, in a time that passes when nothing else happens.
 
 mod apiserver;
+mod metrics;
 
 use pod_reloader_core::annotations::{BASELINE, CONFIG_HASH, CONFIG_MAPS, SETTLE_PERIOD};
 use pod_reloader_core::dialect::Dialects;

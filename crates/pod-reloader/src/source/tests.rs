@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::budget::BYTES;
+use crate::metrics::{Metrics, Reader};
 use crate::mock;
 
 #[tokio::test]
@@ -59,7 +60,8 @@ async fn an_object_for_which_there_is_no_room_is_unknown() {
 /// A source where each object has a value of `size` bytes.
 fn source(size: usize, budget: &Budget) -> Source {
     let client = mock::client(move |_, _| async move { Ok(config_map(size)) });
-    Source::new(client, Duration::from_secs(60), budget.clone(), None)
+    let reads = Metrics::new().reads(Reader::Reconcile);
+    Source::new(client, Duration::from_secs(60), budget.clone(), None, reads)
 }
 
 fn config_map(size: usize) -> Value {

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
 
 use super::*;
+use crate::metrics::Reader;
 
 const KEY: &str = "pod-reloader.cs.sap.com/config-hash";
 const CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/configmaps";
@@ -539,12 +540,18 @@ fn parts(apiserver: Apiserver) -> (Webhook, Arc<Keys>) {
     let operator = Name::parse("operator").unwrap();
     let secret = Name::parse("hash-keys").unwrap();
     let keys = Arc::new(Keys::new(client.clone(), &operator, &secret));
-    let budget = Budget::new();
+    let (budget, metrics) = (Budget::new(), Metrics::new());
     let webhook = Webhook::new(
         Scope::new([], operator),
         keys.clone(),
-        Source::new(client, Duration::from_secs(60), budget.clone(), None),
-        Metrics::new(),
+        Source::new(
+            client,
+            Duration::from_secs(60),
+            budget.clone(),
+            None,
+            metrics.reads(Reader::Admission),
+        ),
+        metrics,
         Arc::default(),
         CurrentCertificate::new(),
         budget,

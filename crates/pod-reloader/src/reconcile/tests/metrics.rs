@@ -1,0 +1,142 @@
+//! What the loop counts.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn the_time_to_a_patch_begins_with_the_first_event_about_its_change() {
+    let operator = Operator::with([deployment("web")]).await;
+    assert_eq!(operator.shows("change_to_patch_seconds_count"), 0.0);
+    for value in ["2", "3"] {
+        operator.apiserver.write_config_map("app", value);
+        operator.hears("app").await;
+        pass(Duration::from_millis(1500)).await;
+    }
+    pass(Duration::from_secs(60)).await;
+    // Both are one restart, a settle period after the second.
+    assert_eq!(operator.shows("change_to_patch_seconds_count"), 1.0);
+    let first = operator.shows("change_to_patch_seconds_sum");
+    assert!((3.5..3.7).contains(&first), "{first}");
+
+    operator.apiserver.write_config_map("app", "4");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    let second = operator.shows("change_to_patch_seconds_sum") - first;
+    assert!((2.0..2.2).contains(&second), "{second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_brings_no_change_begins_nothing() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.write_config_map("app", "1");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    let time = operator.shows("change_to_patch_seconds_sum");
+    assert!((2.0..2.2).contains(&time), "{time}");
+    assert_eq!(operator.shows("saved_restarts_total"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_that_the_release_makes_itself_is_saved() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(1)).await;
+    let mut released = operator.apiserver.deployment("web");
+    released["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH] =
+        json!(operator.hash_of("app"));
+    operator.apiserver.write_deployment(released);
+    operator.sees("web");
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 0);
+    assert_eq!(operator.shows("saved_restarts_total"), 1.0);
+    assert_eq!(operator.shows("change_to_patch_seconds_count"), 0.0);
+    // That is told once.
+    operator.hears("app").await;
+    operator.sees("web");
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.shows("saved_restarts_total"), 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_of_what_has_moved_is_no_error() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.now(|state| state.moves = 1);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.shows("patch_conflicts_total"), 1.0);
+    assert_eq!(operator.errors(), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_not_let_be_patched_is_counted_for_as_long() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.now(|state| state.takes_back = true);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.shows("refused_workloads"), 1.0);
+    assert!(operator.errors() > 1.0);
+    operator.apiserver.now(|state| state.takes_back = false);
+    pass(Duration::from_secs(120)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.shows("refused_workloads"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_whose_config_may_not_be_read_is_counted_for_as_long() {
+    let operator = Operator::with([deployment("web")]).await;
+    let fails = |code| operator.apiserver.now(|state| state.failing_reads = code);
+    fails(Some(403));
+    operator.hears_of_loss("app").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.shows("unreadable_workloads"), 1.0);
+    let denied = r#"config_reads_total{by="reconcile",verb="get",result="error"}"#;
+    assert!(operator.shows(denied) > 1.0);
+    fails(None);
+    pass(Duration::from_secs(600)).await;
+    assert_eq!(operator.shows("unreadable_workloads"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_referenced_is_counted() {
+    let api = listing(deployment("api"), "app,absent");
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.write_deployment(api);
+    operator.sees("api");
+    pass(Duration::from_secs(10)).await;
+    let counts = || {
+        operator.reconciler.publish();
+        ["config_objects", "references", "digests"].map(|name| operator.shows(name))
+    };
+    assert_eq!(counts(), [2.0, 3.0, 2.0]);
+    operator.reconciler.workload_gone(&id("api"));
+    assert_eq!(counts(), [1.0, 1.0, 1.0]);
+}
+
+impl Operator {
+    /// The value of a metric of ours, named with its labels.
+    fn shows(&self, name: &str) -> f64 {
+        let text = self.metrics.text();
+        let start = format!("pod_reloader_{name} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&start));
+        value
+            .unwrap_or_else(|| panic!("{name} is not in\n{text}"))
+            .parse()
+            .unwrap()
+    }
+
+    /// How many looks at a workload have failed.
+    fn errors(&self) -> f64 {
+        let text = self.metrics.text();
+        let counted = text
+            .lines()
+            .filter(|line| line.starts_with("pod_reloader_reconcile_errors_total{"));
+        counted
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
+            .sum()
+    }
+}

@@ -1,0 +1,198 @@
+//! Metrics are as they are documented.
+
+mod exposition;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::workload::{Workload, config_map};
+use pod_reloader_e2e::{Options, Scene};
+use serde_json::json;
+
+use self::exposition::Exposition;
+
+#[tokio::test]
+async fn the_metrics_are_those_of_the_docs() -> Result<()> {
+    let values = json!({"customResources": ["argo-rollouts"]});
+    let options = Options {
+        values,
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.quiet().await?;
+        let key = scene.key(&Workload::deployment("sentinel")).await?;
+        let key_id = key.as_deref().and_then(|key| key.split('.').nth(1));
+        let key_id = key_id.context("the sentinel has no hash")?;
+        let hashes = format!("pod_reloader_hashes{{key_id=\"{key_id}\"}}");
+        scene.operator.shows(&hashes, "1").await?;
+        for (name, value) in [
+            ("pod_reloader_workloads", "1"),
+            ("pod_reloader_config_objects", "2"),
+            ("pod_reloader_references", "2"),
+            ("pod_reloader_digests", "2"),
+            ("pod_reloader_leading", "1"),
+            ("pod_reloader_waiting_workloads", "0"),
+            ("pod_reloader_foreign_hash_workloads", "0"),
+            (r#"pod_reloader_reconcile_mode{mode="on"}"#, "1"),
+        ] {
+            scene.operator.shows(name, value).await?;
+        }
+        let text = scene.operator.metrics().await?;
+        ensure!(text.ends_with("# EOF\n"), "{text}");
+        let of_rollouts = r#"pod_reloader_restarts_total{kind="Rollout",cause="changed"} 0"#;
+        ensure!(
+            text.lines().any(|line| line == of_rollouts),
+            "a kind that is not there yet begins at zero, too: {text}"
+        );
+        // How many depends on how far apart the writes of a busy machine are.
+        let restarts = r#"pod_reloader_restarts_total{kind="Deployment",cause="changed"} "#;
+        ensure!(text.contains(restarts), "{text}");
+        let shown = Exposition::parse(&text)?;
+        let shown_names: BTreeSet<_> = shown
+            .families
+            .iter()
+            .map(|it| it.1.documented(it.0))
+            .collect();
+        let rows = documented()?;
+        let names: BTreeSet<_> = rows.iter().map(|row| row.name.clone()).collect();
+        ensure!(
+            rows.len() == names.len() && names == shown_names,
+            "documented {names:#?}, shown {shown_names:#?}"
+        );
+        for row in rows {
+            row.is_shown(&shown).with_context(|| format!("{row:?}"))?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_change_is_measured_from_its_event_to_its_patch() -> Result<()> {
+    let options = Options {
+        settle_period: "2s",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        scene.operator.shows("pod_reloader_workloads", "1").await?;
+        scene.operator.shows("pod_reloader_digests", "1").await?;
+        let count = "pod_reloader_change_to_patch_seconds_count";
+        scene.operator.shows(count, "0").await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.operator.shows(count, "1").await?;
+        let text = scene.operator.metrics().await?;
+        let sum = "pod_reloader_change_to_patch_seconds_sum ";
+        let sum = text
+            .lines()
+            .find_map(|line| line.strip_prefix(sum))
+            .context("a sum")?;
+        let sum: f64 = sum.parse()?;
+        ensure!(
+            (2.0..10.0).contains(&sum),
+            "{sum} s, of which the settle period is two"
+        );
+        scene.rolls_once(&web, &before).await?;
+        Ok(())
+    })
+    .await
+}
+
+/// A row of the table of all metrics.
+#[derive(Debug)]
+struct Row {
+    name: String,
+    kind: String,
+    unit: String,
+    /// Each with its values, or none where they are open.
+    labels: BTreeMap<String, BTreeSet<String>>,
+}
+
+fn documented() -> Result<Vec<Row>> {
+    let page = include_str!("../../../docs/metrics.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|line| {
+        let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, kind, unit, labels, meaning] = cells[..] else {
+            anyhow::bail!("{line}");
+        };
+        ensure!(!meaning.is_empty(), "{line}");
+        let in_ticks = |text: &str| -> Vec<String> {
+            text.split('`')
+                .skip(1)
+                .step_by(2)
+                .map(str::to_owned)
+                .collect()
+        };
+        let labels = labels
+            .split(';')
+            .filter(|label| !label.is_empty())
+            .map(|label| {
+                let mut words = in_ticks(label).into_iter();
+                let name = words.next().with_context(|| line.to_owned())?;
+                Ok((name, words.collect()))
+            });
+        Ok(Row {
+            name: name.trim_matches('`').to_owned(),
+            kind: kind.to_owned(),
+            unit: unit.to_owned(),
+            labels: labels.collect::<Result<_>>()?,
+        })
+    })
+    .collect()
+}
+
+impl exposition::Family {
+    /// The name that it is documented under, and asked for by.
+    fn documented(&self, name: &str) -> String {
+        match &*self.kind {
+            "counter" => format!("{name}_total"),
+            "info" => format!("{name}_info"),
+            _ => name.to_owned(),
+        }
+    }
+}
+
+impl Row {
+    fn is_shown(&self, shown: &Exposition) -> Result<()> {
+        let family = shown
+            .families
+            .iter()
+            .find(|it| it.1.documented(it.0) == self.name);
+        let (_, family) = family.context("it is not shown")?;
+        ensure!(family.kind == self.kind, "it is a {}", family.kind);
+        ensure!(family.unit == self.unit, "its unit is {:?}", family.unit);
+        ensure!(!family.help.is_empty(), "it is not explained");
+        let has_prefix = ["pod_reloader_", "process_"]
+            .iter()
+            .any(|it| self.name.starts_with(it));
+        ensure!(has_prefix, "it has no prefix");
+        let series = match &*self.kind {
+            "histogram" => format!("{}_bucket", self.name),
+            _ => self.name.clone(),
+        };
+        let series = shown.series.get(&series).context("it has no series")?;
+        let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (label, value) in series.iter().flatten().filter(|it| it.0 != "le") {
+            values
+                .entry(label.clone())
+                .or_default()
+                .insert(value.clone());
+        }
+        ensure!(
+            values.keys().eq(self.labels.keys()),
+            "it has {:?}",
+            values.keys()
+        );
+        for (label, documented) in self.labels.iter().filter(|it| !it.1.is_empty()) {
+            ensure!(
+                values[label] == *documented,
+                "{label} is any of {:?}",
+                values[label]
+            );
+        }
+        Ok(())
+    }
+}
