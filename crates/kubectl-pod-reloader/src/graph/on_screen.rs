@@ -140,6 +140,33 @@ fn a_mouse_and_a_keyboard_choose_and_leave() -> Result<()> {
 }
 
 #[test]
+fn the_focus_stays_where_the_words_change() -> Result<()> {
+    on_screen(&shop(), "Secret/shop/db-creds", |browser| {
+        let said = "document.querySelector('#spoken').textContent";
+        assert_eq!(
+            browser.evaluate(said)?,
+            "Secret db-creds. A change restarts 3 workloads, 12 pods."
+        );
+        browser.evaluate("document.querySelector('#panel a').focus()")?;
+        browser.press(Key::Enter)?;
+        browser.wait_until("document.activeElement?.textContent === 'cart'")?;
+        browser.press(Key::Escape)?;
+        browser.wait_until("document.activeElement?.matches('a.node[aria-label*=cart]')")?;
+        Ok(())
+    })
+}
+
+#[test]
+fn a_link_to_what_is_gone_says_so() -> Result<()> {
+    on_screen(&shop(), "Secret/shop/%3Cgone%3E", |browser| {
+        let warning = text(browser, "#panel .warning")?;
+        assert_eq!(warning, "Secret shop <gone> is not in this graph.");
+        assert_eq!(names(browser, ".chosen")?, json!([]));
+        Ok(())
+    })
+}
+
+#[test]
 fn the_filter_leaves_what_matches_and_what_that_is_connected_to() -> Result<()> {
     on_screen(&shop(), "", |browser| {
         let height = "document.querySelectorAll('section svg')[1].viewBox.baseVal.height";

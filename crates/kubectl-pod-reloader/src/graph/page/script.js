@@ -99,7 +99,7 @@ addEventListener("securitypolicyviolation", event => { document.documentElement.
     const marked = nodes.filter(node => node.element.classList.contains("marked"));
     const where = node => node.namespace && `in ${node.namespace}`;
     return [
-      make("h2", {}, "What restarts what"),
+      make("h2", {}, "Overview"),
       make("p", {}, "Choose an object to see which workloads restart when it changes, or a workload to see what restarts it."),
       ...list("Widest effect", widest.map(({ node, words }) => linked(node, words, where(node)))),
       ...list("Worth a look", marked.slice(0, 20).map(node =>
@@ -116,10 +116,15 @@ addEventListener("securitypolicyviolation", event => { document.documentElement.
       element.classList.remove("chosen", "related", "lit");
       element.removeAttribute("aria-current");
     }
+    const left = chosen;
     chosen = node;
     root.classList.toggle("has-choice", node !== null);
+    // What had the focus goes away with it.
+    const hadFocus = find("panel").contains(document.activeElement);
     if (node === null) {
-      find("panel").replaceChildren(...overview().filter(Boolean));
+      find("panel").replaceChildren(...[stranger(), ...overview()].filter(Boolean));
+      find("spoken").textContent = "";
+      if (hadFocus) focus(left);
       return;
     }
     node.element.classList.add("chosen");
@@ -136,10 +141,16 @@ addEventListener("securitypolicyviolation", event => { document.documentElement.
     clear.addEventListener("click", leave);
     find("panel").replaceChildren(...[
       make("p", { className: "above" }, make("span", {}, node.kind, node.namespace ? ` in ${node.namespace}` : ""), clear),
-      make("h2", {}, named(node)),
+      make("h2", { tabIndex: -1 }, named(node)),
       ...(node.side === 0 ? ofObject(node) : ofWorkload(node)),
     ].filter(Boolean));
     find("panel").scrollTop = 0;
+    find("spoken").textContent = `${node.kind} ${node.name}. ${find("effect").textContent}`;
+    if (hadFocus) find("panel").querySelector("h2").focus({ preventScroll: true });
+  };
+  const stranger = () => {
+    const asked = decoded(location.hash.slice(1)).replaceAll("\n", " ");
+    return asked && make("p", { className: "warning" }, make("bdi", {}, asked), " is not in this graph.");
   };
   const leave = () => { location.hash = ""; };
   const follow = () => {
