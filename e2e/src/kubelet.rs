@@ -24,6 +24,7 @@ use crate::{
 /// the arguments of its container; it is ready when [`Kubelet::sync`] returns.
 pub struct Kubelet<'a> {
     control_plane: &'a ControlPlane,
+    args: Vec<String>,
     directory: PathBuf,
     running: Mutex<BTreeMap<Place, Running>>,
     ports: std::sync::Mutex<BTreeMap<String, u16>>,
@@ -41,10 +42,12 @@ struct Running {
 }
 
 impl<'a> Kubelet<'a> {
-    /// Runs nothing yet. Files are kept below `directory`.
-    pub fn new(control_plane: &'a ControlPlane, directory: &Path) -> Self {
+    /// Runs nothing yet. Each process gets `args` beside those of its container. Files are kept below
+    /// `directory`.
+    pub fn new(control_plane: &'a ControlPlane, args: &[&str], directory: &Path) -> Self {
         Self {
             control_plane,
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
             directory: directory.to_owned(),
             running: Mutex::default(),
             ports: std::sync::Mutex::default(),
@@ -136,13 +139,7 @@ impl<'a> Kubelet<'a> {
         let kubeconfig = self.control_plane.kubeconfig_for(token);
         Ok(Running {
             template,
-            // As its container is told; an operator of a test leads at once.
-            operator: Operator::start(
-                &installation,
-                &kubeconfig,
-                &directory,
-                &["--leader-elect".to_owned()],
-            )?,
+            operator: Operator::start(&installation, &kubeconfig, &directory, &self.args)?,
             _installation: installation,
         })
     }

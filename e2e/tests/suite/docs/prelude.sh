@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What a reader has, and a test has not: pods that run, and a checkout to build in.
 set -euo pipefail
 exec 2>&1
@@ -26,14 +27,22 @@ and_pods() {
 kubectl() {
   case ${1:-} in
     # Those that change nothing.
-    get | describe | events | wait | logs | rollout | version) command kubectl "$@" ;;
+    get | describe | events | wait | logs | version) command kubectl "$@" ;;
     *) and_pods kubectl "$@" ;;
   esac
 }
 
+# The first argument that is no flag.
+release() {
+  local argument
+  for argument; do
+    [[ $argument == -* ]] || { echo "$argument" && return; }
+  done
+}
+
 helm() {
   case ${1:-} in
-    install | upgrade) and_pods helm "$@" --values "$(ask values "$2")" ;;
+    install | upgrade) and_pods helm "$@" --values "$(ask values "$(release "${@:2}")")" ;;
     test)
       ask test >/dev/null &
       command helm "$@"
@@ -50,11 +59,11 @@ make() {
 
 # Whether there are such packages and programs.
 cargo() {
-  local previous= argument
+  local previous='' argument
   for argument; do
     case $previous in
       -p) grep -q "^name = \"$argument\"$" "$REPOSITORY"/{*,crates/*}/Cargo.toml ;;
-      --bin) ls "$REPOSITORY"/{*,crates/*}/src/bin/"$argument"{.rs,/main.rs} 2>/dev/null | grep -q . ;;
+      --bin) compgen -G "$REPOSITORY/*/src/bin/$argument*" >/dev/null ;;
       --) return ;;
     esac
     previous=$argument
