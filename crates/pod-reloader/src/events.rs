@@ -1,5 +1,6 @@
 //! Tells users about their workloads in Events, beside the work and never in its way.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +14,18 @@ use pod_reloader_core::reference::Reference;
 use pod_reloader_core::references::Rejected;
 use pod_reloader_core::workload::{Stall, Workload};
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
 use crate::client::{DEADLINE, within};
+use crate::error::CallError;
 
 /// How many Events may wait to be sent. More are dropped, with a line in the log.
 const BACKLOG: usize = 4096;
 /// How long Events wait for the loop to be at rest: restarts come first.
 const MAX_WAIT: Duration = Duration::from_secs(5);
+/// For how long an Event that repeats is counted again: as long as kube's recorder remembers it.
+const REMEMBERED: Duration = Duration::from_secs(6 * 60);
 
 /// What there is to tell about one workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -219,11 +223,10 @@ async fn send(
     mut receiver: mpsc::Receiver<(ObjectReference, Notice)>,
     mut busy: watch::Receiver<bool>,
 ) {
-    let reporter = Reporter {
-        controller: FIELD_MANAGER.to_owned(),
-        instance: None,
+    let mut recorders = Recorders {
+        client,
+        by_note: HashMap::new(),
     };
-    let recorder = Recorder::new(client, reporter);
     let mut patience = MAX_WAIT;
     while let Some((about, notice)) = receiver.recv().await {
         // A loop that does not come to rest has its Events sent beside it until it does.
@@ -231,11 +234,52 @@ async fn send(
             Ok(_) => MAX_WAIT,
             Err(_) => Duration::ZERO,
         };
-        publish(&recorder, &about, &notice).await;
+        recorders.publish(&about, &notice).await;
     }
 }
 
-async fn publish(recorder: &Recorder, about: &ObjectReference, notice: &Notice) {
+/// A recorder for each text of late. A recorder counts an Event again that has the same reason and the same
+/// objects, whatever its text: the count would stand beside what was said before.
+struct Recorders {
+    client: Client,
+    by_note: HashMap<String, (Recorder, Instant)>,
+}
+
+impl Recorders {
+    async fn publish(&mut self, about: &ObjectReference, notice: &Notice) {
+        let event = event(notice);
+        let Err(error) = self.record(&event, about).await else {
+            return;
+        };
+        let outcome = if error.is_not_found() && self.by_note.remove(&notice.note()).is_some() {
+            // Somebody has deleted what was to be counted again.
+            self.record(&event, about).await
+        } else {
+            Err(error)
+        };
+        if let Err(error) = outcome {
+            // The namespace may be on its way out; the log line of the change itself is there.
+            debug!(%error, reason = notice.reason(), "an Event was not taken");
+        }
+    }
+
+    async fn record(&mut self, event: &Event, about: &ObjectReference) -> Result<(), CallError> {
+        let now = Instant::now();
+        self.by_note
+            .retain(|_, (_, used)| now.duration_since(*used) < REMEMBERED);
+        let reporter = Reporter {
+            controller: FIELD_MANAGER.to_owned(),
+            instance: None,
+        };
+        let new = || (Recorder::new(self.client.clone(), reporter), now);
+        let note = event.note.clone().unwrap_or_default();
+        let (recorder, used) = self.by_note.entry(note).or_insert_with(new);
+        *used = now;
+        within(DEADLINE, recorder.publish(event, about)).await
+    }
+}
+
+fn event(notice: &Notice) -> Event {
     let related = notice.related().map(|reference| ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some(reference.kind.to_string()),
@@ -243,22 +287,23 @@ async fn publish(recorder: &Recorder, about: &ObjectReference, notice: &Notice) 
         name: Some(reference.name.to_string()),
         ..ObjectReference::default()
     });
-    let event = Event {
+    Event {
         type_: notice.event_type(),
         reason: notice.reason().to_owned(),
         note: Some(notice.note()),
         action: "Reconcile".to_owned(),
         secondary: related,
-    };
-    if let Err(error) = within(DEADLINE, recorder.publish(&event, about)).await {
-        // The namespace may be on its way out; the log line of the change itself is there.
-        debug!(%error, reason = notice.reason(), "an Event was not taken");
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mock;
+    use bytes::Bytes;
+    use http::Method;
+    use http::request::Parts;
+    use parking_lot::Mutex;
     use pod_reloader_core::name::Name;
     use pod_reloader_core::reference::ConfigKind;
 
@@ -289,6 +334,62 @@ mod tests {
             note(&[]),
             "restarting pods: its config changed while nobody watched"
         );
+    }
+
+    /// The Events that an apiserver has, which takes what is created and counts what is patched.
+    async fn published(notices: &[Notice], deleted_after: usize) -> Vec<(String, u64)> {
+        let stored = Arc::new(Mutex::new(Vec::<(String, String, u64)>::new()));
+        let events = stored.clone();
+        let client = mock::client(move |head: Parts, body: Bytes| {
+            let events = events.clone();
+            async move {
+                let event: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+                let name = text(&event["metadata"]["name"]);
+                let mut events = events.lock();
+                if head.method == Method::POST {
+                    events.push((name, text(&event["note"]), 1));
+                    return Ok(event);
+                }
+                let known = events.iter_mut().find(|(known, ..)| *known == name);
+                let (_, note, count) = known.ok_or((404, "NotFound"))?;
+                *note = text(&event["note"]);
+                *count = event["series"]["count"].as_u64().unwrap();
+                Ok(event)
+            }
+        });
+        let mut recorders = Recorders {
+            client,
+            by_note: HashMap::new(),
+        };
+        for (index, notice) in notices.iter().enumerate() {
+            if index == deleted_after {
+                stored.lock().clear();
+            }
+            recorders.publish(&ObjectReference::default(), notice).await;
+        }
+        let stored = stored.lock();
+        stored.iter().map(|it| (it.1.clone(), it.2)).collect()
+    }
+
+    fn changed(names: &[&str]) -> Notice {
+        let changed = names.iter().map(|name| reference(name)).collect();
+        Notice::Restarted(Cause::Changed, changed)
+    }
+
+    #[tokio::test]
+    async fn an_event_that_repeats_is_counted_and_one_that_says_something_else_is_not() {
+        let notices = [&["a"][..], &["a", "b"], &["a"], &["a"]].map(changed);
+        let expected = [("Secret a", 3), ("Secret a, Secret b", 1)]
+            .map(|(what, count)| (format!("restarting pods: {what} changed"), count));
+        assert_eq!(published(&notices, usize::MAX).await, expected);
+    }
+
+    #[tokio::test]
+    async fn an_event_that_somebody_has_deleted_is_made_again() {
+        let notices = [&["a"][..], &["a"], &["a"]].map(changed);
+        let expected = ("restarting pods: Secret a changed".to_owned(), 1);
+        assert_eq!(published(&notices, 2).await, [expected]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod dialects;
 mod discovery;
 mod docs;
 mod etcd_faults;
+mod events;
 mod faults;
 mod gitops;
 mod helm_releases;

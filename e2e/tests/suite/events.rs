@@ -1,0 +1,84 @@
+//! Events as `kubectl describe` and other tools read them.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use pod_reloader_e2e::workload::{Workload, config_map, secret};
+use pod_reloader_e2e::{Attempt, Options, Scene, wait_for};
+use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_restart_is_an_event_about_workload_and_object_and_a_repetition_is_counted() -> Result<()>
+{
+    Scene::play(Options::default(), async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("db", "1")])
+            .await?;
+        let web = Workload::deployment("web").lists("app").lists_secrets("db");
+        let mut before = scene.create(&web).await?;
+        for value in ["2", "3", "4"] {
+            scene.apply(&[secret("db", value)]).await?;
+            before = scene.rolls_once(&web, &before).await?;
+        }
+        let events = restarts(scene, |events| {
+            events.len() == 1 && events[0]["series"]["count"] == 3
+        })
+        .await?;
+        let stored = scene.object("deployment/web").await?;
+        let about = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
+            "namespace": scene.namespace, "uid": stored["metadata"]["uid"],
+        });
+        // Of a Secret only its name.
+        let related = json!({
+            "apiVersion": "v1", "kind": "Secret", "name": "db", "namespace": scene.namespace,
+        });
+        let event = &events[0];
+        ensure!(event["apiVersion"] == "events.k8s.io/v1", "{event:#}");
+        ensure!(event["regarding"] == about, "{event:#}");
+        ensure!(event["related"] == related, "{event:#}");
+        ensure!(event["type"] == "Normal", "{event:#}");
+        ensure!(event["action"] == "Reconcile", "{event:#}");
+        ensure!(
+            event["note"] == "restarting pods: Secret db changed",
+            "{event:#}"
+        );
+        let (first, last) = (&event["eventTime"], &event["series"]["lastObservedTime"]);
+        ensure!(first.as_str() < last.as_str(), "{event:#}");
+
+        // The same object and another one: that is something else to say.
+        scene
+            .apply(&[config_map("app", "2"), secret("db", "5")])
+            .await?;
+        scene.rolls_once(&web, &before).await?;
+        let events = restarts(scene, |events| events.len() > 1).await?;
+        let both = events.iter().filter(|event| {
+            let note = event["note"].as_str().unwrap_or_default();
+            note.contains("Secret db") && note.contains("ConfigMap app")
+        });
+        ensure!(both.count() == 1, "{events:#?}");
+        let counted = events.iter().filter(|event| event["series"]["count"] == 3);
+        ensure!(counted.count() == 1, "{events:#?}");
+        Ok(())
+    })
+    .await
+}
+
+/// The Events of restarts of `web`, as soon as they are as expected.
+async fn restarts(scene: &Scene, are_expected: impl Fn(&[Value]) -> bool) -> Result<Vec<Value>> {
+    wait_for("Events of restarts", PATIENCE, async || {
+        let get = ["get", "events.events.k8s.io", "--output=json"];
+        let list: Value = serde_json::from_str(&scene.kubectl(&get).await?)?;
+        let mut events: Vec<Value> = serde_json::from_value(list["items"].clone())?;
+        events.retain(|event| {
+            event["reason"] == "ConfigChanged" && event["regarding"]["name"] == "web"
+        });
+        Ok(match are_expected(&events) {
+            true => Attempt::Done(events),
+            false => Attempt::NotYet(format!("{events:#?}")),
+        })
+    })
+    .await
+}
