@@ -141,6 +141,11 @@ screenshot: ## Write the picture of the graph's page in the docs
 	$(call phase,browser,scripts/browser)
 	$(call phase,screenshot,$(browser) cargo test -p kubectl-pod-reloader -- --ignored --exact graph::on_screen::the_shop_as_in_the_docs)
 
+.PHONY: manifests
+manifests: ## Render the plain manifests from the chart
+	@scripts/need rust cc control-plane
+	UPDATE_GOLDEN=1 cargo test -p $(e2e) --test suite -- --exact manifests::the_manifests_are_what_the_chart_renders
+
 .PHONY: bench-rules
 bench-rules: ## Measure the rules: how long each takes, and the instructions of the paths that run most
 	@scripts/need rust cc

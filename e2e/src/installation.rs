@@ -60,7 +60,7 @@ impl Installation {
     ///
     /// # Errors
     /// When there is no such Deployment.
-    pub(crate) async fn join(
+    pub async fn join(
         control_plane: &ControlPlane,
         namespace: &str,
         deployment: &str,
@@ -149,7 +149,7 @@ impl Installation {
     }
 
     /// The arguments of the operator's container, with the paths and addresses of this machine.
-    pub(crate) fn args(&self) -> Vec<String> {
+    pub fn args(&self) -> Vec<String> {
         let mut args = self.args.clone();
         args.push(format!("--namespace={}", self.namespace));
         args.push(format!("--webhook-bind-address=127.0.0.1:{}", self.port));
@@ -242,6 +242,10 @@ pub fn merge(all: &mut Value, values: &Value) {
     }
 }
 
-pub(crate) fn free_port() -> Result<u16> {
+/// A port of 127.0.0.1 where nobody listens.
+///
+/// # Errors
+/// When every port is taken.
+pub fn free_port() -> Result<u16> {
     free_ports().next().context("every port is taken")
 }

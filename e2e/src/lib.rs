@@ -39,7 +39,7 @@ pub use balancer::Balancer;
 pub use control_plane::{AnotherApiserver, Component, ControlPlane, ControlPlaneOptions, Version};
 pub use description::{CONTROL_PLANE_VARIABLE, Description};
 pub use etcd_copy::{EtcdCopy, Restore};
-pub use installation::{Installation, chart, merge};
+pub use installation::{Installation, chart, free_port, merge};
 pub use kubeconfig::KubeconfigFile;
 pub use kubelet::{Kubelet, play_test_pod};
 pub use operator::{OPERATOR_VARIABLE, Operator};

@@ -241,7 +241,7 @@ fn values_name(path: &Path) -> Option<String> {
 }
 
 /// Claims that `path` holds `content`, or writes it there.
-fn golden(path: &Path, content: &str) -> Result<()> {
+pub(super) fn golden(path: &Path, content: &str) -> Result<()> {
     if std::env::var_os(UPDATE).is_some() {
         fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
         return Ok(fs::write(path, content)?);
@@ -269,7 +269,7 @@ fn template_args() -> [&'static str; 4] {
     ["template", "pod-reloader", "--namespace=pod-reloader", "."]
 }
 
-fn helm(args: &[&str]) -> Result<String> {
+pub(super) fn helm(args: &[&str]) -> Result<String> {
     let output = Command::new(Programs::find()?.program("helm"))
         .args(args)
         .current_dir(chart())

@@ -24,6 +24,7 @@ mod helm_releases;
 mod input;
 mod leaders;
 mod lifecycle;
+mod manifests;
 mod metrics;
 mod modes;
 mod namespaces;

@@ -1,0 +1,468 @@
+//! The plain manifests: rendered from the chart, applied by kubectl, patched by kustomize.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::workload::{KEY, Workload, config_map};
+use pod_reloader_e2e::{
+    Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, Programs, Version, chart,
+    free_port, merge, wait_for,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::chart::{golden, helm};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn the_manifests_are_what_the_chart_renders() -> Result<()> {
+    let namespace = format!("{HEADER}{NAMESPACE}");
+    let (operator, policy) = rendered()?;
+    let operator_file = format!("{HEADER}{}", operator.join("---\n"));
+    let policy_file = format!("{HEADER}{}", policy.join("---\n"));
+    ensure!(
+        operator.len() > 10 && policy.len() == 2,
+        "the policy and its binding"
+    );
+    let without_policy = [&[NAMESPACE.to_owned()], &*operator].concat();
+    let all = [&*without_policy, &*policy].concat();
+    for (file, content) in [
+        ("install.yaml", format!("{HEADER}{}", all.join("---\n"))),
+        (
+            "install-without-policy.yaml",
+            format!("{HEADER}{}", without_policy.join("---\n")),
+        ),
+        ("kustomize/without-policy/namespace.yaml", namespace),
+        ("kustomize/without-policy/operator.yaml", operator_file),
+        ("kustomize/policy.yaml", policy_file),
+    ] {
+        ensure!(!content.contains("helm"), "{file} names helm");
+        ensure!(!content.contains("caBundle:"), "{file} wipes the caBundle");
+        golden(&manifests().join(file), &content)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn kustomize_makes_the_objects_of_the_manifests() -> Result<()> {
+    for (folder, file) in [
+        ("kustomize", "install.yaml"),
+        ("kustomize/without-policy", "install-without-policy.yaml"),
+    ] {
+        // By kustomize both, so that they are written alike.
+        let copy = tempfile::tempdir()?;
+        fs::copy(manifests().join(file), copy.path().join(file))?;
+        let kustomization = json!({"resources": [file]}).to_string();
+        fs::write(copy.path().join("kustomization.yaml"), kustomization)?;
+        let of_file = kustomize(copy.path())?;
+        ensure!(of_file.matches("\nkind: ").count() > 10, "{of_file}");
+        ensure!(kustomize(&manifests().join(folder))? == of_file, "{folder}");
+    }
+    Ok(())
+}
+
+#[test]
+fn kustomize_moves_everything_to_another_namespace() -> Result<()> {
+    let moved = overlay("tools", &json!({}))?;
+    let (before, after) = (
+        kustomize(&manifests().join("kustomize"))?,
+        kustomize(moved.path())?,
+    );
+    // Indented in several ways.
+    let in_words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (before, after) = (in_words(&before), in_words(&after));
+    for place in [
+        "namespace: ",
+        "values: - kube-system - ",
+        "'system:serviceaccount:",
+    ] {
+        let [stays, moves] = ["pod-reloader", "tools"].map(|name| format!("{place}{name}"));
+        ensure!(
+            before.contains(&stays) && !before.contains(&moves),
+            "{place}"
+        );
+        ensure!(
+            after.matches(&moves).count() >= before.matches(&stays).count(),
+            "{place}"
+        );
+        ensure!(!after.contains(&stays), "{place}: {after}");
+    }
+    let namespace = "kind: Namespace metadata: labels: ";
+    let (_, namespace) = after.split_once(namespace).context("a namespace")?;
+    let (namespace, _) = namespace.split_once("---").context("not alone")?;
+    ensure!(namespace.ends_with("name: tools "), "{namespace}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cluster_lives_with_the_manifests_alone() -> Result<()> {
+    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    let outcome = async {
+        live(&control_plane, &["apply"]).await?;
+        live(&control_plane, &["apply", "--server-side"]).await?;
+        patched(&control_plane).await
+    };
+    let outcome = outcome.await;
+    control_plane.stop().await;
+    outcome
+}
+
+#[tokio::test]
+async fn an_older_apiserver_takes_those_without_the_policy() -> Result<()> {
+    let control_plane = ControlPlane::start(ControlPlaneOptions {
+        version: Version::Older,
+        ..ControlPlaneOptions::default()
+    })
+    .await?;
+    let kubectl = control_plane.kubectl();
+    let outcome = async {
+        let [all, without] = ["install.yaml", "install-without-policy.yaml"]
+            .map(|file| format!("--filename={}", manifests().join(file).display()));
+        kubectl.run(&["apply", &without]).await?;
+        let refused = kubectl.output(&["apply", &all], "").await?;
+        ensure!(
+            refused.stderr.contains("MutatingAdmissionPolicy"),
+            "{refused:?}"
+        );
+        anyhow::Ok(())
+    };
+    let outcome = outcome.await;
+    control_plane.stop().await;
+    outcome
+}
+
+/// Apply, roll a workload, apply again, delete.
+async fn live(control_plane: &ControlPlane, apply: &[&str]) -> Result<()> {
+    let kubectl = control_plane.kubectl();
+    let file = manifests().join("install.yaml").display().to_string();
+    let file = format!("--filename={file}");
+    let apply = [apply, &[&*file]].concat();
+    kubectl.run(&apply).await?;
+    let directory = tempfile::tempdir()?;
+    let (_, operator) = operator(control_plane, free_port()?, directory.path()).await?;
+
+    let shop = ["create", "namespace", "shop"];
+    kubectl.run(&shop).await?;
+    let web = Workload::deployment("web").lists("app");
+    write(control_plane, &[config_map("app", "1"), web.manifest()]).await?;
+    let first = key(control_plane, |key| key.is_some()).await?;
+    write(control_plane, &[config_map("app", "2")]).await?;
+    let second = key(control_plane, |key| *key != first).await?;
+    let sets = ["--namespace=shop", "get", "replicasets", "--output=name"];
+    wait_for("the pods to be replaced", PATIENCE, async || {
+        let sets = kubectl.run(&sets).await?;
+        Ok(match sets.lines().count() > 1 {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(sets),
+        })
+    })
+    .await?;
+
+    let before = versions(control_plane, &file).await?;
+    ensure!(
+        before.iter().any(|object| object.contains("caBundle")),
+        "{before:#?}"
+    );
+    // What `kubectl apply` itself says is no measure: it takes the lists of a pod template for changed.
+    let diff = [&["diff"], &apply[1..]].concat();
+    kubectl
+        .run(&diff)
+        .await
+        .context("it would change something")?;
+    kubectl.run(&apply).await?;
+    let after = versions(control_plane, &file).await?;
+    ensure!(after == before, "{before:#?}\n{after:#?}");
+    operator.stop().await;
+
+    // All but the namespace, and with it the keys.
+    let selector = "--selector=app.kubernetes.io/component=controller";
+    kubectl.run(&["delete", &file, selector]).await?;
+    let left = left(control_plane).await?;
+    ensure!(left == ["namespace/pod-reloader"], "{left:?}");
+    let keys = [
+        "--namespace=pod-reloader",
+        "get",
+        "secret",
+        "pod-reloader-hash-keys",
+    ];
+    kubectl.run(&keys).await.context("the keys must stay")?;
+    kubectl
+        .run(&["delete", &file, "--ignore-not-found"])
+        .await?;
+    let left = self::left(control_plane).await?;
+    ensure!(left.is_empty(), "{left:?}");
+    let kept = key(control_plane, |_| true).await?;
+    ensure!(kept == second, "deleting it moved a workload");
+    kubectl.run(&["delete", "namespace", "shop"]).await?;
+    Ok(())
+}
+
+/// What a user patches: the image, an argument, the Service.
+async fn patched(control_plane: &ControlPlane) -> Result<()> {
+    let kubectl = control_plane.kubectl();
+    let directory = tempfile::tempdir()?;
+    let port = free_port()?;
+    let json_patch = |kind: &str, patch: Value| json!({"target": {"kind": kind, "name": "pod-reloader"}, "patch": patch.to_string()});
+    let overlay = overlay(
+        "pod-reloader",
+        &json!({
+            "images": [{
+                "name": "ghcr.io/pod-reloader/pod-reloader",
+                "newName": "registry.example.com/reloader",
+            }],
+            "patches": [
+                json_patch("Deployment", json!([{
+                    "op": "add", "path": "/spec/template/spec/containers/0/args/-",
+                    "value": "--settle-period=200ms",
+                }])),
+                json_patch("Service", json!([{
+                    "op": "replace", "path": "/spec", "value": {
+                        "type": "ExternalName", "externalName": "localhost",
+                        "ports": [{"name": "webhook", "port": port}],
+                    },
+                }])),
+                json_patch("MutatingWebhookConfiguration", json!([{
+                    "op": "replace", "path": "/webhooks/0/clientConfig/service/port",
+                    "value": port,
+                }])),
+            ],
+        }),
+    )?;
+    let folder = format!("--kustomize={}", overlay.path().display());
+    kubectl.run(&["apply", &folder]).await?;
+    let image = "--output=jsonpath={.spec.template.spec.containers[0].image}";
+    let deployment = [
+        "--namespace=pod-reloader",
+        "get",
+        "deployment",
+        "pod-reloader",
+    ];
+    let image = kubectl.run(&[&deployment[..], &[image]].concat()).await?;
+    ensure!(
+        image.starts_with("registry.example.com/reloader:"),
+        "{image}"
+    );
+    let (installation, operator) = operator(control_plane, port, directory.path()).await?;
+    ensure!(
+        installation
+            .args()
+            .contains(&"--settle-period=200ms".to_owned()),
+        "{:?}",
+        installation.args()
+    );
+
+    kubectl.run(&["create", "namespace", "shop"]).await?;
+    let web = Workload::deployment("web")
+        .lists("app")
+        .manifest()
+        .to_string();
+    let create = [
+        "--namespace=shop",
+        "create",
+        "--dry-run=server",
+        "--output=json",
+        "--filename=-",
+    ];
+    wait_for("the webhook to be called", PATIENCE, async || {
+        let object = kubectl.run_with_input(&create, &web).await?;
+        Ok(match object.contains(KEY) {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(object),
+        })
+    })
+    .await?;
+
+    // In another namespace: the apiserver takes what kustomize has made.
+    kubectl.run(&["create", "namespace", "tools"]).await?;
+    let moved = self::overlay("tools", &json!({}))?;
+    let folder = format!("--kustomize={}", moved.path().display());
+    kubectl.run(&["apply", "--dry-run=server", &folder]).await?;
+    operator.stop().await;
+    Ok(())
+}
+
+/// The operator of the manifests, ready, whose webhook listens on `port`.
+async fn operator(
+    control_plane: &ControlPlane,
+    port: u16,
+    directory: &Path,
+) -> Result<(Installation, Operator)> {
+    let name = "pod-reloader";
+    let installation = Installation::join(control_plane, name, name, port, directory).await?;
+    let token = control_plane
+        .service_account_token(name, installation.service_account())
+        .await?;
+    let kubeconfig = control_plane.kubeconfig_for(token);
+    let operator = Operator::start(&installation, &kubeconfig, directory, &[])?;
+    operator.ready().await?;
+    Ok((installation, operator))
+}
+
+async fn write(control_plane: &ControlPlane, objects: &[Value]) -> Result<()> {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
+    let apply = ["--namespace=shop", "apply", "--filename=-"];
+    let kubectl = control_plane.kubectl();
+    kubectl.run_with_input(&apply, &list).await.map(|_| ())
+}
+
+/// KEY of `web`, as soon as it is as expected.
+async fn key(
+    control_plane: &ControlPlane,
+    is_expected: impl Fn(&Option<String>) -> bool,
+) -> Result<Option<String>> {
+    let get = [
+        "--namespace=shop",
+        "get",
+        "deployment",
+        "web",
+        "--output=json",
+    ];
+    wait_for("the config hash", PATIENCE, async || {
+        let object = control_plane.kubectl().run(&get).await?;
+        let key = pod_reloader_e2e::workload::key_in(&object)?;
+        Ok(match is_expected(&key) {
+            true => Attempt::Done(key),
+            false => Attempt::NotYet(format!("{key:?}")),
+        })
+    })
+    .await
+}
+
+/// What tells whether an object of `file` was written, for each of them.
+async fn versions(control_plane: &ControlPlane, file: &str) -> Result<Vec<String>> {
+    let get = ["get", file, "--output=json"];
+    let list: Value = serde_json::from_str(&control_plane.kubectl().run(&get).await?)?;
+    let objects = list["items"].as_array().context("a list")?;
+    let version = |object: &Value| {
+        let metadata = &object["metadata"];
+        // Controllers write the status.
+        let version = match &metadata["generation"] {
+            Value::Null => &metadata["resourceVersion"],
+            generation => generation,
+        };
+        let ca_bundle = &object["webhooks"][0]["clientConfig"]["caBundle"];
+        let trust = ca_bundle.as_str().map(|ca| format!(" caBundle {ca}"));
+        let name = format!("{} {}", object["kind"], metadata["name"]);
+        format!(
+            "{name} {} {version}{}",
+            metadata["uid"],
+            trust.unwrap_or_default()
+        )
+    };
+    Ok(objects.iter().map(version).collect())
+}
+
+/// What is left of the manifests in the cluster.
+async fn left(control_plane: &ControlPlane) -> Result<Vec<String>> {
+    let kinds = [
+        "namespaces",
+        "clusterroles",
+        "clusterrolebindings",
+        "mutatingwebhookconfigurations",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+        "flowschemas",
+        "prioritylevelconfigurations",
+        "roles",
+        "rolebindings",
+        "serviceaccounts",
+        "services",
+        "deployments",
+        "poddisruptionbudgets",
+    ];
+    let get = [
+        "get",
+        &kinds.join(","),
+        "--all-namespaces",
+        "--selector=app.kubernetes.io/name=pod-reloader",
+        "--output=name",
+    ];
+    let left = control_plane.kubectl().run(&get).await?;
+    Ok(left.lines().map(str::to_owned).collect())
+}
+
+/// A folder with a kustomization of a user, who wants the operator in `namespace`, and `more`.
+fn overlay(namespace: &str, more: &Value) -> Result<TempDir> {
+    let overlay = tempfile::tempdir()?;
+    let base = overlay.path().join("base");
+    for file in [
+        "kustomization.yaml",
+        "policy.yaml",
+        "without-policy/kustomization.yaml",
+        "without-policy/namespace.yaml",
+        "without-policy/operator.yaml",
+        "namespace/kustomization.yaml",
+    ] {
+        let copy = base.join(file);
+        fs::create_dir_all(copy.parent().context("a file is in a folder")?)?;
+        fs::copy(manifests().join("kustomize").join(file), copy)?;
+    }
+    let within = overlay.path().join("in-namespace");
+    fs::create_dir(&within)?;
+    let inner = json!({"namespace": namespace, "resources": ["../base"]});
+    fs::write(within.join("kustomization.yaml"), inner.to_string())?;
+    let mut outer = json!({"resources": ["in-namespace"], "components": ["base/namespace"]});
+    merge(&mut outer, more);
+    fs::write(overlay.path().join("kustomization.yaml"), outer.to_string())?;
+    Ok(overlay)
+}
+
+/// The documents of the chart, as kubectl is to have them: those of the operator, and those of the policy.
+fn rendered() -> Result<(Vec<String>, Vec<String>)> {
+    let chart = helm(&[
+        "template",
+        "pod-reloader",
+        "--namespace=pod-reloader",
+        "--skip-tests",
+        "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
+        ".",
+    ])?;
+    let of_helm = [
+        "# Source: ",
+        "helm.sh/chart: ",
+        "app.kubernetes.io/managed-by: ",
+    ];
+    let is_of_helm = |line: &str| of_helm.iter().any(|of| line.trim_start().starts_with(of));
+    let documents = chart.split("---\n").map(|document| {
+        let lines = document.lines().filter(|line| !is_of_helm(line));
+        let lines: Vec<_> = lines.collect();
+        lines.join("\n").trim().to_owned() + "\n"
+    });
+    let documents = documents.filter(|document| document.contains("kind: "));
+    let is_policy = |document: &String| document.contains("\nkind: MutatingAdmissionPolicy");
+    Ok(documents.partition(|document| !is_policy(document)))
+}
+
+/// The folder of the manifests.
+fn manifests() -> PathBuf {
+    chart().with_file_name("manifests")
+}
+
+const HEADER: &str = "# Rendered from the chart by `make manifests`: change that, not this.\n";
+
+const NAMESPACE: &str = "\
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: pod-reloader
+  labels:
+    app.kubernetes.io/name: pod-reloader
+    app.kubernetes.io/instance: \"pod-reloader\"
+";
+
+fn kustomize(folder: &Path) -> Result<String> {
+    let output = Command::new(Programs::find()?.program("kubectl"))
+        .arg("kustomize")
+        .arg(folder)
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
