@@ -1,6 +1,6 @@
 //! Reads metrics as they are shown: what kinds there are, and which series.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 
@@ -45,6 +45,14 @@ impl Exposition {
             }
         }
         Ok(this)
+    }
+
+    /// The names of the labels that any series of this name has.
+    pub(super) fn labels(&self, series: &str) -> BTreeSet<&str> {
+        let all = self.series.get(series).into_iter().flatten();
+        all.flat_map(|labels| labels.keys())
+            .map(String::as_str)
+            .collect()
     }
 
     fn family(&mut self, name: &str) -> &mut Family {
