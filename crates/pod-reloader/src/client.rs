@@ -132,6 +132,7 @@ pub(crate) async fn within<T, E: Into<CallError>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Metrics;
     use futures::StreamExt;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::api::WatchParams;
@@ -143,9 +144,10 @@ mod tests {
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n";
 
     /// Clients of an apiserver that begins each answer, and goes silent then.
-    async fn clients() -> Clients {
+    async fn clients(noted: &Watches) -> Clients {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        // As where many clusters are reached by one address.
+        let url = format!("http://{}/clusters/c", listener.local_addr().unwrap());
         tokio::spawn(async move {
             let mut connections = Vec::new();
             loop {
@@ -155,13 +157,12 @@ mod tests {
                 connections.push(connection);
             }
         });
-        let (here, watches) = (Handle::current(), Watches::default());
-        Clients::new(Config::new(url.parse().unwrap()), &here, &watches).unwrap()
+        Clients::new(Config::new(url.parse().unwrap()), &Handle::current(), noted).unwrap()
     }
 
     #[tokio::test]
     async fn a_watch_that_brings_no_byte_is_given_up() {
-        let watch = clients().await.watch;
+        let watch = clients(&Watches::default()).await.watch;
         let config_maps: Api<ConfigMap> = Api::namespaced(watch, "ns");
         let events = config_maps.watch(&WatchParams::default(), "0").await;
         let mut events = std::pin::pin!(events.unwrap());
@@ -172,5 +173,26 @@ mod tests {
         let silence = silent_since.elapsed();
         assert!(silence >= WATCH_DEADLINE, "{silence:?}");
         assert!(silence < WATCH_DEADLINE * 2, "{silence:?}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_a_watch_is_noted_and_one_to_another_call_is_not() {
+        let metrics = Metrics::new();
+        let clients = clients(&metrics.watches).await;
+        let config_maps = |client| Api::<ConfigMap>::namespaced(client, "ns");
+        let watched = config_maps(clients.watch);
+        let _watching = metrics.watches.begin(watched.resource_url(), "ConfigMap");
+        let noted = || {
+            let text = metrics.text();
+            let name = "pod_reloader_watch_heard_timestamp_seconds{kind=\"ConfigMap\"} ";
+            let at = text.lines().find_map(|line| line.strip_prefix(name));
+            at.unwrap().parse::<f64>().unwrap()
+        };
+        let began = noted();
+        let other = config_maps(clients.reconcile);
+        drop(other.watch(&WatchParams::default(), "0").await.unwrap());
+        assert_eq!(noted(), began);
+        drop(watched.watch(&WatchParams::default(), "0").await.unwrap());
+        assert!(noted() > began);
     }
 }

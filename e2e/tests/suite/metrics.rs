@@ -304,6 +304,38 @@ async fn a_change_is_measured_from_its_event_to_its_patch() -> Result<()> {
     .await
 }
 
+#[tokio::test]
+async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
+    let options = Options {
+        settle_period: "10s",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        scene.operator.shows("pod_reloader_digests", "1").await?;
+        let looked =
+            r#"pod_reloader_config_reads_total{by="reconcile",verb="get",result="present"}"#;
+        scene.operator.shows(looked, "1").await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.operator.shows(looked, "2").await?;
+        scene
+            .apply(&[web.clone().image("app:2").manifest()])
+            .await?;
+        scene
+            .operator
+            .shows("pod_reloader_saved_restarts_total", "1")
+            .await?;
+        let by_loop = r#"pod_reloader_restarts_total{kind="Deployment",cause="changed"}"#;
+        scene.operator.shows(by_loop, "0").await?;
+        let after = scene.snapshot(&web).await?;
+        ensure!(after.new_revisions(&before) == 1, "{before:?} {after:?}");
+        scene.right(&web).await
+    })
+    .await
+}
+
 /// What the apiserver counts once it could not call the webhook, with either failure policy.
 async fn apiserver_that_missed_the_webhook(scene: &Scene) -> Result<Exposition> {
     let web = Workload::deployment("missed")
