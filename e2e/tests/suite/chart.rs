@@ -260,7 +260,7 @@ pub(super) fn golden(path: &Path, content: &str) -> Result<()> {
 }
 
 /// Renders for a cluster of the newest kind.
-pub(super) fn template(args: &[&str]) -> Result<String> {
+pub(crate) fn template(args: &[&str]) -> Result<String> {
     let policy = "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy";
     helm(&[&template_args()[..], &[policy], args].concat())
 }

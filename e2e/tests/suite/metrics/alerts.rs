@@ -1,0 +1,126 @@
+//! The alerts of the chart: each has its runbook, and is about this release.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::queries::{Expression, words_after};
+use crate::chart::template;
+
+#[test]
+fn every_alert_has_a_runbook_and_every_runbook_an_alert() -> Result<()> {
+    let runbooks = include_str!("../../../../docs/runbooks.md");
+    let mut sections = BTreeMap::new();
+    for section in runbooks.split("\n## ").skip(1) {
+        let (title, text) = section.split_once('\n').context("a title ends")?;
+        ensure!(
+            text.contains("```console\nkubectl "),
+            "{title} names no command"
+        );
+        sections.insert(title, text);
+    }
+    let alerts = alerts()?;
+    let names: BTreeSet<_> = alerts.iter().map(|alert| &*alert.name).collect();
+    ensure!(
+        names.len() == alerts.len(),
+        "two of {names:?} have one name"
+    );
+    ensure!(
+        names == sections.keys().copied().collect(),
+        "{names:?} {:?}",
+        sections.keys()
+    );
+    for alert in alerts {
+        let said = |what: &str| {
+            alert.rule["annotations"][what]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        // As GitHub makes anchors of titles.
+        let url = format!("https://example.com/runbooks#{}", alert.name.to_lowercase());
+        ensure!(said("runbook_url") == url, "{}", alert.rule);
+        ensure!(
+            !said("summary").is_empty() && !said("description").is_empty(),
+            "{}",
+            alert.rule
+        );
+        let severity = alert.rule["labels"]["severity"]
+            .as_str()
+            .unwrap_or_default();
+        ensure!(
+            ["critical", "warning", "info"].contains(&severity),
+            "{}",
+            alert.rule
+        );
+        ensure!(alert.rule["for"].is_string(), "{}", alert.rule);
+    }
+    Ok(())
+}
+
+#[test]
+fn alerts_are_about_this_release_and_what_it_does() -> Result<()> {
+    let release = |more: &str| rules(&["--set", &format!("prometheusRule.enabled=true{more}")]);
+    let default = release("")?.to_string();
+    ensure!(
+        default.contains(r#"job=\"pod-reloader/pod-reloader\""#),
+        "{default}"
+    );
+    ensure!(
+        !default.contains("apiserver_"),
+        "its metrics may not be there"
+    );
+    let own = release(",prometheusRule.selector=job=\"mine\"")?.to_string();
+    ensure!(
+        own.contains(r#"job=\"mine\""#) && !own.contains(r#"job=\"pod-reloader"#),
+        "{own}"
+    );
+    let off = release(",reconcile=off")?.to_string();
+    ensure!(
+        !off.contains("PodReloaderNoLeader"),
+        "nobody is to lead: {off}"
+    );
+    ensure!(off.contains("PodReloaderCertificateExpiresSoon"), "{off}");
+    Ok(())
+}
+
+pub(super) struct Alert {
+    name: String,
+    pub(super) query: Expression,
+    rule: Value,
+}
+
+/// All alerts of the chart.
+pub(super) fn alerts() -> Result<Vec<Alert>> {
+    let all = "prometheusRule.enabled=true,prometheusRule.apiserver=true,\
+               prometheusRule.runbookUrl=https://example.com/runbooks";
+    let object = rules(&["--set", all])?;
+    let groups = object["spec"]["groups"]
+        .as_array()
+        .context("rules have groups")?;
+    let rules = groups
+        .iter()
+        .flat_map(|group| group["rules"].as_array().into_iter().flatten());
+    rules
+        .map(|rule| {
+            let text = |value: &Value| value.as_str().map(str::to_owned).context(rule.to_string());
+            let said = rule["annotations"].to_string();
+            Ok(Alert {
+                name: text(&rule["alert"])?,
+                query: Expression {
+                    text: text(&rule["expr"])?,
+                    shown_labels: words_after(&said, "$labels."),
+                },
+                rule: rule.clone(),
+            })
+        })
+        .collect()
+}
+
+fn rules(args: &[&str]) -> Result<Value> {
+    let shown = ["--show-only=templates/prometheusrule.yaml"];
+    Ok(serde_saphyr::from_str(&template(
+        &[args, &shown].concat(),
+    )?)?)
+}
