@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 
 /// Why a block need not be run. Whatever is no reason, can be run here.
-const REASONS: [&str; 8] = [
+const REASONS: [&str; 7] = [
     "needs a registry",
     "needs containers",
     "needs Argo CD",
@@ -11,7 +11,6 @@ const REASONS: [&str; 8] = [
     "does not end",
     "no object of the API",
     "part of a template",
-    "plugin",
 ];
 
 /// A fenced block that a reader types, or writes into a file.

@@ -27,7 +27,7 @@ and_pods() {
 kubectl() {
   case ${1:-} in
     # Those that change nothing.
-    get | describe | events | wait | logs | version) command kubectl "$@" ;;
+    get | describe | events | wait | logs | version | pod-reloader) command kubectl "$@" ;;
     *) and_pods kubectl "$@" ;;
   esac
 }
@@ -62,6 +62,7 @@ cargo() {
   local previous='' argument
   for argument; do
     case $previous in
+      --path) [ -f "$REPOSITORY/$argument/Cargo.toml" ] ;;
       -p) grep -q "^name = \"$argument\"$" "$REPOSITORY"/{*,crates/*}/Cargo.toml ;;
       --bin) compgen -G "$REPOSITORY/*/src/bin/$argument*" >/dev/null ;;
       --) return ;;

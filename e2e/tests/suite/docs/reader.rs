@@ -4,7 +4,7 @@ use std::{env, fs, os::unix::fs::symlink, path::Path, process::Stdio, time::Dura
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
-use pod_reloader_e2e::{Attempt, ControlPlane, Kubelet, Tool, wait_for};
+use pod_reloader_e2e::{Attempt, ControlPlane, Kubelet, Tool, of_the_workspace, wait_for};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
@@ -174,13 +174,15 @@ impl<'a> Reader<'a> {
     /// Runs a script, and returns its code and all that it has printed.
     async fn run(&self, script: &str, port: u16) -> Result<(Option<i32>, String)> {
         let programs = self.control_plane.bin("");
+        let plugin = of_the_workspace("kubectl-pod_reloader").context("the plugin is not built")?;
+        let plugins = plugin.parent().context("it lies in a folder")?.display();
         let path = env::var("PATH").unwrap_or_default();
         let mut command = Command::new("bash");
         command
             .args(["-c", &format!("{PRELUDE}\n{script}")])
             .current_dir(self.directory.path())
             .env_clear()
-            .env("PATH", format!("{}:{path}", programs.display()))
+            .env("PATH", format!("{}:{plugins}:{path}", programs.display()))
             .env("KUBECONFIG", self.directory.path().join(KUBECONFIG))
             // What kubectl has cached about this cluster.
             .env("HOME", &self.control_plane.description().directory)
