@@ -26,7 +26,7 @@ struct Seen {
     key: Instant,
     /// The resourceVersion that was seen last.
     version: u64,
-    /// When news of one of its objects first came that it has not been looked at for to the end.
+    /// When news of one of its objects first came that no look has dealt with.
     heard: Option<Instant>,
 }
 
@@ -100,15 +100,15 @@ impl Workloads {
         ids
     }
 
-    /// When the first news came that a workload has not been looked at for to the end.
-    pub(crate) fn heard(&self, id: &WorkloadId) -> Option<Instant> {
-        self.0.lock().seen.get(id)?.heard
+    /// Takes out when the first news of a workload came, for a look at it to deal with.
+    pub(crate) fn take_heard(&self, id: &WorkloadId) -> Option<Instant> {
+        self.0.lock().seen.get_mut(id)?.heard.take()
     }
 
-    /// Says that a look at a workload that began at `began` has come to its end.
-    pub(crate) fn looked_at(&self, id: &WorkloadId, began: Instant) {
+    /// Puts that back, as the look has not dealt with it.
+    pub(crate) fn put_back(&self, id: &WorkloadId, heard: Option<Instant>) {
         if let Some(seen) = self.0.lock().seen.get_mut(id) {
-            seen.heard = seen.heard.filter(|heard| *heard > began);
+            seen.heard = heard.or(seen.heard);
         }
     }
 

@@ -41,7 +41,12 @@ impl Reconciler {
             return None;
         }
         let (workload, key_seen) = self.workloads.get(id)?;
-        match self.reconcile(&workload, key_seen).await {
+        let heard = self.workloads.take_heard(id);
+        let next = self.reconcile(&workload, key_seen, heard).await;
+        if !matches!(next, Ok(Next::Rest)) {
+            self.workloads.put_back(id, heard);
+        }
+        match next {
             Ok(next) => self.after(id, next),
             Err(error) => Some(self.failed(&workload, &error)),
         }
@@ -49,16 +54,19 @@ impl Reconciler {
 
     /// One pass over one workload: the first half asks what is remembered whether there is anything
     /// to do, the second asks the apiserver, decides again, and writes.
-    async fn reconcile(&self, workload: &Workload, key_seen: Instant) -> Result<Next, Error> {
-        let began = Instant::now();
+    async fn reconcile(
+        &self,
+        workload: &Workload,
+        key_seen: Instant,
+        heard: Option<Instant>,
+    ) -> Result<Next, Error> {
         let known = self.known(workload, None).await?;
         self.progress
             .tell_rejected(workload, known.left_out.as_ref());
         let (since, cause) = match self.decide(workload, &known, key_seen).await? {
-            Decision::Keep => return Ok(self.keep(workload, began)),
+            Decision::Keep => return Ok(self.keep(workload)),
             Decision::Hold(missing) => {
                 self.progress.not_pending(&workload.id);
-                self.workloads.looked_at(&workload.id, began);
                 self.progress.tell(workload, Notice::Waiting(missing));
                 return Ok(Next::Rest);
             }
@@ -83,7 +91,7 @@ impl Reconciler {
         };
         let fresh = self.known(workload, Some(since)).await?;
         match self.decide(workload, &fresh, key_seen).await? {
-            Decision::Keep => Ok(self.keep(workload, began)),
+            Decision::Keep => Ok(self.keep(workload)),
             Decision::Set { config_hash, .. } if cause.is_some() => {
                 let settled = self.settled(workload, fresh.changed);
                 if Instant::now() < settled {
@@ -94,6 +102,7 @@ impl Reconciler {
                     &config_hash,
                     cause.unwrap_or(Cause::Changed),
                     &fresh,
+                    heard,
                 )
                 .await
             }
@@ -169,12 +178,11 @@ impl Reconciler {
     }
 
     /// Leaves alone what carries what it should.
-    fn keep(&self, workload: &Workload, began: Instant) -> Next {
+    fn keep(&self, workload: &Workload) -> Next {
         if self.progress.pending_since(&workload.id).is_some() {
             self.metrics.saved();
         }
         self.progress.at_rest(&workload.id);
-        self.workloads.looked_at(&workload.id, began);
         Next::Rest
     }
 
@@ -184,6 +192,7 @@ impl Reconciler {
         config_hash: &str,
         cause: Cause,
         known: &Known,
+        heard: Option<Instant>,
     ) -> Result<Next, Error> {
         let changed = self.changed_objects(workload, known);
         if self.settings.observe {
@@ -209,8 +218,7 @@ impl Reconciler {
             Restart::Template => now.config_hash() == Some(config_hash),
             Restart::At { .. } => now.markers.baseline.as_deref() == Some(&baseline),
         };
-        // Where news came just while the last ones were dealt with, the read knows when.
-        let heard = self.workloads.heard(&workload.id);
+        // What no event has told of, such as what changed before we led, was seen by a read.
         let heard = heard.or_else(|| self.progress.pending_since(&workload.id));
         let mut is_restarted = false;
         let next = self.write(workload, patch, is_written, || {
@@ -221,10 +229,8 @@ impl Reconciler {
                 .restarted(&workload.id, self.settings.max_restarts);
             self.progress.written(&workload.id, config_hash);
             self.metrics.restart(workload.id.kind, cause);
-            let now = Instant::now();
-            self.workloads.looked_at(&workload.id, now);
             if let (Cause::Changed, Some(heard)) = (cause, heard) {
-                self.metrics.patched_after(now - heard);
+                self.metrics.patched_after(heard.elapsed());
             }
             log_restart(workload, cause, "restarting pods");
             let notice = match workload.stall {

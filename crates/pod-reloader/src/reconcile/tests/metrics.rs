@@ -25,6 +25,29 @@ async fn the_time_to_a_patch_begins_with_the_first_event_about_its_change() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_changes_while_a_patch_is_on_its_way_is_timed_from_its_own_event() {
+    let operator = Operator::with([deployment("web")]).await;
+    let takes = |time| {
+        let set = |state: &mut apiserver::State| state.patch_answer_takes = time;
+        operator.apiserver.now(set);
+    };
+    takes(Duration::from_secs(5));
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(3)).await;
+    assert_eq!(operator.patches().len(), 1, "its answer is on its way");
+    operator.apiserver.write_config_map("app", "3");
+    operator.hears("app").await;
+    pass(Duration::from_secs(2)).await;
+    takes(Duration::ZERO);
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.shows("change_to_patch_seconds_count"), 2.0);
+    // Two seconds to settle and five to answer; four of these until the next read, and two to settle.
+    let both = operator.shows("change_to_patch_seconds_sum");
+    assert!((7.0 + 6.0..7.0 + 6.3).contains(&both), "{both}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_event_that_brings_no_change_begins_nothing() {
     let operator = Operator::with([deployment("web")]).await;
     operator.apiserver.write_config_map("app", "1");
