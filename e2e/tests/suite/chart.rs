@@ -96,6 +96,11 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
         ),
         ("ignoreNamespaces={Shop}", "/ignoreNamespaces/0"),
         (
+            "prometheusRule.runbookUrl=runbooks.md",
+            "/prometheusRule/runbookUrl",
+        ),
+        ("grafanaDashboard.labels=1", "/grafanaDashboard/labels"),
+        (
             "ignoreSecrets=true,ignoreConfigMaps=true",
             "exclude each other",
         ),
@@ -133,7 +138,8 @@ fn null_stands_for_unset() -> Result<()> {
     let all = "watch.namespaces=null,pdb.maxUnavailable=null,pdb.minAvailable=null,extraArgs=null,\
                webhook.objectSelector.matchLabels=null,tests.namespace=null,dialects=null,\
                autoReloadAll=null,ignoreSecrets=null,ignoreConfigMaps=null,ignoreNamespaces=null,\
-               resourceLabelSelector=null,customResources=null";
+               resourceLabelSelector=null,customResources=null,\
+               prometheusRule.selector=null,grafanaDashboard.annotations=null";
     let rendered = template(&["--set", all])?;
     ensure!(!rendered.contains("--dialects") && !rendered.contains("--custom-resources"));
     ensure!(rendered.contains("\n  minAvailable: 1\n"));
