@@ -6,7 +6,8 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use kube::Client;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::{
@@ -208,6 +209,13 @@ impl Installation {
             let secret =
                 secret.with_context(|| format!("the volume {volume_name} is no Secret"))?;
             let (client, directory) = (self.client.clone(), self.directory.join(secret));
+            if volume["secret"]["optional"] == true {
+                let secrets: Api<Secret> = Api::namespaced(client.clone(), &self.namespace);
+                // A pod starts without it.
+                if secrets.get_opt(secret).await?.is_none() {
+                    continue;
+                }
+            }
             let mounted = MountedSecret::mount(client, &self.namespace, secret, directory).await?;
             let argument = format!("--{flag}={}", mounted.path().join(file).display());
             self.mounted.push((argument, Arc::new(mounted)));
@@ -217,9 +225,10 @@ impl Installation {
 }
 
 /// The volumes of the chart, each with the flag that is told where it is, and the file below it.
-const VOLUMES: [(&str, &str, &str); 2] = [
+const VOLUMES: [(&str, &str, &str); 3] = [
     ("tls", "webhook-tls-directory", ""),
     ("client-ca", "webhook-client-ca-file", "ca.crt"),
+    ("notifications", "notify-url-file", "url"),
 ];
 
 /// The folder of the chart.

@@ -58,9 +58,13 @@ impl Receiver {
     /// When it cannot be written.
     pub fn argument(&self, directory: &Path, credential: &str) -> Result<String> {
         let file = directory.join("notify-url");
-        let url = format!("http://127.0.0.1:{}/{credential}", self.port);
-        std::fs::write(&file, url).with_context(|| file.display().to_string())?;
+        std::fs::write(&file, self.url(credential)).with_context(|| file.display().to_string())?;
         Ok(format!("--notify-url-file={}", file.display()))
+    }
+
+    /// Its URL, which has `credential` in it.
+    pub fn url(&self, credential: &str) -> String {
+        format!("http://127.0.0.1:{}/{credential}", self.port)
     }
 
     /// The messages so far.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::receiver::Receiver;
 use pod_reloader_e2e::workload::{Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, CANARY, Options, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, CANARY, Options, Scene, merge, wait_for};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -78,6 +78,74 @@ async fn a_rollout_is_one_message_and_what_is_none_is_no_message() -> Result<()>
         Ok(())
     })
     .await
+}
+
+#[tokio::test]
+async fn the_secret_that_the_chart_mounts_names_the_receiver_and_may_change() -> Result<()> {
+    let (first, second) = (Receiver::start(true).await?, Receiver::start(true).await?);
+    let options = Options::default();
+    Scene::play(options.clone(), async |scene| {
+        let url = |receiver: &Receiver| {
+            let url = json!({"url": receiver.url(CREDENTIAL)});
+            json!({
+                "apiVersion": "v1", "kind": "Secret", "stringData": url,
+                "metadata": {"name": "chat", "namespace": scene.installation.namespace},
+            })
+            .to_string()
+        };
+        let apply = ["apply", "--filename=-"];
+        scene.tool().run_with_input(&apply, &url(&first)).await?;
+        let mut values = options.values(&scene.namespace);
+        let chat = json!({"notifications": {"existingSecret": "chat", "format": "slack"}});
+        merge(&mut values, &chat);
+        let mut installation = scene.installation.clone();
+        installation.upgrade(&values).await?;
+        scene.operator.stop().await;
+        let directory = scene.directory().join("with-chat");
+        let operator = scene.start_replica(&installation, &directory, &[]).await?;
+
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let before = scene.rolls_once(&web, &before).await?;
+        wait_for("the first to be told", PATIENCE, async || {
+            told(&first, "web")
+        })
+        .await?;
+
+        scene.tool().run_with_input(&apply, &url(&second)).await?;
+        let mut args = installation.args();
+        args.retain(|arg| arg.starts_with("--notify-url-file="));
+        let file = args.last().and_then(|arg| arg.split('=').nth(1));
+        let file = file.context("the operator is told no file")?;
+        wait_for("the file to change", PATIENCE, async || {
+            let content = std::fs::read_to_string(file)?;
+            Ok(match content == second.url(CREDENTIAL) {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(content),
+            })
+        })
+        .await?;
+        scene.apply(&[config_map("app", "3")]).await?;
+        scene.rolls_once(&web, &before).await?;
+        wait_for("the second to be told", PATIENCE, async || {
+            told(&second, "web")
+        })
+        .await?;
+        operator.stop().await;
+        Ok(())
+    })
+    .await
+}
+
+/// Whether a message in the form of Slack names a Deployment.
+fn told(receiver: &Receiver, name: &str) -> Result<Attempt<()>> {
+    let messages = format!("{:?}", receiver.messages());
+    Ok(match messages.contains(&format!("/{name}`")) {
+        true => Attempt::Done(()),
+        false => Attempt::NotYet(messages),
+    })
 }
 
 #[tokio::test]
