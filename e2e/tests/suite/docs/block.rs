@@ -2,6 +2,8 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::manifest::Manifest;
+
 /// Why a block need not be run. Whatever is no reason, can be run here.
 const REASONS: [&str; 7] = [
     "needs a registry",
@@ -28,6 +30,15 @@ pub(super) struct Block {
     pub(super) fate: Fate,
     /// What it prints, where the page shows that.
     pub(super) output: Option<String>,
+}
+
+impl Block {
+    /// Whether it is a file of values that the chart should take.
+    pub(super) fn are_values(&self) -> bool {
+        self.language == Language::Yaml
+            && self.fate == Fate::Succeeds
+            && matches!(Manifest::parse(&self.text), Ok(Manifest::Values))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +104,9 @@ pub(super) fn blocks(page: &str) -> Result<Vec<Block>> {
         let language = match language {
             "console" | "sh" | "bash" => Language::Shell,
             "yaml" => Language::Yaml,
-            "text" => {
-                let before = blocks.last_mut().filter(|_| may_print);
-                let before = before.with_context(|| format!("{number}: nothing prints this"))?;
+            "text" if may_print => {
+                ensure!(marks.is_empty(), "{number}: nobody would run it");
+                let before = blocks.last_mut().context("a block may print")?;
                 before.output = Some(text);
                 may_print = false;
                 continue;
@@ -180,9 +191,9 @@ fn a_mark_must_mean_something() {
     for page in [
         "<!-- not run: I do not like it -->\n```sh\nls\n```\n",
         "<!-- run: sometimes -->\n```sh\nls\n```\n",
-        "<!-- not run: plugin -->\n\n```sh\nls\n```\n",
-        "<!-- not run: plugin -->",
-        "```text\nnobody prints this\n```\n",
+        "<!-- not run: does not end -->\n\n```sh\nls\n```\n",
+        "<!-- not run: does not end -->",
+        "<!-- run: fails -->\n```text\nnobody runs this\n```\n",
     ] {
         assert!(blocks(page).is_err(), "{page}");
     }
