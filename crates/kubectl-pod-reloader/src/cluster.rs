@@ -7,18 +7,21 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;
+use kube::core::discovery::v2::APIGroupDiscoveryList;
 use kube::{Client, Config};
 use pod_reloader_core::name::Name;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use tokio::sync::OnceCell;
 
 use crate::args::Connection;
+use crate::print::safe;
 
 /// How long one call may take.
 const DEADLINE: Duration = Duration::from_secs(15);
 /// How many objects one call lists.
-const PAGE: usize = 500;
+const PAGE: usize = 250;
 
 /// What the apiserver's audit log calls us.
 const USER_AGENT: &str = concat!("kubectl-pod-reloader/", env!("CARGO_PKG_VERSION"));
@@ -28,6 +31,8 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 /// A cluster, as one user.
 pub(crate) struct Cluster {
     client: Client,
+    /// What the cluster serves, once it was asked.
+    groups: OnceCell<APIGroupDiscoveryList>,
     /// The namespace that is meant where none is given.
     pub(crate) namespace: Name,
 }
@@ -148,6 +153,16 @@ impl Cluster {
         if !connection.impersonate_groups.is_empty() {
             config.auth_info.impersonate_groups = Some(connection.impersonate_groups.clone());
         }
+        let no_proxy = ["NO_PROXY", "no_proxy"].map(std::env::var);
+        let no_proxy = no_proxy
+            .into_iter()
+            .find_map(Result::ok)
+            .unwrap_or_default();
+        let host = config.cluster_url.host().unwrap_or_default();
+        // kube asks this of the proxy's own host.
+        if is_direct(host, &no_proxy) {
+            config.proxy_url = None;
+        }
         let user_agent = HeaderValue::from_static(USER_AGENT);
         config.headers.push((header::USER_AGENT, user_agent));
         config.connect_timeout = Some(DEADLINE);
@@ -157,7 +172,11 @@ impl Cluster {
         let namespace =
             Name::parse(namespace).map_err(|_| NoCluster::Namespace(namespace.clone()))?;
         let client = Client::try_from(config)?;
-        Ok(Self { client, namespace })
+        Ok(Self {
+            client,
+            groups: OnceCell::new(),
+            namespace,
+        })
     }
 
     /// One object.
@@ -236,17 +255,18 @@ impl Cluster {
     /// What the cluster serves, by group, version and plural.
     pub(crate) async fn version_of(&self, group: &str, plural: &str) -> Result<String, Unseen> {
         let what = format!("tell whether the cluster has {plural}.{group}");
-        let groups = self.client.list_api_groups_aggregated().await;
+        let ask = || self.client.list_api_groups_aggregated();
+        let groups = self.groups.get_or_try_init(ask).await;
         let groups = groups.map_err(|error| unseen(&what, error))?;
-        let group = groups.items.into_iter().find(|it| {
+        let mut of_group = groups.items.iter().filter(|it| {
             let name = it.metadata.as_ref().and_then(|it| it.name.as_deref());
             name == Some(group)
         });
-        let versions = group.map(|group| group.versions).unwrap_or_default();
-        let version = versions.into_iter().find_map(|it| {
+        let versions = of_group.next().map(|group| &group.versions);
+        let version = versions.into_iter().flatten().find_map(|it| {
             let mut resources = it.resources.iter();
             let serves = resources.any(|resource| resource.resource.as_deref() == Some(plural));
-            it.version.filter(|_| serves)
+            it.version.clone().filter(|_| serves)
         });
         version.ok_or_else(|| Unseen::Absent(plural.to_owned()))
     }
@@ -312,7 +332,7 @@ impl Cluster {
             return Ok((head, body));
         }
         let message = serde_json::from_slice(&body).map(|status: Status| status.message);
-        let message = message.unwrap_or_else(|_| head.status().to_string());
+        let message = safe(&message.unwrap_or_else(|_| head.status().to_string()));
         Err(match head.status() {
             StatusCode::FORBIDDEN if is_about_rights(&message) => {
                 Unseen::Forbidden(what.to_owned())
@@ -324,6 +344,20 @@ impl Cluster {
             },
         })
     }
+}
+
+/// Whether a host is reached without a proxy, by what NO_PROXY says: hosts, and domains for all below them.
+fn is_direct(host: &str, no_proxy: &str) -> bool {
+    let mut entries = no_proxy.split(',').map(str::trim);
+    entries.any(|entry| {
+        let domain = entry.trim_start_matches('.');
+        !domain.is_empty()
+            && (entry == "*"
+                || host == domain
+                || host
+                    .strip_suffix(domain)
+                    .is_some_and(|it| it.ends_with('.')))
+    })
 }
 
 /// A 403 may also come from an admission, in the words of its author.
@@ -350,7 +384,7 @@ fn unseen(what: &str, error: kube::Error) -> Unseen {
         }
         cause = error.source();
     }
-    Unseen::Unreachable(what.to_owned(), message)
+    Unseen::Unreachable(what.to_owned(), safe(&message))
 }
 
 /// The text of a `Warning` header, which is `299 - "text"`.
@@ -391,6 +425,18 @@ mod tests {
         assert_eq!(warning(header).as_deref(), Some(r#"say "no" to C:\"#));
         assert_eq!(warning("299 - unquoted"), None);
         assert_eq!(warning(r#"299 - "cut"#), None);
+    }
+
+    #[test]
+    fn some_hosts_need_no_proxy() {
+        let no_proxy = "localhost, .example.com,10.0.0.1";
+        for host in ["localhost", "api.example.com", "example.com", "10.0.0.1"] {
+            assert!(is_direct(host, no_proxy), "{host}");
+        }
+        for host in ["example.org", "badexample.com", "10.0.0.11"] {
+            assert!(!is_direct(host, no_proxy), "{host}");
+        }
+        assert!(is_direct("any", "*") && !is_direct("any", ""));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use clap::CommandFactory;
 use pod_reloader_core::reference::ConfigKind;
 
-use crate::args::Cli;
+use crate::args::{Cli, Connection};
 use crate::cluster::Cluster;
 use crate::objects;
 use crate::operators::Operators;
@@ -18,9 +18,18 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
         Some((last, before)) => (last.as_str(), before),
         None => ("", &[][..]),
     };
-    let command = before.iter().find(|word| !word.starts_with('-'));
-    let mut all = match (command.map(String::as_str), cluster) {
-        _ if last.starts_with('-') => flags(command.map(String::as_str)),
+    let mut plain = Vec::new();
+    let mut before = before.iter();
+    while let Some(word) = before.next() {
+        if WITH_VALUE.contains(&word.as_str()) {
+            before.next();
+        } else if !word.starts_with('-') {
+            plain.push(word);
+        }
+    }
+    let command = plain.first();
+    let mut all = match (command.map(|it| it.as_str()), cluster) {
+        _ if last.starts_with('-') => flags(command.map(|it| it.as_str())),
         (None, _) => commands(),
         (Some("completion"), _) => ["bash", "elvish", "fish", "powershell", "zsh"]
             .map(str::to_owned)
@@ -46,6 +55,41 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
     all.push(NO_FILES.to_owned());
     all.join("\n") + "\n"
 }
+
+/// Where the cluster is to be looked at, by the flags among `words`.
+pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connection {
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let (flag, value) = match word.split_once('=') {
+            Some((flag, value)) => (flag, Some(value.to_owned())),
+            None if WITH_VALUE.contains(&word.as_str()) => (word.as_str(), words.next().cloned()),
+            None => continue,
+        };
+        match flag {
+            "-n" | "--namespace" => connection.namespace = value,
+            "--context" => connection.context = value,
+            "--kubeconfig" => connection.kubeconfig = value.map(Into::into),
+            _ => {}
+        }
+    }
+    connection
+}
+
+/// The flags that a word of its own may follow.
+const WITH_VALUE: [&str; 12] = [
+    "-n",
+    "--namespace",
+    "--context",
+    "--kubeconfig",
+    "--as",
+    "--as-group",
+    "--operator-namespace",
+    "-o",
+    "--output",
+    "--key",
+    "--timeout",
+    "--ask",
+];
 
 fn commands() -> Vec<String> {
     let cli = Cli::command();
@@ -76,6 +120,7 @@ mod tests {
         assert_eq!(of(&["wait", "--ti"]).await, "--timeout\n:4\n");
         assert_eq!(of(&["completion", "z"]).await, "zsh\n:4\n");
         assert!(!of(&[""]).await.contains("__complete"));
+        assert_eq!(of(&["-n", "shop", "gra"]).await, "graph\n:4\n");
         assert_eq!(of(&["explain", "dep"]).await, ":4\n");
     }
 }

@@ -19,7 +19,7 @@ use crate::cluster::{Cluster, Unseen};
 use crate::history::{self, Event, when};
 use crate::objects::{self, Found};
 use crate::operators::{Operator, Operators};
-use crate::print::{Answer, Verdict, bold, by, fields, table};
+use crate::print::{Answer, Verdict, bold, by, fields, safe, table};
 use crate::rollout::Rollout;
 use crate::workloads::{self, Inquiry, Seen, consumption};
 
@@ -139,20 +139,19 @@ pub(crate) async fn explain(
             .map(|error| format!("when it was restarted: {error}")),
     );
     let events = events.unwrap_or_default();
-    let restart = events
-        .iter()
-        .find(|event| event.reason == history::RESTARTED);
+    let restart = events.iter().find(|event| event.is_of_a_hash());
     let hash_since = since.ok().flatten();
     // An Event about an earlier hash says nothing about this one.
     let restart = restart.filter(|event| hash_since.is_none_or(|since| event.at >= since - LEEWAY));
-    let (standing, meaning, verdict) = stands(&seen, inquiry.as_ref());
-    let waits_for: Vec<_> = match verdict {
-        Verdict::Good => Vec::new(),
-        _ => missing(&seen, &found),
+    let rollout = Rollout::of(workload.id.kind, &seen.object);
+    let (standing, meaning, verdict) = stands(&seen, inquiry.as_ref(), &rollout);
+    let is_current = standing == Standing::Current.as_str();
+    let waits_for = match is_current {
+        true => Vec::new(),
+        false => missing(&seen, &found),
     };
     let problems = history::problems(&events).into_iter();
-    let problems =
-        problems.filter(|event| verdict != Verdict::Good || event.reason != "WaitingForConfig");
+    let problems = problems.filter(|event| !is_current || event.reason != "WaitingForConfig");
     let hash = workload.config_hash();
     let settle_period = |operator: &Operator| {
         workload
@@ -166,7 +165,7 @@ pub(crate) async fn explain(
         is_kept: seen.obstacle.is_none(),
         not_kept_because: seen.obstacle.clone(),
         operator: seen.operator.map(summary),
-        config_hash: hash.map(ToOwned::to_owned),
+        config_hash: hash.map(safe),
         key_id: hash
             .and_then(ConfigHash::parse)
             .map(|hash| hash.key_id().to_string()),
@@ -181,9 +180,7 @@ pub(crate) async fn explain(
                 at,
                 why: restart.map(|event| event.message.clone()),
             }),
-        rollout: Rollout::of(workload.id.kind, &seen.object)
-            .text()
-            .to_owned(),
+        rollout: rollout.text().to_owned(),
         settle_period_seconds: seen
             .operator
             .map(|operator| settle_period(operator).as_secs_f64()),
@@ -219,7 +216,11 @@ fn summary(operator: &Operator) -> OperatorSummary {
 }
 
 /// How the workload stands: in a word, what it means, and whether it is good.
-fn stands(seen: &Seen<'_>, inquiry: Option<&Inquiry>) -> (String, String, Verdict) {
+fn stands(
+    seen: &Seen<'_>,
+    inquiry: Option<&Inquiry>,
+    rollout: &Rollout,
+) -> (String, String, Verdict) {
     let reconcile = seen.operator.map(|it| it.args.reconcile);
     let standing = match inquiry {
         None => {
@@ -242,27 +243,26 @@ fn stands(seen: &Seen<'_>, inquiry: Option<&Inquiry>) -> (String, String, Verdic
         }
         Some(Inquiry::Answered(report)) => report.standing,
     };
-    let is_foreign = seen
-        .workload
-        .config_hash()
-        .is_some_and(|it| ConfigHash::parse(it).is_none());
     let (meaning, verdict) = match standing {
-        Standing::Current if seen.workload.config_hash().is_none() => (
-            format!("current, by its annotation {BASELINE}: its pods have not been restarted by pod-reloader yet"),
-            Verdict::Good,
-        ),
-        Standing::Current if is_foreign => (
-            format!("current, by its annotation {BASELINE}: the hash itself is of somebody else"),
-            Verdict::Good,
-        ),
-        Standing::Current => ("current: its pods have what its objects hold".to_owned(), Verdict::Good),
+        Standing::Current => current(seen, rollout),
         Standing::Due(cause) => (due(cause, reconcile), Verdict::Bad),
-        Standing::Waiting => ("held: its pods could not start without what is missing below".to_owned(), Verdict::Bad),
-        Standing::BaselineDue => (
-            "foreign: it cannot be verified; pod-reloader writes down what is true now, and restarts nothing".to_owned(),
-            Verdict::Unknown,
+        Standing::Waiting => (
+            "held: its pods could not start without what is missing below".to_owned(),
+            Verdict::Bad,
         ),
-        Standing::NotKept => ("not kept: the operator does not look after it".to_owned(), Verdict::Bad),
+        Standing::BaselineDue => {
+            let what = match seen.workload.config_hash() {
+                Some(_) => {
+                    "foreign: it cannot be verified, so what is true now is to be written down, which restarts nothing"
+                }
+                None => "new: what is true now is to be written down, which restarts nothing",
+            };
+            (with_mode(what, reconcile), Verdict::Unknown)
+        }
+        Standing::NotKept => (
+            "not kept: the operator does not look after it".to_owned(),
+            Verdict::Bad,
+        ),
         Standing::Unknown => (
             "not known: pod-reloader could not read its objects now".to_owned(),
             Verdict::Unknown,
@@ -279,12 +279,56 @@ fn due(cause: Cause, reconcile: Option<Reconcile>) -> String {
             "out of date: its objects changed before pod-reloader took over"
         }
     };
+    with_mode(what, reconcile)
+}
+
+/// With what keeps the operator from doing it.
+fn with_mode(what: &str, reconcile: Option<Reconcile>) -> String {
     match reconcile {
         Some(Reconcile::Off) => format!("{what}, but the operator runs with --reconcile=off"),
         Some(Reconcile::Observe) => {
             format!("{what}, but the operator only observes (--reconcile=observe)")
         }
-        _ => what.to_owned(),
+        Some(Reconcile::On) | None => what.to_owned(),
+    }
+}
+
+/// What it means that nothing is pending for a workload.
+fn current(seen: &Seen<'_>, rollout: &Rollout) -> (String, Verdict) {
+    let workload = &seen.workload;
+    let has_baseline = workload.markers.baseline.is_some();
+    let what = match workload.config_hash() {
+        _ if workload.references.is_empty() => {
+            return (
+                "nothing counts for it, so nothing restarts it".to_owned(),
+                Verdict::Good,
+            );
+        }
+        _ if !workload.can_be_restarted() => {
+            let text = "its pod template is that of another object: annotate that one";
+            return (text.to_owned(), Verdict::Bad);
+        }
+        Some(hash) if ConfigHash::parse(hash).is_none() => {
+            format!("current, by its annotation {BASELINE}: the hash itself is of somebody else")
+        }
+        None if workload.restart != Restart::Template => {
+            format!("current, by its annotation {BASELINE}: it is restarted by a time")
+        }
+        None if has_baseline => {
+            format!(
+                "current, by its annotation {BASELINE}: it got no hash yet, as nothing changed since"
+            )
+        }
+        _ => "current".to_owned(),
+    };
+    match rollout {
+        Rollout::Done(_) if what == "current" => (
+            format!("{what}: its pods have what its objects hold"),
+            Verdict::Good,
+        ),
+        Rollout::Done(_) | Rollout::Unknown => (what, Verdict::Good),
+        Rollout::Running(_) => (format!("{what}, and its rollout goes on"), Verdict::Bad),
+        Rollout::Stopped(_) => (format!("{what}, but its rollout is stuck"), Verdict::Bad),
     }
 }
 
@@ -310,11 +354,12 @@ fn rows(
     uses: &std::collections::BTreeMap<Reference, Vec<pod_reloader_core::discovery::Consumption>>,
 ) -> Vec<ObjectRow> {
     let references = &seen.workload.references;
+    let needed = seen.needs();
     let all: BTreeSet<_> = found.objects.keys().chain(found.unseen.keys()).collect();
     let row = |reference: &Reference| {
         let keys = references.keys(reference);
         let presence = found.objects.get(reference);
-        let needs = seen.workload.requirements.iter();
+        let needs = needed.iter();
         let needs = needs.filter(|it| it.reference == *reference);
         ObjectRow {
             kind: reference.kind.to_string(),

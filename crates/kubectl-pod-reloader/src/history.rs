@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Place, Unseen, encoded};
+use crate::print::safe;
 use crate::workloads::{BuiltIn, Seen, built_in};
 
 /// Something that the operator told about a workload.
@@ -24,7 +25,16 @@ pub(crate) struct Event {
 }
 
 /// The Event of a restart.
-pub(crate) const RESTARTED: &str = "ConfigChanged";
+const RESTARTED: &str = "ConfigChanged";
+/// The Event of one that somebody has to bring about.
+const STALLED: &str = "RestartStalled";
+
+impl Event {
+    /// Whether it says what the newest hash is for.
+    pub(crate) fn is_of_a_hash(&self) -> bool {
+        [RESTARTED, STALLED].contains(&&*self.reason)
+    }
+}
 
 /// The operator's Events, the newest first: about one workload, or of all.
 pub(crate) async fn events(
@@ -38,9 +48,10 @@ pub(crate) async fn events(
             "involvedObject.kind={},involvedObject.name={}",
             seen.workload.id.kind, seen.workload.id.name
         ),
-        None => "involvedObject.apiVersion!=v1".to_owned(),
+        None => String::new(),
     };
-    let query = format!("fieldSelector={}", encoded(&selector));
+    let selector = format!("reportingComponent={FIELD_MANAGER},{selector}");
+    let query = format!("fieldSelector={}", encoded(selector.trim_end_matches(',')));
     let events: Vec<Value> = cluster.list(place, &query).await?;
     let mut events: Vec<_> = events.iter().filter_map(event).collect();
     events.sort_by_key(|event| std::cmp::Reverse(event.at));
@@ -59,7 +70,7 @@ fn event(event: &Value) -> Option<Event> {
     ];
     let at = times.into_iter().find_map(|at| at.as_str()?.parse().ok())?;
     let about = &event["involvedObject"];
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| safe(value.as_str().unwrap_or_default());
     Some(Event {
         at,
         reason: text(&event["reason"]),

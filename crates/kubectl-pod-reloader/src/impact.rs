@@ -79,7 +79,7 @@ pub(crate) async fn impact(
         key,
     };
     let workloads = all.iter().filter_map(|seen| object.row(seen)).collect();
-    let verdict = match unlisted.is_empty() {
+    let verdict = match unlisted.is_empty() && operators.unseen.is_empty() {
         true => Verdict::Good,
         false => Verdict::Unknown,
     };
@@ -116,8 +116,13 @@ impl Object<'_> {
         let obstacle = self.obstacle(seen, keys.as_ref());
         let ways = ways.into_iter().flatten().map(|way| consumption(*way));
         let used = Vec::from_iter(ways).join(", ");
-        let needs = workload.requirements.iter();
-        let needs = needs.filter(|it| it.reference == *self.reference);
+        let needs = seen.needs();
+        let concerns = |key: &Option<Box<str>>| match (key, self.key) {
+            (Some(needed), Some(changed)) => **needed == *changed,
+            _ => true,
+        };
+        let needs = needs.iter();
+        let needs = needs.filter(|it| it.reference == *self.reference && concerns(&it.key));
         Some(Row {
             kind: workload.id.kind.to_string(),
             name: workload.id.name.to_string(),
@@ -143,6 +148,13 @@ impl Object<'_> {
         let Some(keys) = keys else {
             return Some("it does not count for it".to_owned());
         };
+        match seen.operator.map(|it| it.args.reconcile) {
+            Some(Reconcile::Off) => {
+                return Some("the operator runs with --reconcile=off".to_owned());
+            }
+            Some(Reconcile::Observe) => return Some("the operator only observes".to_owned()),
+            Some(Reconcile::On) | None => {}
+        }
         if let (Keys::Named(named), Some(key)) = (keys, self.key)
             && !named.contains(key)
         {
@@ -164,11 +176,7 @@ impl Object<'_> {
                 "a label or annotation of the object says that it does not count".to_owned(),
             );
         }
-        match seen.operator.map(|it| it.args.reconcile) {
-            Some(Reconcile::Off) => Some("the operator runs with --reconcile=off".to_owned()),
-            Some(Reconcile::Observe) => Some("the operator only observes".to_owned()),
-            Some(Reconcile::On) | None => None,
-        }
+        None
     }
 }
 

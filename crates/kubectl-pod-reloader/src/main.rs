@@ -85,7 +85,8 @@ async fn run(cli: Cli) -> Result<Verdict, Failure> {
             return Ok(Verdict::Good);
         }
         Command::Complete { words } => {
-            let cluster = Cluster::connect(&cli.connection).await.ok();
+            let connection = complete::connection(cli.connection, &words);
+            let cluster = Cluster::connect(&connection).await.ok();
             print::raw(&complete::candidates(&words, cluster.as_ref()).await)?;
             return Ok(Verdict::Good);
         }
@@ -107,7 +108,7 @@ async fn run(cli: Cli) -> Result<Verdict, Failure> {
         Command::Wait {
             workloads, timeout, ..
         } => {
-            let (answer, verdict) = wait::wait(&cluster, &operators, &workloads, timeout).await?;
+            let (answer, verdict) = wait::wait(&cluster, &operators, &workloads, timeout).await;
             print::answer(&answer, output)?;
             Ok(verdict)
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::core::SelectorExt;
 use pod_reloader::args::Args;
+use pod_reloader_core::annotations;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::{CustomObject, WorkloadObject};
@@ -13,6 +14,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cluster::{Cluster, Place, Unseen};
+use crate::print::safe;
 
 /// An operator, as its Deployment says.
 pub(crate) struct Operator {
@@ -38,6 +40,8 @@ pub(crate) struct Operators {
     pub(crate) unseen: Vec<String>,
     /// What is assumed where none was found.
     default: Scope,
+    /// Whether all namespaces were looked at.
+    is_complete: bool,
 }
 
 /// Who keeps a workload.
@@ -57,6 +61,7 @@ impl Operators {
         let there = namespace.map(Name::as_str);
         let place = |namespace| Place::new("apps/v1", "deployments", namespace);
         let mut found = cluster.list(place(there), OF_AN_OPERATOR).await;
+        let is_complete = found.is_ok() && there.is_none();
         if found.is_err() && there.is_none() {
             found = cluster
                 .list(place(Some(USUAL_NAMESPACE)), OF_AN_OPERATOR)
@@ -72,21 +77,42 @@ impl Operators {
         let mut all = Vec::new();
         for deployment in found {
             match Operator::of(deployment) {
-                Some(Ok(operator)) => all.push(operator),
+                Some(Ok((operator, unread))) => {
+                    unseen.extend(unread);
+                    all.push(operator);
+                }
                 Some(Err(error)) => unseen.push(error),
                 None => {}
             }
         }
+        if all.is_empty() && unseen.is_empty() && !is_complete {
+            let namespace = there.unwrap_or(USUAL_NAMESPACE);
+            unseen.push(format!(
+                "the operator and its settings: none was found in namespace {namespace}; defaults are assumed"
+            ));
+        }
         Self {
             all,
             unseen,
+            is_complete,
             default: Scope::new([], namespace.cloned().unwrap_or(usual)),
         }
     }
 
     /// Whether there is none for sure.
     pub(crate) fn are_none(&self) -> bool {
-        self.all.is_empty() && self.unseen.is_empty()
+        self.all.is_empty() && self.unseen.is_empty() && self.is_complete
+    }
+
+    /// Whether there may be some that were not found: then nobody but their webhook can tell what is kept.
+    pub(crate) fn are_unknown(&self) -> bool {
+        self.all.is_empty() && !self.are_none()
+    }
+
+    /// Whether the labels of namespaces decide about anything.
+    pub(crate) fn select_namespaces(&self) -> bool {
+        self.scopes()
+            .any(|scope| scope.namespace_selector().is_some())
     }
 
     /// Every scope that workloads may be read in.
@@ -122,9 +148,12 @@ impl Operators {
             .chain(self.all.is_empty().then_some((None, &self.default)))
             .filter_map(|(operator, scope)| {
                 let workload = read(scope, kind, object)?;
-                let obstacle = match self.are_none() {
-                    true => Some("no pod-reloader was found in this cluster".to_owned()),
-                    false => obstacle(scope, &workload, labels),
+                let obstacle = if self.are_none() {
+                    Some("no pod-reloader was found in this cluster".to_owned())
+                } else if self.are_unknown() {
+                    label(&workload)
+                } else {
+                    obstacle(scope, &workload, labels)
                 };
                 Some(Keeping {
                     operator,
@@ -133,8 +162,16 @@ impl Operators {
                 })
             })
             .collect();
+        let covers = |keeping: &Keeping<'_>| {
+            let namespace = &keeping.workload.id.namespace;
+            keeping
+                .operator
+                .is_some_and(|it| it.scope.covers(namespace))
+        };
         let kept = keepings.iter().position(|it| it.obstacle.is_none());
-        (!keepings.is_empty()).then(|| keepings.swap_remove(kept.unwrap_or(0)))
+        let likely = || keepings.iter().position(covers);
+        let chosen = kept.or_else(likely).unwrap_or(0);
+        (!keepings.is_empty()).then(|| keepings.swap_remove(chosen))
     }
 }
 
@@ -144,42 +181,58 @@ const USUAL_NAMESPACE: &str = "pod-reloader";
 const OF_AN_OPERATOR: &str = "labelSelector=app.kubernetes.io/component%3Dcontroller";
 
 impl Operator {
-    /// `None` where the Deployment is of something else.
-    fn of(deployment: Value) -> Option<Result<Self, String>> {
+    /// With what of its settings could not be read; `None` where the Deployment is of something else.
+    fn of(deployment: Value) -> Option<Result<(Self, Option<String>), String>> {
         let metadata = &deployment["metadata"];
         let name = metadata["name"].as_str()?.to_owned();
         let namespace = Name::parse(metadata["namespace"].as_str()?).ok()?;
         let labels = &metadata["labels"];
-        let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-        let arguments = container["args"].as_array()?.iter();
-        let arguments: Vec<_> = arguments.filter_map(Value::as_str).collect();
-        let is_ours = |it: &&str| it.starts_with("--hash-keys-secret=");
-        arguments.iter().find(|it| is_ours(it))?;
+        let containers = deployment["spec"]["template"]["spec"]["containers"].as_array()?;
+        let arguments = |container: &'_ Value| -> Vec<String> {
+            let arguments = container["args"].as_array().into_iter().flatten();
+            let arguments = arguments.filter_map(Value::as_str);
+            arguments.map(ToOwned::to_owned).collect()
+        };
+        let is_ours = |it: &String| it.starts_with("--hash-keys-secret=");
+        let mut containers = containers.iter();
+        let container = containers.find(|it| arguments(it).iter().any(is_ours))?;
+        let arguments = arguments(container);
+        let from_elsewhere = |it: &&Value| {
+            let name = it["name"].as_str().unwrap_or_default();
+            name.starts_with("POD_RELOADER_") && it.get("valueFrom").is_some()
+        };
+        let mut variables = container["env"].as_array().into_iter().flatten();
+        let is_unread =
+            variables.any(|it| from_elsewhere(&it)) || container.get("envFrom").is_some();
+        let unread = is_unread.then(|| {
+            format!("settings of deployment {name} in namespace {namespace} that come from other objects by variables")
+        });
         let variable = |name: &str| {
             let mut variables = container["env"].as_array()?.iter();
             let variable = variables.find(|it| it["name"] == name)?;
             variable["value"].as_str().map(ToOwned::to_owned)
         };
-        let Ok(args) = Args::of_container(arguments.iter().copied(), variable) else {
+        let Ok(args) = Args::of_container(arguments.iter().map(String::as_str), variable) else {
             let version = env!("CARGO_PKG_VERSION");
             return Some(Err(format!(
                 "the settings of deployment {name} in namespace {namespace}: they are of another version than this plugin ({version}); defaults are assumed"
             )));
         };
         let version = labels["app.kubernetes.io/version"].as_str();
-        Some(Ok(Self {
+        let operator = Self {
             scope: args.scope(namespace.clone()),
-            version: version.unwrap_or("unknown").to_owned(),
+            version: safe(version.unwrap_or("unknown")),
             namespace,
             name,
             args,
             deployment,
-        }))
+        };
+        Some(Ok((operator, unread)))
     }
 }
 
 /// A workload as somebody with this scope reads it. `None` for one that cannot be read.
-fn read(scope: &Scope, kind: WorkloadKind, object: &RawValue) -> Option<Workload> {
+pub(crate) fn read(scope: &Scope, kind: WorkloadKind, object: &RawValue) -> Option<Workload> {
     let kind = scope
         .kind(kind.shape().group, kind.as_str())
         .unwrap_or(kind);
@@ -192,7 +245,7 @@ fn read(scope: &Scope, kind: WorkloadKind, object: &RawValue) -> Option<Workload
     }
 }
 
-fn obstacle(
+pub(crate) fn obstacle(
     scope: &Scope,
     workload: &Workload,
     labels: Option<&BTreeMap<String, String>>,
@@ -212,19 +265,22 @@ fn obstacle(
             "namespace {namespace} has not the labels that the operator selects"
         ))
     } else if !workload.is_subscribed() {
-        let label = ["ignored", "disabled"].into_iter().find(|label| {
-            let label = format!("pod-reloader.cs.sap.com/{label}");
-            workload.markers.labels.get(&label) == Some("true")
-        });
-        Some(match label {
-            Some(label) => format!("its label pod-reloader.cs.sap.com/{label} says so"),
-            None => "it has no annotation that asks for it, such as pod-reloader.cs.sap.com/auto: \"true\"".to_owned(),
-        })
+        let no_annotation =
+            "it has no annotation that asks for it, such as pod-reloader.cs.sap.com/auto: \"true\"";
+        Some(label(workload).unwrap_or_else(|| no_annotation.to_owned()))
     } else if !scope.keeps(workload) {
         Some("it has not the labels that the operator selects".to_owned())
     } else {
         None
     }
+}
+
+/// Why a workload is not kept by anybody, whatever his settings.
+fn label(workload: &Workload) -> Option<String> {
+    let labels = [annotations::IGNORED, annotations::DISABLED];
+    let mut labels = labels.into_iter();
+    let label = labels.find(|label| workload.markers.labels.get(label) == Some("true"))?;
+    Some(format!("its label {label} says so"))
 }
 
 /// The labels of a namespace, where they can be seen.

@@ -43,6 +43,22 @@ pub(crate) fn raw(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
+/// Text out of the cluster, without what a terminal would obey or hide.
+pub(crate) fn safe(text: &str) -> String {
+    let is_hidden = |it: char| {
+        it.is_control()
+            || matches!(it, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let shown = |it| {
+        if is_hidden(it) {
+            char::REPLACEMENT_CHARACTER
+        } else {
+            it
+        }
+    };
+    text.chars().map(shown).collect()
+}
+
 const BOLD: Style = Style::new().bold();
 const GREEN: Style = AnsiColor::Green.on_default();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
@@ -139,6 +155,12 @@ mod tests {
         let text = fields(&[("Name", "web".to_owned()), ("It", "one\ntwo".to_owned())]);
         let text = anstream::adapter::strip_str(&text).to_string();
         assert_eq!(text, "Name  web\nIt    one\n      two\n");
+    }
+
+    #[test]
+    fn text_out_of_the_cluster_gives_no_orders_to_a_terminal() {
+        let safe = safe("a\u{1b}[31mb\nc\r\u{202e}d");
+        assert_eq!(safe, "a\u{fffd}[31mb\u{fffd}c\u{fffd}\u{fffd}d");
     }
 
     #[test]

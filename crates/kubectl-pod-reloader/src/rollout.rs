@@ -25,7 +25,7 @@ impl Rollout {
         let number = |place: &Value| place.as_i64().unwrap_or(0);
         let observed = number(&status["observedGeneration"]);
         let Some(kind) = built_in(kind) else {
-            return Self::Unknown;
+            return Self::of_custom(object);
         };
         if observed < number(&object["metadata"]["generation"]) {
             return Self::Running("the controller has not seen the newest template yet".to_owned());
@@ -71,6 +71,35 @@ impl Rollout {
         }
     }
 
+    /// That of a custom resource, by the conventions that many keep: `observedGeneration`, the condition
+    /// `Ready`, and the phases of Argo Rollouts.
+    fn of_custom(object: &Value) -> Self {
+        let status = &object["status"];
+        // Argo writes it as text.
+        let observed = &status["observedGeneration"];
+        let observed = observed
+            .as_i64()
+            .or_else(|| observed.as_str()?.parse().ok());
+        let generation = object["metadata"]["generation"].as_i64();
+        if observed.is_some() && observed < generation {
+            return Self::Running(
+                "its controller has not seen its newest generation yet".to_owned(),
+            );
+        }
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        let ready = conditions.find(|it| it["type"] == "Ready");
+        let ready = ready.and_then(|it| it["status"].as_str());
+        match (status["phase"].as_str(), ready) {
+            (Some("Healthy"), _) => Self::Done("it is healthy".to_owned()),
+            (Some("Degraded"), _) => Self::Stopped("it is degraded".to_owned()),
+            (Some("Progressing"), _) => Self::Running("it is progressing".to_owned()),
+            (Some("Paused"), _) => Self::Running("it is paused".to_owned()),
+            (_, Some("True")) => Self::Done("it is ready".to_owned()),
+            (_, Some(_)) => Self::Running("it is not ready".to_owned()),
+            _ => Self::Unknown,
+        }
+    }
+
     /// What it is like, in words.
     pub(crate) fn text(&self) -> &str {
         match self {
@@ -89,6 +118,8 @@ fn has_given_up(status: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pod_reloader_core::kind::CustomResource;
+    use serde::Deserialize;
     use serde_json::json;
 
     fn deployment(status: Value) -> Rollout {
@@ -135,6 +166,34 @@ mod tests {
         let rollout = |updated| Rollout::of(WorkloadKind::STATEFUL_SET, &object(updated));
         assert!(matches!(rollout(0), Rollout::Running(_)));
         assert!(matches!(rollout(1), Rollout::Done(_)));
+    }
+
+    #[test]
+    fn a_custom_resource_is_done_when_it_says_so_in_one_of_the_usual_ways() {
+        let kind = CustomResource::deserialize(json!({
+            "group": "example.com", "resource": "apps", "kind": "App", "podTemplates": ["spec.template"],
+        }));
+        let kind = kind.unwrap().into_kind().unwrap();
+        let rollout = |status: Value| {
+            Rollout::of(
+                kind,
+                &json!({"metadata": {"generation": 2}, "status": status}),
+            )
+        };
+        let ready = |ready: &str| json!({"conditions": [{"type": "Ready", "status": ready}]});
+        assert!(matches!(
+            rollout(json!({"phase": "Healthy"})),
+            Rollout::Done(_)
+        ));
+        assert!(matches!(rollout(ready("True")), Rollout::Done(_)));
+        assert!(matches!(rollout(ready("False")), Rollout::Running(_)));
+        assert!(matches!(
+            rollout(json!({"phase": "Degraded"})),
+            Rollout::Stopped(_)
+        ));
+        let behind = json!({"phase": "Healthy", "observedGeneration": "1"});
+        assert!(matches!(rollout(behind), Rollout::Running(_)));
+        assert_eq!(rollout(json!({})), Rollout::Unknown);
     }
 
     #[test]

@@ -8,14 +8,17 @@ use jiff::{SignedDuration, Timestamp};
 use pod_reloader::args::Reconcile;
 use pod_reloader_core::annotations::{CONFIG_MAPS, INQUIRER};
 use pod_reloader_core::hash::ConfigHash;
+use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::name::Name;
 use pod_reloader_core::standing::{Report, Standing};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::history::{self, Event, when};
 use crate::operators::{self, Operator, Operators};
-use crate::print::{Answer, Verdict, bold, by, count};
+use crate::print::{Answer, Verdict, bold, by, count, safe};
 use crate::workloads::{self, Inquiry, Seen};
 
 /// How many workloads are asked about at once.
@@ -158,7 +161,7 @@ fn replicas(operator: &Operator) -> Check {
         .unwrap_or(0);
     let verdict = match ready {
         0 => Verdict::Bad,
-        ready if ready < wanted => Verdict::Unknown,
+        ready if ready < wanted => Verdict::Bad,
         _ => Verdict::Good,
     };
     Check::new("Replicas", verdict, format!("{ready} of {wanted} ready"))
@@ -192,7 +195,7 @@ async fn leader(cluster: &Cluster, operator: &Operator) -> Check {
         Err(error) => return Check::unseen("Leader", &error),
     };
     let spec = &lease["spec"];
-    let holder = spec["holderIdentity"].as_str().unwrap_or_default();
+    let holder = safe(spec["holderIdentity"].as_str().unwrap_or_default());
     let renewed: Option<Timestamp> = spec["renewTime"].as_str().and_then(|at| at.parse().ok());
     let lasts = SignedDuration::from_secs(spec["leaseDurationSeconds"].as_i64().unwrap_or(15));
     let now = Timestamp::now();
@@ -278,7 +281,9 @@ async fn webhook(
             )
         }
         Inquiry::Impossible(error @ Unseen::Refused { .. })
-            if error.to_string().contains("calling webhook") =>
+            if error
+                .to_string()
+                .contains(r#"calling webhook "pod-reloader.cs.sap.com"#) =>
         {
             (
                 Check::new("Answers", Verdict::Bad, format!("no: {error}")),
@@ -307,36 +312,33 @@ async fn reach(cluster: &Cluster, operator: &Operator, kept: &[&Seen<'_>]) -> In
     }
     let namespace = &cluster.namespace;
     let labels = operators::labels(cluster, namespace.as_str()).await.ok();
-    let selector = operator.scope.namespace_selector().zip(labels.as_ref());
-    let is_selected = selector
-        .is_none_or(|(selector, labels)| kube::core::SelectorExt::matches(selector, labels));
-    if !operator.scope.covers(namespace) || !is_selected {
+    let probe = probe(namespace).to_string();
+    let read = RawValue::from_string(probe.clone())
+        .ok()
+        .and_then(|probe| operators::read(&operator.scope, WorkloadKind::DEPLOYMENT, &probe));
+    let obstacle =
+        read.and_then(|probe| operators::obstacle(&operator.scope, &probe, labels.as_ref()));
+    if let Some(obstacle) = obstacle {
         return Inquiry::Impossible(last.unwrap_or_else(|| Unseen::Refused {
             what: "ask".to_owned(),
-            message: format!("it keeps no workload yet and does not look after namespace {namespace}: name another with --namespace"),
+            message: format!("it keeps no workload yet, and a new one would not be kept: {obstacle}; another --namespace may do"),
         }));
     }
     let place = Place::new("apps/v1", "deployments", Some(namespace.as_str()));
-    match cluster
-        .dry_run(place, "", INQUIRER, Some(probe().to_string()))
-        .await
-    {
+    match cluster.dry_run(place, "", INQUIRER, Some(probe)).await {
         Err(error) => Inquiry::Impossible(error),
-        Ok(answer) => {
-            let report = answer.warnings.iter().find_map(|text| text.parse().ok());
-            report.map_or(Inquiry::Unanswered, Inquiry::Answered)
-        }
+        Ok(answer) => Inquiry::of(&answer),
     }
 }
 
 /// A Deployment that asks to be kept.
-fn probe() -> Value {
+fn probe(namespace: &Name) -> Value {
     const NAME: &str = "pod-reloader-status";
     let labels = json!({"app": NAME});
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": NAME, "annotations": {CONFIG_MAPS: NAME}},
+        "metadata": {"name": NAME, "namespace": namespace.as_str(), "annotations": {CONFIG_MAPS: NAME}},
         "spec": {
             "replicas": 0,
             "selector": {"matchLabels": labels},
@@ -482,10 +484,11 @@ async fn standings(
                 Standing::Unknown => (Verdict::Unknown, "whose objects cannot be read"),
             },
             Inquiry::Unanswered => (Verdict::Unknown, "not told, as the webhook does not answer"),
-            Inquiry::Impossible(_) => (
+            Inquiry::Impossible(error) if error.is_forbidden() => (
                 Verdict::Unknown,
                 "not asked about, as you may not patch them",
             ),
+            Inquiry::Impossible(_) => (Verdict::Unknown, "not asked about, as a dry run fails"),
         };
         let id = &asked[*at].workload.id;
         let name = format!("{} {}/{}", id.kind, id.namespace, id.name);

@@ -13,10 +13,12 @@ use crate::cluster::{Cluster, Unseen};
 use crate::operators::Operators;
 use crate::print::{Answer, Verdict, by};
 use crate::rollout::Rollout;
-use crate::workloads::{self, Inquiry};
+use crate::workloads::{self, Inquiry, Seen};
 
 /// How often each workload is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Longer than anybody waits.
+const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// What came of waiting.
 #[derive(Debug, Serialize)]
@@ -54,108 +56,131 @@ pub(crate) async fn wait(
     operators: &Operators,
     targets: &[Target],
     timeout: Duration,
-) -> Result<(Waited, Verdict), Unseen> {
-    let deadline = Instant::now() + timeout;
-    let mut targets = targets.to_vec();
-    if targets.is_empty() {
-        let (all, unseen) = workloads::list(cluster, operators, Some(&cluster.namespace)).await;
-        for error in unseen {
-            eprintln!("not seen: {error}");
+) -> (Waited, Verdict) {
+    let deadline = Instant::now() + timeout.min(MAX_TIMEOUT);
+    let mut unseen = operators.unseen.clone();
+    let targets = match targets.is_empty() {
+        false => targets.to_vec(),
+        true => {
+            let (all, unlisted) =
+                workloads::list(cluster, operators, Some(&cluster.namespace)).await;
+            unseen.extend(unlisted);
+            let kept = all.iter().filter(|seen| seen.obstacle.is_none());
+            kept.map(Seen::target).collect()
         }
-        let kept = all.iter().filter(|seen| seen.obstacle.is_none());
-        targets = kept
-            .map(|seen| Target {
-                kind: seen.workload.id.kind.shape().plural.to_owned()
-                    + "."
-                    + seen.workload.id.kind.shape().group,
-                name: seen.workload.id.name.to_string(),
-            })
-            .collect();
+    };
+    for error in &unseen {
+        eprintln!("not seen: {error}");
     }
     let mut told = BTreeMap::new();
-    let mut outcomes = Vec::new();
-    for target in &targets {
-        let name = format!("{}/{}", target.kind, target.name);
-        let outcome = loop {
-            let (verdict, state) = match state(cluster, operators, target).await? {
+    // Until all are done at once: one may become due while another is waited for.
+    let workloads = loop {
+        let mut outcomes = Vec::new();
+        let mut is_pending = false;
+        for target in &targets {
+            let name = format!("{}/{}", target.kind, target.name);
+            let (verdict, state) = match state(cluster, operators, target).await {
                 State::Done(state) => (Verdict::Good, state),
                 State::Over(verdict, state) => (verdict, state),
-                State::Pending(state) if Instant::now() < deadline => {
+                State::Pending(state) => {
+                    is_pending = true;
                     if told.get(&name) != Some(&state) {
                         eprintln!("{name}: {state}");
-                        told.insert(name.clone(), state);
+                        told.insert(name.clone(), state.clone());
                     }
-                    sleep(INTERVAL).await;
-                    continue;
+                    (Verdict::Bad, format!("not in time: {state}"))
                 }
-                State::Pending(state) => (Verdict::Bad, format!("not in time: {state}")),
             };
-            break Outcome {
+            outcomes.push(Outcome {
                 workload: name,
                 done: verdict == Verdict::Good,
                 state,
                 verdict,
-            };
-        };
-        outcomes.push(outcome);
-    }
-    let verdict = outcomes.iter().map(|outcome| outcome.verdict).max();
-    let waited = Waited {
-        workloads: outcomes,
+            });
+        }
+        if !is_pending || Instant::now() >= deadline {
+            break outcomes;
+        }
+        sleep(INTERVAL).await;
     };
-    Ok((waited, verdict.unwrap_or(Verdict::Good)))
+    let verdicts = workloads.iter().map(|outcome| outcome.verdict);
+    // Of all of a namespace, some may not have been seen.
+    let of_list = match workloads.is_empty() && !unseen.is_empty() {
+        true => Verdict::Unknown,
+        false => Verdict::Good,
+    };
+    let verdict = verdicts.max().unwrap_or(of_list);
+    (Waited { workloads }, verdict)
 }
 
-async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Result<State, Unseen> {
-    let seen = workloads::get(cluster, operators, target).await?;
-    let standing = match &seen.obstacle {
-        Some(obstacle) => Err(format!("it is not kept: {obstacle}")),
-        None => match seen.inquire(cluster).await {
-            Inquiry::Answered(report) => Ok(report.standing),
-            Inquiry::Unanswered => {
-                return Ok(State::Pending(
-                    "the webhook of pod-reloader does not answer".to_owned(),
-                ));
-            }
-            Inquiry::Impossible(error) if error.is_forbidden() => {
-                let text = format!("{error}: only a dry run of that lets pod-reloader tell");
-                return Ok(State::Over(Verdict::Unknown, text));
-            }
-            Inquiry::Impossible(error) => return Ok(State::Pending(error.to_string())),
-        },
+async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> State {
+    let seen = match workloads::get(cluster, operators, target).await {
+        Ok(seen) => seen,
+        Err(error) => return State::of(error),
     };
-    let pending = match &standing {
-        Err(_) | Ok(Standing::Current | Standing::NotKept) => None,
-        Ok(Standing::Due(_)) => Some("a restart is due"),
-        Ok(Standing::Waiting) => Some("its pods could not start: objects or keys are missing"),
-        Ok(Standing::BaselineDue) => Some("a baseline is due"),
-        Ok(Standing::Unknown) => Some("pod-reloader cannot read its objects"),
+    if let Some(obstacle) = &seen.obstacle {
+        return State::Over(Verdict::Bad, format!("it is not kept: {obstacle}"));
+    }
+    let standing = match seen.inquire(cluster).await {
+        Inquiry::Answered(report) => report.standing,
+        Inquiry::Unanswered => {
+            return State::Pending("the webhook of pod-reloader does not answer".to_owned());
+        }
+        Inquiry::Impossible(error) if error.is_forbidden() => {
+            let text = format!("{error}: only a dry run of that lets pod-reloader tell");
+            return State::Over(Verdict::Unknown, text);
+        }
+        Inquiry::Impossible(error) => return State::of(error),
+    };
+    let pending = match standing {
+        Standing::Current => None,
+        Standing::NotKept => {
+            let text = "it is not kept: the operator does not look after it";
+            return State::Over(Verdict::Bad, text.to_owned());
+        }
+        Standing::Due(_) => Some("a restart is due"),
+        Standing::Waiting => Some("its pods could not start: objects or keys are missing"),
+        Standing::BaselineDue => Some("a baseline is due"),
+        Standing::Unknown => Some("pod-reloader cannot read its objects"),
     };
     if let Some(pending) = pending {
         let reconcile = seen.operator.map(|it| it.args.reconcile);
         let is_idle = reconcile.is_some_and(|it| it != Reconcile::On);
-        return Ok(match is_idle {
+        return match is_idle {
             true => State::Over(
                 Verdict::Bad,
                 format!("{pending}, but the operator does not restart anything"),
             ),
             false => State::Pending(pending.to_owned()),
-        });
+        };
     }
     // Once more: what the operator told may have been about a newer template.
-    let seen = workloads::get(cluster, operators, target).await?;
-    let remark = standing
-        .err()
-        .map(|obstacle| format!(" ({obstacle})"))
-        .unwrap_or_default();
+    let seen = match workloads::get(cluster, operators, target).await {
+        Ok(seen) => seen,
+        Err(error) => return State::of(error),
+    };
     let rollout = Rollout::of(seen.workload.id.kind, &seen.object);
-    let text = format!("{}{remark}", rollout.text());
-    Ok(match rollout {
+    let text = rollout.text().to_owned();
+    match rollout {
         Rollout::Done(_) => State::Done(text),
         Rollout::Running(_) => State::Pending(text),
         Rollout::Stopped(_) => State::Over(Verdict::Bad, text),
-        Rollout::Unknown => State::Done(format!("nothing is pending; its rollout is {text}")),
-    })
+        Rollout::Unknown => {
+            let text = format!("nothing is pending; its rollout is {text}");
+            State::Over(Verdict::Unknown, text)
+        }
+    }
+}
+
+impl State {
+    /// What an error means: what is not there does not come, and what fails now may not the next time.
+    fn of(error: Unseen) -> Self {
+        match error {
+            Unseen::Absent(_) => Self::Over(Verdict::Bad, error.to_string()),
+            Unseen::Forbidden(_) => Self::Over(Verdict::Unknown, error.to_string()),
+            Unseen::Refused { .. } | Unseen::Unreachable(..) => Self::Pending(error.to_string()),
+        }
+    }
 }
 
 impl Answer for Waited {

@@ -1,19 +1,19 @@
 //! Workloads as they stand in the cluster: found by what a user types, read by who keeps them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pod_reloader_core::annotations::INQUIRER;
-use pod_reloader_core::discovery::{Consumption, PodSpec};
+use pod_reloader_core::discovery::{Consumption, PodSpec, Requirement};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::standing::Report;
+use pod_reloader_core::standing::{Report, Standing};
 use pod_reloader_core::workload::Workload;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::args::Target;
-use crate::cluster::{Cluster, Place, Unseen};
+use crate::cluster::{Cluster, DryRun, Place, Unseen};
 use crate::operators::{self, Keeping, Operator, Operators};
 
 /// A workload, and who keeps it.
@@ -37,6 +37,15 @@ impl Seen<'_> {
         format!("{kind}/{}", self.workload.id.name)
     }
 
+    /// It, so that no other kind is meant.
+    pub(crate) fn target(&self) -> Target {
+        let shape = self.workload.id.kind.shape();
+        Target {
+            kind: format!("{}.{}", shape.plural, shape.group),
+            name: self.workload.id.name.to_string(),
+        }
+    }
+
     /// Where workloads of its kind are.
     pub(crate) fn place(&self) -> Place<'_> {
         let plural = self.workload.id.kind.shape().plural;
@@ -57,14 +66,7 @@ impl Seen<'_> {
     /// How its pods use config objects, whether these count or not.
     pub(crate) fn uses(&self) -> BTreeMap<Reference, Vec<Consumption>> {
         let mut uses: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for template in self.workload.id.kind.shape().templates {
-            let template = template
-                .path
-                .iter()
-                .fold(&self.object, |it, field| &it[*field]);
-            let Ok(pod_spec) = serde_json::from_value::<PodSpec>(template["spec"].clone()) else {
-                continue;
-            };
+        for pod_spec in self.pod_specs() {
             for used in pod_spec.uses() {
                 let reference = Reference {
                     kind: used.kind,
@@ -80,16 +82,44 @@ impl Seen<'_> {
         uses
     }
 
+    /// Without what its pods do not start, whether it counts or not.
+    pub(crate) fn needs(&self) -> BTreeSet<Requirement> {
+        let namespace = &self.workload.id.namespace;
+        let pod_specs = self.pod_specs();
+        let needs = pod_specs.iter();
+        needs
+            .flat_map(|it| it.requirements(namespace, |_| true))
+            .collect()
+    }
+
+    fn pod_specs(&self) -> Vec<PodSpec> {
+        let templates = self.workload.id.kind.shape().templates.iter();
+        let templates = templates.map(|template| {
+            let path = template.path.iter();
+            path.fold(&self.object, |it, field| &it[*field])
+        });
+        let pod_specs = templates.map(|it| serde_json::from_value(it["spec"].clone()));
+        pod_specs.filter_map(Result::ok).collect()
+    }
+
     /// Asks the operator how the workload stands, by a dry run of a write that changes nothing.
     pub(crate) async fn inquire(&self, cluster: &Cluster) -> Inquiry {
         let name = &self.workload.id.name;
         match cluster.dry_run(self.place(), name, INQUIRER, None).await {
             Err(error) => Inquiry::Impossible(error),
-            Ok(answer) => {
-                let report = answer.warnings.iter().find_map(|text| text.parse().ok());
-                report.map_or(Inquiry::Unanswered, Inquiry::Answered)
-            }
+            Ok(answer) => Inquiry::of(&answer),
         }
+    }
+}
+
+impl Inquiry {
+    /// What the webhooks of our operators have told. Of several, one keeps the workload.
+    pub(crate) fn of(answer: &DryRun) -> Self {
+        let reports = answer.warnings.iter().filter_map(|text| text.parse().ok());
+        let reports: Vec<Report> = reports.collect();
+        let keeps = |report: &&Report| report.standing != Standing::NotKept;
+        let report = reports.iter().find(keeps).or(reports.first());
+        report.cloned().map_or(Self::Unanswered, Self::Answered)
     }
 }
 
@@ -159,13 +189,17 @@ pub(crate) async fn get<'a>(
     operators: &'a Operators,
     target: &Target,
 ) -> Result<Seen<'a>, Unseen> {
-    let unknown = || {
-        Unseen::Absent(format!(
-            "{}: no kind of workload of that name is kept; it",
-            target.kind
-        ))
+    let Some(kind) = kind(&operators.kinds(), &target.kind) else {
+        let what = format!("tell what {} is", target.kind);
+        let message = "no kind of workload of that name is kept".to_owned();
+        return Err(match operators.are_unknown() {
+            true => Unseen::Refused {
+                what,
+                message: format!("{message}, as far as can be seen"),
+            },
+            false => Unseen::Absent(format!("{}: {message}; it", target.kind)),
+        });
     };
-    let kind = kind(&operators.kinds(), &target.kind).ok_or_else(unknown)?;
     let api_version = api_version(cluster, kind).await?;
     let namespace = cluster.namespace.as_str();
     let place = Place::new(&api_version, kind.shape().plural, Some(namespace));
@@ -215,11 +249,11 @@ pub(crate) async fn list<'a>(
             let Some(namespace) = namespace_of(&object) else {
                 continue;
             };
-            if !labels.contains_key(&namespace) {
+            if operators.select_namespaces() && !labels.contains_key(&namespace) {
                 let of = operators::labels(cluster, &namespace).await.ok();
                 labels.insert(namespace.clone(), of);
             }
-            let labels = labels[&namespace].as_ref();
+            let labels = labels.get(&namespace).and_then(Option::as_ref);
             workloads.extend(seen(operators, kind, &api_version, &object, labels));
         }
     }
@@ -258,11 +292,14 @@ fn seen<'a>(
         workload,
         obstacle,
     } = operators.keeping(kind, object, labels)?;
+    let mut object: Value = serde_json::from_str(object.get()).ok()?;
+    // Often half of it.
+    object["metadata"]["managedFields"].take();
     Some(Seen {
         operator,
         workload,
         obstacle,
-        object: serde_json::from_str(object.get()).ok()?,
+        object,
         api_version: api_version.to_owned(),
     })
 }

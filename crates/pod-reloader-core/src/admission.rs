@@ -73,6 +73,8 @@ pub struct Pending {
     same_template: bool,
     /// Whether it is asked how the workload stands.
     is_inquiry: bool,
+    /// What becomes of it without a hash, for who asks.
+    first_stamp: FirstStamp,
 }
 
 /// What of ours the stored object carries.
@@ -152,6 +154,7 @@ pub fn begin(
             claims_key: false,
             same_template: false,
             is_inquiry,
+            first_stamp: FirstStamp::Rollout,
         })));
     }
     if created {
@@ -180,6 +183,7 @@ pub fn begin(
             claims_key,
             same_template,
             is_inquiry,
+            first_stamp: FirstStamp::Rollout,
         })));
     }
     let answer = if is_our_own_write(&workload, &stored, request, keys, ourselves) {
@@ -200,6 +204,11 @@ pub fn begin(
 }
 
 impl Pending {
+    /// Has whoever asks told what the loop does about a workload that has just subscribed.
+    pub fn stamped_first_by(&mut self, first_stamp: FirstStamp) {
+        self.first_stamp = first_stamp;
+    }
+
     /// What must be read, each by one consistent read.
     pub fn references(&self) -> &References {
         &self.workload.references
@@ -228,7 +237,7 @@ impl Pending {
     /// How the workload stands by the rule of the loop.
     fn standing(&self, objects: Option<&Objects>, keys: &Keyring) -> Standing {
         objects.map_or(Standing::Unknown, |objects| {
-            Standing::from(&decide(&self.workload, objects, keys, FirstStamp::Rollout))
+            Standing::from(&decide(&self.workload, objects, keys, self.first_stamp))
         })
     }
 

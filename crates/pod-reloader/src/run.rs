@@ -37,7 +37,7 @@ use crate::reconcile::{Reconciler, Settings};
 use crate::server::{self, Limits};
 use crate::source::Source;
 use crate::watch;
-use crate::webhook::Webhook;
+use crate::webhook::{Told, Webhook};
 
 /// How long to wait before a call is tried again that must succeed before we are of use.
 const RETRY: Duration = Duration::from_secs(1);
@@ -139,7 +139,10 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
             source,
             metrics.clone(),
             ourselves.clone(),
-            certificate.clone(),
+            Told {
+                certificate: certificate.clone(),
+                first_stamp: args.first_stamp.into(),
+            },
             budget.clone(),
         );
         let minimum = args.webhook_tls_min_version.into();

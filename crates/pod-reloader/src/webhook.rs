@@ -12,6 +12,7 @@ use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use pod_reloader_core::admission::{Answer, Pending, Step, begin};
+use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::review::{self, InvalidReview, Request};
 use pod_reloader_core::scope::Scope;
@@ -55,9 +56,16 @@ pub(crate) struct Webhook {
     pub(crate) metrics: Metrics,
     /// The user that the loop writes as, once the apiserver has told.
     pub(crate) ourselves: Arc<OnceLock<String>>,
-    /// What it is served with.
-    certificate: CurrentCertificate,
+    told: Told,
     limits: Limits,
+}
+
+/// What is told to who asks, besides how a workload stands.
+pub(crate) struct Told {
+    /// What the webhook is served with.
+    pub(crate) certificate: CurrentCertificate,
+    /// What the loop does about a workload that has just subscribed.
+    pub(crate) first_stamp: FirstStamp,
 }
 
 struct Limits {
@@ -74,7 +82,7 @@ impl Webhook {
         source: Source,
         metrics: Metrics,
         ourselves: Arc<OnceLock<String>>,
-        certificate: CurrentCertificate,
+        told: Told,
         budget: Budget,
     ) -> Self {
         let limits = Limits {
@@ -88,7 +96,7 @@ impl Webhook {
             source,
             metrics,
             ourselves,
-            certificate,
+            told,
             limits,
         }
     }
@@ -117,7 +125,10 @@ impl Webhook {
         } = self.begin(body, keys.clone(), deadline).await?;
         let mut answer = match step {
             Step::Answer(answer) => answer,
-            Step::Read(pending) => self.read(&pending, keys, deadline).await,
+            Step::Read(mut pending) => {
+                pending.stamped_first_by(self.told.first_stamp);
+                self.read(&pending, keys, deadline).await
+            }
         };
         if let Some(standing) = answer.standing {
             // First: the apiserver cuts off what is too long in all.
@@ -131,7 +142,7 @@ impl Webhook {
 
     /// What who asks is told.
     fn report(&self, standing: Standing) -> Report {
-        let certificate = self.certificate.current();
+        let certificate = self.told.certificate.current();
         Report {
             standing,
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -31,6 +31,7 @@ async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {
 
         scene.apply(&[config_map("app", "2")]).await?;
         scene.event(&web, "ConfigChanged").await?;
+        text(scene, &["wait", "deploy/web"]).await?;
         let told = explained(scene, &web, &[]).await?;
         ensure!(
             told["standing"] == "current" && told["isKept"] == true,
@@ -199,10 +200,11 @@ async fn impact_names_those_that_restart_and_those_that_could_not_start() -> Res
         let all = impact["workloads"].as_array().context("no list")?;
         ensure!(json!(all[..2]) == rows, "{impact:#}");
         ensure!(all.len() == 3 && all[2]["name"] == "uses", "{impact:#}");
-        ensure!(all[2]["restarts"] == false, "{impact:#}");
+        let is_needed = all[2]["needs"] == json!(["the object"]);
+        ensure!(all[2]["restarts"] == false && is_needed, "{impact:#}");
         let told = text(scene, &["impact", "secret/creds"]).await?;
         ensure!(told.contains("restarts 2 workloads with 4 pods."), "{told}");
-        ensure!(told.contains("1 workload could not start without it."), "{told}");
+        ensure!(told.contains("2 workloads could not start without it."), "{told}");
 
         let restarted = async |key: &str| {
             let impact = json_of(scene, &["impact", "cm/app", "--key", key]).await?;

@@ -553,7 +553,10 @@ fn parts(apiserver: Apiserver) -> (Webhook, Arc<Keys>) {
         ),
         metrics,
         Arc::default(),
-        CurrentCertificate::new(),
+        Told {
+            certificate: CurrentCertificate::new(),
+            first_stamp: FirstStamp::Rollout,
+        },
         budget,
     );
     (webhook, keys)
