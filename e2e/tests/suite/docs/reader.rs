@@ -156,10 +156,10 @@ impl<'a> Reader<'a> {
         };
         // A user looks again, too.
         wait_for("it to print what the page shows", PATIENCE, async || {
-            let printed = type_in().await?;
-            Ok(match matches(shown, &printed) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("\n{printed}instead of\n{shown}")),
+            Ok(match type_in().await {
+                Ok(printed) if matches(shown, &printed) => Attempt::Done(()),
+                Ok(printed) => Attempt::NotYet(format!("\n{printed}instead of\n{shown}")),
+                Err(error) => Attempt::NotYet(format!("{error:#}")),
             })
         })
         .await
