@@ -99,6 +99,10 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "prometheusRule.runbookUrl=runbooks.md",
             "/prometheusRule/runbookUrl",
         ),
+        (
+            "prometheusRule.enabled=true",
+            "podMonitor.enabled or prometheusRule.selector",
+        ),
         ("grafanaDashboard.labels=1", "/grafanaDashboard/labels"),
         (
             "ignoreSecrets=true,ignoreConfigMaps=true",

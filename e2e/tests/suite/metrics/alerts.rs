@@ -62,7 +62,7 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() -> Result<()> {
 #[test]
 fn alerts_are_about_this_release_and_what_it_does() -> Result<()> {
     let release = |more: &str| rules(&["--set", &format!("prometheusRule.enabled=true{more}")]);
-    let default = release("")?.to_string();
+    let default = release(",podMonitor.enabled=true")?.to_string();
     ensure!(
         default.contains(r#"job=\"pod-reloader/pod-reloader\""#),
         "{default}"
@@ -76,7 +76,7 @@ fn alerts_are_about_this_release_and_what_it_does() -> Result<()> {
         own.contains(r#"job=\"mine\""#) && !own.contains(r#"job=\"pod-reloader"#),
         "{own}"
     );
-    let off = release(",reconcile=off")?.to_string();
+    let off = release(",podMonitor.enabled=true,reconcile=off")?.to_string();
     ensure!(
         !off.contains("PodReloaderNoLeader"),
         "nobody is to lead: {off}"
@@ -93,7 +93,7 @@ pub(super) struct Alert {
 
 /// All alerts of the chart.
 pub(super) fn alerts() -> Result<Vec<Alert>> {
-    let all = "prometheusRule.enabled=true,prometheusRule.apiserver=true,\
+    let all = "podMonitor.enabled=true,prometheusRule.enabled=true,prometheusRule.apiserver=true,\
                prometheusRule.runbookUrl=https://example.com/runbooks";
     let object = rules(&["--set", all])?;
     let groups = object["spec"]["groups"]

@@ -115,16 +115,19 @@ const GROUPINGS: [&str; 6] = [
     "group_left",
     "group_right",
 ];
-const FUNCTIONS: [&str; 10] = [
+const FUNCTIONS: [&str; 13] = [
     "absent",
+    "changes",
     "count",
     "histogram_quantile",
     "increase",
     "max",
+    "max_over_time",
     "min",
     "rate",
     "sum",
     "time",
+    "timestamp",
     "topk",
 ];
 const OPERATORS: [&str; 5] = ["and", "or", "unless", "offset", "bool"];
