@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
 use kube::core::discovery::v2::APIGroupDiscoveryList;
+use kube::{Api, Client};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::{CustomObject, Served};
@@ -58,11 +58,17 @@ pub(crate) async fn watch_kinds(
                         }
                     }
                     watched.remove(kind);
-                    reconciler.kind_served(*kind, version.clone());
-                    if let Some(version) = version {
-                        let watches = watches(&client, *kind, &version, &namespaces, &reconciler);
-                        watched.insert(*kind, (version, watches));
-                    }
+                    let Some(version) = version else {
+                        reconciler.kind_served(*kind, None);
+                        continue;
+                    };
+                    let apis = apis(&client, *kind, &version, &namespaces);
+                    let begun = apis.iter().map(|(_, api)| {
+                        let watches = &reconciler.metrics().watches;
+                        watches.begin(api.resource_url(), kind.as_str())
+                    });
+                    reconciler.kind_served(*kind, Some((version.clone(), begun.collect())));
+                    watched.insert(*kind, (version, watches(apis, *kind, &reconciler)));
                 }
             }
         }
@@ -70,25 +76,28 @@ pub(crate) async fn watch_kinds(
     }
 }
 
-fn watches(
+type Apis = Vec<(Option<Name>, Api<CustomObject>)>;
+
+fn apis(
     client: &Client,
     kind: WorkloadKind,
     version: &Arc<str>,
     namespaces: &[Option<Name>],
-    reconciler: &Arc<Reconciler>,
-) -> JoinSet<()> {
+) -> Apis {
+    let api = |namespace: &Option<Name>| {
+        let version = version.clone();
+        let served = Served { kind, version };
+        let api = watch::api(client, namespace.as_ref(), served);
+        (namespace.clone(), api)
+    };
+    namespaces.iter().map(api).collect()
+}
+
+fn watches(apis: Apis, kind: WorkloadKind, reconciler: &Arc<Reconciler>) -> JoinSet<()> {
     let mut watches = JoinSet::new();
-    for namespace in namespaces {
-        let served = Served {
-            kind,
-            version: version.clone(),
-        };
-        watches.spawn(watch::watch_workloads::<CustomObject>(
-            watch::api(client, namespace.as_ref(), served),
-            kind,
-            namespace.clone(),
-            reconciler.clone(),
-        ));
+    for (namespace, api) in apis {
+        let reconciler = reconciler.clone();
+        watches.spawn(watch::watch_workloads(api, kind, namespace, reconciler));
     }
     watches
 }

@@ -27,7 +27,7 @@ use crate::args::Reconcile;
 use crate::error::CallError;
 use crate::notify;
 
-pub(crate) use self::watches::Watches;
+pub(crate) use self::watches::{Watches, Watching};
 
 /// Labels from closed sets only.
 type Labels<const N: usize> = [(&'static str, &'static str); N];

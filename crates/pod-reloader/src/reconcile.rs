@@ -28,7 +28,7 @@ use crate::budget::Budget;
 use crate::client::DEADLINE;
 use crate::digests::Digests;
 use crate::keys::Keys;
-use crate::metrics::{Metrics, Reader};
+use crate::metrics::{Metrics, Reader, Watching};
 use crate::namespaces::SelectedNamespaces;
 use crate::progress::Progress;
 use crate::queue::Queue;
@@ -70,10 +70,13 @@ pub(crate) struct Reconciler {
     progress: Progress,
     /// The lists of workloads that have not come yet.
     lists_due: AtomicUsize,
-    /// In which version the cluster serves the kinds that are not built in; those that it does not serve
-    /// are not here.
-    served: Mutex<HashMap<WorkloadKind, Arc<str>>>,
+    /// In which version the cluster serves the kinds that are not built in, and their watches, which count
+    /// as the same when all is listed again; kinds that it does not serve are not here.
+    served: Mutex<HashMap<WorkloadKind, ServedAs>>,
 }
+
+/// The version of a kind that is not built in, and its watches.
+pub(crate) type ServedAs = (Arc<str>, Vec<Watching>);
 
 impl Reconciler {
     pub(crate) fn new(
@@ -233,10 +236,11 @@ impl Reconciler {
         }
     }
 
-    /// Takes in that the cluster serves a kind in this version, or not any more: then its workloads are gone.
-    pub(crate) fn kind_served(&self, kind: WorkloadKind, version: Option<Arc<str>>) {
-        match version {
-            Some(version) => drop(self.served.lock().insert(kind, version)),
+    /// Takes in that the cluster serves a kind in this version, in which it is watched, or not any more: then
+    /// its workloads are gone.
+    pub(crate) fn kind_served(&self, kind: WorkloadKind, served: Option<ServedAs>) {
+        match served {
+            Some(served) => drop(self.served.lock().insert(kind, served)),
             None => {
                 self.served.lock().remove(&kind);
                 for id in self.workloads.ids(|id| id.kind == kind) {
@@ -263,7 +267,7 @@ impl Reconciler {
         if kind.is_built_in() {
             return Some(Served::built_in(kind));
         }
-        let version = self.served.lock().get(&kind).cloned()?;
+        let version = self.served.lock().get(&kind)?.0.clone();
         Some(Served { kind, version })
     }
 

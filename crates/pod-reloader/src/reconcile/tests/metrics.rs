@@ -1,6 +1,10 @@
 //! What the loop counts.
 
+use pod_reloader_core::kind::CustomResource;
+
 use super::*;
+use crate::custom::watch_kinds;
+use crate::mock;
 
 #[tokio::test(start_paused = true)]
 async fn the_time_to_a_patch_begins_with_the_first_event_about_its_change() {
@@ -22,6 +26,51 @@ async fn the_time_to_a_patch_begins_with_the_first_event_about_its_change() {
     pass(Duration::from_secs(10)).await;
     let second = operator.shows("change_to_patch_seconds_sum") - first;
     assert!((2.0..2.2).contains(&second), "{second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_watch_of_a_custom_kind_is_no_younger_when_all_is_listed_again() {
+    let operator = Operator::start(Apiserver::default());
+    let resource: CustomResource = serde_json::from_value(json!({
+        "group": "argoproj.io", "resource": "rollouts", "kind": "Rollout",
+        "podTemplates": ["spec.template"],
+    }))
+    .unwrap();
+    let kind = resource.into_kind().unwrap();
+    // It serves the kind, and answers no watch.
+    let client = mock::client(|head, _| async move {
+        match head.uri.path() {
+            "/apis" => Ok(
+                json!({"items": [{"metadata": {"name": "argoproj.io"}, "versions": [
+                    {"version": "v1alpha1", "resources": [{"resource": "rollouts"}]},
+                ]}]}),
+            ),
+            _ => Err((503, "ServiceUnavailable")),
+        }
+    });
+    let watch = || {
+        let reconciler = operator.reconciler.clone();
+        tokio::spawn(watch_kinds(
+            client.clone(),
+            vec![kind],
+            vec![None],
+            reconciler,
+        ))
+    };
+    let heard = || operator.shows("watch_heard_timestamp_seconds{kind=\"Rollout\"}");
+    let before = watch();
+    pass(Duration::from_secs(1)).await;
+    let at = heard();
+    assert!(at > 0.0);
+    before.abort();
+    pass(Duration::from_secs(1)).await;
+    let again = watch();
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(heard(), at);
+    operator.reconciler.kind_served(kind, None);
+    again.abort();
+    pass(Duration::from_secs(1)).await;
+    assert!(!operator.metrics.text().contains("Rollout"));
 }
 
 #[tokio::test(start_paused = true)]
