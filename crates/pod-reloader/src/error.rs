@@ -82,11 +82,6 @@ pub(crate) enum Error {
         #[source]
         source: webhook_certs::Error,
     },
-    #[error("reading which authorities the receiver of notifications is trusted by")]
-    NotifyAuthorities {
-        #[source]
-        source: CallError,
-    },
     #[error("keeping the webhook's CA and certificate in {secret}")]
     AuthoritySecret {
         secret: Reference,

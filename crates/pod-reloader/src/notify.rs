@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use jiff::Timestamp;
 use pod_reloader_core::workload::Workload;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -34,7 +34,7 @@ use crate::metrics::Metrics;
 /// How much may wait to be put into a message. What comes then is dropped, with a line in the log.
 const BACKLOG: usize = 4096;
 /// How long a process that is told to stop goes on sending.
-const FAREWELL: Duration = Duration::from_secs(3);
+pub(crate) const FAREWELL: Duration = Duration::from_secs(3);
 
 /// What is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -96,8 +96,9 @@ impl Notifications {
             style,
             patience: Patience::default(),
             metrics,
+            stop,
         };
-        (notifications, outbox.run(receiver, stop))
+        (notifications, outbox.run(receiver))
     }
 
     /// Hands in what there is to tell about `workload`, if it is to be told. Never waits.
@@ -106,7 +107,13 @@ impl Notifications {
         if !self.told.includes(&news) {
             return;
         }
-        let is_dropped = self.sender.try_send(news).is_err();
+        let is_dropped = match self.sender.try_send(news) {
+            Ok(()) => false,
+            Err(TrySendError::Full(_)) => true,
+            Err(TrySendError::Closed(_)) => {
+                return debug!("stopping, without a notification of what happens yet");
+            }
+        };
         if is_dropped {
             self.metrics.notification(Outcome::Dropped);
         }
@@ -149,14 +156,15 @@ struct Outbox {
     style: Style,
     patience: Patience,
     metrics: Metrics,
+    stop: CancellationToken,
 }
 
 impl Outbox {
-    async fn run(self, mut receiver: mpsc::Receiver<News>, stop: CancellationToken) {
-        if let Err(failure) = self.sink.url() {
-            warn!(%failure, "no notification can be sent until it holds one");
+    async fn run(self, mut receiver: mpsc::Receiver<News>) {
+        if let Err(failure) = self.sink.check() {
+            warn!(%failure, "no notification can be sent until it holds what it should");
         }
-        let mut stopped = pin!(stop.cancelled());
+        let mut stopped = pin!(self.stop.cancelled());
         let mut batch: Option<Batch> = None;
         let mut sending: Option<BoxFuture<'_, ()>> = None;
         loop {
@@ -170,19 +178,18 @@ impl Outbox {
                 () = ended(&mut sending) => sending = None,
             }
         }
+        receiver.close();
         while let Ok(news) = receiver.try_recv() {
             collect(&mut batch, news);
         }
-        let farewell = async {
-            if let Some(sending) = sending {
-                sending.await;
-            }
-            if let Some(batch) = batch {
-                self.send(self.message(&batch)).await;
-            }
-        };
-        // A receiver that does not answer does not keep the process.
-        if timeout(FAREWELL, farewell).await.is_err() {
+        let last = batch.map(|batch| self.send(self.message(&batch)).boxed());
+        // Neither waits for the other: the time is short.
+        join_all(sending.into_iter().chain(last).map(|it| self.farewell(it))).await;
+    }
+
+    /// Goes on with sending a message, for a while: a receiver that does not answer does not keep the process.
+    async fn farewell(&self, sending: BoxFuture<'_, ()>) {
+        if timeout(FAREWELL, sending).await.is_err() {
             self.metrics.notification(Outcome::Failed);
             warn!("stopping, with a notification that could not be sent");
         }
@@ -193,11 +200,12 @@ impl Outbox {
         message::body(*format, batch, cluster.as_deref(), Timestamp::now())
     }
 
-    /// Sends a message as often as it takes, within reason.
+    /// Sends a message as often as it takes, within reason; only once more when we stop.
     async fn send(&self, message: Value) {
         let mut tries = 0;
         loop {
             tries += 1;
+            let is_last = self.stop.is_cancelled();
             let failure = match self.sink.send(&message, &self.patience).await {
                 Ok(()) => {
                     debug!(tries, "sent a notification");
@@ -205,12 +213,16 @@ impl Outbox {
                 }
                 Err(failure) => failure,
             };
-            let Some(pause) = self.patience.pause(tries, &failure) else {
+            let pause = self.patience.pause(tries, &failure);
+            let Some(pause) = pause.filter(|_| !is_last) else {
                 warn!(tries, %failure, "a notification could not be sent");
                 return self.metrics.notification(Outcome::Failed);
             };
             debug!(tries, %failure, ?pause, "a notification was not taken, trying again");
-            sleep(pause).await;
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.stop.cancelled() => {}
+            }
         }
     }
 }

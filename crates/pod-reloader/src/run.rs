@@ -30,7 +30,7 @@ use crate::keys::{self, Keys};
 use crate::leader::lead;
 use crate::logging::Complaint;
 use crate::metrics::{Metrics, Reader};
-use crate::notify::{Notifications, Sink, Style};
+use crate::notify::{FAREWELL, Notifications, Sink, Style};
 use crate::progress::{Brakes, Progress};
 use crate::pulse::{self, Pulse};
 use crate::reconcile::{Reconciler, Settings};
@@ -184,16 +184,14 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
             None => None,
             Some(url_file) => {
                 let sink = Sink::new(url_file, args.notify_ca_file, args.notify_proxy);
-                let sink = sink.map_err(|source| Error::NotifyAuthorities {
-                    source: source.into(),
-                })?;
                 let style = Style {
                     format: args.notify_format,
                     cluster: args.notify_cluster,
                 };
                 let (notifications, send) =
                     Notifications::new(sink, style, args.notify_on, metrics.clone(), stop.clone());
-                tasks.spawn_draining("notifications", on(reconciling.clone(), send));
+                let send = on(reconciling.clone(), send);
+                tasks.spawn_draining("notifications", last_words(send, stop.clone()));
                 Some(notifications)
             }
         };
@@ -317,6 +315,19 @@ async fn on(runtime: Handle, task: impl Future<Output = ()> + Send + 'static) {
         && error.is_panic()
     {
         std::panic::resume_unwind(error.into_panic());
+    }
+}
+
+/// Runs `send`, and once we stop for only as long as it may take then: its own timers stand still where the
+/// thread does that it runs on.
+async fn last_words(send: impl Future<Output = ()>, stop: CancellationToken) {
+    let too_late = async {
+        stop.cancelled().await;
+        tokio::time::sleep(FAREWELL * 2).await;
+    };
+    tokio::select! {
+        () = send => {}
+        () = too_late => warn!("stopping, without a word from those who send notifications"),
     }
 }
 
@@ -490,5 +501,24 @@ impl Tasks {
         self.stop.cancel();
         while self.draining.join_next().await.is_some() {}
         self.running.shutdown().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_that_stands_still_does_not_keep_the_process() {
+        let stop = CancellationToken::new();
+        let words = last_words(std::future::pending(), stop.clone());
+        let mut words = pin!(words);
+        let hour = Duration::from_secs(60 * 60);
+        let before = tokio::time::timeout(hour, &mut words).await;
+        assert!(before.is_err(), "nobody has told it to stop");
+        stop.cancel();
+        let began = Instant::now();
+        words.await;
+        assert!(began.elapsed() < Duration::from_secs(10));
     }
 }

@@ -52,6 +52,8 @@ pub(super) enum Failure {
     NoUrl(std::io::ErrorKind),
     #[error("the file with the URL {0}")]
     BadUrl(&'static str),
+    #[error("the file with the CAs is of no use: {0}")]
+    BadAuthorities(String),
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
     #[error("the connection failed: {0}")]
@@ -68,7 +70,7 @@ impl Failure {
     /// Whether the same call may go well a little later.
     fn may_pass(&self) -> bool {
         match self {
-            Self::NoUrl(_) | Self::BadUrl(_) => false,
+            Self::NoUrl(_) | Self::BadUrl(_) | Self::BadAuthorities(_) => false,
             Self::TimedOut(_) | Self::Connection(_) => true,
             // A redirect is not followed: it would carry the message to somebody whom nobody has named.
             Self::Refused { status, .. } => {

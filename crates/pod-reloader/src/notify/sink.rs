@@ -23,12 +23,13 @@ use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
 use super::retry::{Failure, Patience, retry_after};
 use crate::client;
+use crate::error::chain;
 
 /// Where messages are sent to.
 pub(crate) struct Sink {
     url_file: PathBuf,
-    has_proxy: bool,
-    post: Post,
+    ca_file: Option<PathBuf>,
+    proxy: Option<Uri>,
 }
 
 type Post = Box<
@@ -38,39 +39,14 @@ type Post = Box<
 >;
 
 impl Sink {
-    /// A sink whose URL is in `url_file`, which is read for each call. Trusts the public authorities, or
-    /// those in `ca_file` in their place.
-    ///
-    /// *Errors*: `ca_file` cannot be read, or holds something else.
-    pub(crate) fn new(
-        url_file: PathBuf,
-        ca_file: Option<PathBuf>,
-        proxy: Option<Uri>,
-    ) -> Result<Self, kube::Error> {
-        // Of kube's client only how it does TLS: the name is that of nobody.
-        let mut tls = Config::new(Uri::from_static("https://receiver.invalid"));
-        match ca_file {
-            Some(file) => tls.root_cert_file = Some(file),
-            // The image holds none.
-            None => {
-                tls.root_cert = Some(TLS_SERVER_ROOT_CERTS.iter().map(|it| it.to_vec()).collect());
-            }
-        }
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        let has_proxy = proxy.is_some();
-        let post = match proxy {
-            None => poster(tls.rustls_https_connector_with_connector(connector)?),
-            Some(proxy) => {
-                let tunnel = Tunnel::new(proxy, connector);
-                poster(tls.rustls_https_connector_with_connector(tunnel)?)
-            }
-        };
-        Ok(Self {
+    /// A sink whose URL is in `url_file`. Trusts the public authorities, or those in `ca_file` in their
+    /// place. Both are read for each call.
+    pub(crate) fn new(url_file: PathBuf, ca_file: Option<PathBuf>, proxy: Option<Uri>) -> Self {
+        Self {
             url_file,
-            has_proxy,
-            post,
-        })
+            ca_file,
+            proxy,
+        }
     }
 
     /// Sends one message, once. Redirects are not followed.
@@ -80,7 +56,8 @@ impl Sink {
             .header(USER_AGENT, client::USER_AGENT)
             .body(Full::from(message.to_string()))
             .map_err(|_| Failure::BadUrl("holds no URL"))?;
-        let response = match tokio::time::timeout(patience.deadline, (self.post)(request)).await {
+        let post = self.post()?;
+        let response = match tokio::time::timeout(patience.deadline, post(request)).await {
             Err(_) => return Err(Failure::TimedOut(patience.deadline)),
             Ok(Err(error)) => return Err(Failure::Connection(cause(&error))),
             // Nobody needs its body: the connection ends here.
@@ -95,8 +72,37 @@ impl Sink {
         })
     }
 
+    /// Whether there is a URL now, and authorities.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.url().and_then(|_| self.post()).map(drop)
+    }
+
+    /// A client that trusts who is to be trusted now.
+    fn post(&self) -> Result<Post, Failure> {
+        // Of kube's client only how it does TLS: the name is that of nobody.
+        let mut tls = Config::new(Uri::from_static("https://receiver.invalid"));
+        // The image holds none. Those of a file take their place, also if there are none in it.
+        let public = || TLS_SERVER_ROOT_CERTS.iter().map(|it| it.to_vec());
+        tls.root_cert = Some(match self.ca_file {
+            Some(_) => Vec::new(),
+            None => public().collect(),
+        });
+        tls.root_cert_file.clone_from(&self.ca_file);
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        let post = match &self.proxy {
+            None => tls
+                .rustls_https_connector_with_connector(connector)
+                .map(poster),
+            Some(proxy) => tls
+                .rustls_https_connector_with_connector(Tunnel::new(proxy.clone(), connector))
+                .map(poster),
+        };
+        post.map_err(|error| Failure::BadAuthorities(chain(&error)))
+    }
+
     /// The URL as it is now: the Secret behind the file may be another one than before.
-    pub(super) fn url(&self) -> Result<Uri, Failure> {
+    fn url(&self) -> Result<Uri, Failure> {
         let text = std::fs::read_to_string(&self.url_file)
             .map_err(|error| Failure::NoUrl(error.kind()))?;
         let uri: Uri = text
@@ -110,7 +116,7 @@ impl Sink {
         }
         match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => Ok(uri),
-            Some(scheme) if *scheme == Scheme::HTTP && !self.has_proxy => Ok(uri),
+            Some(scheme) if *scheme == Scheme::HTTP && self.proxy.is_none() => Ok(uri),
             Some(scheme) if *scheme == Scheme::HTTP => Err(Failure::BadUrl(
                 "holds one without https, which a proxy is not used for",
             )),

@@ -109,7 +109,7 @@ async fn a_redirect_is_not_followed() {
 async fn a_receiver_with_a_certificate_of_nobody_gets_nothing() {
     let receiver = Receiver::start([]).await;
     let outbox = Outbox {
-        sink: Sink::new(receiver.url_file(), None, None).unwrap(),
+        sink: Sink::new(receiver.url_file(), None, None),
         ..receiver.outbox()
     };
     let failure = outbox.sink.send(&json!({}), &outbox.patience).await;
@@ -119,12 +119,38 @@ async fn a_receiver_with_a_certificate_of_nobody_gets_nothing() {
 }
 
 #[tokio::test]
+async fn a_file_of_authorities_that_is_of_no_use_fails_messages_until_it_is_of_use() {
+    let receiver = Receiver::start([]).await;
+    let ca_file = receiver.directory.path().join("ca.crt");
+    let outbox = Outbox {
+        sink: Sink::new(receiver.url_file(), Some(ca_file.clone()), None),
+        ..receiver.outbox()
+    };
+    let fails = async || {
+        let failure = outbox.sink.send(&json!({}), &outbox.patience).await;
+        assert!(
+            matches!(failure, Err(Failure::BadAuthorities(_))),
+            "{failure:?}"
+        );
+    };
+    fails().await;
+    for useless in ["", "no CA", "-----BEGIN CERTIFICATE-----\n"] {
+        fs::write(&ca_file, useless).unwrap();
+        fails().await;
+    }
+    assert!(outbox.sink.check().is_err());
+    fs::copy(receiver.ca_file(), &ca_file).unwrap();
+    outbox.send(json!({})).await;
+    assert_eq!((receiver.calls(), counted(&outbox)), (1, [1, 0, 0]));
+}
+
+#[tokio::test]
 async fn a_proxy_is_asked_for_a_tunnel() {
     let receiver = Receiver::start([]).await;
     let (proxy, asked) = proxy().await;
     let sink = Sink::new(receiver.url_file(), Some(receiver.ca_file()), Some(proxy));
     let outbox = Outbox {
-        sink: sink.unwrap(),
+        sink,
         ..receiver.outbox()
     };
     outbox.send(json!({})).await;
@@ -247,6 +273,33 @@ async fn a_receiver_that_does_not_answer_does_not_keep_the_process() {
     sending.await;
     assert!(start.elapsed() < FAREWELL * 2);
     assert_eq!(counts(&metrics), [0, 1, 0]);
+}
+
+#[tokio::test]
+async fn a_message_that_waits_to_be_sent_again_keeps_no_other_from_the_farewell() {
+    let later = Answer {
+        retry_after: Some("60"),
+        ..answer(503)
+    };
+    let receiver = Receiver::start([later]).await;
+    let stop = CancellationToken::new();
+    let metrics = Metrics::new();
+    let (notifications, sending) = Notifications::new(
+        receiver.sink(),
+        style(),
+        NotifyOn::Restarts,
+        metrics.clone(),
+        stop.clone(),
+    );
+    let sending = tokio::spawn(sending);
+    notifications.publish(&workload("web"), &notice());
+    receiver.called(1).await;
+    notifications.publish(&workload("api"), &notice());
+    stop.cancel();
+    sending.await.unwrap();
+    assert_eq!((receiver.calls(), counts(&metrics)), (3, [2, 0, 0]));
+    notifications.publish(&workload("late"), &notice());
+    assert_eq!(counts(&metrics), [2, 0, 0], "it is not one of too many");
 }
 
 pub(super) fn reference(name: &str) -> Reference {
@@ -391,7 +444,7 @@ impl Receiver {
     }
 
     fn sink(&self) -> Sink {
-        Sink::new(self.url_file(), Some(self.ca_file()), None).unwrap()
+        Sink::new(self.url_file(), Some(self.ca_file()), None)
     }
 
     fn outbox(&self) -> Outbox {
@@ -405,6 +458,7 @@ impl Receiver {
                 ..Patience::default()
             },
             metrics: Metrics::new(),
+            stop: CancellationToken::new(),
         }
     }
 
