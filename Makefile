@@ -59,7 +59,7 @@ demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it runni
 # End-to-end tests mostly wait.
 .PHONY: test
 test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name, BROWSER=none does without a browser
-	@scripts/need rust cc control-plane
+	@scripts/need rust cc jq control-plane
 	$(call phase,browser,scripts/browser)
 	$(call phase,unit and router tests,$(browser) cargo test $(TEST))
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)

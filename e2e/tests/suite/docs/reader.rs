@@ -141,10 +141,10 @@ impl<'a> Reader<'a> {
 
     async fn type_in(&self, block: &Block, fate: Fate, port: u16) -> Result<()> {
         let uses_jq = block.text.contains("jq ");
-        if uses_jq && !is_installed("jq") {
-            println!("jq is not installed: line {} is not run", block.line);
-            return Ok(());
-        }
+        ensure!(
+            !uses_jq || is_installed("jq"),
+            "jq is not installed, and this needs it"
+        );
         let type_in = async || {
             let (code, printed) = self.run(&block.text, port).await?;
             let as_told = (code == Some(0)) == (fate == Fate::Succeeds);
