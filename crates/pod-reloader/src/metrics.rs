@@ -129,6 +129,7 @@ impl Metrics {
         for reason in CallError::REASONS.into_iter().chain(["other"]) {
             drop(self.errors.get_or_create(&[("reason", reason)]));
         }
+        self.hashes([]);
         for outcome in notify::Outcome::ALL {
             let labels = [("outcome", outcome.as_str())];
             drop(self.notifications.get_or_create(&labels));
@@ -251,12 +252,14 @@ impl Metrics {
         self.notifications.get_or_create(&labels).inc();
     }
 
-    /// Says how many workloads rely on each key. The ids of keys are no secret: each hash shows its own.
-    pub(crate) fn hashes(&self, counts: impl IntoIterator<Item = (KeyId, usize)>) {
-        let counts: BTreeMap<String, usize> = counts
-            .into_iter()
-            .map(|(key_id, count)| (key_id.to_string(), count))
-            .collect();
+    /// Says how many workloads rely on each key, or with `None` on keys that are not there: anybody can write
+    /// the id of one. The ids of keys are no secret: each hash shows its own.
+    pub(crate) fn hashes(&self, relied_on: impl IntoIterator<Item = (Option<KeyId>, usize)>) {
+        let mut counts = BTreeMap::from([(UNKNOWN_KEY.to_owned(), 0)]);
+        for (key_id, count) in relied_on {
+            let key_id = key_id.map_or_else(|| UNKNOWN_KEY.to_owned(), |id| id.to_string());
+            *counts.entry(key_id).or_default() += count;
+        }
         let mut shown = self.shown_keys.lock();
         for gone in shown.iter().filter(|key_id| !counts.contains_key(*key_id)) {
             self.hashes.remove(&[("key_id", gone.clone())]);
@@ -330,6 +333,8 @@ const CHANGE_TO_PATCH_SECONDS: [f64; 12] = [
     0.5, 1.0, 2.0, 3.0, 5.0, 6.0, 8.0, 15.0, 30.0, 60.0, 300.0, 1800.0,
 ];
 
+/// What stands for every key that is not there.
+const UNKNOWN_KEY: &str = "unknown";
 /// What [`Metrics::admission`] tells apart.
 const OUTCOMES: [&str; 6] = ["ignored", "kept", "set", "held", "unknown", "error"];
 /// What [`Reads`] tells apart.
@@ -381,10 +386,10 @@ mod tests {
     fn a_key_that_nothing_relies_on_any_more_is_not_shown() {
         let metrics = Metrics::new();
         let [old, new] = [1, 2].map(|seed| HashKey::new([seed; KEY_LENGTH]).id());
-        metrics.hashes([(old, 3), (new, 1)]);
+        metrics.hashes([(Some(old), 3), (Some(new), 1)]);
         let line = |key, count: u8| format!("pod_reloader_hashes{{key_id=\"{key}\"}} {count}\n");
         assert!(metrics.text().contains(&line(old, 3)));
-        metrics.hashes([(new, 4)]);
+        metrics.hashes([(Some(new), 4)]);
         let text = metrics.text();
         assert!(
             text.contains(&line(new, 4)) && !text.contains(&old.to_string()),

@@ -161,12 +161,17 @@ impl Reconciler {
         if self.lists_due.load(Ordering::Relaxed) > 0 {
             return;
         }
-        let relied_on = self.workloads.relying_on_keys();
-        if let Some(keys) = self.keys.keyring() {
-            for (key_id, workloads) in relied_on.iter().filter(|(id, _)| !keys.has(**id)) {
-                self.progress.tell_unknown_key(*key_id, *workloads);
+        let Some(keys) = self.keys.keyring() else {
+            return;
+        };
+        let relied_on = self.workloads.relying_on_keys().into_iter();
+        let relied_on = relied_on.map(|(key_id, workloads)| {
+            if keys.has(key_id) {
+                return (Some(key_id), workloads);
             }
-        }
+            self.progress.tell_unknown_key(key_id, workloads);
+            (None, workloads)
+        });
         self.metrics.hashes(relied_on);
     }
 

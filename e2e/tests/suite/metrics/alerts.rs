@@ -93,7 +93,7 @@ pub(super) struct Alert {
 
 /// All alerts of the chart.
 pub(super) fn alerts() -> Result<Vec<Alert>> {
-    let all = "podMonitor.enabled=true,prometheusRule.enabled=true,prometheusRule.apiserver=true,\
+    let all = "podMonitor.enabled=true,notifications.existingSecret=chat,prometheusRule.enabled=true,prometheusRule.apiserver=true,\
                prometheusRule.runbookUrl=https://example.com/runbooks";
     let object = rules(&["--set", all])?;
     let groups = object["spec"]["groups"]

@@ -74,6 +74,31 @@ async fn the_watch_of_a_custom_kind_is_no_younger_when_all_is_listed_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_keys_that_are_not_there_are_one_series() {
+    let operator = Operator::with([deployment("web")]).await;
+    let hash = operator.config_hash("web");
+    let known = hash.split('.').nth(1).unwrap();
+    for made_up in ["0", "1"] {
+        let name = format!("api-{made_up}");
+        let made_up = hash.replace(known, &made_up.repeat(known.len()));
+        let mut object = deployment(&name);
+        object["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: made_up});
+        operator.apiserver.write_deployment(object);
+        operator.sees(&name);
+    }
+    for _ in WorkloadKind::BUILT_IN {
+        operator.reconciler.list_is_whole();
+    }
+    operator.reconciler.publish();
+    assert_eq!(operator.shows("hashes{key_id=\"unknown\"}"), 2.0);
+    assert_eq!(
+        operator.shows(&format!("hashes{{key_id=\"{known}\"}}")),
+        1.0
+    );
+    assert_eq!(operator.metrics.text().matches("key_id=").count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_changes_while_a_patch_is_on_its_way_is_timed_from_its_own_event() {
     let operator = Operator::with([deployment("web")]).await;
     let takes = |time| {
