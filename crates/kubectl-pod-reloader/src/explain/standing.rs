@@ -1,0 +1,129 @@
+//! What it means how a workload stands, in words.
+
+use pod_reloader::args::Reconcile;
+use pod_reloader_core::annotations::BASELINE;
+use pod_reloader_core::decision::Cause;
+use pod_reloader_core::hash::ConfigHash;
+use pod_reloader_core::standing::Standing;
+use pod_reloader_core::workload::Restart;
+
+use crate::print::Verdict;
+use crate::rollout::Rollout;
+use crate::workloads::{Inquiry, Seen};
+
+/// How the workload stands: in a word, what it means, and whether it is good.
+pub(super) fn stands(
+    seen: &Seen<'_>,
+    inquiry: Option<&Inquiry>,
+    rollout: &Rollout,
+) -> (String, String, Verdict) {
+    let reconcile = seen.operator.map(|it| it.args.reconcile);
+    let standing = match inquiry {
+        None => {
+            let obstacle = seen.obstacle.as_deref().unwrap_or_default();
+            let meaning = format!("not kept: {obstacle}");
+            return ("not asked".to_owned(), meaning, Verdict::Bad);
+        }
+        Some(Inquiry::Impossible(error)) => {
+            let meaning =
+                format!("not known: {error}, and only a dry run of that lets pod-reloader tell");
+            return ("not asked".to_owned(), meaning, Verdict::Unknown);
+        }
+        Some(Inquiry::Unanswered) => {
+            let meaning = "not known: the webhook of pod-reloader did not answer; kubectl pod-reloader status tells more";
+            return (
+                "not answered".to_owned(),
+                meaning.to_owned(),
+                Verdict::Unknown,
+            );
+        }
+        Some(Inquiry::Answered(report)) => report.standing,
+    };
+    let (meaning, verdict) = match standing {
+        Standing::Current => current(seen, rollout),
+        Standing::Due(cause) => (due(cause, reconcile), Verdict::Bad),
+        Standing::Waiting => (
+            "held: its pods could not start without what is missing below".to_owned(),
+            Verdict::Bad,
+        ),
+        Standing::BaselineDue => {
+            let what = match seen.workload.config_hash() {
+                Some(_) => {
+                    "foreign: it cannot be verified, so what is true now is to be written down, which restarts nothing"
+                }
+                None => "new: what is true now is to be written down, which restarts nothing",
+            };
+            (with_mode(what, reconcile), Verdict::Unknown)
+        }
+        Standing::NotKept => (
+            "not kept: the operator does not look after it".to_owned(),
+            Verdict::Bad,
+        ),
+        Standing::Unknown => (
+            "not known: pod-reloader could not read its objects now".to_owned(),
+            Verdict::Unknown,
+        ),
+    };
+    (standing.as_str().to_owned(), meaning, verdict)
+}
+
+fn due(cause: Cause, reconcile: Option<Reconcile>) -> String {
+    let what = match cause {
+        Cause::FirstStamp => "due: it has just subscribed and gets its first hash",
+        Cause::Changed => "out of date: a restart is due",
+        Cause::ChangedBeforeTakeover => {
+            "out of date: its objects changed before pod-reloader took over"
+        }
+    };
+    with_mode(what, reconcile)
+}
+
+/// With what keeps the operator from doing it.
+fn with_mode(what: &str, reconcile: Option<Reconcile>) -> String {
+    match reconcile {
+        Some(Reconcile::Off) => format!("{what}, but the operator runs with --reconcile=off"),
+        Some(Reconcile::Observe) => {
+            format!("{what}, but the operator only observes (--reconcile=observe)")
+        }
+        Some(Reconcile::On) | None => what.to_owned(),
+    }
+}
+
+/// What it means that nothing is pending for a workload.
+fn current(seen: &Seen<'_>, rollout: &Rollout) -> (String, Verdict) {
+    let workload = &seen.workload;
+    let has_baseline = workload.markers.baseline.is_some();
+    let what = match workload.config_hash() {
+        _ if workload.references.is_empty() => {
+            return (
+                "nothing counts for it, so nothing restarts it".to_owned(),
+                Verdict::Good,
+            );
+        }
+        _ if !workload.can_be_restarted() => {
+            let text = "its pod template is that of another object: annotate that one";
+            return (text.to_owned(), Verdict::Bad);
+        }
+        Some(hash) if ConfigHash::parse(hash).is_none() => {
+            format!("current, by its annotation {BASELINE}: the hash itself is of somebody else")
+        }
+        None if workload.restart != Restart::Template => {
+            format!("current, by its annotation {BASELINE}: it is restarted by a time")
+        }
+        None if has_baseline => {
+            format!(
+                "current, by its annotation {BASELINE}: it got no hash yet, as nothing changed since"
+            )
+        }
+        _ => "current".to_owned(),
+    };
+    match rollout {
+        Rollout::Done(_) if what == "current" => (
+            format!("{what}: its pods have what its objects hold"),
+            Verdict::Good,
+        ),
+        Rollout::Done(_) | Rollout::Unknown => (what, Verdict::Good),
+        Rollout::Running(_) => (format!("{what}, and its rollout goes on"), Verdict::Bad),
+        Rollout::Stopped(_) => (format!("{what}, but its rollout is stuck"), Verdict::Bad),
+    }
+}
