@@ -4,7 +4,7 @@
 
 e2e := pod-reloader-e2e
 crates := pod-reloader-core webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
-scripts := .ci/run scripts/need scripts/browser scripts/boundaries scripts/static-binary scripts/image-check e2e/control-plane/build.sh
+scripts := .ci/run scripts/need scripts/browser scripts/boundaries scripts/static-binary scripts/image-check e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 control_plane := $(or $(CARGO_TARGET_DIR),target)/debug/control-plane --
 
