@@ -21,7 +21,7 @@ use crate::cluster::{Cluster, Unseen};
 use crate::history::{self, Event, when};
 use crate::objects::{self, Found};
 use crate::operators::{Operator, Operators};
-use crate::print::{Answer, Verdict, bold, by, fields, safe, table};
+use crate::print::{Answer, Verdict, bold, by, fields, safe, section, table};
 use crate::rollout::Rollout;
 use crate::workloads::{self, Seen, consumption};
 
@@ -321,28 +321,13 @@ impl Answer for Explanation {
             text += "\n";
             text += &table(["OBJECT", "THERE", "COUNTS", "USED AS", "PODS NEED"], &rows);
         }
-        for (heading, items) in [
-            ("Wrong in its annotations", &self.advice),
-            ("Not seen", &self.unseen),
-        ] {
-            if !items.is_empty() {
-                text += &format!("\n{}\n", bold(heading));
-                items.iter().for_each(|item| text += &format!("  {item}\n"));
-            }
-        }
-        if !self.problems.is_empty() {
-            text += &format!("\n{}\n", bold("Warnings of the last hour"));
-            for Event {
-                at,
-                reason,
-                message,
-                ..
-            } in &self.problems
-            {
-                text += &format!("  {reason}, {}: {message}\n", when(*at, self.asked_at));
-            }
-        }
-        text
+        text += &section("Wrong in its annotations", &self.advice);
+        text += &section("Not seen", &self.unseen);
+        let problems = self.problems.iter().map(|event| {
+            let at = when(event.at, self.asked_at);
+            format!("{}, {at}: {}", event.reason, event.message)
+        });
+        text + &section("Warnings of the last hour", &Vec::from_iter(problems))
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::explain::stall;
 use crate::operators::Operators;
-use crate::print::{Answer, Verdict, bold, count, table};
+use crate::print::{Answer, Verdict, bold, count, section, table};
 use crate::workloads::{self, Seen, consumption};
 
 /// What a change of one object does.
@@ -225,13 +225,7 @@ impl Answer for Impact {
                 &rows,
             );
         }
-        if !self.unseen.is_empty() {
-            text += &format!("\n{}\n", bold("Not seen"));
-            self.unseen
-                .iter()
-                .for_each(|item| text += &format!("  {item}\n"));
-        }
-        text
+        text + &section("Not seen", &self.unseen)
     }
 }
 

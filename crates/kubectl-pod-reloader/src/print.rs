@@ -131,6 +131,15 @@ pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     text
 }
 
+/// A heading with a line for each item; nothing without any.
+pub(crate) fn section(heading: &str, items: &[String]) -> String {
+    if items.is_empty() {
+        return String::new();
+    }
+    let lines = items.iter().map(|item| format!("  {item}\n"));
+    format!("\n{}\n{}", bold(heading), String::from_iter(lines))
+}
+
 /// `1 workload`, `2 workloads`.
 pub(crate) fn count(number: impl Into<i64>, thing: &str) -> String {
     match number.into() {

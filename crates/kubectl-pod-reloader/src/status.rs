@@ -10,7 +10,7 @@ use self::workloads::{standings, warnings};
 use crate::cluster::{Cluster, Unseen};
 use crate::history;
 use crate::operators::Operators;
-use crate::print::{Answer, Verdict, bold, by};
+use crate::print::{Answer, Verdict, bold, by, section};
 use crate::workloads::{Seen, list};
 
 /// How the operators of a cluster are.
@@ -173,12 +173,6 @@ impl Answer for Status {
                 );
             }
         }
-        if !self.unseen.is_empty() {
-            text += &format!("\n{}\n", bold("Not seen"));
-            self.unseen
-                .iter()
-                .for_each(|item| text += &format!("  {item}\n"));
-        }
-        text
+        text + &section("Not seen", &self.unseen)
     }
 }
