@@ -158,11 +158,15 @@ async fn a_custom_resource_is_explained_too() -> Result<()> {
     };
     Scene::play_on(control_plane, options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let rollout = Workload::deployment("shop").lists("app").manifest();
-        let mut rollout = rollout;
-        rollout["apiVersion"] = json!("argoproj.io/v1alpha1");
-        rollout["kind"] = json!("Rollout");
-        scene.apply(&[rollout]).await?;
+        let shop = Workload::deployment("shop").lists("app");
+        let by_time = Workload::deployment("by-time").lists("app");
+        let by_time = by_time.annotated("pod-reloader.cs.sap.com/restart", "at");
+        for workload in [shop, by_time] {
+            let mut rollout = workload.manifest();
+            rollout["apiVersion"] = json!("argoproj.io/v1alpha1");
+            rollout["kind"] = json!("Rollout");
+            scene.apply(&[rollout]).await?;
+        }
         for typed in ["rollout/shop", "rollouts.argoproj.io/shop"] {
             let told = json_of(scene, &["explain", typed]).await?;
             ensure!(
@@ -172,7 +176,34 @@ async fn a_custom_resource_is_explained_too() -> Result<()> {
         }
         let impact = json_of(scene, &["impact", "cm/app"]).await?;
         ensure!(impact["workloads"][0]["restarts"] == true, "{impact:#}");
+        // Nobody runs its controller here: that nothing is pending is all that can be told.
+        let waited = plugin(scene, &["wait", "rollout/by-time"]).await?;
+        ensure!(waited.code == Some(3), "{waited:?}");
+        ensure!(waited.stdout.contains("nothing is pending"), "{waited:?}");
+        let told = text(scene, &["explain", "rollout/by-time"]).await?;
+        ensure!(told.contains("it is restarted by a time"), "{told}");
         Ok(())
+    })
+    .await
+}
+
+/// Two operators that read the same annotations, of different namespaces.
+#[tokio::test]
+async fn of_two_operators_the_one_is_told_that_keeps_the_workload() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        Scene::play(Options::default(), async |other| {
+            for scene in [scene, other] {
+                scene.apply(&[config_map("app", "1")]).await?;
+                let web = Workload::deployment("web").lists("app");
+                scene.create(&web).await?;
+                let told = explained(scene, &web, &[]).await?;
+                ensure!(told["standing"] == "current", "{told:#}");
+                let operator = &told["operator"]["namespace"];
+                ensure!(*operator == *scene.installation.namespace, "{told:#}");
+            }
+            Ok(())
+        })
+        .await
     })
     .await
 }
