@@ -255,7 +255,7 @@ async fn impact_names_those_that_restart_and_those_that_could_not_start() -> Res
 #[tokio::test]
 async fn wait_returns_when_the_change_has_been_rolled_out() -> Result<()> {
     let options = Options {
-        settle_period: "2s",
+        settle_period: "5s",
         ..Options::default()
     };
     Scene::play(options, async |scene| {
