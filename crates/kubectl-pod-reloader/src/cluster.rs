@@ -9,6 +9,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;
 use kube::core::discovery::v2::APIGroupDiscoveryList;
 use kube::{Client, Config};
+use pod_reloader::chain;
+use pod_reloader::serving::{self, State};
 use pod_reloader_core::name::Name;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -258,17 +260,14 @@ impl Cluster {
         let ask = || self.client.list_api_groups_aggregated();
         let groups = self.groups.get_or_try_init(ask).await;
         let groups = groups.map_err(|error| unseen(&what, error))?;
-        let mut of_group = groups.items.iter().filter(|it| {
-            let name = it.metadata.as_ref().and_then(|it| it.name.as_deref());
-            name == Some(group)
-        });
-        let versions = of_group.next().map(|group| &group.versions);
-        let version = versions.into_iter().flatten().find_map(|it| {
-            let mut resources = it.resources.iter();
-            let serves = resources.any(|resource| resource.resource.as_deref() == Some(plural));
-            it.version.clone().filter(|_| serves)
-        });
-        version.ok_or_else(|| Unseen::Absent(plural.to_owned()))
+        match serving::state(groups, group, plural) {
+            State::Served(version) => Ok(version.to_owned()),
+            State::Missing => Err(Unseen::Absent(plural.to_owned())),
+            State::Unknown => Err(Unseen::Refused {
+                what,
+                message: "what serves it is out of reach".to_owned(),
+            }),
+        }
     }
 
     /// Patches an object by nothing, or creates it where a `body` is given, without doing so.
@@ -375,16 +374,7 @@ fn unreadable(what: &str, error: &serde_json::Error) -> Unseen {
 }
 
 fn unseen(what: &str, error: kube::Error) -> Unseen {
-    let mut message = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !message.contains(&text) {
-            message = format!("{message}: {text}");
-        }
-        cause = error.source();
-    }
-    Unseen::Unreachable(what.to_owned(), safe(&message))
+    Unseen::Unreachable(what.to_owned(), safe(&chain(&error)))
 }
 
 /// The text of a `Warning` header, which is `299 - "text"`.

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::core::discovery::v2::APIGroupDiscoveryList;
 use kube::{Api, Client};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
@@ -15,6 +14,7 @@ use tracing::info;
 use crate::client::{DEADLINE, within};
 use crate::logging::Complaint;
 use crate::reconcile::Reconciler;
+use crate::serving::{State, state};
 use crate::watch;
 
 /// How often the cluster is asked what it serves: one call for all kinds.
@@ -38,7 +38,7 @@ pub(crate) async fn watch_kinds(
             Ok(groups) => {
                 complaint.settled();
                 for kind in &kinds {
-                    let version = match state(&groups, *kind) {
+                    let version = match state(&groups, kind.shape().group, kind.shape().plural) {
                         State::Served(version) => Some(Arc::from(version)),
                         State::Missing => None,
                         State::Unknown => continue,
@@ -100,84 +100,4 @@ fn watches(apis: Apis, kind: WorkloadKind, reconciler: &Arc<Reconciler>) -> Join
         watches.spawn(watch::watch_workloads(api, kind, namespace, reconciler));
     }
     watches
-}
-
-/// What the cluster says of a kind.
-#[derive(Debug, PartialEq)]
-enum State<'a> {
-    /// It serves it, in this version before others.
-    Served(&'a str),
-    /// It does not know it.
-    Missing,
-    /// It cannot tell now.
-    Unknown,
-}
-
-fn state(groups: &APIGroupDiscoveryList, kind: WorkloadKind) -> State<'_> {
-    let shape = kind.shape();
-    let name = |metadata: &Option<kube::core::ObjectMeta>| metadata.as_ref()?.name.clone();
-    let group = groups
-        .items
-        .iter()
-        .find(|it| name(&it.metadata).as_deref() == Some(shape.group));
-    let Some(group) = group else {
-        return State::Missing;
-    };
-    for version in &group.versions {
-        if version.freshness.as_deref() == Some("Stale") {
-            return State::Unknown;
-        }
-        let is_it = version
-            .resources
-            .iter()
-            .any(|resource| resource.resource.as_deref() == Some(shape.plural));
-        if let (true, Some(version)) = (is_it, &version.version) {
-            return State::Served(version);
-        }
-    }
-    State::Missing
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pod_reloader_core::kind::CustomResource;
-    use serde_json::json;
-
-    fn rollout() -> WorkloadKind {
-        let resource: CustomResource = serde_json::from_value(json!({
-            "group": "argoproj.io", "resource": "rollouts", "kind": "Rollout",
-            "podTemplates": ["spec.template"],
-        }))
-        .unwrap();
-        resource.into_kind().unwrap()
-    }
-
-    fn groups(versions: serde_json::Value) -> APIGroupDiscoveryList {
-        serde_json::from_value(json!({"items": [
-            {"metadata": {"name": "other"}, "versions": [{"version": "v9", "resources": [{"resource": "rollouts"}]}]},
-            {"metadata": {"name": "argoproj.io"}, "versions": versions},
-        ]}))
-        .unwrap()
-    }
-
-    #[test]
-    fn the_first_version_that_has_the_kind_counts() {
-        let groups = groups(json!([
-            {"version": "v2", "resources": [{"resource": "workflows"}]},
-            {"version": "v1alpha1", "resources": [{"resource": "rollouts"}]},
-            {"version": "v1alpha0", "resources": [{"resource": "rollouts"}]},
-        ]));
-        assert_eq!(state(&groups, rollout()), State::Served("v1alpha1"));
-    }
-
-    #[test]
-    fn a_kind_that_is_not_there_is_missing_and_one_that_is_stale_unknown() {
-        let none = groups(json!([{"version": "v1", "resources": []}]));
-        assert_eq!(state(&none, rollout()), State::Missing);
-        let other = serde_json::from_value(json!({"items": []})).unwrap();
-        assert_eq!(state(&other, rollout()), State::Missing);
-        let stale = groups(json!([{"version": "v1", "freshness": "Stale"}]));
-        assert_eq!(state(&stale, rollout()), State::Unknown);
-    }
 }

@@ -225,7 +225,7 @@ fn is_status(status: &Status) -> bool {
 }
 
 /// An error and its causes on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

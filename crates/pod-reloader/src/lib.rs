@@ -1,6 +1,7 @@
 //! Restarts pods when the ConfigMaps and Secrets that they read change.
 //!
-//! The operator is [`main`]; its command line is [`args`], which also says how others are to read its settings.
+//! The operator is [`main`]; its command line is [`args`], which also says how others are to read its
+//! settings. What else is public, the plugin for kubectl uses as well.
 
 mod admin;
 pub mod args;
@@ -27,10 +28,13 @@ mod queue;
 mod reconcile;
 mod run;
 mod server;
+pub mod serving;
 mod source;
 mod watch;
 mod webhook;
 mod workloads;
+
+pub use crate::error::chain;
 
 use std::process::ExitCode;
 use std::{future, thread};
