@@ -206,7 +206,7 @@ impl Answer for Impact {
             .count();
         let mut text = bold(format!(
             "A change of {of}{there} in namespace {namespace} restarts {} with {}.",
-            count(restarted.len() as i64, "workload"),
+            count(restarted.len(), "workload"),
             count(pods, "pod")
         ))
         .to_string();
@@ -214,7 +214,7 @@ impl Answer for Impact {
         if needing > 0 {
             text += &format!(
                 "{} could not start without it.\n",
-                count(needing as i64, "workload")
+                count(needing, "workload")
             );
         }
         if !self.workloads.is_empty() {

@@ -43,12 +43,14 @@ pub(crate) fn raw(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
+/// Controls, ends of lines and paragraphs, and what turns the direction of writing around.
+pub(crate) fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
 /// Text out of the cluster, without what a terminal would obey or hide.
 pub(crate) fn safe(text: &str) -> String {
-    let is_hidden = |it: char| {
-        it.is_control()
-            || matches!(it, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-    };
     let shown = |it| {
         if is_hidden(it) {
             char::REPLACEMENT_CHARACTER
@@ -141,11 +143,9 @@ pub(crate) fn section(heading: &str, items: &[String]) -> String {
 }
 
 /// `1 workload`, `2 workloads`.
-pub(crate) fn count(number: impl Into<i64>, thing: &str) -> String {
-    match number.into() {
-        1 => format!("1 {thing}"),
-        number => format!("{number} {thing}s"),
-    }
+pub(crate) fn count<N: Display + From<u8> + PartialEq>(number: N, thing: &str) -> String {
+    let plural = if number == N::from(1) { "" } else { "s" };
+    format!("{number} {thing}{plural}")
 }
 
 #[cfg(test)]

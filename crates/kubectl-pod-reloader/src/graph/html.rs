@@ -8,13 +8,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
-use super::{
-    Graph,
-    layout::Spacing,
-    section::sections,
-    svg::svg,
-    words::{self, counted},
-};
+use super::{Graph, layout::Spacing, section::sections, svg::svg, words};
+use crate::print::{count, is_hidden};
 
 /// A page with the graph as a drawing, a filter, and words about the node that is chosen. The fragment
 /// of the address chooses one: `#Secret/shop/db-creds`.
@@ -55,9 +50,9 @@ fn page(graph: &Graph, title: &str) -> Result<String, fmt::Error> {
     write!(
         text,
         "<header>\n<div>\n<h1>{title}</h1>\n<p>{}, {} in {}</p>\n</div>\n{FILTER}</header>\n",
-        counted(graph.objects.len(), "config object"),
-        counted(graph.workloads.len(), "workload"),
-        counted(sections.len(), "namespace"),
+        count(graph.objects.len(), "config object"),
+        count(graph.workloads.len(), "workload"),
+        count(sections.len(), "namespace"),
     )?;
     text.push_str(LEGEND);
     writeln!(text, "<div class=\"columns\">\n<main class=\"{class}\">")?;
@@ -95,17 +90,11 @@ pub(super) fn escaped(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            _ if is_invisible(character) => escaped.push('\u{fffd}'),
+            _ if is_hidden(character) => escaped.push('\u{fffd}'),
             _ => escaped.push(character),
         }
     }
     escaped
-}
-
-/// Controls, ends of lines and paragraphs, and what turns the direction of writing around.
-fn is_invisible(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 /// What the script reads. JSON may be written with escapes instead of any letter, so that no end of the
@@ -122,7 +111,7 @@ fn json(graph: &Graph, links: &[Vec<String>; 2], spacing: Spacing) -> String {
     for character in value.to_string().chars() {
         match character {
             '<' | '>' | '&' => text += &format!("\\u{:04x}", u32::from(character)),
-            _ if is_invisible(character) => text += &format!("\\u{:04x}", u32::from(character)),
+            _ if is_hidden(character) => text += &format!("\\u{:04x}", u32::from(character)),
             _ => text.push(character),
         }
     }

@@ -43,7 +43,7 @@ fn drawn(graph: &Graph) -> Result<String, fmt::Error> {
         }
     }
     if left_out > 0 {
-        let left_out = words::counted(left_out, "workload");
+        let left_out = crate::print::count(left_out, "workload");
         writeln!(
             text,
             "  more[\"{left_out} left out: too much for Mermaid\"]:::notice"

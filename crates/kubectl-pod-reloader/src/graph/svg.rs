@@ -126,7 +126,7 @@ impl<'a> Node<'a> {
             "Secret" => "secret",
             _ => "configmap",
         };
-        let workloads = words::counted(restarts, "workload");
+        let workloads = crate::print::count(restarts, "workload");
         Self {
             class: icon,
             icon,
@@ -148,7 +148,10 @@ impl<'a> Node<'a> {
             _ => "custom",
         };
         let pods = words::pods(workload);
-        let restarted = format!("restarted by {}", words::counted(restarted_by, "object"));
+        let restarted = format!(
+            "restarted by {}",
+            crate::print::count(restarted_by, "object")
+        );
         let spoken = pods.iter().cloned().chain([restarted]).collect::<Vec<_>>();
         Self {
             class: "workload",

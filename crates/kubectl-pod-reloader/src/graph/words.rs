@@ -1,5 +1,7 @@
 //! What all pictures call the same: marks of nodes, and numbers with their nouns.
 
+use crate::print::count;
+
 use super::{ConfigNode, Edge, Hash, WorkloadNode};
 
 /// What is to be noticed about an object.
@@ -30,7 +32,7 @@ pub(super) fn keys(edge: &Edge) -> String {
 pub(super) fn short_keys(edge: &Edge) -> String {
     match edge.keys.as_deref().unwrap_or_default() {
         [key] => key.clone(),
-        keys => counted(keys.len(), "key"),
+        keys => count(keys.len(), "key"),
     }
 }
 
@@ -43,16 +45,10 @@ pub(super) fn namespace(name: &str) -> &str {
     }
 }
 
-/// `1 pod`, `2 pods`.
-pub(super) fn counted(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
-}
-
 /// How many pods it is to have.
 pub(super) fn pods(workload: &WorkloadNode) -> Option<String> {
     let number = usize::try_from(workload.pods?).ok()?;
-    Some(counted(number, "pod"))
+    Some(count(number, "pod"))
 }
 
 /// What is written below the name of a workload: pods, and its mark.
