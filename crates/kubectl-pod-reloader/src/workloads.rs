@@ -210,7 +210,10 @@ pub(crate) async fn get<'a>(
             other => other,
         }
     })?;
-    let labels = operators::labels(cluster, namespace).await.ok();
+    let labels = match operators.select_namespaces() {
+        true => operators::labels(cluster, namespace).await.ok(),
+        false => None,
+    };
     seen(operators, kind, &api_version, &object, labels.as_ref()).ok_or_else(|| Unseen::Refused {
         what: format!("read {kind} {}", target.name),
         message: "it is not as expected".to_owned(),
