@@ -399,32 +399,19 @@ impl Leading {
     }
 
     fn reset(&self) {
-        let Metrics {
-            leading,
-            workloads,
-            waiting,
-            braked,
-            reverted,
-            refused,
-            unreadable,
-            foreign,
-            config_objects,
-            references,
-            digests,
-            ..
-        } = &self.0;
+        let metrics = &self.0;
         for gauge in [
-            leading,
-            workloads,
-            waiting,
-            braked,
-            reverted,
-            refused,
-            unreadable,
-            foreign,
-            config_objects,
-            references,
-            digests,
+            &metrics.leading,
+            &metrics.workloads,
+            &metrics.waiting,
+            &metrics.braked,
+            &metrics.reverted,
+            &metrics.refused,
+            &metrics.unreadable,
+            &metrics.foreign,
+            &metrics.config_objects,
+            &metrics.references,
+            &metrics.digests,
         ] {
             gauge.set(0);
         }
