@@ -5,6 +5,8 @@ use std::{ffi::OsString, path::PathBuf, process::Stdio};
 use anyhow::{Context, Result, bail};
 use tokio::{io::AsyncWriteExt, process::Command};
 
+use crate::programs::of_the_workspace;
+
 /// A command-line program, pointed at a control plane by its kubeconfig.
 #[derive(Clone, Debug)]
 pub struct Tool {
@@ -40,6 +42,18 @@ impl Tool {
     #[must_use]
     pub fn with_kubeconfig(self, kubeconfig: PathBuf) -> Self {
         self.with_env("KUBECONFIG", kubeconfig)
+    }
+
+    /// The same kubectl, which finds our plugin: it looks for one in `PATH`.
+    ///
+    /// # Errors
+    /// When that is not built.
+    pub fn with_plugin(self) -> Result<Self> {
+        let plugin = of_the_workspace("kubectl-pod_reloader");
+        let plugin =
+            plugin.context("the plugin is not built: run `cargo build -p kubectl-pod-reloader`")?;
+        let directory = plugin.parent().context("it lies in a folder")?;
+        Ok(self.with_env("PATH", directory))
     }
 
     /// The same program with one more variable in its environment.

@@ -1,8 +1,8 @@
 //! The page of `kubectl pod-reloader graph`, in a browser.
 
-use std::{env, ffi::OsString, fs, path::Path};
+use std::{fs, path::Path};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use pod_reloader_browser::Browser;
 use pod_reloader_e2e::{
     Options, Scene,
@@ -67,18 +67,11 @@ fn using(name: &str, kind: Kind, pods: u32, secrets: &[&str]) -> Workload {
         )
 }
 
-/// As a user gets it. kubectl finds a plugin in `PATH`.
+/// As a user gets it.
 async fn page(scene: &Scene) -> Result<String> {
-    let tests = env::current_exe()?;
-    let built = tests.ancestors().nth(2).context("tests are in deps")?;
-    let path = env::var_os("PATH").unwrap_or_default();
-    let folders = [built.to_owned()]
-        .into_iter()
-        .chain(env::split_paths(&path));
-    let path: OsString = env::join_paths(folders)?;
     scene
         .tool()
-        .with_env("PATH", path)
+        .with_plugin()?
         .run(&["pod-reloader", "graph", "--all-namespaces", "--output=html"])
         .await
 }

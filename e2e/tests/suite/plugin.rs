@@ -6,8 +6,7 @@ use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{
-    Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, Output, Scene, Tool,
-    of_the_workspace, wait_for,
+    Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, Output, Scene, wait_for,
 };
 use serde_json::{Value, json};
 
@@ -477,7 +476,7 @@ async fn a_user_with_few_rights_is_told_what_cannot_be_seen() -> Result<()> {
 #[tokio::test]
 async fn without_an_operator_it_says_so() -> Result<()> {
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
-    let kubectl = with_plugin(control_plane.kubectl())?;
+    let kubectl = control_plane.kubectl().with_plugin()?;
     let web = Workload::deployment("web")
         .lists("app")
         .manifest()
@@ -637,15 +636,6 @@ fn stopped() -> Options {
     }
 }
 
-/// kubectl, which finds the plugin.
-fn with_plugin(kubectl: Tool) -> Result<Tool> {
-    let plugin = of_the_workspace("kubectl-pod_reloader");
-    let plugin =
-        plugin.context("the plugin is not built: run `cargo build -p kubectl-pod-reloader`")?;
-    let directory = plugin.parent().context("it lies in a folder")?;
-    Ok(kubectl.with_env("PATH", directory))
-}
-
 async fn plugin(scene: &Scene, args: &[&str]) -> Result<Output> {
     let namespace = format!("--namespace={}", scene.namespace);
     let args = match args[0] {
@@ -653,7 +643,7 @@ async fn plugin(scene: &Scene, args: &[&str]) -> Result<Output> {
         "__complete" => [&["pod-reloader", &namespace], args].concat(),
         _ => [&["pod-reloader"], args, &[&namespace]].concat(),
     };
-    with_plugin(scene.tool())?.output(&args, "").await
+    scene.tool().with_plugin()?.output(&args, "").await
 }
 
 async fn text_of(scene: &Scene, args: &[&str], code: i32) -> Result<String> {

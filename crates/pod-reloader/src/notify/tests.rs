@@ -210,15 +210,7 @@ async fn what_comes_while_too_much_waits_is_dropped_and_counted() {
 #[tokio::test]
 async fn a_fan_out_is_one_message_also_while_the_receiver_is_slow() {
     let receiver = Receiver::start([answer(503), answer(200)]).await;
-    let metrics = Metrics::new();
-    let stop = CancellationToken::new();
-    let (notifications, sending) = Notifications::new(
-        receiver.sink(),
-        style(),
-        NotifyOn::Restarts,
-        metrics.clone(),
-        stop.clone(),
-    );
+    let (notifications, sending, metrics, stop) = of_restarts(&receiver);
     let sending = tokio::spawn(sending);
     for number in 0..1000 {
         notifications.publish(&workload(&format!("web-{number}")), &notice());
@@ -236,15 +228,7 @@ async fn a_fan_out_is_one_message_also_while_the_receiver_is_slow() {
 #[tokio::test]
 async fn what_waits_when_the_process_is_told_to_stop_is_sent_before() {
     let receiver = Receiver::start([]).await;
-    let stop = CancellationToken::new();
-    let metrics = Metrics::new();
-    let (notifications, sending) = Notifications::new(
-        receiver.sink(),
-        style(),
-        NotifyOn::Restarts,
-        metrics.clone(),
-        stop.clone(),
-    );
+    let (notifications, sending, metrics, stop) = of_restarts(&receiver);
     notifications.publish(&workload("web"), &notice());
     stop.cancel();
     sending.await;
@@ -258,15 +242,7 @@ async fn a_receiver_that_does_not_answer_does_not_keep_the_process() {
         ..answer(200)
     };
     let receiver = Receiver::start([silent]).await;
-    let stop = CancellationToken::new();
-    let metrics = Metrics::new();
-    let (notifications, sending) = Notifications::new(
-        receiver.sink(),
-        style(),
-        NotifyOn::Restarts,
-        metrics.clone(),
-        stop.clone(),
-    );
+    let (notifications, sending, metrics, stop) = of_restarts(&receiver);
     notifications.publish(&workload("web"), &notice());
     stop.cancel();
     let start = Instant::now();
@@ -282,15 +258,7 @@ async fn a_message_that_waits_to_be_sent_again_keeps_no_other_from_the_farewell(
         ..answer(503)
     };
     let receiver = Receiver::start([later]).await;
-    let stop = CancellationToken::new();
-    let metrics = Metrics::new();
-    let (notifications, sending) = Notifications::new(
-        receiver.sink(),
-        style(),
-        NotifyOn::Restarts,
-        metrics.clone(),
-        stop.clone(),
-    );
+    let (notifications, sending, metrics, stop) = of_restarts(&receiver);
     let sending = tokio::spawn(sending);
     notifications.publish(&workload("web"), &notice());
     receiver.called(1).await;
@@ -300,6 +268,27 @@ async fn a_message_that_waits_to_be_sent_again_keeps_no_other_from_the_farewell(
     assert_eq!((receiver.calls(), counts(&metrics)), (3, [2, 0, 0]));
     notifications.publish(&workload("late"), &notice());
     assert_eq!(counts(&metrics), [2, 0, 0], "it is not one of too many");
+}
+
+/// Notifications of restarts, the task that sends them to `receiver`, what it counts, and what stops it.
+fn of_restarts(
+    receiver: &Receiver,
+) -> (
+    Notifications,
+    impl Future<Output = ()> + use<>,
+    Metrics,
+    CancellationToken,
+) {
+    let metrics = Metrics::new();
+    let stop = CancellationToken::new();
+    let (notifications, sending) = Notifications::new(
+        receiver.sink(),
+        style(),
+        NotifyOn::Restarts,
+        metrics.clone(),
+        stop.clone(),
+    );
+    (notifications, sending, metrics, stop)
 }
 
 pub(super) fn reference(name: &str) -> Reference {
