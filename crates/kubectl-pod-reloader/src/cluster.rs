@@ -187,7 +187,7 @@ impl Cluster {
         place: Place<'_>,
         name: &str,
     ) -> Result<T, Unseen> {
-        let what = format!("{} {name}", place.words("get"));
+        let what = format!("{} ({name})", place.words("get"));
         let body = self
             .read(&format!("{}/{name}", place.path()), &what, JSON)
             .await?;

@@ -62,7 +62,8 @@ impl Operators {
         let place = |namespace| Place::new("apps/v1", "deployments", namespace);
         let mut found = cluster.list(place(there), OF_AN_OPERATOR).await;
         let is_complete = found.is_ok() && there.is_none();
-        if found.is_err() && there.is_none() {
+        let is_forbidden = found.as_ref().is_err_and(Unseen::is_forbidden);
+        if is_forbidden && there.is_none() {
             found = cluster
                 .list(place(Some(USUAL_NAMESPACE)), OF_AN_OPERATOR)
                 .await;
