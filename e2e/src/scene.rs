@@ -572,12 +572,25 @@ impl Scene {
         Ok(events)
     }
 
-    /// All that anybody has asked the apiserver for since `mark`.
+    /// All that anybody has asked the apiserver for since `mark`, `kubectl pod-reloader` aside: other
+    /// tests let it inquire about every workload of the cluster.
     ///
     /// # Errors
     /// When the log cannot be read.
     pub async fn all_requests(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
-        self.audit_log.since(mark).await
+        let mut events = self.audit_log.since(mark).await?;
+        events.retain(|event| !is_of_plugin(event));
+        Ok(events)
+    }
+
+    /// What `kubectl pod-reloader` has asked the apiserver for since `mark`, in any test.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn requests_of_plugin(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
+        let mut events = self.audit_log.since(mark).await?;
+        events.retain(is_of_plugin);
+        Ok(events)
     }
 
     /// Starts an operator of the same installation with other arguments than those of [`Options`], and
@@ -681,6 +694,10 @@ impl Options {
         merge(&mut values, &self.values);
         values
     }
+}
+
+fn is_of_plugin(event: &AuditEvent) -> bool {
+    event.user_agent.starts_with("kubectl-pod-reloader/")
 }
 
 /// The name of the test, as a namespace.

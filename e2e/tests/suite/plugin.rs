@@ -561,13 +561,11 @@ async fn it_writes_nothing_and_shows_no_secret() -> Result<()> {
         let after = scene.object("deploy/web").await?["metadata"]["resourceVersion"].clone();
         ensure!(after == before, "{before} became {after}");
         let mut inquiries = 0;
-        for request in scene.all_requests(mark).await? {
-            if request.user_agent.starts_with("kubectl-pod-reloader/") {
-                let reads = ["get", "list"].contains(&&*request.verb);
-                let is_dry = request.uri.contains("dryRun=All");
-                ensure!(reads || is_dry, "{request:?}");
-                inquiries += usize::from(is_dry);
-            }
+        for request in scene.requests_of_plugin(mark).await? {
+            let reads = ["get", "list"].contains(&&*request.verb);
+            let is_dry = request.uri.contains("dryRun=All");
+            ensure!(reads || is_dry, "{request:?}");
+            inquiries += usize::from(is_dry);
         }
         ensure!(inquiries > 0, "nothing was asked");
         Ok(())

@@ -538,7 +538,7 @@ async fn share_keys(stage: &Stage<'_>) -> Result<()> {
 }
 
 /// The webhook configurations that were called for writes in the namespace of a scene.
-async fn reviews(scene: &Scene, mark: Mark) -> Result<Vec<String>> {
+pub(crate) async fn reviews(scene: &Scene, mark: Mark) -> Result<Vec<String>> {
     reviews_in(scene, &scene.namespace, mark).await
 }
 
