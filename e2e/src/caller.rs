@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::{scene::Scene, workload::Workload};
+use crate::{scene::Scene, wait::PATIENCE, workload::Workload};
 
 /// Somebody who reaches the port of a webhook and trusts its certificate.
 #[derive(Clone)]
@@ -244,6 +244,3 @@ pub fn update(namespace: &str, workload: &Workload) -> Value {
     review["request"]["oldObject"] = old;
     review
 }
-
-/// Longer than any answer may take.
-const PATIENCE: Duration = Duration::from_secs(60);

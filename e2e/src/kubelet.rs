@@ -4,7 +4,6 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use anyhow::{Context, Result, ensure};
@@ -15,7 +14,7 @@ use crate::{
     control_plane::ControlPlane,
     installation::{Installation, free_port},
     operator::Operator,
-    wait::{Attempt, wait_for},
+    wait::{Attempt, PATIENCE, wait_for},
 };
 
 /// What runs the operators of all releases of the chart in one cluster.
@@ -167,22 +166,18 @@ pub async fn play_test_pod(
 ) -> Result<()> {
     let kubectl = control_plane.kubectl();
     let list = ["get", "pods", "--all-namespaces", selector, JSON];
-    let pod = wait_for(
-        "the pod of helm test",
-        Duration::from_secs(60),
-        async || {
-            let list: Value = serde_json::from_str(&kubectl.run(&list).await?)?;
-            let pods = list["items"].as_array().into_iter().flatten();
-            let mut tests = pods.filter(|pod| {
-                let hook = &pod["metadata"]["annotations"]["helm.sh/hook"];
-                hook == "test" && pod["status"]["phase"] != "Succeeded"
-            });
-            Ok(match tests.next() {
-                Some(pod) => Attempt::Done(pod.clone()),
-                None => Attempt::NotYet("there is none".to_owned()),
-            })
-        },
-    )
+    let pod = wait_for("the pod of helm test", PATIENCE, async || {
+        let list: Value = serde_json::from_str(&kubectl.run(&list).await?)?;
+        let pods = list["items"].as_array().into_iter().flatten();
+        let mut tests = pods.filter(|pod| {
+            let hook = &pod["metadata"]["annotations"]["helm.sh/hook"];
+            hook == "test" && pod["status"]["phase"] != "Succeeded"
+        });
+        Ok(match tests.next() {
+            Some(pod) => Attempt::Done(pod.clone()),
+            None => Attempt::NotYet("there is none".to_owned()),
+        })
+    })
     .await?;
     let [namespace, name] = ["namespace", "name"].map(|field| text(&pod["metadata"][field]));
     let spec = &pod["spec"];

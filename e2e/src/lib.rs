@@ -48,7 +48,7 @@ pub use process::{Process, Program};
 pub use programs::{PROGRAMS_VARIABLE, Programs, of_the_workspace};
 pub use scene::{Options, Replica, Scene, Snapshot, crowd};
 pub use tool::{Output, Tool};
-pub use wait::{Attempt, wait_for};
+pub use wait::{Attempt, PATIENCE, wait_for};
 
 /// Whether tests take their full size, which is too long for every change: `FULL=1`.
 pub fn full() -> bool {

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use tokio::task::JoinHandle;
 
-use crate::wait::{Attempt, wait_for};
+use crate::wait::{Attempt, PATIENCE, wait_for};
 
 /// A Secret in a directory, until it is dropped.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl MountedSecret {
     ) -> Result<Self> {
         let secrets: Api<Secret> = Api::namespaced(client, namespace);
         let what = format!("the Secret {namespace}/{name}, which a pod mounts");
-        let secret = wait_for(&what, Duration::from_secs(60), async || {
+        let secret = wait_for(&what, PATIENCE, async || {
             Ok(match secrets.get_opt(name).await? {
                 Some(secret) => Attempt::Done(secret),
                 None => Attempt::NotYet("it is not there".to_owned()),

@@ -22,7 +22,7 @@ use crate::{
     port::free_ports,
     process::{Process, Program},
     programs::of_the_workspace,
-    wait::{Attempt, wait_for},
+    wait::{Attempt, PATIENCE, wait_for},
 };
 
 /// The variable that names the operator's program; without it, the one that was built beside this one.
@@ -96,14 +96,10 @@ impl Operator {
     /// # Errors
     /// When it has ended, or takes longer than a minute: with the end of its log.
     pub async fn ready(&self) -> Result<()> {
-        wait_for(
-            "the operator to be ready",
-            Duration::from_secs(60),
-            async || {
-                self.process.must_run()?;
-                Ok(self.is_ready().await.into())
-            },
-        )
+        wait_for("the operator to be ready", PATIENCE, async || {
+            self.process.must_run()?;
+            Ok(self.is_ready().await.into())
+        })
         .await
     }
 
@@ -132,10 +128,10 @@ impl Operator {
     /// Waits until a metric, named with its labels, has this value.
     ///
     /// # Errors
-    /// When it has not within 20 seconds, or the operator does not answer.
+    /// When it has not within [`PATIENCE`], or the operator does not answer.
     pub async fn shows(&self, name: &str, value: &str) -> Result<()> {
         let what = format!("the metric {name} to be {value}");
-        wait_for(&what, Duration::from_secs(20), async || {
+        wait_for(&what, PATIENCE, async || {
             let metrics = self.metrics().await?;
             let mut lines = metrics.lines();
             let shown = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

@@ -19,7 +19,7 @@ use crate::{
     operator::Operator,
     oracle::Truth,
     scene::Scene,
-    wait::{Attempt, wait_for},
+    wait::{Attempt, PATIENCE, wait_for},
     workload::{Kind, Workload, key_of},
 };
 
@@ -194,7 +194,7 @@ impl<'a> Oracles<'a> {
         let observed = |object: &Value| object["status"]["observedGeneration"].as_i64();
         wait_for(
             "the controllers to have seen the workloads",
-            Duration::from_secs(60),
+            PATIENCE,
             async || {
                 let objects = self.objects(&self.workloads).await?;
                 let unseen = objects

@@ -1,6 +1,6 @@
 //! Receives what the operator sends to a chat.
 
-use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
+use std::{convert::Infallible, path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::timeout};
 
-use crate::proxy::accept;
+use crate::{proxy::accept, wait::PATIENCE};
 
 /// Listens on a port of 127.0.0.1 until it is dropped.
 #[derive(Debug)]
@@ -85,9 +85,6 @@ impl Receiver {
         Ok(changes(&enough?, workload))
     }
 }
-
-/// How long the operator may take to put a message together, with some room.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn changes(messages: &[Value], workload: &str) -> Vec<Value> {
     let all = messages

@@ -8,7 +8,6 @@ use std::{
     panic::{AssertUnwindSafe, resume_unwind},
     path::Path,
     thread,
-    time::Duration,
 };
 
 use anyhow::{Context, Result, bail, ensure};
@@ -29,7 +28,7 @@ use crate::{
     oracle,
     proxy::Proxy,
     tool::Tool,
-    wait::{Attempt, wait_for},
+    wait::{Attempt, PATIENCE, wait_for},
     workload::{BASELINE, KEY, Workload, config_map, key_of},
 };
 
@@ -223,17 +222,13 @@ impl Scene {
             "--output=json",
             "--filename=-",
         ];
-        wait_for(
-            "the apiserver to call the webhook",
-            Duration::from_secs(30),
-            async || {
-                Ok(match self.kubectl_with_input(&create, &probe).await {
-                    Ok(object) if object.contains(KEY) => Attempt::Done(()),
-                    Ok(_) => Attempt::NotYet("it was not called".to_owned()),
-                    Err(error) => Attempt::NotYet(format!("{error:#}")),
-                })
-            },
-        )
+        wait_for("the apiserver to call the webhook", PATIENCE, async || {
+            Ok(match self.kubectl_with_input(&create, &probe).await {
+                Ok(object) if object.contains(KEY) => Attempt::Done(()),
+                Ok(_) => Attempt::NotYet("it was not called".to_owned()),
+                Err(error) => Attempt::NotYet(format!("{error:#}")),
+            })
+        })
         .await
     }
 
@@ -343,7 +338,7 @@ impl Scene {
     /// KEY and revisions of a workload, once its controller has seen its latest generation.
     ///
     /// # Errors
-    /// When that takes longer than 20 seconds.
+    /// When that takes longer than [`PATIENCE`].
     pub async fn snapshot(&self, workload: &Workload) -> Result<Snapshot> {
         self.snapshot_in(&self.namespace, workload).await
     }
@@ -369,10 +364,10 @@ impl Scene {
     /// Waits until a workload carries the hash of what is true.
     ///
     /// # Errors
-    /// When it does not within 20 seconds.
+    /// When it does not within [`PATIENCE`].
     pub async fn right(&self, workload: &Workload) -> Result<()> {
         let what = format!("{} to carry the hash of what is true", workload.reference());
-        wait_for(&what, Duration::from_secs(20), async || {
+        wait_for(&what, PATIENCE, async || {
             let (key, expected) = (
                 self.key(workload).await?,
                 self.expected_key(workload).await?,
@@ -389,11 +384,11 @@ impl Scene {
     /// Waits until a workload has this baseline, or none.
     ///
     /// # Errors
-    /// When it has another one for 30 seconds.
+    /// When it has another one for [`PATIENCE`].
     pub async fn has_baseline(&self, workload: &Workload, expected: Option<&str>) -> Result<()> {
         let name = workload.reference();
         let what = format!("the baseline of {name}");
-        wait_for(&what, Duration::from_secs(30), async || {
+        wait_for(&what, PATIENCE, async || {
             let object = self.object(&name).await?;
             let baseline = &object["metadata"]["annotations"][BASELINE];
             Ok(match baseline.as_str() == expected {
@@ -415,7 +410,7 @@ impl Scene {
             workload.reference(),
             before.key
         );
-        wait_for(&what, Duration::from_secs(20), async || {
+        wait_for(&what, PATIENCE, async || {
             Ok(match self.key(workload).await? {
                 key if key == before.key => Attempt::NotYet("the same".to_owned()),
                 _ => Attempt::Done(()),
@@ -458,7 +453,7 @@ impl Scene {
     /// the same way, through the same watches and the same settle period, and is seen to arrive.
     ///
     /// # Errors
-    /// When it does not arrive within 20 seconds.
+    /// When it does not arrive within [`PATIENCE`].
     pub async fn quiet(&self) -> Result<()> {
         let sentinel = Workload::deployment("sentinel")
             .lists("sentinel")
@@ -481,16 +476,12 @@ impl Scene {
             crate::workload::secret("sentinel", &value),
         ])
         .await?;
-        wait_for(
-            "the sentinel to be restarted",
-            Duration::from_secs(20),
-            async || {
-                Ok(match self.key(&sentinel).await? {
-                    key if key == before => Attempt::NotYet("it was not".to_owned()),
-                    _ => Attempt::Done(()),
-                })
-            },
-        )
+        wait_for("the sentinel to be restarted", PATIENCE, async || {
+            Ok(match self.key(&sentinel).await? {
+                key if key == before => Attempt::NotYet("it was not".to_owned()),
+                _ => Attempt::Done(()),
+            })
+        })
         .await?;
         self.right(&sentinel).await
     }
@@ -498,10 +489,10 @@ impl Scene {
     /// Waits for an Event of this reason about a workload, and returns its text.
     ///
     /// # Errors
-    /// When there is none within 20 seconds.
+    /// When there is none within [`PATIENCE`].
     pub async fn event(&self, workload: &Workload, reason: &str) -> Result<String> {
         let what = format!("an Event {reason} about {}", workload.reference());
-        wait_for(&what, Duration::from_secs(20), async || {
+        wait_for(&what, PATIENCE, async || {
             let events = self.events(workload).await?;
             let found = events.iter().find(|(of, _)| of == reason);
             Ok(match found {

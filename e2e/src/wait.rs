@@ -49,4 +49,6 @@ pub async fn wait_for<T>(
     }
 }
 
+/// For what comes within seconds on a machine that is not busy.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 const INTERVAL: Duration = Duration::from_millis(50);

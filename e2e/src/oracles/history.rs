@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -17,6 +16,8 @@ use kube::{
     },
 };
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
+
+use crate::wait::PATIENCE;
 
 use crate::workload::{Kind, key_of};
 
@@ -133,5 +134,3 @@ fn api(client: &Client, namespace: &str, kind: &str) -> Api<DynamicObject> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-const PATIENCE: Duration = Duration::from_secs(20);

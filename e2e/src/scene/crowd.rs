@@ -2,7 +2,6 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::{StreamExt, TryStreamExt, future::try_join_all, stream};
@@ -15,7 +14,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{Scene, Snapshot};
-use crate::wait::{Attempt, wait_for};
+use crate::wait::{Attempt, PATIENCE, wait_for};
 use crate::workload::{Kind, Workload, key_of};
 
 /// So many Deployments without pods: `PREFIX-0`, `PREFIX-1` and so on.
@@ -116,7 +115,7 @@ impl Scene {
     /// KEY and revisions of each of these, once their controllers have seen their latest generations.
     ///
     /// # Errors
-    /// When that takes longer than 20 seconds.
+    /// When that takes longer than [`PATIENCE`].
     pub async fn snapshots(&self, workloads: &[impl Borrow<Workload>]) -> Result<Vec<Snapshot>> {
         self.snapshots_in(&self.namespace, workloads).await
     }
@@ -156,7 +155,7 @@ impl Scene {
     /// A workload, once its controller has seen its latest generation.
     async fn seen(&self, namespace: &str, workload: &Workload) -> Result<Value> {
         let what = format!("the controller of {} to have seen it", workload.reference());
-        wait_for(&what, Duration::from_secs(20), async || {
+        wait_for(&what, PATIENCE, async || {
             let object = self.stored(namespace, workload).await?;
             let observed = object["status"]["observedGeneration"].as_i64();
             Ok(if observed >= object["metadata"]["generation"].as_i64() {

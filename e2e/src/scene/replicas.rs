@@ -3,7 +3,6 @@
 use std::{
     path::Path,
     sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -16,7 +15,7 @@ use crate::{
     kubeconfig::KubeconfigFile,
     operator::Operator,
     proxy::Proxy,
-    wait::{Attempt, wait_for},
+    wait::{Attempt, PATIENCE, wait_for},
 };
 
 /// A replica of the operator of a [`Scene`]. Clones are the same replica.
@@ -163,7 +162,7 @@ impl Scene {
     /// # Errors
     /// When that takes longer than a Lease lives and a new leader needs.
     pub async fn leader(&self) -> Result<Replica> {
-        wait_for("one replica to lead", Duration::from_secs(40), async || {
+        wait_for("one replica to lead", PATIENCE, async || {
             let mut leading = Vec::new();
             for replica in self.replicas() {
                 if replica.operator.is_leading().await {

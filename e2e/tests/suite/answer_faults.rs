@@ -8,7 +8,7 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::ServiceAccount};
 use kube::{Api, api::DeleteParams};
 use pod_reloader_e2e::proxy::{Answer, Fault, Proxy, Requests, Rule, error_event, status};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map};
-use pod_reloader_e2e::{Attempt, Expected, Options, Oracles, Scene, full, wait_for};
+use pod_reloader_e2e::{Attempt, Expected, Options, Oracles, PATIENCE, Scene, full, wait_for};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -308,4 +308,3 @@ fn error(code: StatusCode) -> Fault {
 /// Three kinds of workload, two of config.
 const WATCHES: u64 = 5;
 const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,13 +1,11 @@
 //! The match conditions of webhook and policy: which workloads they look at, by the dialects that are read.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use kube::api::{
     Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
 use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Kind, SECRETS, Workload, key_of};
-use pod_reloader_e2e::{Attempt, Options, Scene, merge, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, merge, wait_for};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -397,4 +395,3 @@ const AUTO: &str = "pod-reloader.cs.sap.com/auto";
 const HASH: &str = "hash";
 /// What the apiserver says where it calls the webhook, and not where a condition fails.
 const UNREACHABLE: &str = "connection refused";
-const PATIENCE: Duration = Duration::from_secs(30);

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Kind, Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, Mark, Options, Scene, Snapshot, wait_for};
+use pod_reloader_e2e::{Attempt, Mark, Options, PATIENCE, Scene, Snapshot, wait_for};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -419,23 +419,19 @@ async fn a_change_that_was_held_for_long_still_settles() -> Result<()> {
                 .await
         };
         // As an issuer does that creates a Secret and then fills it.
-        wait_for(
-            "the operator to have read it",
-            Duration::from_secs(20),
-            async || {
-                let requests = scene.requests(mark).await?;
-                Ok(
-                    if requests
-                        .iter()
-                        .any(|request| request.uri.ends_with("/configmaps/app"))
-                    {
-                        Attempt::Done(())
-                    } else {
-                        Attempt::NotYet("it has not".to_owned())
-                    },
-                )
-            },
-        )
+        wait_for("the operator to have read it", PATIENCE, async || {
+            let requests = scene.requests(mark).await?;
+            Ok(
+                if requests
+                    .iter()
+                    .any(|request| request.uri.ends_with("/configmaps/app"))
+                {
+                    Attempt::Done(())
+                } else {
+                    Attempt::NotYet("it has not".to_owned())
+                },
+            )
+        })
         .await?;
         change(3).await?;
         scene.rolls_once(&web, &before).await.map(|_| ())

@@ -8,11 +8,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{BASELINE, KEY, Kind, Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, ControlPlane, Mark, Operator, Options, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, ControlPlane, Mark, Operator, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use self::kept::{Kept, PATIENCE, State, created, each_once, install, none, writes};
+use self::kept::{Kept, State, created, each_once, install, none, writes};
 
 #[tokio::test]
 async fn each_custom_resource_is_restarted_once_for_each_change() -> Result<()> {
@@ -586,7 +586,7 @@ async fn of_kinds_that_are_not_installed_nothing_is_asked_and_nothing_said() -> 
         let changed = scene.mark().await?;
         scene.apply(&[config_map("app", "2")]).await?;
         each_once(scene, changed, &all, &before, "app").await?;
-        wait_for("three looks", Duration::from_secs(40), async || {
+        wait_for("three looks", PATIENCE, async || {
             let requests = scene.requests(mark).await?;
             let looks = requests.iter().filter(|it| it.uri == "/apis").count();
             Ok(match looks >= 3 {

@@ -11,10 +11,10 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use pod_reloader_e2e::workload::{
     BASELINE, CONFIG_MAPS, KEY, Kind, Workload, config_map, key_of, secret,
 };
-use pod_reloader_e2e::{Mark, Operator, Options, Scene, Snapshot, wait_for};
+use pod_reloader_e2e::{Mark, Operator, Options, PATIENCE, Scene, Snapshot, wait_for};
 use serde_json::{Value, json};
 
-use self::case::{Case, PATIENCE, created, each_rolls_where, taken_over};
+use self::case::{Case, created, each_rolls_where, taken_over};
 
 #[tokio::test]
 async fn every_dialect_is_taken_over_without_a_rollout_and_rolls_once_for_a_change() -> Result<()> {

@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::oracle::Truth;
 use pod_reloader_e2e::workload::Workload;
-use pod_reloader_e2e::{Attempt, Options, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 use self::cases::{
-    Case, Config, ConfigKind, NOTHING, OTHER_ENTRY, PATIENCE, Part, USED, USED_ENTRY, become_these,
-    patched, read,
+    Case, Config, ConfigKind, NOTHING, OTHER_ENTRY, Part, USED, USED_ENTRY, become_these, patched,
+    read,
 };
 use self::pod_specs::{
     DRIVERS, FORMS, IMAGE_PULL, SEEN_BY_PODS, Source, container, foreign_references, references,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, Component, EtcdCopy, Expected, Oracles, Restore, Scene, full, wait_for,
+    Attempt, Component, EtcdCopy, Expected, Oracles, PATIENCE, Restore, Scene, full, wait_for,
 };
 use tokio::time::{Instant, sleep};
 
@@ -154,4 +154,3 @@ async fn copy_before_changes(
 
 /// Three kinds of workload, two of config.
 const WATCHES: u64 = 5;
-const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,13 +1,9 @@
 //! Events as `kubectl describe` and other tools read them.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, Options, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn a_restart_is_an_event_about_workload_and_object_and_a_repetition_is_counted() -> Result<()>

@@ -11,7 +11,7 @@ use kube::{
 };
 use pod_reloader_e2e::proxy::{Requests, Rule, RuleInForce};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
-use pod_reloader_e2e::{CANARY, ControlPlane, ControlPlaneOptions, Options, Scene};
+use pod_reloader_e2e::{CANARY, ControlPlane, ControlPlaneOptions, Options, PATIENCE, Scene};
 use serde_json::json;
 use tokio::time::{interval, sleep};
 
@@ -103,7 +103,7 @@ impl Rules {
     /// Waits until it has applied so often in all.
     pub(crate) async fn have_applied(&self, times: u64) -> Result<()> {
         let what = format!("{:?} to apply {times} times", self.0.first());
-        pod_reloader_e2e::wait_for(&what, Duration::from_secs(60), async || {
+        pod_reloader_e2e::wait_for(&what, PATIENCE, async || {
             Ok(if self.applied() >= times {
                 pod_reloader_e2e::Attempt::Done(())
             } else {

@@ -1,11 +1,11 @@
 //! Syncs as Argo CD and Flux do them, by kubectl under their field managers: one rollout for a release, no
 //! drift.
 
-use std::{collections::BTreeSet, slice, time::Duration};
+use std::{collections::BTreeSet, slice};
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{KEY, Workload, config_map};
-use pod_reloader_e2e::{Attempt, Options, Output, Scene, Snapshot, chart, wait_for};
+use pod_reloader_e2e::{Attempt, Options, Output, PATIENCE, Scene, Snapshot, chart, wait_for};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -428,7 +428,7 @@ async fn rendered(scene: &Scene, options: &Options) -> Result<String> {
 async fn ca_bundle(scene: &Scene) -> Result<(String, Option<i64>)> {
     let name = &scene.installation.namespace;
     let get = ["get", "mutatingwebhookconfiguration", name, "--output=json"];
-    wait_for("a caBundle", Duration::from_secs(30), async || {
+    wait_for("a caBundle", PATIENCE, async || {
         let configuration: Value = serde_json::from_str(&scene.tool().run(&get).await?)?;
         let bundle = &configuration["webhooks"][0]["clientConfig"]["caBundle"];
         let generation = configuration["metadata"]["generation"].as_i64();

@@ -1,11 +1,10 @@
 //! Whatever stands in the annotations: only names reach the apiserver, and users are told about the rest.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{CONFIG_MAPS, Kind, SECRETS, Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, AuditEvent, Options, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, AuditEvent, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 /// Items that are no names, as they stand in a list, and as a user is shown them.
@@ -99,7 +98,7 @@ async fn of_ten_thousand_names_the_first_256_count() -> Result<()> {
         let note = scene.event(&web, "InvalidReference").await?;
         ensure!(note.contains("n00256 is left out"), "{note}");
         // On a busy machine the webhook may not read 256 objects in time: then the loop has.
-        let before = wait_for("a hash", Duration::from_secs(20), async || {
+        let before = wait_for("a hash", PATIENCE, async || {
             let snapshot = scene.snapshot(&web).await?;
             Ok(match snapshot.key {
                 Some(_) => Attempt::Done(snapshot),
@@ -113,7 +112,7 @@ async fn of_ten_thousand_names_the_first_256_count() -> Result<()> {
         scene.apply(&[config_map("n00003", "2")]).await?;
         // It takes 256 reads, longer than what others wait for.
         let what = "another hash, as the fourth name counts";
-        let after = wait_for(what, Duration::from_secs(20), async || {
+        let after = wait_for(what, PATIENCE, async || {
             let snapshot = scene.snapshot(&web).await?;
             Ok(match snapshot.key == before.key {
                 false => Attempt::Done(snapshot),

@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Workload, config_map, secret};
 use pod_reloader_e2e::{
-    Attempt, CANARY, Expected, Operator, Options, Oracles, Scene, crowd, full, wait_for,
+    Attempt, CANARY, Expected, Operator, Options, Oracles, PATIENCE, Scene, crowd, full, wait_for,
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -144,17 +144,13 @@ async fn a_leader_that_was_frozen_moves_nothing_back_when_it_thaws() -> Result<(
         let late = Rule::new(patches, Fault::Delay(frozen_for + Duration::from_secs(2)));
         let late = leader.proxy()?.add(late);
         scene.apply(&[config_map("app", "2")]).await?;
-        wait_for(
-            "its patches to be under way",
-            Duration::from_secs(20),
-            async || {
-                let begun = late.hits().matched;
-                Ok(match begun {
-                    4.. => Attempt::Done(()),
-                    _ => Attempt::NotYet(format!("{begun} are")),
-                })
-            },
-        )
+        wait_for("its patches to be under way", PATIENCE, async || {
+            let begun = late.hits().matched;
+            Ok(match begun {
+                4.. => Attempt::Done(()),
+                _ => Attempt::NotYet(format!("{begun} are")),
+            })
+        })
         .await?;
         leader.operator.process().pause()?;
         let frozen = Instant::now();
@@ -310,7 +306,7 @@ fn listing_app(size: usize) -> Vec<Workload> {
 /// Waits until `operator` has restarted so many workloads.
 async fn restarted(operator: &Operator, count: usize) -> Result<()> {
     let what = format!("{count} restarts");
-    wait_for(&what, Duration::from_secs(60), async || {
+    wait_for(&what, PATIENCE, async || {
         let restarts = restarts(operator).await?;
         Ok(if restarts >= count {
             Attempt::Done(())

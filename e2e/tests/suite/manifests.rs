@@ -3,20 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{KEY, Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, Programs, Version, chart,
-    free_port, merge, wait_for,
+    Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, PATIENCE, Programs,
+    Version, chart, free_port, merge, wait_for,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::chart::{golden, helm};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn the_manifests_are_what_the_chart_renders() -> Result<()> {

@@ -7,11 +7,10 @@ mod promql;
 mod queries;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Attempt, Options, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
 use serde_json::json;
 
 use self::exposition::Exposition;
@@ -242,5 +241,3 @@ impl Row {
         Ok(())
     }
 }
-
-const PATIENCE: Duration = Duration::from_secs(60);

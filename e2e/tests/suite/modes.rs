@@ -5,12 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{BASELINE, KEY, Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, Options, Scene, oracle,
-    wait_for,
+    Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, Options, PATIENCE, Scene,
+    oracle, wait_for,
 };
 use serde_json::{Value, json};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn observing_says_what_would_be_restarted_and_writes_nothing() -> Result<()> {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use http::StatusCode;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, Options, Scene, crowd, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, crowd, wait_for};
 use serde_json::{Value, json};
 
 /// The rights are taken away while the operator runs, as a change of its Role does.
@@ -68,27 +68,23 @@ async fn a_namespace_that_is_deleted_in_a_fan_out_is_gone_and_nobody_complains()
         let patches = Requests::containing("/deployments/").method(http::Method::PATCH);
         let slow = proxy.add(Rule::new(patches, Fault::Delay(Duration::from_millis(500))));
         scene.put_all(&[config_map("app", "2")]).await?;
-        slow.applied(1, Duration::from_secs(20)).await?;
+        slow.applied(1, PATIENCE).await?;
         let delete = ["delete", "namespace", "--wait=false", &scene.namespace];
         scene.tool().run(&delete).await?;
-        wait_for(
-            "the namespace to be gone",
-            Duration::from_secs(60),
-            async || {
-                let get = [
-                    "get",
-                    "namespace",
-                    "--ignore-not-found",
-                    "--output=name",
-                    &scene.namespace,
-                ];
-                let found = scene.tool().run(&get).await?;
-                Ok(match found.is_empty() {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet("it is there".to_owned()),
-                })
-            },
-        )
+        wait_for("the namespace to be gone", PATIENCE, async || {
+            let get = [
+                "get",
+                "namespace",
+                "--ignore-not-found",
+                "--output=name",
+                &scene.namespace,
+            ];
+            let found = scene.tool().run(&get).await?;
+            Ok(match found.is_empty() {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet("it is there".to_owned()),
+            })
+        })
         .await?;
         let log = scene.operator.log()?;
         let complaints = log.lines().filter(|line| line.contains("WARN"));

@@ -1,14 +1,10 @@
 //! What is told to a chat about workloads that are restarted.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::receiver::Receiver;
 use pod_reloader_e2e::workload::{Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, CANARY, Options, Scene, merge, wait_for};
+use pod_reloader_e2e::{Attempt, CANARY, Options, PATIENCE, Scene, merge, wait_for};
 use serde_json::{Value, json};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A part of the URL that must be seen nowhere.
 const CREDENTIAL: &str = "B00-T0KEN";

@@ -13,10 +13,10 @@ use serde_json::json;
 /// takes longer for than the settle period promises nothing, and does not count.
 #[tokio::test]
 async fn one_apply_of_config_and_workload_rolls_once() -> Result<()> {
-    // Twice the default: beside other tests, kubectl takes its time.
-    const SETTLE_PERIOD: Duration = Duration::from_secs(10);
+    // Longer than the default: beside other tests, kubectl takes its time.
+    const SETTLE_PERIOD: Duration = Duration::from_secs(20);
     let options = Options {
-        settle_period: "10s",
+        settle_period: "20s",
         ..Options::default()
     };
     Scene::play(options, async |scene| {

@@ -1,13 +1,11 @@
 //! The webhook is down, or beside the policies of the chart: nobody is hindered, nothing is lost.
 
-use std::time::Duration;
-
 use anyhow::{Result, bail, ensure};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams,
 };
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, KEY, Kind, Workload, config_map, key_in};
-use pod_reloader_e2e::{Attempt, Options, Output, Scene, Snapshot, wait_for};
+use pod_reloader_e2e::{Attempt, Options, Output, PATIENCE, Scene, Snapshot, wait_for};
 use serde_json::{Value, json};
 
 use crate::releases::reviews;
@@ -527,4 +525,3 @@ const NO_ANNOTATIONS: &str =
     r#"--patch={"spec": {"template": {"metadata": {"annotations": null}}}}"#;
 const IMAGE: &str = r#"--patch={"spec": {"template": {"metadata": {"annotations": null}, "spec": {"containers": [{"name": "main", "image": "app:9"}]}}}}"#;
 const FENCED: &str = "ValidatingAdmissionPolicy";
-const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,16 +1,12 @@
 //! `kubectl pod-reloader`: each command as a user types it, as an administrator and as one with few rights.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{
-    Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, Output, Scene, wait_for,
+    Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, Output, PATIENCE, Scene, wait_for,
 };
 use serde_json::{Value, json};
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {

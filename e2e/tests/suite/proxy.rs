@@ -21,7 +21,7 @@ use kube::{
     api::{ListParams, PostParams, WatchEvent, WatchParams},
 };
 use pod_reloader_e2e::{
-    CONTROL_PLANE_VARIABLE, Component, ControlPlane, ControlPlaneOptions,
+    CONTROL_PLANE_VARIABLE, Component, ControlPlane, ControlPlaneOptions, PATIENCE,
     proxy::{Answer, Fault, Proxy, Requests, Rule, error_event},
     wait_for,
 };
@@ -658,5 +658,3 @@ fn config_map(name: &str) -> Result<ConfigMap> {
         json!({ "metadata": { "name": name }, "data": { "key": name } }),
     )?)
 }
-
-const PATIENCE: Duration = Duration::from_secs(20);

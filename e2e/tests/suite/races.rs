@@ -15,7 +15,7 @@ use kube::{
 };
 use pod_reloader_e2e::proxy::{Fault, Proxy, Requests, Rule};
 use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Workload, config_map, key_of};
-use pod_reloader_e2e::{Attempt, AuditEvent, Options, Scene, Snapshot, wait_for};
+use pod_reloader_e2e::{Attempt, AuditEvent, Options, PATIENCE, Scene, Snapshot, wait_for};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -336,11 +336,11 @@ async fn overtake(scene: &Scene, meanwhile: impl AsyncFnOnce() -> Result<()>) ->
     // Shorter than the time after which the operator gives up.
     let held = proxy.add(Rule::new(write, Fault::Delay(Duration::from_secs(9))).times(1));
     set_config(scene, "app", "2").await?;
-    held.applied(1, Duration::from_secs(20)).await?;
+    held.applied(1, PATIENCE).await?;
     meanwhile().await?;
     held.remove();
 
-    let code = wait_for("the write to arrive", Duration::from_secs(20), async || {
+    let code = wait_for("the write to arrive", PATIENCE, async || {
         let requests = scene.requests(mark).await?;
         let first = requests
             .iter()

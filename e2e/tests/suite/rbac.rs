@@ -1,11 +1,11 @@
 //! The operator needs every rule of the chart's RBAC, and no other.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
 use pod_reloader_e2e::{
-    Attempt, AuditEvent, Mark, Options, Scene,
+    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene,
     proxy::{Answer, Fault, Requests, Rule},
     wait_for,
     workload::{Kind, Workload, config_map, secret},
@@ -110,7 +110,7 @@ async fn uses_every_rule(scene: &Scene, kinds: &[&str]) -> Result<()> {
         .flat_map(|(_, permissions)| permissions)
         .collect();
     let user = scene.installation.username();
-    wait_for("every rule to be used", 4 * PATIENCE, async || {
+    wait_for("every rule to be used", 2 * PATIENCE, async || {
         let mut requests = scene.all_requests(Mark::START).await?;
         requests.retain(|request| request.user == user);
         let refused: Vec<_> = requests
@@ -194,5 +194,3 @@ async fn granted(scene: &Scene) -> Result<Vec<(String, Vec<Permission>)>> {
     }
     Ok(granted)
 }
-
-const PATIENCE: Duration = Duration::from_secs(20);

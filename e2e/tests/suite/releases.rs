@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{BASELINE, Workload, config_map, key_of};
 use pod_reloader_e2e::{
-    Attempt, AuditEvent, Mark, Options, Scene, Snapshot, chart, oracle, wait_for,
+    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, Snapshot, chart, oracle, wait_for,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -593,4 +593,3 @@ fn names(test: &str) -> [String; 2] {
 }
 
 const LABEL: &str = "pod-reloader-release";
-const PATIENCE: Duration = Duration::from_secs(30);

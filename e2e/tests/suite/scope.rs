@@ -1,10 +1,8 @@
 //! The selectors of the chart pick the same workloads for webhook, policy and reconcile loop.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{KEY, Workload, config_map, key_in};
-use pod_reloader_e2e::{Attempt, Operator, Options, Scene, oracle, wait_for};
+use pod_reloader_e2e::{Attempt, Operator, Options, PATIENCE, Scene, oracle, wait_for};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -245,5 +243,3 @@ async fn kubectl(scene: &Scene, namespace: &str, args: &[&str], input: &str) -> 
     let namespaced = [&["--namespace", namespace], args].concat();
     scene.tool().run_with_input(&namespaced, input).await
 }
-
-const PATIENCE: Duration = Duration::from_secs(30);

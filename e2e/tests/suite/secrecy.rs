@@ -1,6 +1,6 @@
 //! No byte of a Secret leaves the operator, nor anything that it could be guessed from.
 
-use std::{fs::File, io::Read, time::Duration};
+use std::{fs::File, io::Read};
 
 use anyhow::{Result, ensure};
 use http::StatusCode;
@@ -8,11 +8,9 @@ use k8s_openapi::ByteString;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::receiver::Receiver;
 use pod_reloader_e2e::workload::{Workload, secret};
-use pod_reloader_e2e::{Attempt, Options, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<()> {

@@ -14,7 +14,7 @@ use futures::{
 use http::StatusCode;
 use k8s_openapi::ByteString;
 use pod_reloader_e2e::{
-    Attempt, Options, Scene,
+    Attempt, Options, PATIENCE, Scene,
     caller::{self, Answered, Caller, answer, chunked, create, request, update},
     full,
     load::under_load,
@@ -581,8 +581,6 @@ fn large_secret() -> Answer {
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The same, where it is waited for.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longer than anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// What the operator may take up at most.
 const MEMORY: usize = 128 << 20;
 /// The first bytes of TLS.

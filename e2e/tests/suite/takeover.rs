@@ -1,13 +1,15 @@
 //! Hashes that cannot be verified, SAP's and those of lost keys, restart nothing by themselves.
 
-use std::{collections::HashSet, time::Duration};
+use std::collections::HashSet;
 
 use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use http::StatusCode;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{KEY, Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, Expected, Options, Oracles, Scene, Snapshot, crowd, wait_for};
+use pod_reloader_e2e::{
+    Attempt, Expected, Options, Oracles, PATIENCE, Scene, Snapshot, crowd, wait_for,
+};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -162,7 +164,7 @@ async fn keys_that_are_deleted_under_a_running_operator_are_put_back() -> Result
         let unknown = unknown_hash();
         wait_for(
             "the apiserver to forget the webhook",
-            Duration::from_secs(30),
+            PATIENCE,
             async || {
                 set_key(scene, &other, &unknown).await?;
                 let key = scene.key(&other).await?;
@@ -174,7 +176,7 @@ async fn keys_that_are_deleted_under_a_running_operator_are_put_back() -> Result
             },
         )
         .await?;
-        let restored = wait_for("the keys to be back", Duration::from_secs(30), async || {
+        let restored = wait_for("the keys to be back", PATIENCE, async || {
             Ok(stored_keys(scene).await.into())
         })
         .await?;

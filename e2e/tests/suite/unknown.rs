@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule, RuleInForce};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Attempt, Mark, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Mark, PATIENCE, Scene, wait_for};
 
 use crate::races::proxied;
 
@@ -79,7 +79,7 @@ async fn an_update_while_the_config_cannot_be_read_keeps_the_hash() -> Result<()
             let before = scene.create(&workload).await?;
             let unreadable = break_reads(scene, name, fault)?;
             scene.apply(&[config_map(name, "2")]).await?;
-            unreadable.applied(1, Duration::from_secs(20)).await?;
+            unreadable.applied(1, PATIENCE).await?;
             let image = scene
                 .create(&workload.clone().image("app:2"))
                 .await
@@ -154,7 +154,7 @@ impl Unreadable {
 /// Waits until a workload is right, for longer than the loop waits between two tries.
 async fn right_in_the_end(scene: &Scene, workload: &Workload) -> Result<()> {
     let what = format!("{} to be repaired", workload.reference());
-    wait_for(&what, Duration::from_secs(40), async || {
+    wait_for(&what, PATIENCE, async || {
         let expected = scene.expected_key(workload).await?;
         Ok(match scene.key(workload).await? {
             Some(key) if key == expected => Attempt::Done(()),

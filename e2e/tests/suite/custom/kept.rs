@@ -1,19 +1,16 @@
 //! Custom resources that the operator keeps, and what became of them.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, KEY, SECRETS};
-use pod_reloader_e2e::{Attempt, ControlPlane, Mark, Scene, oracle, wait_for};
+use pod_reloader_e2e::{Attempt, ControlPlane, Mark, PATIENCE, Scene, oracle, wait_for};
 use serde_json::{Value, json};
 
 /// The annotation that says how a workload is restarted.
 const RESTART: &str = "pod-reloader.cs.sap.com/restart";
 /// What the operator writes besides workloads.
 const NO_WORKLOADS: [&str; 2] = ["events", "selfsubjectreviews"];
-/// How long to wait for what must come.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A custom resource, and where it says when it was restarted.
 #[derive(Clone)]

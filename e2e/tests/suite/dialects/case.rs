@@ -1,10 +1,8 @@
 //! Claims about workloads for which certain objects count, whoever has asked for that.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, SECRETS, Workload};
-use pod_reloader_e2e::{Attempt, Scene, Snapshot, oracle, wait_for};
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, Snapshot, oracle, wait_for};
 use serde_json::json;
 
 /// A workload, and the names of the objects that count for it, comma-separated, each as a whole.
@@ -148,6 +146,3 @@ pub(super) async fn each_rolls_where(
     }
     Ok(after)
 }
-
-/// How long to wait for what must come.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);

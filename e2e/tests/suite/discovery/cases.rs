@@ -1,12 +1,11 @@
 //! Deployments, what they use, and what of that counts: what the tests of discovery are about.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::oracle::Truth;
 use pod_reloader_e2e::workload::{CONFIG_MAPS, SECRETS, Workload};
-use pod_reloader_e2e::{Attempt, AuditEvent, Scene, Snapshot, wait_for};
+use pod_reloader_e2e::{Attempt, AuditEvent, PATIENCE, Scene, Snapshot, wait_for};
 use serde_json::{Value, json};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -289,4 +288,3 @@ pub(super) const OTHER: &str = ENTRIES[OTHER_ENTRY];
 pub(super) const NOTHING: [Part; 2] = [Part::Nothing; 2];
 /// Marks the objects of the cases.
 const SUITE: &str = "suite=discovery";
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);

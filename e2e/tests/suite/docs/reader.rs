@@ -1,10 +1,12 @@
 //! Reads a page as a user does: types what it tells to type, writes what it tells to write.
 
-use std::{env, fs, os::unix::fs::symlink, path::Path, process::Stdio, time::Duration};
+use std::{env, fs, os::unix::fs::symlink, path::Path, process::Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
-use pod_reloader_e2e::{Attempt, ControlPlane, Kubelet, Tool, of_the_workspace, wait_for};
+use pod_reloader_e2e::{
+    Attempt, ControlPlane, Kubelet, PATIENCE, Tool, of_the_workspace, wait_for,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{
@@ -289,7 +291,6 @@ const PRELUDE: &str = include_str!("prelude.sh");
 /// the settle period.
 const ARGS: [&str; 2] = ["--leader-elect", "--settle-period=1s"];
 const KUBECONFIG: &str = "reader.kubeconfig";
-const PATIENCE: Duration = Duration::from_secs(60);
 /// What pages leave behind in namespaces.
 const CONTENT: &str = "deployments,statefulsets,daemonsets,cronjobs,jobs,replicasets,pods,configmaps,secrets,\
     leases,events";
