@@ -97,7 +97,7 @@ impl Browser {
         Ok(())
     }
 
-    /// Opens `file` with `fragment`, and waits until its scripts have run.
+    /// Opens `file` with `fragment`, and waits until its scripts have run and it is on the screen.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -105,7 +105,10 @@ impl Browser {
         let address = format!("file://{}#{fragment}", file.display());
         // Otherwise another fragment of the same file would be no load.
         self.load("about:blank")?;
-        self.load(&address)
+        self.load(&address)?;
+        // A click on what is not drawn yet may be lost.
+        let drawn = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))";
+        self.evaluate(drawn).map(|_| ())
     }
 
     /// The value of an expression, or of the promise that it gives.
@@ -125,7 +128,7 @@ impl Browser {
     /// Waits until an expression is true.
     ///
     /// # Errors
-    /// When it is not within ten seconds.
+    /// When it is not within half a minute.
     pub fn wait_until(&mut self, expression: &str) -> Result<()> {
         let watched = format!(
             "new Promise((done, failed) => {{ const began = performance.now(); const look = () => \
@@ -199,6 +202,19 @@ impl Browser {
         let answer = self.call("Page.captureScreenshot", json!({"format": "png"}))?;
         let picture = answer["data"].as_str().context("no picture")?;
         STANDARD.decode(picture).context("reading the picture")
+    }
+
+    /// How often the page was laid out.
+    ///
+    /// # Errors
+    /// When the browser does not answer.
+    pub fn layouts(&mut self) -> Result<u64> {
+        self.call("Performance.enable", json!({}))?;
+        let answer = self.call("Performance.getMetrics", json!({}))?;
+        let metrics = answer["metrics"].as_array().context("no metrics")?;
+        let count = metrics.iter().find(|it| it["name"] == "LayoutCount");
+        let count = count.and_then(|it| it["value"].as_f64());
+        Ok(count.context("no count of layouts")? as u64)
     }
 
     /// The addresses that pages asked for so far, in order.

@@ -147,14 +147,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Without a screen, and without a way to any address: names do not resolve, and the proxy for all is a
 /// port where nobody listens. The sandbox needs rights that containers do not give; what is opened here
-/// is our own.
-const ARGUMENTS: [&str; 15] = [
+/// is our own. Input counts from the start, not only after the first frame.
+const ARGUMENTS: [&str; 16] = [
     "--headless=new",
     "--remote-debugging-pipe",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-quic",
+    "--allow-pre-commit-input",
     "--no-first-run",
     "--no-default-browser-check",
     "--disable-background-networking",

@@ -149,7 +149,11 @@ fn the_focus_stays_where_the_words_change() -> Result<()> {
         );
         browser.evaluate("document.querySelector('#panel a').focus()")?;
         browser.press(Key::Enter)?;
-        browser.wait_until("document.activeElement?.textContent === 'cart'")?;
+        browser.wait_until("document.activeElement?.matches('#panel h2')")?;
+        assert_eq!(
+            browser.evaluate("document.activeElement.textContent")?,
+            "cart"
+        );
         browser.press(Key::Escape)?;
         browser.wait_until("document.activeElement?.matches('a.node[aria-label*=cart]')")?;
         Ok(())
@@ -233,7 +237,7 @@ fn hostile_names_are_text_and_nothing_else() -> Result<()> {
 }
 
 #[test]
-fn two_thousand_workloads_are_filtered_before_one_looks_up() -> Result<()> {
+fn two_thousand_workloads_are_filtered_in_one_go() -> Result<()> {
     on_screen(
         &many(20, 100),
         "Deployment/team-007/service-0042",
@@ -248,13 +252,14 @@ fn two_thousand_workloads_are_filtered_before_one_looks_up() -> Result<()> {
             browser.click("#filter")?;
             browser.write("team-013 service-0099")?;
             browser.wait_until("document.querySelector('#count').value === '1 of 3000 match'")?;
-            let took = browser.evaluate(
-            "(() => { const began = performance.now(); const filter = document.querySelector('#filter'); filter.value = ''; \
-              return new Promise(done => { filter.dispatchEvent(new Event('input')); \
-              requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - began))); }); })()",
-        )?;
-            // A tenth of it on a machine that does nothing else.
-            assert!(took.as_f64().is_some_and(|took| took < 3000.0), "{took} ms");
+            let before = browser.layouts()?;
+            browser.evaluate(
+                "(() => { const filter = document.querySelector('#filter'); filter.value = ''; \
+                 filter.dispatchEvent(new Event('input')); })()",
+            )?;
+            browser.wait_until("document.querySelector('#count').value === ''")?;
+            let layouts = browser.layouts()? - before;
+            assert!((1..10).contains(&layouts), "laid out {layouts} times");
             Ok(())
         },
     )
