@@ -69,7 +69,8 @@ impl Notice {
         }
     }
 
-    fn note(&self) -> String {
+    /// The text of the Event.
+    pub(crate) fn note(&self) -> String {
         match self {
             Self::Restarted(cause, changed) => format!("restarting pods: {}", why(*cause, changed)),
             Self::Stalled(cause, changed, stall) => format!(
@@ -118,11 +119,9 @@ impl Notice {
         }
     }
 
-    pub(crate) fn event_type(&self) -> EventType {
-        match self {
-            Self::Restarted(..) | Self::WouldRestart(..) => EventType::Normal,
-            _ => EventType::Warning,
-        }
+    /// Whether something keeps the workload from what its users want.
+    pub(crate) fn is_problem(&self) -> bool {
+        !matches!(self, Self::Restarted(..) | Self::WouldRestart(..))
     }
 
     /// The object that the Event is about, besides the workload.
@@ -288,7 +287,10 @@ fn event(notice: &Notice) -> Event {
         ..ObjectReference::default()
     });
     Event {
-        type_: notice.event_type(),
+        type_: match notice.is_problem() {
+            true => EventType::Warning,
+            false => EventType::Normal,
+        },
         reason: notice.reason().to_owned(),
         note: Some(notice.note()),
         action: "Reconcile".to_owned(),

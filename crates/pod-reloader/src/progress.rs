@@ -10,7 +10,7 @@ use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::references::Rejected;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::events::{Events, Notice};
 use crate::metrics::Metrics;
@@ -279,7 +279,12 @@ impl Progress {
         }
     }
 
+    /// Problems are logged, too: Events are gone after an hour.
     fn publish(&self, workload: &Workload, notice: Notice) {
+        if notice.is_problem() {
+            let (reason, note) = (notice.reason(), notice.note());
+            info!(workload = %workload.id, reason, note, "a workload is not as it should be");
+        }
         if let Some(notifications) = &self.notifications {
             notifications.publish(workload, &notice);
         }

@@ -3,7 +3,6 @@
 //! No error of the apiserver, no name of a key, nothing that a user wrote: policies quote what they refuse,
 //! and who reads a chat may not read the cluster.
 
-use kube::runtime::events::EventType;
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Stall, Workload, WorkloadId};
@@ -89,7 +88,7 @@ impl Topic {
         };
         Self {
             reason: notice.reason(),
-            is_problem: matches!(notice.event_type(), EventType::Warning),
+            is_problem: notice.is_problem(),
             cause,
             why,
             heading,

@@ -261,9 +261,8 @@ impl Reconciler {
                 info!(%namespace, name, job, "ran a CronJob");
             }
             Err(error) => {
-                warn!(workload = %id, error = chain(&error), "cannot run a CronJob");
-                self.progress
-                    .tell(workload, Notice::NotRun(error.to_string()));
+                let notice = Notice::NotRun(chain(&error));
+                self.progress.tell(workload, notice);
             }
         }
     }
