@@ -4,7 +4,7 @@
 
 e2e := pod-reloader-e2e
 crates := pod-reloader-core webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
-scripts := .ci/run scripts/need scripts/browser scripts/boundaries scripts/static-binary scripts/image-check e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
+scripts := .ci/run scripts/need scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 control_plane := $(or $(CARGO_TARGET_DIR),target)/debug/control-plane --
 
@@ -25,9 +25,12 @@ version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 arch := $(if $(filter arm64 aarch64,$(shell uname -m)),arm64,amd64)
 image_binary := $(or $(CARGO_TARGET_DIR),target)/image/$(arch)/pod-reloader
 
-# BROWSER=none does without: the tests of pages say so and do nothing.
+# BROWSER=none and PROMETHEUS=none do without: the tests that need them say so and do nothing.
 ifeq ($(BROWSER),none)
 export BROWSER_BIN := none
+endif
+ifeq ($(PROMETHEUS),none)
+export PROMETHEUS_BIN := none
 endif
 browser := BROWSER_BIN=$$(scripts/browser 2>/dev/null)
 
@@ -58,9 +61,9 @@ demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it runni
 
 # End-to-end tests mostly wait.
 .PHONY: test
-test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name, BROWSER=none does without a browser
+test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name, BROWSER=none and PROMETHEUS=none do without these
 	@scripts/need rust cc jq control-plane
-	$(call phase,browser,scripts/browser)
+	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
 	$(call phase,unit and router tests,$(browser) cargo test $(TEST))
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
@@ -138,7 +141,7 @@ golden: ## Write what the chart renders, and the table of its values, where test
 .PHONY: screenshot
 screenshot: ## Write the picture of the graph's page in the docs
 	@scripts/need rust cc
-	$(call phase,browser,scripts/browser)
+	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
 	$(call phase,screenshot,$(browser) cargo test -p kubectl-pod-reloader -- --ignored --exact graph::on_screen::the_shop_as_in_the_docs)
 
 .PHONY: manifests

@@ -45,7 +45,7 @@ pub use kubelet::{Kubelet, play_test_pod};
 pub use operator::{OPERATOR_VARIABLE, Operator};
 pub use oracles::{CANARY, Expected, FailedCalls, Oracles};
 pub use process::{Process, Program};
-pub use programs::{PROGRAMS_VARIABLE, Programs, of_the_workspace};
+pub use programs::{PROGRAMS_VARIABLE, Programs, of_the_workspace, prometheus};
 pub use scene::{Options, Replica, Scene, Snapshot, crowd};
 pub use tool::{Output, Tool};
 pub use wait::{Attempt, PATIENCE, wait_for};

@@ -117,6 +117,11 @@ impl Operator {
         metrics.lines().any(|line| line == "pod_reloader_leading 1")
     }
 
+    /// Where Prometheus finds its metrics.
+    pub fn metrics_address(&self) -> String {
+        format!("127.0.0.1:{}", self.metrics)
+    }
+
     /// Its metrics.
     ///
     /// # Errors

@@ -67,16 +67,33 @@ pub fn of_the_workspace(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-fn built() -> Result<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane/build.sh");
+/// The folder of prometheus and promtool; `None` where there are to be none.
+///
+/// # Errors
+/// When they are missing and cannot be had.
+pub fn prometheus() -> Result<Option<PathBuf>> {
+    let found = said_by("../scripts/prometheus", &[])?;
+    Ok(match found.trim() {
+        "none" => None,
+        folder => Some(PathBuf::from(folder)),
+    })
+}
+
+/// What a script of this repository prints.
+fn said_by(script: &str, args: &[&str]) -> Result<String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
     let output = Command::new(&script)
-        .arg("--where")
+        .args(args)
         .output()
         .with_context(|| format!("running {}", script.display()))?;
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    let stdout = String::from_utf8(output.stdout)?;
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn built() -> Result<PathBuf> {
+    let stdout = said_by("control-plane/build.sh", &["--where"])?;
     let directory = stdout
         .lines()
         .last()

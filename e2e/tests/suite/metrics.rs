@@ -3,6 +3,7 @@
 mod alerts;
 mod dashboard;
 mod exposition;
+mod prometheus;
 mod promql;
 mod queries;
 

@@ -86,9 +86,9 @@ fn alerts_are_about_this_release_and_what_it_does() -> Result<()> {
 }
 
 pub(super) struct Alert {
-    name: String,
+    pub(super) name: String,
     pub(super) query: Expression,
-    rule: Value,
+    pub(super) rule: Value,
 }
 
 /// All alerts of the chart.
