@@ -62,6 +62,24 @@ async fn a_restart_is_an_event_about_workload_and_object_and_a_repetition_is_cou
     .await
 }
 
+#[tokio::test]
+async fn a_problem_is_in_the_log_with_the_reason_and_the_text_of_its_event() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app").requires("app");
+        scene.create(&web).await?;
+        scene.kubectl(&["delete", "configmap", "app"]).await?;
+        let note = scene.event(&web, "WaitingForConfig").await?;
+        let log = scene.operator.log()?;
+        let told = format!(r#"reason="WaitingForConfig" note="{note}""#);
+        let lines: Vec<_> = log.lines().filter(|line| line.contains(&told)).collect();
+        ensure!(lines.len() == 1, "{told} in\n{log}");
+        ensure!(lines[0].contains("/web"), "{}", lines[0]);
+        Ok(())
+    })
+    .await
+}
+
 /// The Events of restarts of `web`, as soon as they are as expected.
 async fn restarts(scene: &Scene, are_expected: impl Fn(&[Value]) -> bool) -> Result<Vec<Value>> {
     wait_for("Events of restarts", PATIENCE, async || {
