@@ -147,8 +147,11 @@ impl AuditLog {
         Ok((events(whole), Mark(mark.0 + whole.len() as u64)))
     }
 
-    /// Where the last line begins that may be incomplete.
-    fn end(&self) -> Result<Mark> {
+    /// Where the last line begins that may be incomplete: all that is asked from now on comes after it.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn end(&self) -> Result<Mark> {
         let context = || format!("reading {}", self.path.display());
         let mut file = File::open(&self.path).with_context(context)?;
         let mut position = file.metadata().with_context(context)?.len();

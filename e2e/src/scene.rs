@@ -93,6 +93,8 @@ pub struct Scene {
     pub proxy: Option<Proxy>,
     replicas: Replicas,
     audit_log: AuditLog,
+    /// Where it was before the operator was there.
+    began: Mark,
     options: Options,
     directory: TempDir,
 }
@@ -152,6 +154,8 @@ impl Scene {
         options: Options,
     ) -> Result<Self> {
         let namespace = namespace.to_owned();
+        let audit_log = control_plane.audit_log().await?;
+        let began = audit_log.end()?;
         let directory = tempfile::Builder::new()
             .prefix("pod-reloader-e2e-")
             .tempdir()?;
@@ -175,7 +179,8 @@ impl Scene {
             Replicas::start(&control_plane, &installation, directory.path(), &options).await?;
         let client = control_plane.admin_client().await?;
         let scene = Self {
-            audit_log: control_plane.audit_log().await?,
+            audit_log,
+            began,
             control_plane,
             namespace,
             installation,
@@ -545,6 +550,11 @@ impl Scene {
     /// When the log cannot be read.
     pub async fn mark(&self) -> Result<Mark> {
         self.audit_log.mark().await
+    }
+
+    /// The position in the audit log before the operator was there.
+    pub fn began(&self) -> Mark {
+        self.began
     }
 
     /// What the operator has asked the apiserver for since `mark`, its Lease, its own Secrets and its

@@ -8,7 +8,12 @@ use serde_json::{Value, json};
 #[tokio::test]
 async fn a_restart_is_an_event_about_workload_and_object_and_a_repetition_is_counted() -> Result<()>
 {
-    Scene::play(Options::default(), async |scene| {
+    let options = Options {
+        // Longer than two writes may be apart.
+        settle_period: "2s",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
         scene
             .apply(&[config_map("app", "1"), secret("db", "1")])
             .await?;
@@ -46,7 +51,7 @@ async fn a_restart_is_an_event_about_workload_and_object_and_a_repetition_is_cou
 
         // The same object and another one: that is something else to say.
         scene
-            .apply(&[config_map("app", "2"), secret("db", "5")])
+            .put_all(&[config_map("app", "2"), secret("db", "5")])
             .await?;
         scene.rolls_once(&web, &before).await?;
         let events = restarts(scene, |events| events.len() > 1).await?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
 use pod_reloader_e2e::{
-    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene,
+    Attempt, AuditEvent, Options, PATIENCE, Scene,
     proxy::{Answer, Fault, Requests, Rule},
     wait_for,
     workload::{Kind, Workload, config_map, secret},
@@ -76,9 +76,9 @@ async fn work(scene: &Scene) -> Result<()> {
                 proxy.add(Rule::new(write, conflict).times(1))
             })
             .collect();
-        let value = round.to_string();
+        // One change, of which there is one thing to say.
         scene
-            .apply(&[config_map("app", &value), secret("app", &value)])
+            .apply(&[config_map("app", &round.to_string())])
             .await?;
         for (workload, conflict) in workloads.iter().zip(conflicts) {
             conflict.applied(1, PATIENCE).await?;
@@ -111,7 +111,7 @@ async fn uses_every_rule(scene: &Scene, kinds: &[&str]) -> Result<()> {
         .collect();
     let user = scene.installation.username();
     wait_for("every rule to be used", 2 * PATIENCE, async || {
-        let mut requests = scene.all_requests(Mark::START).await?;
+        let mut requests = scene.all_requests(scene.began()).await?;
         requests.retain(|request| request.user == user);
         let refused: Vec<_> = requests
             .iter()
