@@ -10,7 +10,7 @@ use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpStream},
     task::JoinSet,
-    time::sleep,
+    time::{error::Elapsed, sleep},
 };
 
 use crate::{operator::Operator, proxy::accept};
@@ -19,8 +19,9 @@ use crate::{operator::Operator, proxy::accept};
 ///
 /// # Guarantees
 /// A new connection goes to the next of the replicas that were ready when they were last asked, which
-/// is four times a second. It stays with that replica, ready or not, as with a real Service. Where none
-/// is ready it is closed. TLS passes through. All ends with the value.
+/// is four times a second; one that does not answer at all is asked three times. It stays with that
+/// replica, ready or not, as with a real Service. Where none is ready it is closed. TLS passes through.
+/// All ends with the value.
 #[derive(Debug)]
 pub struct Balancer {
     backends: Backends,
@@ -74,10 +75,17 @@ impl Balancer {
         });
         let (operator, backends) = (operator.clone(), Arc::clone(&self.backends));
         lock(&self.tasks).spawn(async move {
+            let mut unanswered = 0;
             loop {
-                let is_ready = operator.is_ready().await.is_ok();
-                if let Some(backend) = lock(&backends).backend(port) {
-                    backend.is_ready = is_ready;
+                let answer = operator.is_ready().await;
+                unanswered = match &answer {
+                    Err(error) if error.is::<Elapsed>() => unanswered + 1,
+                    _ => 0,
+                };
+                // On a busy machine an answer may be late.
+                let is_known = !(1..FAILURE_THRESHOLD).contains(&unanswered);
+                if let Some(backend) = lock(&backends).backend(port).filter(|_| is_known) {
+                    backend.is_ready = answer.is_ok();
                 }
                 sleep(PROBE_INTERVAL).await;
             }
@@ -133,6 +141,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
+/// As many times as a kubelet asks by default, before it counts a replica as not ready.
+const FAILURE_THRESHOLD: usize = 3;
 
 #[cfg(test)]
 mod tests {

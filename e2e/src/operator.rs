@@ -94,7 +94,7 @@ impl Operator {
     /// Waits until it answers its readiness probe with 200.
     ///
     /// # Errors
-    /// When it has ended, or takes longer than a minute: with the end of its log.
+    /// When it has ended, or takes longer than [`PATIENCE`]: with the end of its log.
     pub async fn ready(&self) -> Result<()> {
         wait_for("the operator to be ready", PATIENCE, async || {
             self.process.must_run()?;
@@ -108,12 +108,13 @@ impl Operator {
     /// # Errors
     /// When the answer is another than 200, or does not come within a second.
     pub async fn is_ready(&self) -> Result<()> {
-        get(self.probes, "/readyz").await.map(|_| ())
+        get(self.probes, "/readyz", PROBE_TIMEOUT).await.map(|_| ())
     }
 
-    /// Whether it runs the reconcile loop. One that does not answer does not.
+    /// Whether it runs the reconcile loop. One that does not answer within a second does not.
     pub async fn is_leading(&self) -> bool {
-        let metrics = self.metrics().await.unwrap_or_default();
+        let metrics = get(self.metrics, "/metrics", PROBE_TIMEOUT).await;
+        let metrics = metrics.unwrap_or_default();
         metrics.lines().any(|line| line == "pod_reloader_leading 1")
     }
 
@@ -125,9 +126,9 @@ impl Operator {
     /// Its metrics.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When it does not answer within [`PATIENCE`].
     pub async fn metrics(&self) -> Result<String> {
-        get(self.metrics, "/metrics").await
+        get(self.metrics, "/metrics", PATIENCE).await
     }
 
     /// Waits until a metric, named with its labels, has this value.
@@ -192,10 +193,10 @@ fn program() -> Result<PathBuf> {
 }
 
 /// The body of `http://127.0.0.1:PORT/PATH`, where the answer is 200.
-async fn get(port: u16, path: &str) -> Result<String> {
-    timeout(PROBE_TIMEOUT, get_patiently(port, path))
+async fn get(port: u16, path: &str, patience: Duration) -> Result<String> {
+    timeout(patience, get_patiently(port, path))
         .await
-        .with_context(|| format!("no answer to {path} within {PROBE_TIMEOUT:?}"))?
+        .with_context(|| format!("no answer to {path} within {patience:?}"))?
 }
 
 async fn get_patiently(port: u16, path: &str) -> Result<String> {

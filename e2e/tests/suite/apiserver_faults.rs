@@ -11,7 +11,9 @@ use kube::{
 };
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{KEY, Workload, config_map};
-use pod_reloader_e2e::{Component, Expected, Options, Oracles, Scene, full};
+use pod_reloader_e2e::{
+    Attempt, Component, Expected, Options, Oracles, PATIENCE, Scene, full, wait_for,
+};
 use tokio::time::{Instant, sleep};
 
 use crate::faults::{
@@ -40,10 +42,10 @@ async fn restart_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result
     let apiserver = scene.control_plane.process(Component::Apiserver)?;
     let restart = async {
         apiserver.stop(Duration::from_secs(30)).await;
-        all_are_called(scene)?;
+        all_are_called(scene).await?;
         apiserver.start_again()?;
         scene.control_plane.ready(Component::Apiserver).await?;
-        all_are_called(scene)
+        all_are_called(scene).await
     };
     let tries = under_edits(scene, restart).await?;
     oracles.check("a restart", Expected::up_to(tries)).await?;
@@ -86,10 +88,10 @@ async fn freeze(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
     leader.operator.shows("pod_reloader_leading", "0").await?;
     let stepped_down = began.elapsed();
     println!("the leader stepped down after {stepped_down:?}");
-    ensure!(stepped_down < Duration::from_secs(15), "{stepped_down:?}");
+    ensure!(stepped_down < Duration::from_secs(20), "{stepped_down:?}");
     let length = Duration::from_secs(if full() { 60 } else { 12 });
     sleep(length.saturating_sub(stepped_down)).await;
-    all_are_called(scene)?;
+    all_are_called(scene).await?;
     apiserver.resume()?;
     scene.control_plane.ready(Component::Apiserver).await?;
     scene.leader().await?;
@@ -98,10 +100,15 @@ async fn freeze(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
 }
 
 /// Claims that the webhook is up, whatever the apiserver does.
-fn all_are_called(scene: &Scene) -> Result<()> {
-    let ready = scene.balancer()?.ready();
-    ensure!(ready.len() == 2, "only {ready:?} are called");
-    Ok(())
+async fn all_are_called(scene: &Scene) -> Result<()> {
+    wait_for("all replicas to be called", PATIENCE, async || {
+        let ready = scene.balancer()?.ready();
+        Ok(match ready.len() {
+            2 => Attempt::Done(()),
+            _ => Attempt::NotYet(format!("only {ready:?} are")),
+        })
+    })
+    .await
 }
 
 /// The leader moves to an apiserver that was paused while things changed, and back.
@@ -224,7 +231,7 @@ async fn users(scene: &Scene) -> Result<Api<Deployment>> {
         .await?;
     let client: Client = scene.control_plane.kubeconfig_for(token).client().await?;
     let deployments: Api<Deployment> = Api::namespaced(client, &scene.namespace);
-    pod_reloader_e2e::wait_for("the rights of users", Duration::from_secs(10), async || {
+    wait_for("the rights of users", PATIENCE, async || {
         Ok(deployments.get("probe").await.into())
     })
     .await?;

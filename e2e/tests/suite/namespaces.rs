@@ -35,7 +35,7 @@ async fn without_the_right_to_read_secrets_what_lists_config_maps_alone_goes_on(
         scene.put_all(&[secret("app", "2")]).await?;
         let note = scene.event(&api, "ConfigUnreadable").await?;
         ensure!(note.contains("Secret app"), "{note}");
-        scene.operator.is_ready().await?;
+        scene.operator.ready().await?;
         scene.put_all(&[config_map("app", "2")]).await?;
         scene.right(&web).await?;
         ensure!(scene.key(&api).await? == before_api.key, "it was written");
@@ -92,7 +92,7 @@ async fn a_namespace_that_is_deleted_in_a_fan_out_is_gone_and_nobody_complains()
             .filter(|line| line.contains(&scene.namespace) && !line.contains("reloader::watch"))
             .collect();
         ensure!(complaints.is_empty(), "{}", complaints.join("\n"));
-        scene.operator.is_ready().await
+        scene.operator.ready().await
     })
     .await
 }
