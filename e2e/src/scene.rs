@@ -53,7 +53,7 @@ pub struct Options {
     pub running: bool,
     /// Whether it looks after every namespace, and not just that of the scene.
     pub everywhere: bool,
-    /// More values for the chart.
+    /// More values for the chart. Without them the webhook has more time than the chart gives it.
     pub values: Value,
     /// Labels of the namespace of the workloads, such as `stage=live`.
     pub namespace_labels: Vec<String>,
@@ -689,7 +689,8 @@ impl Options {
     pub fn values(&self, namespace: &str) -> Value {
         let mut values = json!({
             "settlePeriod": self.settle_period,
-            "webhook": {"failurePolicy": self.failure_policy},
+            // Other tests may keep the machine busy.
+            "webhook": {"failurePolicy": self.failure_policy, "timeoutSeconds": 10},
             "watch": {"namespaces": if self.everywhere { vec![] } else { vec![namespace] }},
         });
         merge(&mut values, &self.values);

@@ -96,7 +96,7 @@ async fn however_long_the_apiserver_asks_us_to_wait_we_come_back_soon() -> Resul
             let manifest = serde_json::from_value(late.manifest())?;
             deployments.create(&Default::default(), &manifest).await?;
             let took = began.elapsed();
-            ensure!(took < WEBHOOK_TIMEOUT, "created after {took:?}");
+            ensure!(took < SOON, "created after {took:?}");
             proxy.clear();
             scene.right(&late).await?;
         }
@@ -307,4 +307,5 @@ fn error(code: StatusCode) -> Fault {
 
 /// Three kinds of workload, two of config.
 const WATCHES: u64 = 5;
-const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(3);
+/// More than the webhook is given, less than it is asked to wait.
+const SOON: Duration = Duration::from_secs(20);

@@ -49,7 +49,7 @@ async fn a_replica_that_is_killed_fails_writes_for_a_moment_only() -> Result<()>
             written.load(Ordering::Relaxed)
         );
         ensure!(calm.is_err(), "later: {calm:?}");
-        ensure!(failed <= 2 * AT_ONCE, "{failed} failed");
+        ensure!(failed <= 4 * AT_ONCE, "{failed} failed");
         Ok(())
     })
     .await
@@ -73,8 +73,6 @@ async fn rolling_restarts(failure_policy: &'static str) -> Result<()> {
         replicas: 2,
         failure_policy,
         args: vec![format!("--drain-period={drain_period}")],
-        // Other tests may keep the machine busy.
-        values: json!({"webhook": {"timeoutSeconds": 10}}),
         ..Options::default()
     };
     Scene::play(options, async |scene| {

@@ -32,7 +32,11 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
         args: vec!["--log-level=info".to_owned()],
         failure_policy: "Ignore",
         everywhere: true,
-        values: json!({"customResources": ["argo-rollouts", "knative", "kafkaconnect"]}),
+        values: json!({
+            "customResources": ["argo-rollouts", "knative", "kafkaconnect"],
+            // The chart's own default.
+            "webhook": {"timeoutSeconds": 3},
+        }),
         ..Options::default()
     };
     let scene = Scene::set(control_plane, "bench", options).await?;

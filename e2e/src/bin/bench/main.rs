@@ -111,6 +111,8 @@ async fn scene(settle_period: &'static str) -> Result<Scene> {
         args: vec!["--log-level=info".to_owned()],
         failure_policy: "Ignore",
         everywhere: true,
+        // The chart's own default.
+        values: serde_json::json!({"webhook": {"timeoutSeconds": 3}}),
         ..Options::default()
     };
     Scene::set(control_plane, "bench", options).await

@@ -64,7 +64,7 @@ async fn main() -> Result<ExitCode> {
         proxied: true,
         replicas: REPLICAS,
         everywhere: true,
-        values: json!({"webhook": {"certManager": {"enabled": true}}}),
+        values: json!({"webhook": {"certManager": {"enabled": true}, "timeoutSeconds": 3}}),
         ..Options::default()
     };
     let scene = Scene::set(control_plane, "soak", options).await?;
