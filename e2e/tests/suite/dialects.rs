@@ -91,7 +91,7 @@ async fn every_workload_that_does_not_opt_out_is_taken_over_with_auto_reload_all
 #[tokio::test]
 async fn what_several_dialects_ask_for_is_one_hash_and_one_rollout() -> Result<()> {
     let options = Options {
-        settle_period: "1s",
+        settle_period: "3s",
         ..speaking(&ALL)
     };
     Scene::play(options, async |scene| {
@@ -199,7 +199,7 @@ async fn a_match_that_the_pods_need_holds_while_it_is_gone() -> Result<()> {
 #[tokio::test]
 async fn while_the_other_controller_runs_too_a_change_is_its_rollout_alone() -> Result<()> {
     let options = Options {
-        settle_period: "3s",
+        settle_period: "6s",
         ..before_the_takeover(json!({"dialects": STAKATER}))
     };
     Scene::play(options, async |scene| {

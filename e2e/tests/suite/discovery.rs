@@ -158,6 +158,8 @@ async fn with_auto_reload_all_everything_counts_for_who_does_not_opt_out() -> Re
 async fn who_was_there_before_auto_reload_all_gets_a_baseline_and_rolls_at_its_first_change()
 -> Result<()> {
     let options = Options {
+        // ConfigMaps and Secrets change one after the other.
+        settle_period: "3s",
         running: false,
         failure_policy: "Ignore",
         ..auto_reload_all()
@@ -437,7 +439,7 @@ async fn a_change_of_the_template_brings_the_hash_that_the_loop_keeps() -> Resul
 async fn a_new_reference_and_its_object_in_one_edit_make_one_rollout() -> Result<()> {
     // kubectl may take its time between the two.
     let options = Options {
-        settle_period: "3s",
+        settle_period: "8s",
         ..Options::default()
     };
     Scene::play(options, async |scene| {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 #[tokio::test]
 async fn a_sync_that_changes_config_and_workload_is_one_rollout() -> Result<()> {
     let options = Options {
-        settle_period: "5s",
+        settle_period: "20s",
         ..Options::default()
     };
     Scene::play(options, async |scene| {

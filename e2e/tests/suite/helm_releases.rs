@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::order::{gap, rounds};
 
-/// The operator's default.
-const SETTLE_PERIOD: Duration = Duration::from_secs(5);
+/// Longer than the default: beside other tests, helm takes its time.
+const SETTLE_PERIOD: Duration = Duration::from_secs(12);
 
 #[tokio::test]
 async fn each_release_of_helm_4_on_the_server_side_is_one_rollout() -> Result<()> {
@@ -29,7 +29,7 @@ async fn each_release_of_helm_3_is_one_rollout() -> Result<()> {
 
 #[tokio::test]
 async fn a_rollback_is_one_rollout_back_to_the_first_replica_set() -> Result<()> {
-    Scene::play(with_the_default_settle_period(), async |scene| {
+    Scene::play(with_a_long_settle_period(), async |scene| {
         let mut apps = Vec::new();
         for flavour in Flavour::ALL {
             let app = App::new(scene, flavour, 0)?;
@@ -118,7 +118,7 @@ async fn a_chart_that_carries_a_hash_conflicts_on_the_server_side_once_the_loop_
 
 /// Releases that change a ConfigMap and the Deployment that lists it, with 50 objects in between.
 async fn each_release_is_one_rollout(flavour: Flavour) -> Result<()> {
-    Scene::play(with_the_default_settle_period(), async |scene| {
+    Scene::play(with_a_long_settle_period(), async |scene| {
         let app = App::new(scene, flavour, 50)?;
         app.install().await?;
         let mut before = scene.snapshot(&app.workload()).await?;
@@ -308,9 +308,9 @@ fn service(name: &str) -> Value {
     })
 }
 
-fn with_the_default_settle_period() -> Options {
+fn with_a_long_settle_period() -> Options {
     Options {
-        settle_period: "5s",
+        settle_period: "12s",
         ..Options::default()
     }
 }
