@@ -5,7 +5,6 @@ use std::{
     fs::File,
     io::{Read, Seek, SeekFrom},
     path::PathBuf,
-    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -17,7 +16,7 @@ use serde_json::Value;
 
 use crate::{
     credentials::random_hex,
-    wait::{Attempt, wait_for},
+    wait::{Attempt, PATIENCE, wait_for},
 };
 
 /// The audit log of one control plane.
@@ -119,7 +118,7 @@ impl AuditLog {
             .context("asking the apiserver for a marker in its audit log")?;
         wait_for(
             &format!("{marker} in the audit log"),
-            FLUSH_PATIENCE,
+            PATIENCE,
             async || {
                 let (events, next) = self.read(position)?;
                 position = next;
@@ -265,7 +264,6 @@ impl From<Line> for AuditEvent {
 /// What the names of the objects begin with that [`AuditLog::flush`] asks for.
 const MARKER: &str = "audit-log-marker-";
 const CHUNK: u64 = 64 * 1024;
-const FLUSH_PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -52,7 +52,8 @@ impl Default for ControlPlaneOptions {
             apiserver_args: Vec::new(),
             parent: None,
             keep: false,
-            patience: Duration::from_secs(60),
+            // Tests start several at once.
+            patience: Duration::from_secs(180),
         }
     }
 }

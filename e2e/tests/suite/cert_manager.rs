@@ -1,9 +1,9 @@
 //! What the tests with certificates take for granted of cert-manager.
 
-use std::{process, time::Duration};
+use std::process;
 
 use anyhow::{Context, Result};
-use pod_reloader_e2e::{Attempt, ControlPlane, wait_for};
+use pod_reloader_e2e::{Attempt, ControlPlane, PATIENCE, wait_for};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn a_certificate_of_a_ca_is_issued_and_its_ca_bundle_injected() -> Result<
 
     wait_for(
         "the CA of the Secret in the webhook configuration",
-        Duration::from_secs(10),
+        PATIENCE,
         async || {
             let get = async |args: &[&str]| -> Result<Value> {
                 let args = [&["get", "--output=json"], args].concat();

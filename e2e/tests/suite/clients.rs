@@ -39,12 +39,15 @@ async fn a_release_by_any_client_makes_one_rollout_with_the_new_hash() -> Result
             scene
                 .apply(&[config_map("app", &format!("{}", round + 1))])
                 .await?;
-            let namespaced = [&["--namespace", &scene.namespace], args].concat();
-            scene
-                .tool()
-                .with_env("KUBE_EDITOR", "sed -i s/app:8/app:9/")
-                .run_with_input(&namespaced, &input.unwrap_or_default())
-                .await?;
+            let input = input.unwrap_or_default();
+            if args[0] == "edit" {
+                let namespaced = [&["--namespace", &scene.namespace], args].concat();
+                let editor = "sed -i s/app:8/app:9/";
+                let tool = scene.tool().with_env("KUBE_EDITOR", editor);
+                tool.run_with_input(&namespaced, &input).await?;
+            } else {
+                scene.kubectl_with_input(args, &input).await?;
+            }
             before = rolled_once(scene, &web, &before, args).await?;
         }
         // The loop has been waiting all the time: now it may act at once.

@@ -15,8 +15,6 @@ use tokio::time::{Instant, sleep};
 
 /// How long a Lease is good that is not renewed.
 const LEASE: Duration = Duration::from_secs(15);
-/// After how long without renewal its holder stops.
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn a_leader_with_a_late_config_watch_moves_nothing_back() -> Result<()> {
@@ -53,7 +51,7 @@ async fn what_a_killed_leader_has_begun_the_next_one_ends() -> Result<()> {
         scene.leader().await?;
         let took_over = killed.elapsed();
         let key = scene.expected_key(&workloads[0]).await?;
-        wait_for("all to be restarted", LEASE, async || {
+        wait_for("all to be restarted", PATIENCE, async || {
             let count = scene.carrying(&scene.namespace, &key).await?;
             Ok(match count == size {
                 true => Attempt::Done(()),
@@ -63,7 +61,9 @@ async fn what_a_killed_leader_has_begun_the_next_one_ends() -> Result<()> {
         .await?;
         let took = killed.elapsed();
         println!("taken over after {took_over:?}, all done after {took:?}");
-        ensure!(took < LEASE + Duration::from_secs(10), "{took:?}");
+        // Other tests may keep the machine busy.
+        let patience = Duration::from_secs(if full() { 10 } else { 40 });
+        ensure!(took < LEASE + patience, "{took:?}");
         oracles
             .check("a leader is killed", Expected::revisions(1))
             .await
@@ -92,18 +92,12 @@ async fn a_leader_that_cannot_renew_its_lease_starts_no_more_patches() -> Result
         let since = Instant::now();
         // Late enough that it is not done before it has to stop.
         sleep(Duration::from_secs(3)).await;
-        scene.apply(&[config_map("app", "2")]).await?;
-        wait_for("it to step down", RENEW_DEADLINE * 2, async || {
-            Ok(match leader.operator.is_leading().await {
-                true => Attempt::NotYet("it leads".to_owned()),
-                false => Attempt::Done(()),
-            })
-        })
-        .await?;
+        scene.put_all(&[config_map("app", "2")]).await?;
+        leader.operator.shows("pod_reloader_leading", "0").await?;
         let (stepped_down, begun) = (since.elapsed(), slow.hits().matched);
         println!("stepped down after {stepped_down:?} and {begun} patches");
         ensure!(begun > 0 && begun < 200, "{begun} patches");
-        ensure!(stepped_down < RENEW_DEADLINE + Duration::from_secs(2));
+        ensure!(stepped_down < LEASE, "{stepped_down:?}");
         let next = scene.leader().await?;
         ensure!(next.port != leader.port, "it leads again");
         let begun_since = slow.hits().matched - begun;
@@ -123,6 +117,8 @@ async fn a_leader_that_was_frozen_moves_nothing_back_when_it_thaws() -> Result<(
     let frozen_for = Duration::from_secs(if full() { 40 } else { 20 });
     let options = Options {
         failure_policy: "Ignore",
+        // That is how long writes hang while it is called.
+        values: json!({"webhook": {"timeoutSeconds": 3}}),
         ..replicas()
     };
     Scene::play(options, async |scene| {
@@ -225,13 +221,9 @@ async fn what_changes_while_nobody_leads_is_found_and_nothing_else_is_written() 
 /// both replicas: the first of these writes changes the image, and takes the new hash along.
 async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
     const SECRETS: usize = 5;
-    let late_by = Duration::from_secs(if full() { 30 } else { 12 });
-    let options = Options {
-        // Other tests may keep the machine busy.
-        values: json!({"webhook": {"timeoutSeconds": 10}}),
-        ..replicas()
-    };
-    Scene::play(options, async |scene| {
+    // Longer than the writes take.
+    let late_by = Duration::from_secs(if full() { 30 } else { 45 });
+    Scene::play(replicas(), async |scene| {
         let lists = |(number, workload): (usize, Workload)| {
             workload.lists_secrets(&format!("app-{}", number % SECRETS))
         };
@@ -250,6 +242,7 @@ async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
             let lines = Rule::new(Requests::containing(*part), Fault::DelayWatch(late_by));
             late.push(leader.proxy()?.add(lines));
         }
+        let began = Instant::now();
         for round in 1..=ROUNDS {
             change_secrets(scene, SECRETS, round).await?;
             let writes = workloads.iter().map(async |workload| {
@@ -264,7 +257,15 @@ async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
             let connections = scene.balancer()?.connections(replica.port);
             ensure!(connections > 0, "a replica was never called");
         }
-        sleep(late_by).await;
+        let took = began.elapsed();
+        ensure!(
+            took < late_by,
+            "the first late event came after {late_by:?}, the last write after {took:?}"
+        );
+        if full() {
+            // Until they have come one after the other, as they were made, and not all at once.
+            sleep(late_by).await;
+        }
         late.iter().for_each(|rule| rule.remove());
         oracles
             .check("late watches", Expected::up_to(at_most))

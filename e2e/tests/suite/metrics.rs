@@ -121,9 +121,9 @@ async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
             })
         })
         .await?;
-        scene
-            .apply(&[web.clone().image("app:2").manifest()])
-            .await?;
+        let containers = json!([{"name": "main", "image": "app:2"}]);
+        let image = json!({"spec": {"template": {"spec": {"containers": containers}}}});
+        scene.patch(&web, &image).await?;
         scene
             .operator
             .shows("pod_reloader_saved_restarts_total", "1")

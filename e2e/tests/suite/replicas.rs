@@ -1,10 +1,8 @@
 //! Replicas behind a balancer: who is called, who leads, and that nothing is lost when that changes.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, CANARY, Expected, Options, Oracles, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, CANARY, Expected, Options, Oracles, PATIENCE, Scene, wait_for};
 
 #[tokio::test]
 async fn calls_go_to_replicas_that_are_ready_and_one_of_them_leads() -> Result<()> {
@@ -58,7 +56,7 @@ async fn calls_go_to_replicas_that_are_ready_and_one_of_them_leads() -> Result<(
 
 async fn only_ready(scene: &Scene, count: usize) -> Result<()> {
     let what = format!("{count} replicas to be called");
-    wait_for(&what, Duration::from_secs(10), async || {
+    wait_for(&what, PATIENCE, async || {
         let ready = scene.balancer()?.ready();
         Ok(if ready.len() == count {
             Attempt::Done(())

@@ -302,7 +302,7 @@ async fn a_slow_apiserver_is_not_waited_for_beyond_the_timeout() -> Result<()> {
             "{answered:?}"
         );
         // All of them would take more than ten seconds.
-        ensure!(took < Duration::from_secs(3), "after {took:?}");
+        ensure!(took < Duration::from_secs(8), "after {took:?}");
         // What was on its way comes through; nothing follows it.
         let begun = count.hits().matched;
         sleep(Duration::from_secs(2)).await;

@@ -205,7 +205,7 @@ impl Kept {
         let is_utc_second = time.len() == "2026-01-01T00:00:00Z".len() && time.ends_with('Z');
         ensure!(is_utc_second, "{name}: {time}");
         let age = jiff::Timestamp::now().duration_since(time.parse()?);
-        ensure!(age.as_secs().abs() < 60, "{name}: {time}");
+        ensure!(age.as_secs().abs() < 600, "{name}: {time}");
         Ok(())
     }
 }

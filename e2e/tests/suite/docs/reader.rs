@@ -157,13 +157,17 @@ impl<'a> Reader<'a> {
             return type_in().await.map(|_| ());
         };
         // A user looks again, too.
-        wait_for("it to print what the page shows", PATIENCE, async || {
-            Ok(match type_in().await {
-                Ok(printed) if matches(shown, &printed) => Attempt::Done(()),
-                Ok(printed) => Attempt::NotYet(format!("\n{printed}instead of\n{shown}")),
-                Err(error) => Attempt::NotYet(format!("{error:#}")),
-            })
-        })
+        wait_for(
+            "it to print what the page shows",
+            5 * PATIENCE,
+            async || {
+                Ok(match type_in().await {
+                    Ok(printed) if matches(shown, &printed) => Attempt::Done(()),
+                    Ok(printed) => Attempt::NotYet(format!("\n{printed}instead of\n{shown}")),
+                    Err(error) => Attempt::NotYet(format!("{error:#}")),
+                })
+            },
+        )
         .await
     }
 
@@ -192,9 +196,9 @@ impl<'a> Reader<'a> {
             .env("TEST_PORT", port.to_string())
             .stdin(Stdio::null())
             .kill_on_drop(true);
-        let output = timeout(PATIENCE, command.output()).await;
-        let output =
-            output.with_context(|| format!("it takes longer than {PATIENCE:?}: {script}"))??;
+        let output = timeout(3 * PATIENCE, command.output()).await;
+        let output = output
+            .with_context(|| format!("it takes longer than {:?}: {script}", 3 * PATIENCE))??;
         Ok((
             output.status.code(),
             String::from_utf8_lossy(&output.stdout).into_owned(),
