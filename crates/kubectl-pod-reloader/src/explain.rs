@@ -145,7 +145,7 @@ pub(crate) async fn explain(
     let hash_since = since.ok().flatten();
     // An Event about an earlier hash says nothing about this one.
     let restart = restart.filter(|event| hash_since.is_none_or(|since| event.at >= since - LEEWAY));
-    let rollout = Rollout::of(workload.id.kind, &seen.object);
+    let rollout = Rollout::of(workload, &seen.object);
     let (standing, meaning, verdict) = stands(&seen, inquiry.as_ref(), &rollout);
     let is_current = standing == Standing::Current.as_str();
     let waits_for = match is_current {

@@ -1,6 +1,6 @@
 //! Whether the rollout of a workload is done, as `kubectl rollout status` sees it.
 
-use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::workload::{Restart, Workload};
 use serde_json::Value;
 
 use crate::workloads::{BuiltIn, built_in};
@@ -14,18 +14,27 @@ pub(crate) enum Rollout {
     Running(String),
     /// It goes on only when somebody does something.
     Stopped(String),
-    /// What it is like is not known for this kind.
-    Unknown,
+    /// What it is like cannot be told.
+    Unknown(String),
 }
 
 impl Rollout {
-    /// That of a stored workload.
-    pub(crate) fn of(kind: WorkloadKind, object: &Value) -> Self {
+    /// That of a workload, stored as `object`.
+    pub(crate) fn of(workload: &Workload, object: &Value) -> Self {
+        let kind = workload.id.kind;
         let (spec, status) = (&object["spec"], &object["status"]);
         let number = |place: &Value| place.as_i64().unwrap_or(0);
         let observed = number(&status["observedGeneration"]);
+        if kind.is("batch", "CronJob") {
+            return Self::Done("its next run has what its objects hold then".to_owned());
+        }
         let Some(kind) = built_in(kind) else {
-            return Self::of_custom(object);
+            return match (Self::of_custom(object), unobserved(workload)) {
+                (Self::Done(text), Some(field)) => Self::Unknown(format!(
+                    "not known: {text}, but whether its controller has acted on {field} it does not tell"
+                )),
+                (other, _) => other,
+            };
         };
         if observed < number(&object["metadata"]["generation"]) {
             return Self::Running("the controller has not seen the newest template yet".to_owned());
@@ -96,16 +105,26 @@ impl Rollout {
             (Some("Paused"), _) => Self::Running("it is paused".to_owned()),
             (_, Some("True")) => Self::Done("it is ready".to_owned()),
             (_, Some(_)) => Self::Running("it is not ready".to_owned()),
-            _ => Self::Unknown,
+            _ => Self::Unknown("not known for this kind".to_owned()),
         }
     }
 
     /// What it is like, in words.
     pub(crate) fn text(&self) -> &str {
         match self {
-            Self::Done(text) | Self::Running(text) | Self::Stopped(text) => text,
-            Self::Unknown => "not known for this kind",
+            Self::Done(text) | Self::Running(text) | Self::Stopped(text) | Self::Unknown(text) => {
+                text
+            }
         }
+    }
+}
+
+/// The annotation that its pods are restarted by, if a time stands there: no generation comes with it that a
+/// controller could say it has observed.
+fn unobserved(workload: &Workload) -> Option<&'static str> {
+    match (workload.id.kind.shape().restart_at?, &workload.restart) {
+        (["metadata", .., field], Restart::At { value: Some(_), .. }) => Some(field),
+        _ => None,
     }
 }
 
@@ -118,14 +137,33 @@ fn has_given_up(status: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pod_reloader_core::kind::CustomResource;
+    use crate::operators::read;
+    use pod_reloader_core::kind::{CustomResource, WorkloadKind};
+    use pod_reloader_core::name::Name;
+    use pod_reloader_core::scope::Scope;
     use serde::Deserialize;
     use serde_json::json;
+    use serde_json::value::RawValue;
+
+    fn custom(resource: Value) -> WorkloadKind {
+        let kind = CustomResource::deserialize(resource).unwrap();
+        kind.into_kind().unwrap()
+    }
+
+    fn rollout(kind: WorkloadKind, mut object: Value) -> Rollout {
+        object["apiVersion"] = json!(format!("{}/v1", kind.shape().group));
+        object["metadata"]["name"] = json!("web");
+        object["metadata"]["namespace"] = json!("shop");
+        object["spec"]["template"] = json!({"spec": {"containers": []}});
+        let scope = Scope::new([], Name::parse("ops").unwrap()).and_kinds(vec![kind]);
+        let stored = RawValue::from_string(object.to_string()).unwrap();
+        Rollout::of(&read(&scope, kind, &stored).unwrap(), &object)
+    }
 
     fn deployment(status: Value) -> Rollout {
         let object =
             json!({"metadata": {"generation": 2}, "spec": {"replicas": 3}, "status": status});
-        Rollout::of(WorkloadKind::DEPLOYMENT, &object)
+        rollout(WorkloadKind::DEPLOYMENT, object)
     }
 
     #[test]
@@ -163,22 +201,19 @@ mod tests {
                 "status": {"updatedReplicas": updated, "availableReplicas": 3},
             })
         };
-        let rollout = |updated| Rollout::of(WorkloadKind::STATEFUL_SET, &object(updated));
+        let rollout = |updated| rollout(WorkloadKind::STATEFUL_SET, object(updated));
         assert!(matches!(rollout(0), Rollout::Running(_)));
         assert!(matches!(rollout(1), Rollout::Done(_)));
     }
 
     #[test]
     fn a_custom_resource_is_done_when_it_says_so_in_one_of_the_usual_ways() {
-        let kind = CustomResource::deserialize(json!({
+        let kind = custom(json!({
             "group": "example.com", "resource": "apps", "kind": "App", "podTemplates": ["spec.template"],
         }));
-        let kind = kind.unwrap().into_kind().unwrap();
         let rollout = |status: Value| {
-            Rollout::of(
-                kind,
-                &json!({"metadata": {"generation": 2}, "status": status}),
-            )
+            let object = json!({"metadata": {"generation": 2}, "status": status});
+            rollout(kind, object)
         };
         let ready = |ready: &str| json!({"conditions": [{"type": "Ready", "status": ready}]});
         assert!(matches!(
@@ -193,7 +228,7 @@ mod tests {
         ));
         let behind = json!({"phase": "Healthy", "observedGeneration": "1"});
         assert!(matches!(rollout(behind), Rollout::Running(_)));
-        assert_eq!(rollout(json!({})), Rollout::Unknown);
+        assert!(matches!(rollout(json!({})), Rollout::Unknown(_)));
     }
 
     #[test]
@@ -202,10 +237,55 @@ mod tests {
             "spec": {"updateStrategy": {"type": "OnDelete"}},
             "status": {"desiredNumberScheduled": 2, "updatedNumberScheduled": 1, "numberAvailable": 2},
         });
-        let rollout = Rollout::of(WorkloadKind::DAEMON_SET, &object);
-        assert!(matches!(rollout, Rollout::Stopped(_)));
+        let daemon_set = rollout(WorkloadKind::DAEMON_SET, object);
+        assert!(matches!(daemon_set, Rollout::Stopped(_)));
         let paused = json!({"spec": {"paused": true}, "status": {}});
-        let rollout = Rollout::of(WorkloadKind::DEPLOYMENT, &paused);
-        assert!(matches!(rollout, Rollout::Stopped(_)));
+        let paused = rollout(WorkloadKind::DEPLOYMENT, paused);
+        assert!(matches!(paused, Rollout::Stopped(_)));
+    }
+
+    #[test]
+    fn a_restart_by_an_annotation_is_not_done_because_it_was_ready_before() {
+        let kind = custom(json!({
+            "group": "postgresql.cnpg.io", "resource": "clusters", "kind": "Cluster",
+            "restartAt": "metadata.annotations[kubectl.kubernetes.io/restartedAt]",
+        }));
+        let at = |annotations: Value, ready: &str| {
+            let ready = json!({"conditions": [{"type": "Ready", "status": ready}]});
+            let object = json!({"metadata": {"annotations": annotations}, "status": ready});
+            rollout(kind, object)
+        };
+        let written = json!({"kubectl.kubernetes.io/restartedAt": "2026-11-22T00:00:00Z"});
+        let unknown = at(written.clone(), "True");
+        assert!(matches!(unknown, Rollout::Unknown(_)), "{unknown:?}");
+        assert!(unknown.text().contains("kubectl.kubernetes.io/restartedAt"));
+        assert!(matches!(at(written, "False"), Rollout::Running(_)));
+        assert!(matches!(at(json!({}), "True"), Rollout::Done(_)));
+    }
+
+    #[test]
+    fn a_restart_by_a_field_of_the_spec_is_a_new_generation() {
+        let kind = custom(json!({
+            "group": "example.com", "resource": "apps", "kind": "App", "restartAt": "spec.restartAt",
+        }));
+        let object = |observed: i64| {
+            json!({
+                "metadata": {"generation": 2},
+                "spec": {"restartAt": "2026-11-22T00:00:00Z"},
+                "status": {"observedGeneration": observed, "phase": "Healthy"},
+            })
+        };
+        assert!(matches!(rollout(kind, object(1)), Rollout::Running(_)));
+        assert!(matches!(rollout(kind, object(2)), Rollout::Done(_)));
+    }
+
+    #[test]
+    fn a_cron_job_needs_no_rollout() {
+        let kind = custom(json!({
+            "group": "batch", "resource": "cronjobs", "kind": "CronJob",
+            "podTemplates": ["spec.jobTemplate.spec.template"],
+        }));
+        let nightly = rollout(kind, json!({"spec": {"suspend": true}, "status": {}}));
+        assert!(matches!(nightly, Rollout::Done(_)));
     }
 }

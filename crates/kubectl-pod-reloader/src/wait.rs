@@ -159,13 +159,12 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
         Ok(seen) => seen,
         Err(error) => return State::of(error),
     };
-    let rollout = Rollout::of(seen.workload.id.kind, &seen.object);
-    let text = rollout.text().to_owned();
+    let rollout = Rollout::of(&seen.workload, &seen.object);
     match rollout {
-        Rollout::Done(_) => State::Done(text),
-        Rollout::Running(_) => State::Pending(text),
-        Rollout::Stopped(_) => State::Over(Verdict::Bad, text),
-        Rollout::Unknown => {
+        Rollout::Done(text) => State::Done(text),
+        Rollout::Running(text) => State::Pending(text),
+        Rollout::Stopped(text) => State::Over(Verdict::Bad, text),
+        Rollout::Unknown(text) => {
             let text = format!("nothing is pending; its rollout is {text}");
             State::Over(Verdict::Unknown, text)
         }

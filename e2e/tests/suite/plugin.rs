@@ -148,7 +148,7 @@ async fn a_custom_resource_is_explained_too() -> Result<()> {
         .run_with_input(&["apply", "--filename=-"], &crd("rollouts").to_string())
         .await?;
     let options = Options {
-        values: json!({"customResources": ["argo-rollouts"]}),
+        values: json!({"customResources": ["argo-rollouts", "cronjobs"]}),
         ..Options::default()
     };
     Scene::play_on(control_plane, options, async |scene| {
@@ -177,6 +177,29 @@ async fn a_custom_resource_is_explained_too() -> Result<()> {
         ensure!(waited.stdout.contains("nothing is pending"), "{waited:?}");
         let told = text(scene, &["explain", "rollout/by-time"]).await?;
         ensure!(told.contains("it is restarted by a time"), "{told}");
+
+        let nightly = json!({
+            "apiVersion": "batch/v1",
+            "kind": "CronJob",
+            "metadata": {
+                "name": "nightly",
+                "annotations": {"pod-reloader.cs.sap.com/configmaps": "app"},
+            },
+            "spec": {
+                "schedule": "0 0 1 1 *",
+                "jobTemplate": {"spec": {"template": {"spec": {
+                    "restartPolicy": "Never", "containers": [{"name": "main", "image": "app:1"}],
+                }}}},
+            },
+        });
+        scene.apply(&[nightly]).await?;
+        let waited = text(scene, &["wait", "cronjob/nightly"]).await?;
+        ensure!(
+            waited.contains("its next run has what its objects hold"),
+            "{waited}"
+        );
+        let told = text(scene, &["explain", "cronjob/nightly"]).await?;
+        ensure!(told.contains("current: its next run has"), "{told}");
         Ok(())
     })
     .await

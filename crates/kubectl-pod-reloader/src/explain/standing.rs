@@ -118,11 +118,14 @@ fn current(seen: &Seen<'_>, rollout: &Rollout) -> (String, Verdict) {
         _ => "current".to_owned(),
     };
     match rollout {
+        Rollout::Done(text) if workload.id.kind.is("batch", "CronJob") => {
+            (format!("{what}: {text}"), Verdict::Good)
+        }
         Rollout::Done(_) if what == "current" => (
             format!("{what}: its pods have what its objects hold"),
             Verdict::Good,
         ),
-        Rollout::Done(_) | Rollout::Unknown => (what, Verdict::Good),
+        Rollout::Done(_) | Rollout::Unknown(_) => (what, Verdict::Good),
         Rollout::Running(_) => (format!("{what}, and its rollout goes on"), Verdict::Bad),
         Rollout::Stopped(_) => (format!("{what}, but its rollout is stuck"), Verdict::Bad),
     }
