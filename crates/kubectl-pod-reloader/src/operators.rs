@@ -1,6 +1,7 @@
 //! The operators of a cluster, found by what their chart installs, and their settings.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use kube::core::SelectorExt;
 use pod_reloader::args::Args;
@@ -32,10 +33,24 @@ pub(crate) struct Operator {
     pub(crate) deployment: Value,
 }
 
+/// An operator whose settings are of another version than this plugin.
+pub(crate) struct Unread {
+    /// Its namespace.
+    pub(crate) namespace: Name,
+    /// The name of its Deployment.
+    pub(crate) name: String,
+    /// Its version, according to its labels.
+    pub(crate) version: String,
+    /// The Deployment.
+    pub(crate) deployment: Value,
+}
+
 /// What can be seen of the operators of a cluster.
 pub(crate) struct Operators {
     /// Those that were found.
     pub(crate) all: Vec<Operator>,
+    /// Those that were found, and whose settings cannot be read.
+    pub(crate) unread: Vec<Unread>,
     /// What could not be looked at.
     pub(crate) unseen: Vec<String>,
     /// What is assumed where none was found.
@@ -76,13 +91,17 @@ impl Operators {
             Vec::new()
         });
         let mut all = Vec::new();
+        let mut unread = Vec::new();
         for deployment in found {
             match Operator::of(deployment) {
-                Some(Ok((operator, unread))) => {
-                    unseen.extend(unread);
+                Some(Ok((operator, variables))) => {
+                    unseen.extend(variables);
                     all.push(operator);
                 }
-                Some(Err(error)) => unseen.push(error),
+                Some(Err(operator)) => {
+                    unseen.push(operator.to_string());
+                    unread.push(operator);
+                }
                 None => {}
             }
         }
@@ -94,6 +113,7 @@ impl Operators {
         }
         Self {
             all,
+            unread,
             unseen,
             is_complete,
             default: Scope::new([], namespace.cloned().unwrap_or(usual)),
@@ -183,7 +203,7 @@ const OF_AN_OPERATOR: &str = "labelSelector=app.kubernetes.io/component%3Dcontro
 
 impl Operator {
     /// With what of its settings could not be read; `None` where the Deployment is of something else.
-    fn of(deployment: Value) -> Option<Result<(Self, Option<String>), String>> {
+    fn of(deployment: Value) -> Option<Result<(Self, Option<String>), Unread>> {
         let metadata = &deployment["metadata"];
         let name = metadata["name"].as_str()?.to_owned();
         let namespace = Name::parse(metadata["namespace"].as_str()?).ok()?;
@@ -213,22 +233,38 @@ impl Operator {
             let variable = variables.find(|it| it["name"] == name)?;
             variable["value"].as_str().map(ToOwned::to_owned)
         };
-        let Ok(args) = Args::of_container(arguments.iter().map(String::as_str), variable) else {
-            let version = env!("CARGO_PKG_VERSION");
-            return Some(Err(format!(
-                "the settings of deployment {name} in namespace {namespace}: they are of another version than this plugin ({version}); defaults are assumed"
-            )));
-        };
         let version = labels["app.kubernetes.io/version"].as_str();
+        let version = safe(version.unwrap_or("unknown"));
+        let Ok(args) = Args::of_container(arguments.iter().map(String::as_str), variable) else {
+            return Some(Err(Unread {
+                namespace,
+                name,
+                version,
+                deployment,
+            }));
+        };
         let operator = Self {
             scope: args.scope(namespace.clone()),
-            version: safe(version.unwrap_or("unknown")),
+            version,
             namespace,
             name,
             args,
             deployment,
         };
         Some(Ok((operator, unread)))
+    }
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            namespace, name, ..
+        } = self;
+        let version = env!("CARGO_PKG_VERSION");
+        write!(
+            f,
+            "the settings of deployment {name} in namespace {namespace}: they are of another version than this plugin ({version}); defaults are assumed"
+        )
     }
 }
 
@@ -292,4 +328,33 @@ pub(crate) async fn labels(
     let namespaces = Place::new("v1", "namespaces", None);
     let mut namespace: Value = cluster.get(namespaces, namespace).await?;
     Ok(serde_json::from_value(namespace["metadata"]["labels"].take()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn deployment(args: &[&str]) -> Value {
+        json!({
+            "metadata": {
+                "name": "reloader", "namespace": "ops",
+                "labels": {"app.kubernetes.io/version": "9.0.0"},
+            },
+            "spec": {"template": {"spec": {"containers": [{"name": "main", "args": args}]}}},
+        })
+    }
+
+    #[test]
+    fn an_operator_of_another_version_is_found_though_its_settings_are_not_read() {
+        let read = Operator::of(deployment(&["--hash-keys-secret=keys"]));
+        assert!(read.unwrap().is_ok());
+        let args = ["--hash-keys-secret=keys", "--flag-of-the-future"];
+        let Some(Err(unread)) = Operator::of(deployment(&args)) else {
+            panic!("it was read");
+        };
+        assert_eq!(unread.version, "9.0.0");
+        assert!(unread.to_string().contains("deployment reloader"));
+        assert!(Operator::of(deployment(&["--other"])).is_none());
+    }
 }

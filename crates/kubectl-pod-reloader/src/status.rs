@@ -5,11 +5,11 @@ mod workloads;
 
 use serde::Serialize;
 
-use self::operator::{certificate, leader, policy, replicas, webhook};
+use self::operator::{by_hashes, certificate, leader, policy, reach, replicas, webhook};
 use self::workloads::{standings, warnings};
 use crate::cluster::{Cluster, Unseen};
-use crate::history;
-use crate::operators::Operators;
+use crate::history::{self, Event};
+use crate::operators::{Operators, Unread};
 use crate::print::{Answer, Verdict, bold, by, section};
 use crate::workloads::{Seen, list};
 
@@ -19,6 +19,9 @@ pub(crate) struct Status {
     operators: Vec<OperatorStatus>,
     /// What you may not see.
     unseen: Vec<String>,
+    /// Whether there is no operator for sure.
+    #[serde(skip)]
+    is_without: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,11 +92,15 @@ pub(crate) async fn status(
             seen.obstacle.is_none() && seen.operator.is_some_and(|it| std::ptr::eq(it, operator))
         };
         let kept: Vec<_> = all.iter().filter(is_its).collect();
-        let mut checks = vec![replicas(operator), leader(cluster, operator).await];
-        let (webhook, report) = webhook(cluster, operator, &kept).await;
+        let mut checks = vec![
+            replicas(&operator.deployment),
+            leader(cluster, operator).await,
+        ];
+        let answer = reach(cluster, operator, &kept);
+        let (webhook, report) = webhook(cluster, &operator.name, answer).await;
         checks.extend(webhook);
         checks.extend(report.map(|report| certificate(&report)));
-        checks.push(policy(cluster, operator).await);
+        checks.push(policy(cluster, &operator.name).await);
         checks.push(workloads::workloads(&kept, unlisted.is_empty()));
         checks.extend(standings(cluster, operator, &kept, ask).await);
         checks.push(warnings(&events, &kept));
@@ -104,19 +111,56 @@ pub(crate) async fn status(
             checks,
         });
     }
+    for operator in &operators.unread {
+        statuses.push(of_unread(cluster, operator, &all, &events).await);
+    }
     let checks = statuses.iter().flat_map(|status| &status.checks);
-    let verdict = checks
-        .map(Check::verdict)
-        .max()
-        .unwrap_or(match unseen.is_empty() {
-            true => Verdict::Bad,
-            false => Verdict::Unknown,
-        });
+    let without = || match operators.are_none() {
+        true => Verdict::Bad,
+        false => Verdict::Unknown,
+    };
+    let verdict = checks.map(Check::verdict).max().unwrap_or_else(without);
     let status = Status {
         operators: statuses,
         unseen,
+        is_without: operators.are_none(),
     };
     (status, verdict)
+}
+
+/// How an operator is whose settings cannot be read: whatever does not depend on them.
+async fn of_unread(
+    cluster: &Cluster,
+    operator: &Unread,
+    all: &[Seen<'_>],
+    events: &Result<Vec<Event>, Unseen>,
+) -> OperatorStatus {
+    // Of several, nobody can tell whose they are.
+    let kept: Vec<_> = all.iter().filter(|seen| seen.obstacle.is_none()).collect();
+    let kept = match all.iter().all(|seen| seen.operator.is_none()) {
+        true => kept,
+        false => Vec::new(),
+    };
+    let settings = format!(
+        "of another version than this plugin ({}), so not known: who leads and what is kept is not looked at",
+        env!("CARGO_PKG_VERSION")
+    );
+    let mut checks = vec![
+        Check::new("Settings", Verdict::Unknown, settings),
+        replicas(&operator.deployment),
+    ];
+    let answer = by_hashes(cluster, &kept);
+    let (webhook, report) = webhook(cluster, &operator.name, answer).await;
+    checks.extend(webhook);
+    checks.extend(report.map(|report| certificate(&report)));
+    checks.push(policy(cluster, &operator.name).await);
+    checks.push(warnings(events, &kept));
+    OperatorStatus {
+        namespace: operator.namespace.to_string(),
+        name: operator.name.clone(),
+        version: operator.version.clone(),
+        checks,
+    }
 }
 
 /// The workloads of the cluster, or else of the namespace.
@@ -136,7 +180,7 @@ impl Answer for Status {
     fn text(&self) -> String {
         let mut text = String::new();
         if self.operators.is_empty() {
-            let found = match self.unseen.is_empty() {
+            let found = match self.is_without {
                 true => "No pod-reloader was found in this cluster: no Deployment of its chart.",
                 false => "No pod-reloader was found where you may look.",
             };

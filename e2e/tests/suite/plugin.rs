@@ -538,6 +538,37 @@ async fn without_an_operator_it_says_so() -> Result<()> {
         graph.stderr.contains("no pod-reloader was found"),
         "{graph:?}"
     );
+
+    // One that this plugin cannot read, as in the middle of an upgrade.
+    let args = ["--hash-keys-secret=keys", "--flag-of-the-future"];
+    let newer = Workload::deployment("newer")
+        .labelled("app.kubernetes.io/component", "controller")
+        .with(
+            &["spec", "template", "spec", "containers"],
+            json!([{
+                "name": "main", "image": "pod-reloader:9", "args": args,
+            }]),
+        );
+    kubectl
+        .run_with_input(&["create", "--filename=-"], &newer.manifest().to_string())
+        .await?;
+    let status = run(&["status"]).await?;
+    ensure!(status.code == Some(1), "{status:?}");
+    for line in [
+        "pod-reloader unknown: deployment newer in namespace",
+        "Settings  of another version than this plugin",
+        "not registered: there is no MutatingWebhookConfiguration newer",
+    ] {
+        ensure!(
+            status.stdout.contains(line),
+            "{line} is not in\n{}",
+            status.stdout
+        );
+    }
+    ensure!(
+        !status.stdout.contains("No pod-reloader was found"),
+        "{status:?}"
+    );
     control_plane.stop().await;
     Ok(())
 }

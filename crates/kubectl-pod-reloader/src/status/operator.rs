@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use pod_reloader::args::Reconcile;
 use pod_reloader_core::annotations::{CONFIG_MAPS, INQUIRER};
+use pod_reloader_core::hash::ConfigHash;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::standing::Report;
@@ -21,13 +22,9 @@ const TRIES: usize = 3;
 /// A certificate that expires so soon should have been replaced.
 const SOON: SignedDuration = SignedDuration::from_hours(72);
 
-pub(super) fn replicas(operator: &Operator) -> Check {
-    let wanted = operator.deployment["spec"]["replicas"]
-        .as_i64()
-        .unwrap_or(1);
-    let ready = operator.deployment["status"]["readyReplicas"]
-        .as_i64()
-        .unwrap_or(0);
+pub(super) fn replicas(deployment: &Value) -> Check {
+    let wanted = deployment["spec"]["replicas"].as_i64().unwrap_or(1);
+    let ready = deployment["status"]["readyReplicas"].as_i64().unwrap_or(0);
     let verdict = match ready {
         0 => Verdict::Bad,
         ready if ready < wanted => Verdict::Bad,
@@ -84,11 +81,11 @@ pub(super) async fn leader(cluster: &Cluster, operator: &Operator) -> Check {
     }
 }
 
-/// How the webhook is registered, and whether it answers; with what it told.
+/// How the webhook of the operator `name` is registered, and whether it gives an `answer`; with what it told.
 pub(super) async fn webhook(
     cluster: &Cluster,
-    operator: &Operator,
-    kept: &[&Seen<'_>],
+    name: &str,
+    answer: impl Future<Output = Inquiry>,
 ) -> (Vec<Check>, Option<Report>) {
     let mut checks = Vec::new();
     let configurations = Place::new(
@@ -96,7 +93,7 @@ pub(super) async fn webhook(
         "mutatingwebhookconfigurations",
         None,
     );
-    let configuration: Result<Value, _> = cluster.get(configurations, &operator.name).await;
+    let configuration: Result<Value, _> = cluster.get(configurations, name).await;
     let mut ignores_failures = true;
     match &configuration {
         Ok(configuration) => {
@@ -120,16 +117,13 @@ pub(super) async fn webhook(
             });
         }
         Err(Unseen::Absent(_)) => {
-            let text = format!(
-                "not registered: there is no MutatingWebhookConfiguration {}",
-                operator.name
-            );
+            let text = format!("not registered: there is no MutatingWebhookConfiguration {name}");
             checks.push(Check::new("Webhook", Verdict::Bad, text));
             return (checks, None);
         }
         Err(error) => checks.push(Check::unseen("Webhook", error)),
     }
-    let (check, report) = match reach(cluster, operator, kept).await {
+    let (check, report) = match answer.await {
         Inquiry::Answered(report) => {
             let text = format!(
                 "reached through the apiserver, which trusts it (version {})",
@@ -169,16 +163,11 @@ pub(super) async fn webhook(
 }
 
 /// Asks the webhook by a workload that is kept, or else by one that is not made.
-async fn reach(cluster: &Cluster, operator: &Operator, kept: &[&Seen<'_>]) -> Inquiry {
-    let mut last = None;
-    for seen in kept.iter().take(TRIES) {
-        match seen.inquire(cluster).await {
-            Inquiry::Impossible(error) if error.is_forbidden() || error.is_absent() => {
-                last = Some(error);
-            }
-            told => return told,
-        }
-    }
+pub(super) async fn reach(cluster: &Cluster, operator: &Operator, kept: &[&Seen<'_>]) -> Inquiry {
+    let last = match by_some(cluster, kept).await {
+        Ok(told) => return told,
+        Err(last) => last,
+    };
     let namespace = &cluster.namespace;
     let labels = operators::labels(cluster, namespace.as_str()).await.ok();
     let probe = probe(namespace).to_string();
@@ -198,6 +187,36 @@ async fn reach(cluster: &Cluster, operator: &Operator, kept: &[&Seen<'_>]) -> In
         Err(error) => Inquiry::Impossible(error),
         Ok(answer) => Inquiry::of(&answer),
     }
+}
+
+/// Asks the webhook by a workload that somebody keeps for sure: it has a hash of ours.
+pub(super) async fn by_hashes(cluster: &Cluster, kept: &[&Seen<'_>]) -> Inquiry {
+    let is_ours = |seen: &&&Seen<'_>| {
+        let hash = seen.workload.config_hash();
+        hash.and_then(ConfigHash::parse).is_some()
+    };
+    let with_hash: Vec<_> = kept.iter().filter(is_ours).copied().collect();
+    let told = by_some(cluster, &with_hash).await;
+    told.unwrap_or_else(|last| {
+        Inquiry::Impossible(last.unwrap_or_else(|| Unseen::Refused {
+            what: "ask".to_owned(),
+            message: "no workload was found that it keeps for sure".to_owned(),
+        }))
+    })
+}
+
+/// Asks by one of the first workloads, that it is allowed by. *Errors*: by none; with the last that was tried.
+async fn by_some(cluster: &Cluster, kept: &[&Seen<'_>]) -> Result<Inquiry, Option<Unseen>> {
+    let mut last = None;
+    for seen in kept.iter().take(TRIES) {
+        match seen.inquire(cluster).await {
+            Inquiry::Impossible(error) if error.is_forbidden() || error.is_absent() => {
+                last = Some(error);
+            }
+            told => return Ok(told),
+        }
+    }
+    Err(last)
 }
 
 /// A Deployment that asks to be kept.
@@ -236,7 +255,7 @@ pub(super) fn certificate(report: &Report) -> Check {
     Check::new("Certificate", verdict, text)
 }
 
-pub(super) async fn policy(cluster: &Cluster, operator: &Operator) -> Check {
+pub(super) async fn policy(cluster: &Cluster, name: &str) -> Check {
     const GROUP: &str = "admissionregistration.k8s.io";
     const PLURAL: &str = "mutatingadmissionpolicies";
     let version = match cluster.version_of(GROUP, PLURAL).await {
@@ -250,8 +269,8 @@ pub(super) async fn policy(cluster: &Cluster, operator: &Operator) -> Check {
     let api_version = format!("{GROUP}/{version}");
     let policies = Place::new(&api_version, PLURAL, None);
     let bindings = Place::new(&api_version, "mutatingadmissionpolicybindings", None);
-    let policy: Result<Value, _> = cluster.get(policies, &operator.name).await;
-    let binding: Result<Value, _> = cluster.get(bindings, &operator.name).await;
+    let policy: Result<Value, _> = cluster.get(policies, name).await;
+    let binding: Result<Value, _> = cluster.get(bindings, name).await;
     match policy.and(binding) {
         Ok(_) => Check::new(
             "Policy",
