@@ -10,20 +10,17 @@ use pod_reloader_core::reference::{ConfigKind, Reference};
 use crate::cluster::Cluster;
 use crate::graph::{ConfigNode, Edge, Graph, Hash, WorkloadNode};
 use crate::objects;
-use crate::operators::Operators;
+use crate::operators::{NONE_FOUND, Operators};
+use crate::print::Verdict;
 use crate::workloads::{self, Seen};
 
-/// The graph of a namespace, or of all; with what could not be seen.
+/// The graph of a namespace, or of all; with what is missing in it, and how good it is.
 pub(crate) async fn draw(
     cluster: &Cluster,
     operators: &Operators,
     namespace: Option<&Name>,
-) -> (Graph, Vec<String>) {
+) -> (Graph, Vec<String>, Verdict) {
     let (all, mut unseen) = workloads::list(cluster, operators, namespace).await;
-    unseen.extend(operators.unseen.iter().cloned());
-    if operators.are_none() {
-        unseen.push("no pod-reloader was found in this cluster".to_owned());
-    }
     let kept: Vec<_> = all.iter().filter(|seen| seen.obstacle.is_none()).collect();
     let mut there: BTreeMap<ConfigKind, BTreeSet<Reference>> = BTreeMap::new();
     for kind in ConfigKind::ALL {
@@ -32,7 +29,13 @@ pub(crate) async fn draw(
             Err(error) => unseen.push(format!("which {} are there: {error}", kind.plural())),
         }
     }
-    (graph(&kept, &there), unseen)
+    let verdict = operators.verdict(unseen.is_empty());
+    let unseen = operators.unseen.iter().chain(&unseen);
+    let mut notes: Vec<_> = unseen.map(|error| format!("not seen: {error}")).collect();
+    if operators.are_none() {
+        notes.push(NONE_FOUND.to_owned());
+    }
+    (graph(&kept, &there), notes, verdict)
 }
 
 fn graph(kept: &[&Seen<'_>], there: &BTreeMap<ConfigKind, BTreeSet<Reference>>) -> Graph {

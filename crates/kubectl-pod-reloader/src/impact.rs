@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::explain::stall;
-use crate::operators::Operators;
+use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{Answer, Verdict, bold, count, section, table};
 use crate::workloads::{self, Seen, consumption};
 
@@ -79,10 +79,10 @@ pub(crate) async fn impact(
         key,
     };
     let workloads = all.iter().filter_map(|seen| object.row(seen)).collect();
-    let verdict = match unlisted.is_empty() && operators.unseen.is_empty() {
-        true => Verdict::Good,
-        false => Verdict::Unknown,
-    };
+    let verdict = operators.verdict(unlisted.is_empty());
+    if operators.are_none() {
+        unseen.push(NONE_FOUND.to_owned());
+    }
     let impact = Impact {
         kind: kind.to_string(),
         namespace: cluster.namespace.to_string(),

@@ -119,9 +119,9 @@ async fn run(cli: Cli) -> Result<Verdict, Failure> {
         }
         Command::Graph { all_namespaces } => {
             let namespace = (!all_namespaces).then_some(&cluster.namespace);
-            let (graph, unseen) = draw::draw(&cluster, &operators, namespace).await;
-            for item in &unseen {
-                eprintln!("not seen: {item}");
+            let (graph, notes, verdict) = draw::draw(&cluster, &operators, namespace).await;
+            for note in &notes {
+                eprintln!("{note}");
             }
             print::raw(&match output {
                 Output::Json => {
@@ -131,10 +131,7 @@ async fn run(cli: Cli) -> Result<Verdict, Failure> {
                 Output::Html => graph::html(&graph, &draw::title(namespace)),
                 Output::Text | Output::Mermaid => graph::mermaid(&graph),
             })?;
-            Ok(match unseen.is_empty() {
-                true => Verdict::Good,
-                false => Verdict::Unknown,
-            })
+            Ok(verdict)
         }
         Command::Completion { .. } | Command::Complete { .. } => unreachable!("done above"),
     }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cluster::{Cluster, Place, Unseen};
-use crate::print::safe;
+use crate::print::{Verdict, safe};
 
 /// An operator, as its Deployment says.
 pub(crate) struct Operator {
@@ -130,6 +130,15 @@ impl Operators {
         self.all.is_empty() && !self.are_none()
     }
 
+    /// How good an answer is at best that rests on what they keep, and on all else if that `is_whole`.
+    pub(crate) fn verdict(&self, is_whole: bool) -> Verdict {
+        match is_whole && self.unseen.is_empty() {
+            _ if self.are_none() => Verdict::Bad,
+            true => Verdict::Good,
+            false => Verdict::Unknown,
+        }
+    }
+
     /// Whether the labels of namespaces decide about anything.
     pub(crate) fn select_namespaces(&self) -> bool {
         self.scopes()
@@ -170,7 +179,7 @@ impl Operators {
             .filter_map(|(operator, scope)| {
                 let workload = read(scope, kind, object)?;
                 let obstacle = if self.are_none() {
-                    Some("no pod-reloader was found in this cluster".to_owned())
+                    Some(NONE_FOUND.to_owned())
                 } else if self.are_unknown() {
                     label(&workload)
                 } else {
@@ -196,6 +205,8 @@ impl Operators {
     }
 }
 
+/// Why nothing is kept without an operator.
+pub(crate) const NONE_FOUND: &str = "no pod-reloader was found in this cluster";
 /// Where the documentation installs it.
 const USUAL_NAMESPACE: &str = "pod-reloader";
 /// The label of the Deployment of the chart.
@@ -335,6 +346,20 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    impl Operators {
+        /// What is seen where there is no operator, or one that cannot be seen.
+        pub(crate) fn without_any(is_complete: bool) -> Self {
+            let unseen = (!is_complete).then(|| "the operator".to_owned());
+            Self {
+                all: Vec::new(),
+                unread: Vec::new(),
+                unseen: unseen.into_iter().collect(),
+                default: Scope::new([], Name::parse(USUAL_NAMESPACE).unwrap()),
+                is_complete,
+            }
+        }
+    }
+
     fn deployment(args: &[&str]) -> Value {
         json!({
             "metadata": {
@@ -356,5 +381,25 @@ mod tests {
         assert_eq!(unread.version, "9.0.0");
         assert!(unread.to_string().contains("deployment reloader"));
         assert!(Operator::of(deployment(&["--other"])).is_none());
+    }
+
+    #[test]
+    fn an_answer_is_not_good_without_an_operator() {
+        let none = Operators::without_any(true);
+        assert_eq!(none.verdict(true), Verdict::Bad);
+        assert_eq!(none.verdict(false), Verdict::Bad);
+        assert_eq!(
+            Operators::without_any(false).verdict(true),
+            Verdict::Unknown
+        );
+        let (operator, _) = Operator::of(deployment(&["--hash-keys-secret=keys"]))
+            .and_then(Result::ok)
+            .unwrap();
+        let found = Operators {
+            all: vec![operator],
+            ..Operators::without_any(true)
+        };
+        assert_eq!(found.verdict(true), Verdict::Good);
+        assert_eq!(found.verdict(false), Verdict::Unknown);
     }
 }

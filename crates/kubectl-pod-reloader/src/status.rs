@@ -115,10 +115,7 @@ pub(crate) async fn status(
         statuses.push(of_unread(cluster, operator, &all, &events).await);
     }
     let checks = statuses.iter().flat_map(|status| &status.checks);
-    let without = || match operators.are_none() {
-        true => Verdict::Bad,
-        false => Verdict::Unknown,
-    };
+    let without = || operators.verdict(false);
     let verdict = checks.map(Check::verdict).max().unwrap_or_else(without);
     let status = Status {
         operators: statuses,

@@ -525,6 +525,7 @@ async fn without_an_operator_it_says_so() -> Result<()> {
         "{status:?}"
     );
     let impact = run(&["impact", "cm/app"]).await?;
+    ensure!(impact.code == Some(1), "{impact:?}");
     ensure!(impact.stdout.contains("restarts 0 workloads"), "{impact:?}");
     let waited = run(&["wait", "deploy/web", "--timeout=2s"]).await?;
     ensure!(
@@ -533,7 +534,9 @@ async fn without_an_operator_it_says_so() -> Result<()> {
             .contains("it is not kept: no pod-reloader was found"),
         "{waited:?}"
     );
+    ensure!(waited.code == Some(1), "{waited:?}");
     let graph = run(&["graph", "--output=json"]).await?;
+    ensure!(graph.code == Some(1), "{graph:?}");
     ensure!(
         graph.stderr.contains("no pod-reloader was found"),
         "{graph:?}"
