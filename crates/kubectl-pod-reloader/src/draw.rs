@@ -21,7 +21,7 @@ pub(crate) async fn draw(
     namespace: Option<&Name>,
 ) -> (Graph, Vec<String>, Verdict) {
     let (all, mut unseen) = workloads::list(cluster, operators, namespace).await;
-    let kept: Vec<_> = all.iter().filter(|seen| seen.obstacle.is_none()).collect();
+    let kept: Vec<_> = all.iter().filter(|seen| seen.is_kept()).collect();
     let mut there: BTreeMap<ConfigKind, BTreeSet<Reference>> = BTreeMap::new();
     for kind in ConfigKind::ALL {
         match objects::names(cluster, kind, namespace).await {
@@ -32,6 +32,7 @@ pub(crate) async fn draw(
     let verdict = operators.verdict(unseen.is_empty());
     let unseen = operators.unseen.iter().chain(&unseen);
     let mut notes: Vec<_> = unseen.map(|error| format!("not seen: {error}")).collect();
+    notes.extend(workloads::left_out(&all));
     if operators.are_none() {
         notes.push(NONE_FOUND.to_owned());
     }

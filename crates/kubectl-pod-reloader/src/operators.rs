@@ -67,6 +67,8 @@ pub(crate) struct Keeping<'a> {
     pub(crate) workload: Workload,
     /// Why it is not kept.
     pub(crate) obstacle: Option<String>,
+    /// Why it is probably not kept, where the settings of its operator are not known: by the defaults.
+    pub(crate) doubt: Option<String>,
 }
 
 impl Operators {
@@ -178,17 +180,21 @@ impl Operators {
             .chain(self.all.is_empty().then_some((None, &self.default)))
             .filter_map(|(operator, scope)| {
                 let workload = read(scope, kind, object)?;
-                let obstacle = if self.are_none() {
-                    Some(NONE_FOUND.to_owned())
+                let obstacle = obstacle(scope, &workload, labels);
+                let (obstacle, doubt) = if self.are_none() {
+                    (Some(NONE_FOUND.to_owned()), None)
                 } else if self.are_unknown() {
-                    label(&workload)
+                    let label = label(&workload);
+                    let doubt = obstacle.filter(|_| label.is_none());
+                    (label, doubt)
                 } else {
-                    obstacle(scope, &workload, labels)
+                    (obstacle, None)
                 };
                 Some(Keeping {
                     operator,
                     workload,
                     obstacle,
+                    doubt,
                 })
             })
             .collect();
@@ -381,6 +387,32 @@ mod tests {
         assert_eq!(unread.version, "9.0.0");
         assert!(unread.to_string().contains("deployment reloader"));
         assert!(Operator::of(deployment(&["--other"])).is_none());
+    }
+
+    #[test]
+    fn without_the_settings_only_those_are_kept_that_the_defaults_keep() {
+        let keeping = |operators: &Operators, metadata: Value| {
+            let mut object = json!({
+                "metadata": {"name": "web", "namespace": "shop"},
+                "spec": {"template": {"spec": {"containers": []}}},
+            });
+            for (field, value) in metadata.as_object().unwrap() {
+                object["metadata"][field] = value.clone();
+            }
+            let object = RawValue::from_string(object.to_string()).unwrap();
+            let keeping = operators.keeping(WorkloadKind::DEPLOYMENT, &object, None);
+            let keeping = keeping.unwrap();
+            (keeping.obstacle.is_some(), keeping.doubt.is_some())
+        };
+        let asks = json!({"annotations": {annotations::AUTO: "true"}});
+        let dark = Operators::without_any(false);
+        assert_eq!(keeping(&dark, asks.clone()), (false, false));
+        assert_eq!(keeping(&dark, json!({})), (false, true));
+        let mut ignored = asks.clone();
+        ignored["labels"] = json!({annotations::IGNORED: "true"});
+        assert_eq!(keeping(&dark, ignored), (true, false));
+        let none = Operators::without_any(true);
+        assert_eq!(keeping(&none, asks), (true, false));
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub(crate) async fn status(
     let mut statuses = Vec::new();
     for operator in &operators.all {
         let is_its = |seen: &&Seen<'_>| {
-            seen.obstacle.is_none() && seen.operator.is_some_and(|it| std::ptr::eq(it, operator))
+            seen.is_kept() && seen.operator.is_some_and(|it| std::ptr::eq(it, operator))
         };
         let kept: Vec<_> = all.iter().filter(is_its).collect();
         let mut checks = vec![
@@ -133,7 +133,7 @@ async fn of_unread(
     events: &Result<Vec<Event>, Unseen>,
 ) -> OperatorStatus {
     // Of several, nobody can tell whose they are.
-    let kept: Vec<_> = all.iter().filter(|seen| seen.obstacle.is_none()).collect();
+    let kept: Vec<_> = all.iter().filter(|seen| seen.is_kept()).collect();
     let kept = match all.iter().all(|seen| seen.operator.is_none()) {
         true => kept,
         false => Vec::new(),

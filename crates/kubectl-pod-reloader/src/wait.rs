@@ -1,22 +1,29 @@
 //! `wait`: until nothing is pending for workloads and their rollouts are done.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt};
 use pod_reloader::args::Reconcile;
+use pod_reloader_core::name::Name;
 use pod_reloader_core::standing::Standing;
 use serde::Serialize;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::Target;
 use crate::cluster::{Cluster, Unseen};
-use crate::operators::Operators;
+use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{Answer, Verdict, by};
 use crate::rollout::Rollout;
 use crate::workloads::{self, Inquiry, Seen};
 
 /// How often each workload is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How many workloads are looked at at once.
+const LOOKS_AT_ONCE: usize = 4;
+/// Of one that was never looked at to the end.
+const UNANSWERED: &str = "nobody answered";
 /// Longer than anybody waits.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -24,6 +31,9 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 #[derive(Debug, Serialize)]
 pub(crate) struct Waited {
     workloads: Vec<Outcome>,
+    /// Why there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,7 +58,8 @@ enum State {
     Over(Verdict, String),
 }
 
-/// Waits for `targets`, or for all workloads of the namespace that are kept; not longer than `timeout`.
+/// Waits for `targets`, or for all workloads of the namespace that are kept; not longer than `timeout`, and
+/// with none as long as one look takes.
 ///
 /// Says on standard error how it goes.
 pub(crate) async fn wait(
@@ -57,60 +68,147 @@ pub(crate) async fn wait(
     targets: &[Target],
     timeout: Duration,
 ) -> (Waited, Verdict) {
-    let deadline = Instant::now() + timeout.min(MAX_TIMEOUT);
-    let mut unseen = operators.unseen.clone();
-    let targets = match targets.is_empty() {
-        false => targets.to_vec(),
-        true => {
-            let (all, unlisted) =
-                workloads::list(cluster, operators, Some(&cluster.namespace)).await;
-            unseen.extend(unlisted);
-            let kept = all.iter().filter(|seen| seen.obstacle.is_none());
-            kept.map(Seen::target).collect()
-        }
+    let deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout.min(MAX_TIMEOUT));
+    let all = match targets.is_empty() {
+        false => None,
+        true => Some(all(cluster, operators, deadline).await),
     };
-    for error in &unseen {
+    let unlisted = all.iter().flat_map(|all| &all.unlisted);
+    for error in operators.unseen.iter().chain(unlisted) {
         eprintln!("not seen: {error}");
     }
-    let mut told = BTreeMap::new();
-    // Until all are done at once: one may become due while another is waited for.
-    let workloads = loop {
-        let mut outcomes = Vec::new();
-        let mut is_pending = false;
-        for target in &targets {
-            let name = format!("{}/{}", target.kind, target.name);
-            let (verdict, state) = match state(cluster, operators, target).await {
-                State::Done(state) => (Verdict::Good, state),
-                State::Over(verdict, state) => (verdict, state),
-                State::Pending(state) => {
-                    is_pending = true;
-                    if told.get(&name) != Some(&state) {
-                        eprintln!("{name}: {state}");
-                        told.insert(name.clone(), state.clone());
-                    }
-                    (Verdict::Bad, format!("not in time: {state}"))
-                }
-            };
-            outcomes.push(Outcome {
-                workload: name,
-                done: verdict == Verdict::Good,
-                state,
-                verdict,
-            });
-        }
-        if !is_pending || Instant::now() >= deadline {
-            break outcomes;
-        }
-        sleep(INTERVAL).await;
+    if let Some(left_out) = all.as_ref().and_then(|all| all.left_out.as_ref()) {
+        eprintln!("{left_out}");
+    }
+    let targets = all.as_ref().map_or(targets, |all| &all.targets);
+    let look = |target| state(cluster, operators, target);
+    let workloads = until_over(targets, deadline, look).await;
+    let (note, of_list) = match &all {
+        None => (None, Verdict::Good),
+        Some(all) => all.judged(operators, &cluster.namespace),
     };
     let verdicts = workloads.iter().map(|outcome| outcome.verdict);
-    // Of all of a namespace, some may not have been seen.
-    let of_list = match workloads.is_empty() && !unseen.is_empty() {
-        true => Verdict::Unknown,
-        false => Verdict::Good,
+    let verdict = verdicts.fold(of_list, Verdict::max);
+    (Waited { workloads, note }, verdict)
+}
+
+/// What there is to wait for in a namespace.
+struct All {
+    targets: Vec<Target>,
+    /// What is left out, though it may be kept.
+    left_out: Option<String>,
+    /// What could not be listed.
+    unlisted: Vec<String>,
+}
+
+impl All {
+    /// Why nothing is waited for, if so; and how good waiting for all can be at best.
+    fn judged(&self, operators: &Operators, namespace: &Name) -> (Option<String>, Verdict) {
+        let is_whole = self.unlisted.is_empty();
+        if self.targets.is_empty() {
+            let none = format!("no workload is kept in namespace {namespace}");
+            let (note, verdict) = match operators.verdict(is_whole) {
+                Verdict::Bad => (NONE_FOUND.to_owned(), Verdict::Bad),
+                Verdict::Unknown => (format!("{none}, as far as can be seen"), Verdict::Unknown),
+                Verdict::Good => (none, Verdict::Bad),
+            };
+            return (Some(note), verdict);
+        }
+        let verdict = match is_whole {
+            true => Verdict::Good,
+            false => Verdict::Unknown,
+        };
+        (None, verdict)
+    }
+}
+
+async fn all(cluster: &Cluster, operators: &Operators, deadline: Option<Instant>) -> All {
+    let list = workloads::list(cluster, operators, Some(&cluster.namespace));
+    let Some((all, unlisted)) = before(deadline, list).await else {
+        return All {
+            targets: Vec::new(),
+            left_out: None,
+            unlisted: vec!["the workloads of the namespace: no answer in time".to_owned()],
+        };
     };
-    let verdict = verdicts.max().unwrap_or(of_list);
-    (Waited { workloads }, verdict)
+    let kept = all.iter().filter(|seen| seen.is_kept());
+    All {
+        targets: kept.map(Seen::target).collect(),
+        left_out: workloads::left_out(&all),
+        unlisted,
+    }
+}
+
+/// Looks at all targets, again and again: until all are done at once, as one may become due while another is
+/// waited for; or one never will be; or the deadline has come.
+async fn until_over<'a, L, F>(
+    targets: &'a [Target],
+    deadline: Option<Instant>,
+    look: L,
+) -> Vec<Outcome>
+where
+    L: Fn(&'a Target) -> F,
+    F: Future<Output = State>,
+{
+    let name = |target: &Target| format!("{}/{}", target.kind, target.name);
+    let mut told = BTreeMap::new();
+    loop {
+        let looks = targets.iter().map(|target| before(deadline, look(target)));
+        let looks: Vec<_> = stream::iter(looks).buffered(LOOKS_AT_ONCE).collect().await;
+        let mut states = Vec::new();
+        for (target, state) in targets.iter().zip(looks) {
+            let name = name(target);
+            if let Some(State::Pending(text)) = &state
+                && told.get(&name) != Some(text)
+            {
+                eprintln!("{name}: {text}");
+                told.insert(name.clone(), text.clone());
+            }
+            let last = || told.get(&name).cloned();
+            let unanswered = || State::Pending(last().unwrap_or_else(|| UNANSWERED.to_owned()));
+            states.push((name.clone(), state.unwrap_or_else(unanswered)));
+        }
+        let is_late = Instant::now() + INTERVAL >= deadline.unwrap_or_else(Instant::now);
+        let mut each = states.iter().map(|(_, state)| state);
+        let is_hopeless = each.any(|state| matches!(state, State::Over(Verdict::Bad, _)));
+        let mut each = states.iter().map(|(_, state)| state);
+        let is_pending = each.any(|state| matches!(state, State::Pending(_)));
+        if is_late || is_hopeless || !is_pending {
+            let why = match is_late {
+                true => "not in time",
+                false => "not waited for",
+            };
+            let outcome = |(workload, state)| Outcome::of(workload, state, why);
+            return states.into_iter().map(outcome).collect();
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+/// What comes of it before the deadline, if there is one. It is not even begun after that.
+async fn before<T>(deadline: Option<Instant>, what: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) if deadline <= Instant::now() => None,
+        Some(deadline) => timeout_at(deadline, what).await.ok(),
+        None => Some(what.await),
+    }
+}
+
+impl Outcome {
+    /// That of the last look, with why there is no further one.
+    fn of(workload: String, state: State, why_last: &str) -> Self {
+        let (verdict, state) = match state {
+            State::Done(state) => (Verdict::Good, state),
+            State::Over(verdict, state) => (verdict, state),
+            State::Pending(state) => (Verdict::Bad, format!("{why_last}: {state}")),
+        };
+        Self {
+            workload,
+            done: verdict == Verdict::Good,
+            state,
+            verdict,
+        }
+    }
 }
 
 async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> State {
@@ -124,7 +222,15 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
     let standing = match seen.inquire(cluster).await {
         Inquiry::Answered(report) => report.standing,
         Inquiry::Unanswered => {
-            return State::Pending("the webhook of pod-reloader does not answer".to_owned());
+            let text = "the webhook of pod-reloader does not answer";
+            return match &seen.doubt {
+                None => State::Pending(text.to_owned()),
+                // Where it is not called, it never will.
+                Some(doubt) => State::Over(
+                    Verdict::Unknown,
+                    format!("{text}, and by its defaults {doubt}"),
+                ),
+            };
         }
         Inquiry::Impossible(error) if error.is_forbidden() => {
             let text = format!("{error}: only a dry run of that lets pod-reloader tell");
@@ -188,6 +294,156 @@ impl Answer for Waited {
             let state = by(outcome.verdict, &outcome.state);
             format!("{}: {state}\n", outcome.workload)
         };
-        self.workloads.iter().map(line).collect()
+        let note = self.note.iter().map(|note| format!("{note}\n"));
+        note.chain(self.workloads.iter().map(line)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn targets<const N: usize>(names: [&str; N]) -> [Target; N] {
+        names.map(|name| Target {
+            kind: "deploy".to_owned(),
+            name: name.to_owned(),
+        })
+    }
+
+    fn done() -> State {
+        State::Done("rolled out".to_owned())
+    }
+
+    fn pending() -> State {
+        State::Pending("a restart is due".to_owned())
+    }
+
+    fn in_a_minute() -> Option<Instant> {
+        Some(Instant::now() + MINUTE)
+    }
+
+    fn states(outcomes: &[Outcome]) -> Vec<&str> {
+        outcomes.iter().map(|it| &*it.state).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_hopeless_ends_the_wait_for_the_others() {
+        let start = Instant::now();
+        let targets = targets(["held", "paused"]);
+        let look = async |target: &Target| match &*target.name {
+            "paused" => State::Over(Verdict::Bad, "paused".to_owned()),
+            _ => pending(),
+        };
+        let outcomes = until_over(&targets, in_a_minute(), look).await;
+        assert_eq!(
+            states(&outcomes),
+            ["not waited for: a restart is due", "paused"]
+        );
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_cannot_be_told_does_not_end_the_wait_for_the_others() {
+        let start = Instant::now();
+        let targets = targets(["due", "dark"]);
+        let look = async |target: &Target| match &*target.name {
+            "dark" => State::Over(Verdict::Unknown, "dark".to_owned()),
+            _ if start.elapsed() < 5 * INTERVAL => pending(),
+            _ => done(),
+        };
+        let outcomes = until_over(&targets, in_a_minute(), look).await;
+        assert_eq!(states(&outcomes), ["rolled out", "dark"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_hangs_ends_at_the_deadline() {
+        let start = Instant::now();
+        let targets = targets(["a", "b", "c", "d", "e", "f"]);
+        let look = async |target: &Target| match &*target.name {
+            "a" => done(),
+            "b" if start.elapsed().is_zero() => pending(),
+            _ => std::future::pending().await,
+        };
+        let outcomes = until_over(&targets, in_a_minute(), look).await;
+        assert_eq!(start.elapsed(), MINUTE);
+        let states = states(&outcomes);
+        assert_eq!(
+            states[..3],
+            [
+                "rolled out",
+                "not in time: a restart is due",
+                "not in time: nobody answered"
+            ]
+        );
+        assert!(outcomes.iter().skip(1).all(|it| !it.done));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_pending_is_waited_for_as_long_as_asked() {
+        let start = Instant::now();
+        let targets = targets(["due"]);
+        let outcomes = until_over(&targets, in_a_minute(), async |_: &Target| pending()).await;
+        assert_eq!(states(&outcomes), ["not in time: a restart is due"]);
+        let waited = start.elapsed();
+        assert!(
+            waited <= MINUTE && waited + INTERVAL >= MINUTE,
+            "{waited:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_time_it_is_looked_once() {
+        let targets = targets(["due"]);
+        let looked = std::cell::Cell::new(0);
+        let look = async |_: &Target| {
+            looked.set(looked.get() + 1);
+            sleep(INTERVAL).await;
+            pending()
+        };
+        let outcomes = until_over(&targets, None, look).await;
+        assert_eq!(states(&outcomes), ["not in time: a restart is due"]);
+        assert_eq!(looked.get(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn several_are_looked_at_at_once() {
+        let start = Instant::now();
+        let targets = targets(["a", "b", "c", "d", "e", "f", "g", "h"]);
+        let look = async |_: &Target| {
+            sleep(INTERVAL).await;
+            done()
+        };
+        let outcomes = until_over(&targets, in_a_minute(), look).await;
+        assert!(outcomes.iter().all(|it| it.done));
+        assert_eq!(start.elapsed(), 2 * INTERVAL);
+    }
+
+    #[test]
+    fn waiting_for_nothing_is_not_well() {
+        let namespace = Name::parse("shop").unwrap();
+        let judged = |targets: &[Target], unlisted: &[&str], operators: &Operators| {
+            let all = All {
+                targets: targets.to_vec(),
+                left_out: None,
+                unlisted: unlisted.iter().map(|it| (*it).to_owned()).collect(),
+            };
+            all.judged(operators, &namespace)
+        };
+        let (note, verdict) = judged(&[], &[], &Operators::without_any(true));
+        assert_eq!(note.as_deref(), Some(NONE_FOUND));
+        assert_eq!(verdict, Verdict::Bad);
+        let dark = Operators::without_any(false);
+        let (note, verdict) = judged(&[], &[], &dark);
+        assert_eq!(
+            note.as_deref(),
+            Some("no workload is kept in namespace shop, as far as can be seen")
+        );
+        assert_eq!(verdict, Verdict::Unknown);
+        let web = targets(["web"]);
+        assert_eq!(judged(&web, &[], &dark), (None, Verdict::Good));
+        let unlisted = ["you may not list statefulsets"];
+        assert_eq!(judged(&web, &unlisted, &dark), (None, Verdict::Unknown));
     }
 }

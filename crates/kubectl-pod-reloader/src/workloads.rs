@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use crate::args::Target;
 use crate::cluster::{Cluster, DryRun, Place, Unseen};
 use crate::operators::{self, Keeping, Operator, Operators};
+use crate::print::count;
 
 /// A workload, and who keeps it.
 pub(crate) struct Seen<'a> {
@@ -24,6 +25,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) workload: Workload,
     /// Why it is not kept, if it is not.
     pub(crate) obstacle: Option<String>,
+    /// Why it is probably not kept, where the settings of its operator are not known.
+    pub(crate) doubt: Option<String>,
     /// As it is stored.
     pub(crate) object: Value,
     /// The group and version that it was read in.
@@ -31,6 +34,11 @@ pub(crate) struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    /// Whether it is kept, as far as that can be told.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.obstacle.is_none() && self.doubt.is_none()
+    }
+
     /// `deployment/web`, as it is typed.
     pub(crate) fn address(&self) -> String {
         let kind = self.workload.id.kind.as_str().to_ascii_lowercase();
@@ -270,6 +278,16 @@ pub(crate) async fn list<'a>(
     (workloads, unseen)
 }
 
+/// That of `all` some are left out that may be kept, and why; nothing where none are.
+pub(crate) fn left_out(all: &[Seen<'_>]) -> Option<String> {
+    let is_left_out = |seen: &&Seen<'_>| seen.obstacle.is_none() && seen.doubt.is_some();
+    let number = all.iter().filter(is_left_out).count();
+    (number > 0).then(|| {
+        let workloads = count(number, "workload");
+        format!("left out: {workloads} that the defaults do not keep, which are assumed where the operator's settings cannot be seen")
+    })
+}
+
 fn namespace_of(object: &RawValue) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Object {
@@ -294,6 +312,7 @@ fn seen<'a>(
         operator,
         workload,
         obstacle,
+        doubt,
     } = operators.keeping(kind, object, labels)?;
     let mut object: Value = serde_json::from_str(object.get()).ok()?;
     // Often half of it.
@@ -302,6 +321,7 @@ fn seen<'a>(
         operator,
         workload,
         obstacle,
+        doubt,
         object,
         api_version: api_version.to_owned(),
     })

@@ -324,6 +324,37 @@ async fn wait_says_what_it_waited_for_in_vain() -> Result<()> {
         );
         let usage = plugin(scene, &["wait"]).await?;
         ensure!(usage.code == Some(2), "{usage:?}");
+
+        let stuck = Workload::deployment("stuck").lists("gone");
+        let stuck = stuck.with(&["spec", "paused"], json!(true));
+        scene.apply(&[stuck.manifest()]).await?;
+        // One that is paused does not come on, so there is nothing to gain for the other.
+        let both = ["wait", "deploy/held", "deploy/stuck", "--timeout=10m"];
+        let waited = text_of(scene, &both, 1).await?;
+        ensure!(
+            waited.contains("deploy/held: not waited for: its pods"),
+            "{waited}"
+        );
+        ensure!(
+            waited.contains("deploy/stuck: the workload is paused"),
+            "{waited}"
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn waiting_for_all_of_a_namespace_that_keeps_none_fails() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.create(&Workload::deployment("alone")).await?;
+        let told = text_of(scene, &["wait", "--all"], 1).await?;
+        let line = format!("no workload is kept in namespace {}\n", scene.namespace);
+        ensure!(told == line, "{told}");
+        // Such as one that is misspelt.
+        let args = ["pod-reloader", "wait", "--all", "--namespace=nowhere"];
+        let nowhere = scene.tool().with_plugin()?.output(&args, "").await?;
+        ensure!(nowhere.code == Some(1), "{nowhere:?}");
         Ok(())
     })
     .await
@@ -428,14 +459,7 @@ async fn a_user_with_few_rights_is_told_what_cannot_be_seen() -> Result<()> {
             .lists_secrets("creds");
         scene.create(&web).await?;
         // May see all but Secrets, in this namespace alone, and change nothing.
-        let binding = [
-            "create",
-            "rolebinding",
-            "viewers",
-            "--clusterrole=view",
-            "--user=viewer",
-        ];
-        scene.kubectl(&binding).await?;
+        bind(scene, "view", "viewer").await?;
         let viewer = ["--as=viewer"];
         let explained = plugin(scene, &[&["explain", "deploy/web"], &viewer[..]].concat()).await?;
         ensure!(explained.code == Some(3), "{explained:?}");
@@ -483,6 +507,58 @@ async fn a_user_with_few_rights_is_told_what_cannot_be_seen() -> Result<()> {
         let graph: Value = serde_json::from_str(&graph.stdout)?;
         ensure!(graph["objects"][1]["exists"].is_null(), "{graph:#}");
 
+        // Those that ask for nothing are not waited for: the webhook is not called for them.
+        bind(scene, "edit", "editor").await?;
+        let alone = Workload::deployment("alone");
+        scene.apply(&[alone.manifest()]).await?;
+        let all = plugin(scene, &["wait", "--all", "--as=editor"]).await?;
+        ensure!(all.code == Some(0), "{all:?}");
+        ensure!(all.stdout.starts_with("deployments.apps/web: "), "{all:?}");
+        ensure!(all.stdout.lines().count() == 1, "{all:?}");
+        ensure!(all.stderr.contains("left out: 1 workload that"), "{all:?}");
+        let graph = plugin(scene, &["graph", "--output=json", "--as=editor"]).await?;
+        ensure!(
+            graph.stderr.contains("left out: 1 workload that"),
+            "{graph:?}"
+        );
+        let graph: Value = serde_json::from_str(&graph.stdout)?;
+        ensure!(
+            graph["workloads"].as_array().map(Vec::len) == Some(1),
+            "{graph:#}"
+        );
+        let alone = plugin(scene, &["wait", "deploy/alone", "--as=editor"]).await?;
+        ensure!(alone.code == Some(3), "{alone:?}");
+        ensure!(alone.stdout.contains("no annotation"), "{alone:?}");
+        // Who may not list some kind cannot tell of all.
+        scene
+            .kubectl(&[
+                "create",
+                "role",
+                "deployer",
+                "--verb=get,list,patch",
+                "--resource=deployments.apps",
+            ])
+            .await?;
+        scene
+            .kubectl(&[
+                "create",
+                "rolebinding",
+                "deployer",
+                "--role=deployer",
+                "--user=deployer",
+            ])
+            .await?;
+        let some = plugin(scene, &["wait", "--all", "--as=deployer"]).await?;
+        ensure!(some.code == Some(3), "{some:?}");
+        ensure!(
+            some.stdout.contains("deployments.apps/web: 1 of 1"),
+            "{some:?}"
+        );
+        ensure!(
+            some.stderr.contains("you may not list statefulsets"),
+            "{some:?}"
+        );
+
         let nobody = plugin(scene, &["explain", "deploy/web", "--as=nobody"]).await?;
         ensure!(nobody.code == Some(3), "{nobody:?}");
         let told = format!("error: you may not get deployments in namespace {namespace}");
@@ -527,6 +603,12 @@ async fn without_an_operator_it_says_so() -> Result<()> {
     let impact = run(&["impact", "cm/app"]).await?;
     ensure!(impact.code == Some(1), "{impact:?}");
     ensure!(impact.stdout.contains("restarts 0 workloads"), "{impact:?}");
+    let all = run(&["wait", "--all"]).await?;
+    ensure!(all.code == Some(1), "{all:?}");
+    ensure!(
+        all.stdout == "no pod-reloader was found in this cluster\n",
+        "{all:?}"
+    );
     let waited = run(&["wait", "deploy/web", "--timeout=2s"]).await?;
     ensure!(
         waited
@@ -700,6 +782,15 @@ async fn plugin(scene: &Scene, args: &[&str]) -> Result<Output> {
         _ => [&["pod-reloader"], args, &[&namespace]].concat(),
     };
     scene.tool().with_plugin()?.output(&args, "").await
+}
+
+/// Gives a user a role of the cluster in the namespace of the scene.
+async fn bind(scene: &Scene, role: &str, user: &str) -> Result<()> {
+    let role = format!("--clusterrole={role}");
+    let as_user = format!("--user={user}");
+    let binding = ["create", "rolebinding", user, &role, &as_user];
+    scene.kubectl(&binding).await?;
+    Ok(())
 }
 
 async fn text_of(scene: &Scene, args: &[&str], code: i32) -> Result<String> {

@@ -30,12 +30,12 @@ pub(super) fn stands(
             return ("not asked".to_owned(), meaning, Verdict::Unknown);
         }
         Some(Inquiry::Unanswered) => {
-            let meaning = "not known: the webhook of pod-reloader did not answer; kubectl pod-reloader status tells more";
-            return (
-                "not answered".to_owned(),
-                meaning.to_owned(),
-                Verdict::Unknown,
-            );
+            let mut meaning = "not known: the webhook of pod-reloader did not answer".to_owned();
+            meaning += &match &seen.doubt {
+                None => "; kubectl pod-reloader status tells more".to_owned(),
+                Some(doubt) => format!(", and by its defaults {doubt}"),
+            };
+            return ("not answered".to_owned(), meaning, Verdict::Unknown);
         }
         Some(Inquiry::Answered(report)) => report.standing,
     };
