@@ -185,6 +185,7 @@ mod tests {
 
     use super::*;
     use crate::graph::examples::{HOSTILE, hostile, many, shop, small};
+    use crate::graph::{dot, mermaid};
 
     #[test]
     fn an_empty_graph_says_so() {
@@ -256,6 +257,17 @@ mod tests {
             .workload("Cluster", "a", "db", 1, &[])
             .workload("Cluster", "a", "db", 1, &[]);
         assert_eq!(links(&graph)[1], ["Cluster/a/db", "Cluster/a/db/2"]);
+    }
+
+    #[test]
+    fn a_namespace_with_twenty_thousand_workloads_is_drawn_in_a_while() {
+        let graph = many(1, 20_000);
+        let began = Instant::now();
+        let length = html(&graph, "Many").len() + mermaid(&graph).len() + dot(&graph).len();
+        let took = began.elapsed();
+        assert!(length > 10_000_000, "{length}");
+        // Unoptimised, and on a busy machine. What looks at all lines for each node takes minutes.
+        assert!(took < Duration::from_secs(40), "{took:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The graph in the language of Mermaid, which GitHub and GitLab draw in Markdown.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write},
 };
 
@@ -87,10 +87,12 @@ impl Part {
     ) -> Result<Self, fmt::Error> {
         let mut part = Self::default();
         let mut objects = BTreeSet::new();
+        let mut by_workload: BTreeMap<usize, Vec<&Edge>> = BTreeMap::new();
+        for edge in section.edges.iter().map(|&edge| &graph.edges[edge]) {
+            by_workload.entry(edge.workload).or_default().push(edge);
+        }
         for &workload in &section.workloads {
-            let own = |edge: &&Edge| edge.workload == workload;
-            let of_section = section.edges.iter().map(|&edge| &graph.edges[edge]);
-            let own: Vec<&Edge> = of_section.filter(own).collect();
+            let own = by_workload.remove(&workload).unwrap_or_default();
             let (mut nodes, mut edges) = (String::new(), String::new());
             for edge in &own {
                 if !objects.contains(&edge.object) {

@@ -1,6 +1,6 @@
 //! What of a graph is in one namespace: objects restart workloads of their own namespace alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Edge, Graph};
 
@@ -9,9 +9,9 @@ use super::{Edge, Graph};
 pub(super) struct Section<'a> {
     /// Its name; empty for what is in no namespace.
     pub(super) namespace: &'a str,
-    /// Where its objects are in [`Graph::objects`].
+    /// Where its objects are in [`Graph::objects`], sorted.
     pub(super) objects: Vec<usize>,
-    /// Where its workloads are in [`Graph::workloads`].
+    /// Where its workloads are in [`Graph::workloads`], sorted.
     pub(super) workloads: Vec<usize>,
     /// Where its edges are in [`Graph::edges`].
     pub(super) edges: Vec<usize>,
@@ -43,17 +43,11 @@ impl Section<'_> {
     /// The workloads that no edge leads to, with an object to which they can be tied without a line, so
     /// that they stand in the same column as the others.
     pub(super) fn untied(&self, edges: &[Edge]) -> impl Iterator<Item = (usize, usize)> {
-        let tied = |workload: &usize| {
-            self.edges
-                .iter()
-                .any(|&edge| edges[edge].workload == *workload)
-        };
+        let tied = self.edges.iter().map(|&edge| edges[edge].workload);
+        let tied: BTreeSet<_> = tied.collect();
         let object = self.objects.first().copied();
-        let untied = self
-            .workloads
-            .iter()
-            .copied()
-            .filter(move |workload| !tied(workload));
+        let workloads = self.workloads.iter().copied();
+        let untied = workloads.filter(move |workload| !tied.contains(workload));
         untied.filter_map(move |workload| Some((object?, workload)))
     }
 }

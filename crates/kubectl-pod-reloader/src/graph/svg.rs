@@ -20,14 +20,19 @@ pub(super) fn svg(
     links: &[Vec<String>; 2],
     spacing: Spacing,
 ) -> Result<String, fmt::Error> {
-    let place = |nodes: &[usize], node| nodes.iter().position(|other| *other == node);
+    let place = |nodes: &[usize], node| nodes.binary_search(node).ok();
     let ends = |&edge: &usize| {
         let edge = &graph.edges[edge];
-        let object = place(&section.objects, edge.object)?;
-        Some((object, place(&section.workloads, edge.workload)?))
+        let object = place(&section.objects, &edge.object)?;
+        Some((object, place(&section.workloads, &edge.workload)?))
     };
     let lines: Vec<(usize, usize)> = section.edges.iter().filter_map(ends).collect();
     let counts = (section.objects.len(), section.workloads.len());
+    let (mut restarts, mut restarted_by) = (vec![0; counts.0], vec![0; counts.1]);
+    for &(object, workload) in &lines {
+        restarts[object] += 1;
+        restarted_by[workload] += 1;
+    }
     let layout = layout(counts.0, counts.1, &lines, spacing);
     let middle = spacing.node / 2.0;
     let height = layout.height + 2.0 * MARGIN;
@@ -69,12 +74,7 @@ pub(super) fn svg(
         }
     }
     text.push_str("</g>\n");
-    for (&index, top) in section.objects.iter().zip(&layout.left) {
-        let count = section
-            .edges
-            .iter()
-            .filter(|&&edge| graph.edges[edge].object == index)
-            .count();
+    for ((&index, top), count) in section.objects.iter().zip(&layout.left).zip(restarts) {
         Node::of_object(&graph.objects[index], count).write(
             &mut text,
             &format!("o{index}"),
@@ -82,12 +82,8 @@ pub(super) fn svg(
             (LEFT, top + MARGIN, spacing.node),
         )?;
     }
-    for (&index, top) in section.workloads.iter().zip(&layout.right) {
-        let count = section
-            .edges
-            .iter()
-            .filter(|&&edge| graph.edges[edge].workload == index)
-            .count();
+    let workloads = section.workloads.iter().zip(&layout.right);
+    for ((&index, top), count) in workloads.zip(restarted_by) {
         Node::of_workload(&graph.workloads[index], count).write(
             &mut text,
             &format!("w{index}"),
