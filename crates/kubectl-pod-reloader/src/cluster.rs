@@ -1,9 +1,11 @@
 //! The cluster as the user may see it: every call says what it was for, and whether it was allowed.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::BodyExt;
+use hyper_util::client::proxy::matcher::Matcher;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;
@@ -155,16 +157,14 @@ impl Cluster {
         if !connection.impersonate_groups.is_empty() {
             config.auth_info.impersonate_groups = Some(connection.impersonate_groups.clone());
         }
-        let no_proxy = ["NO_PROXY", "no_proxy"].map(std::env::var);
-        let no_proxy = no_proxy
-            .into_iter()
-            .find_map(Result::ok)
-            .unwrap_or_default();
-        let host = config.cluster_url.host().unwrap_or_default();
-        // kube asks this of the proxy's own host.
-        if is_direct(host, &no_proxy) {
-            config.proxy_url = None;
-        }
+        let kubeconfig = match &connection.kubeconfig {
+            Some(path) => Kubeconfig::read_from(path),
+            None => Kubeconfig::read(),
+        };
+        let own = kubeconfig.ok();
+        let own = own.and_then(|it| proxy_of(&it, connection.context.as_deref()));
+        // kube asks NO_PROXY about the proxy's own host.
+        config.proxy_url = proxy(&config.cluster_url, own, |name| std::env::var(name).ok());
         let user_agent = HeaderValue::from_static(USER_AGENT);
         config.headers.push((header::USER_AGENT, user_agent));
         config.connect_timeout = Some(DEADLINE);
@@ -345,18 +345,51 @@ impl Cluster {
     }
 }
 
-/// Whether a host is reached without a proxy, by what NO_PROXY says: hosts, and domains for all below them.
-fn is_direct(host: &str, no_proxy: &str) -> bool {
-    let mut entries = no_proxy.split(',').map(str::trim);
-    entries.any(|entry| {
-        let domain = entry.trim_start_matches('.');
-        !domain.is_empty()
-            && (entry == "*"
-                || host == domain
-                || host
-                    .strip_suffix(domain)
-                    .is_some_and(|it| it.ends_with('.')))
-    })
+/// The proxy that a kubeconfig names for the cluster of a context, or of the current one.
+fn proxy_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
+    let context = context.or(kubeconfig.current_context.as_deref())?;
+    let mut contexts = kubeconfig.contexts.iter();
+    let context = contexts.find(|it| it.name == context)?.context.as_ref()?;
+    let mut clusters = kubeconfig.clusters.iter();
+    let cluster = clusters.find(|it| it.name == context.cluster)?;
+    let proxy = cluster.cluster.as_ref()?.proxy_url.clone();
+    proxy.filter(|it| !it.is_empty())
+}
+
+/// The proxy by which a server is reached, as kubectl chooses it: its `own` one whatever else is said, or that
+/// of the environment, unless the server is on this host or NO_PROXY names it.
+fn proxy(
+    server: &Uri,
+    own: Option<String>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Option<Uri> {
+    if let Some(own) = own {
+        return own.parse().ok();
+    }
+    let variable = |name: &str| {
+        let names = [name.to_owned(), name.to_ascii_lowercase()];
+        let mut values = names.iter().filter_map(|name| variable(name));
+        values.find(|value| !value.is_empty())
+    };
+    let proxy = match server.scheme_str() {
+        Some("http") => variable("HTTP_PROXY")?,
+        _ => variable("HTTPS_PROXY")?,
+    };
+    let host = server.host()?.trim_matches(['[', ']']);
+    let address: Option<IpAddr> = host.parse().ok();
+    let no_proxy = variable("NO_PROXY").unwrap_or_default();
+    if host == "localhost"
+        || address.is_some_and(|it| it.is_loopback())
+        || no_proxy.split(',').any(|entry| entry.trim() == "*")
+    {
+        return None;
+    }
+    let matcher = Matcher::builder().all(&proxy).no(no_proxy).build();
+    matcher.intercept(server)?;
+    match proxy.contains("://") {
+        true => proxy.parse().ok(),
+        false => format!("http://{proxy}").parse().ok(),
+    }
 }
 
 /// A 403 may also come from an admission, in the words of its author.
@@ -417,16 +450,65 @@ mod tests {
         assert_eq!(warning(r#"299 - "cut"#), None);
     }
 
+    fn proxy_for(server: &str, own: Option<&str>, variables: &[(&str, &str)]) -> Option<String> {
+        let server = server.parse().unwrap();
+        let variable = |name: &str| {
+            let (_, value) = variables.iter().find(|(it, _)| *it == name)?;
+            Some((*value).to_owned())
+        };
+        proxy(&server, own.map(ToOwned::to_owned), variable).map(|it| it.to_string())
+    }
+
     #[test]
-    fn some_hosts_need_no_proxy() {
-        let no_proxy = "localhost, .example.com,10.0.0.1";
-        for host in ["localhost", "api.example.com", "example.com", "10.0.0.1"] {
-            assert!(is_direct(host, no_proxy), "{host}");
+    fn some_servers_need_no_proxy() {
+        let proxied = |host: &str, no_proxy: &str| {
+            let variables = [("https_proxy", "proxy:3128"), ("NO_PROXY", no_proxy)];
+            let proxy = proxy_for(&format!("https://{host}:6443"), None, &variables);
+            assert!(proxy.as_deref().is_none_or(|it| it == "http://proxy:3128/"));
+            proxy.is_some()
+        };
+        let no_proxy = "cluster.local, .example.com,10.0.0.1,10.96.0.0/12,fd00::/8";
+        for host in [
+            "cluster.local",
+            "api.example.com",
+            "example.com",
+            "10.0.0.1",
+            "10.100.2.3",
+            "[fd00::1]",
+        ] {
+            assert!(!proxied(host, no_proxy), "{host}");
         }
-        for host in ["example.org", "badexample.com", "10.0.0.11"] {
-            assert!(!is_direct(host, no_proxy), "{host}");
+        for host in ["example.org", "badexample.com", "10.0.0.11", "10.112.0.1"] {
+            assert!(proxied(host, no_proxy), "{host}");
         }
-        assert!(is_direct("any", "*") && !is_direct("any", ""));
+        for host in ["any", "10.0.0.11"] {
+            assert!(!proxied(host, "a,*") && proxied(host, ""), "{host}");
+        }
+        for host in ["localhost", "127.0.0.1", "[::1]"] {
+            assert!(!proxied(host, ""), "{host}");
+        }
+    }
+
+    #[test]
+    fn the_proxy_of_a_kubeconfig_is_taken_whatever_the_environment_says() {
+        let variables = [("HTTPS_PROXY", "http://other:1"), ("NO_PROXY", "*")];
+        let proxy = proxy_for("https://127.0.0.1", Some("socks5://own:2"), &variables);
+        assert_eq!(proxy.as_deref(), Some("socks5://own:2/"));
+        let kubeconfig: Kubeconfig = serde_json::from_value(serde_json::json!({
+            "current-context": "a",
+            "contexts": [
+                {"name": "a", "context": {"cluster": "far", "user": "me"}},
+                {"name": "b", "context": {"cluster": "near", "user": "me"}},
+            ],
+            "clusters": [
+                {"name": "far", "cluster": {"server": "https://far", "proxy-url": "http://own:2"}},
+                {"name": "near", "cluster": {"server": "https://near", "proxy-url": ""}},
+            ],
+        }))
+        .unwrap();
+        assert_eq!(proxy_of(&kubeconfig, None).as_deref(), Some("http://own:2"));
+        assert_eq!(proxy_of(&kubeconfig, Some("b")), None);
+        assert_eq!(proxy_of(&kubeconfig, Some("c")), None);
     }
 
     #[test]
