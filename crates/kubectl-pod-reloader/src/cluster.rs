@@ -32,6 +32,49 @@ const USER_AGENT: &str = concat!("kubectl-pod-reloader/", env!("CARGO_PKG_VERSIO
 const JSON: &str = "application/json";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
+/// A list of which some objects are in memory at a time.
+pub(crate) struct Pages<'a> {
+    cluster: &'a Cluster,
+    place: Place<'a>,
+    query: &'a str,
+    accept: &'static str,
+    /// Where the next page begins; `None` after the last one.
+    token: Option<String>,
+}
+
+impl Pages<'_> {
+    /// The next objects. `None` where there are no more.
+    pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Unseen> {
+        #[derive(Deserialize)]
+        struct List {
+            metadata: Metadata,
+            #[serde(default)]
+            items: Vec<Box<RawValue>>,
+        }
+        #[derive(Deserialize)]
+        struct Metadata {
+            #[serde(rename = "continue", default)]
+            token: String,
+        }
+        let Some(token) = self.token.take() else {
+            return Ok(None);
+        };
+        let (place, query) = (self.place.path(), self.query);
+        let what = self.place.words("list");
+        let path = format!("{place}?limit={PAGE}&{query}&continue={token}");
+        let body = self.cluster.read(&path, &what, self.accept).await?;
+        let list: List =
+            serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))?;
+        let items = list.items.iter();
+        let items = items.map(|item| serde_json::from_str(item.get()));
+        let items: Result<_, _> = items.collect();
+        let items = items.map_err(|error| unreadable(&what, &error))?;
+        let next = list.metadata.token;
+        self.token = (!next.is_empty()).then(|| encoded(&next));
+        Ok(Some(items))
+    }
+}
+
 /// A cluster, as one user.
 pub(crate) struct Cluster {
     client: Client,
@@ -222,35 +265,28 @@ impl Cluster {
         &self,
         place: Place<'_>,
         query: &str,
-        accept: &str,
+        accept: &'static str,
     ) -> Result<Vec<T>, Unseen> {
-        #[derive(Deserialize)]
-        struct List {
-            metadata: Metadata,
-            #[serde(default)]
-            items: Vec<Box<RawValue>>,
-        }
-        #[derive(Deserialize)]
-        struct Metadata {
-            #[serde(rename = "continue", default)]
-            token: String,
-        }
-        let what = place.words("list");
         let mut all = Vec::new();
-        let mut token = String::new();
-        loop {
-            let path = format!("{}?limit={PAGE}&{query}&continue={token}", place.path());
-            let body = self.read(&path, &what, accept).await?;
-            let list: List =
-                serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))?;
-            for item in list.items {
-                let item = serde_json::from_str(item.get());
-                all.push(item.map_err(|error| unreadable(&what, &error))?);
-            }
-            if list.metadata.token.is_empty() {
-                return Ok(all);
-            }
-            token = encoded(&list.metadata.token);
+        let mut pages = self.pages_as(place, query, accept);
+        while let Some(page) = pages.next().await? {
+            all.extend(page);
+        }
+        Ok(all)
+    }
+
+    /// As [`Cluster::list`], so much at once as one call gives.
+    pub(crate) fn pages<'a>(&'a self, place: Place<'a>, query: &'a str) -> Pages<'a> {
+        self.pages_as(place, query, JSON)
+    }
+
+    fn pages_as<'a>(&'a self, place: Place<'a>, query: &'a str, accept: &'static str) -> Pages<'a> {
+        Pages {
+            cluster: self,
+            place,
+            query,
+            accept,
+            token: Some(String::new()),
         }
     }
 

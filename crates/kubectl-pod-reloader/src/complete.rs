@@ -7,7 +7,7 @@ use crate::args::{Cli, Connection};
 use crate::cluster::Cluster;
 use crate::objects;
 use crate::operators::Operators;
-use crate::workloads;
+use crate::workloads::{self, Seen};
 
 /// That nothing but the candidates is meant: no files.
 const NO_FILES: &str = ":4";
@@ -36,8 +36,11 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
             .to_vec(),
         (Some("explain" | "wait"), Some(cluster)) => {
             let operators = Operators::find(cluster, None).await;
-            let (all, _) = workloads::list(cluster, &operators, Some(&cluster.namespace)).await;
-            all.iter().map(|seen| seen.address()).collect()
+            let namespace = Some(&cluster.namespace);
+            let address = |seen: Seen<'_>| Some(seen.address());
+            workloads::list(cluster, &operators, namespace, address)
+                .await
+                .0
         }
         (Some("impact"), Some(cluster)) => {
             let mut names = Vec::new();

@@ -121,6 +121,7 @@ pub(crate) async fn explain(
     let since = history::hash_since(cluster, &seen).await;
 
     let mut unseen: Vec<_> = operators.unseen.clone();
+    unseen.extend(seen.unseen.clone());
     unseen.extend(unlisted);
     unseen.extend(
         found

@@ -67,18 +67,16 @@ pub(crate) async fn impact(
             None
         }
     };
-    let (all, unlisted) = workloads::list(cluster, operators, Some(&cluster.namespace)).await;
-    unseen.extend(
-        unlisted
-            .iter()
-            .map(|error| format!("some workloads: {error}")),
-    );
     let object = Object {
         reference: &reference,
         body: body.as_ref().map(|body| body.as_deref()),
         key,
     };
-    let workloads = all.iter().filter_map(|seen| object.row(seen)).collect();
+    let row = |seen: Seen<'_>| object.row(&seen);
+    let namespace = Some(&cluster.namespace);
+    let (workloads, unlisted) = workloads::list(cluster, operators, namespace, row).await;
+    let errors = unlisted.iter();
+    unseen.extend(errors.map(|error| format!("some workloads: {error}")));
     let verdict = operators.verdict(unlisted.is_empty());
     if operators.are_none() {
         unseen.push(NONE_FOUND.to_owned());

@@ -165,9 +165,9 @@ async fn every_workload<'a>(
     cluster: &Cluster,
     operators: &'a Operators,
 ) -> (Vec<Seen<'a>>, Vec<String>) {
-    let (all, unlisted) = list(cluster, operators, None).await;
+    let (all, unlisted) = list(cluster, operators, None, Some).await;
     if all.is_empty() && !unlisted.is_empty() {
-        let (own, _) = list(cluster, operators, Some(&cluster.namespace)).await;
+        let (own, _) = list(cluster, operators, Some(&cluster.namespace), Some).await;
         return (own, unlisted);
     }
     (all, unlisted)

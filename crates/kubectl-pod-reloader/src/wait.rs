@@ -123,18 +123,22 @@ impl All {
 }
 
 async fn all(cluster: &Cluster, operators: &Operators, deadline: Option<Instant>) -> All {
-    let list = workloads::list(cluster, operators, Some(&cluster.namespace));
-    let Some((all, unlisted)) = before(deadline, list).await else {
+    let mut left_out = 0;
+    let take = |seen: Seen<'_>| {
+        left_out += usize::from(seen.is_left_out());
+        seen.is_kept().then(|| seen.target())
+    };
+    let list = workloads::list(cluster, operators, Some(&cluster.namespace), take);
+    let Some((targets, unlisted)) = before(deadline, list).await else {
         return All {
             targets: Vec::new(),
             left_out: None,
             unlisted: vec!["the workloads of the namespace: no answer in time".to_owned()],
         };
     };
-    let kept = all.iter().filter(|seen| seen.is_kept());
     All {
-        targets: kept.map(Seen::target).collect(),
-        left_out: workloads::left_out(&all),
+        targets,
+        left_out: workloads::left_out(left_out),
         unlisted,
     }
 }

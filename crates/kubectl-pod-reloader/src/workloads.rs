@@ -29,6 +29,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) doubt: Option<String>,
     /// As it is stored.
     pub(crate) object: Value,
+    /// What could not be seen of who keeps it.
+    pub(crate) unseen: Option<String>,
     /// The group and version that it was read in.
     pub(crate) api_version: String,
 }
@@ -37,6 +39,11 @@ impl Seen<'_> {
     /// Whether it is kept, as far as that can be told.
     pub(crate) fn is_kept(&self) -> bool {
         self.obstacle.is_none() && self.doubt.is_none()
+    }
+
+    /// Whether it may be kept, but is left out where all that are kept are meant.
+    pub(crate) fn is_left_out(&self) -> bool {
+        self.obstacle.is_none() && self.doubt.is_some()
     }
 
     /// `deployment/web`, as it is typed.
@@ -218,25 +225,30 @@ pub(crate) async fn get<'a>(
             other => other,
         }
     })?;
-    let labels = match operators.select_namespaces() {
-        true => operators::labels(cluster, namespace).await.ok(),
-        false => None,
-    };
-    seen(operators, kind, &api_version, &object, labels.as_ref()).ok_or_else(|| Unseen::Refused {
+    let mut labels = Labels::default();
+    let of_namespace = labels.of(cluster, operators, namespace).await;
+    let seen = seen(operators, kind, &api_version, &object, of_namespace);
+    let mut seen = seen.ok_or_else(|| Unseen::Refused {
         what: format!("read {kind} {}", target.name),
         message: "it is not as expected".to_owned(),
-    })
+    })?;
+    seen.unseen = labels.unseen();
+    Ok(seen)
 }
 
-/// The workloads of a namespace, or of all; what cannot be seen of them is told beside them.
-pub(crate) async fn list<'a>(
+/// What `take` makes of the workloads of a namespace, or of all, in their order; what cannot be seen of them
+/// is told beside that.
+///
+/// Of what it does not take nothing is kept, so that a large cluster does not fill the memory.
+pub(crate) async fn list<'a, T>(
     cluster: &Cluster,
     operators: &'a Operators,
     namespace: Option<&Name>,
-) -> (Vec<Seen<'a>>, Vec<String>) {
-    let mut workloads = Vec::new();
+    mut take: impl FnMut(Seen<'a>) -> Option<T>,
+) -> (Vec<T>, Vec<String>) {
+    let mut taken = Vec::new();
     let mut unseen = Vec::new();
-    let mut labels = BTreeMap::new();
+    let mut labels = Labels::default();
     for kind in operators.kinds() {
         let api_version = match api_version(cluster, kind).await {
             Ok(version) => version,
@@ -249,39 +261,80 @@ pub(crate) async fn list<'a>(
         };
         let there = namespace.map(Name::as_str);
         let place = Place::new(&api_version, kind.shape().plural, there);
-        let objects: Vec<Box<RawValue>> = match cluster.list(place, "").await {
-            Ok(objects) => objects,
-            Err(error) => {
-                unseen.push(error.to_string());
-                continue;
-            }
-        };
-        for object in objects {
-            let Some(namespace) = namespace_of(&object) else {
-                continue;
+        let mut pages = cluster.pages(place, "");
+        loop {
+            let objects: Vec<Box<RawValue>> = match pages.next().await {
+                Ok(Some(objects)) => objects,
+                Ok(None) => break,
+                Err(error) => {
+                    unseen.push(error.to_string());
+                    break;
+                }
             };
-            if operators.select_namespaces() && !labels.contains_key(&namespace) {
-                let of = operators::labels(cluster, &namespace).await.ok();
-                labels.insert(namespace.clone(), of);
+            for object in objects {
+                let Some(namespace) = namespace_of(&object) else {
+                    continue;
+                };
+                let labels = labels.of(cluster, operators, &namespace).await;
+                let seen = seen(operators, kind, &api_version, &object, labels);
+                taken.extend(seen.and_then(|seen| {
+                    let id = seen.workload.id.clone();
+                    Some(((id.namespace, id.kind, id.name), take(seen)?))
+                }));
             }
-            let labels = labels.get(&namespace).and_then(Option::as_ref);
-            workloads.extend(seen(operators, kind, &api_version, &object, labels));
         }
     }
-    workloads.sort_by(|one, other| {
-        let key = |it: &Seen<'_>| {
-            let id = &it.workload.id;
-            (id.namespace.clone(), id.kind, id.name.clone())
-        };
-        key(one).cmp(&key(other))
-    });
-    (workloads, unseen)
+    unseen.extend(labels.unseen());
+    taken.sort_by(|(one, _), (other, _)| one.cmp(other));
+    (taken.into_iter().map(|(_, it)| it).collect(), unseen)
 }
 
-/// That of `all` some are left out that may be kept, and why; nothing where none are.
-pub(crate) fn left_out(all: &[Seen<'_>]) -> Option<String> {
-    let is_left_out = |seen: &&Seen<'_>| seen.obstacle.is_none() && seen.doubt.is_some();
-    let number = all.iter().filter(is_left_out).count();
+/// The labels of namespaces, where they decide: each is read once.
+#[derive(Default)]
+struct Labels(BTreeMap<String, Result<BTreeMap<String, String>, Unseen>>);
+
+impl Labels {
+    async fn of(
+        &mut self,
+        cluster: &Cluster,
+        operators: &Operators,
+        namespace: &str,
+    ) -> Option<&BTreeMap<String, String>> {
+        if !operators.select_namespaces() {
+            return None;
+        }
+        if !self.0.contains_key(namespace) {
+            let labels = operators::labels(cluster, namespace).await;
+            self.0.insert(namespace.to_owned(), labels);
+        }
+        self.0.get(namespace)?.as_ref().ok()
+    }
+
+    /// What could not be read.
+    fn unseen(&self) -> Option<String> {
+        const NAMED: usize = 3;
+        let mut namespaces = Vec::new();
+        let mut first = None;
+        for (namespace, labels) in &self.0 {
+            if let Err(error) = labels {
+                namespaces.push(namespace.as_str());
+                first = first.or(Some(error));
+            }
+        }
+        let error = first?;
+        let named = namespaces[..namespaces.len().min(NAMED)].join(", ");
+        let of = match namespaces.len().saturating_sub(NAMED) {
+            0 => named,
+            more => format!("{named} and {more} more"),
+        };
+        Some(format!(
+            "whether the operator selects namespace {of}: {error}"
+        ))
+    }
+}
+
+/// That so many are left out that may be kept, and why; nothing where none are.
+pub(crate) fn left_out(number: usize) -> Option<String> {
     (number > 0).then(|| {
         let workloads = count(number, "workload");
         format!("left out: {workloads} that the defaults do not keep, which are assumed where the operator's settings cannot be seen")
@@ -323,6 +376,7 @@ fn seen<'a>(
         obstacle,
         doubt,
         object,
+        unseen: None,
         api_version: api_version.to_owned(),
     })
 }
@@ -344,6 +398,20 @@ pub(crate) fn consumption(way: Consumption) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn namespaces_of_which_the_labels_cannot_be_read_are_told_in_one_line() {
+        let forbidden = || Err(Unseen::Forbidden("get namespaces".to_owned()));
+        let mut labels = Labels::default();
+        labels.0.insert("seen".to_owned(), Ok(BTreeMap::new()));
+        assert_eq!(labels.unseen(), None);
+        for namespace in ["a", "b", "c", "d", "e"] {
+            labels.0.insert(namespace.to_owned(), forbidden());
+        }
+        let told = labels.unseen().unwrap();
+        let expected = "namespace a, b, c and 2 more: you may not get namespaces";
+        assert!(told.ends_with(expected), "{told}");
+    }
 
     #[test]
     fn a_kind_is_found_by_every_name_that_kubectl_takes() {
