@@ -86,8 +86,9 @@ fn event(event: &Value) -> Option<Event> {
 }
 
 /// Of a workload's Events, those that say what is wrong with it since its last restart, one of each reason.
-pub(crate) fn problems(events: &[Event]) -> Vec<&Event> {
-    let since = events.iter().take_while(|event| event.reason != RESTARTED);
+pub(crate) fn problems<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<&'a Event> {
+    let events = events.into_iter();
+    let since = events.take_while(|event| event.reason != RESTARTED);
     let mut problems: Vec<&Event> = Vec::new();
     for event in since.filter(|event| event.is_warning) {
         if problems.iter().all(|known| known.reason != event.reason) {

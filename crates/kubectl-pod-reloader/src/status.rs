@@ -5,13 +5,13 @@ mod workloads;
 
 use serde::Serialize;
 
-use self::operator::{by_hashes, certificate, leader, policy, reach, replicas, webhook};
-use self::workloads::{standings, warnings};
+use self::operator::{Alive, by_hashes, certificate, leader, policy, reach, replicas, webhook};
+use self::workloads::{Kept, Told, Warnings};
 use crate::cluster::{Cluster, Unseen};
-use crate::history::{self, Event};
+use crate::history;
 use crate::operators::{Operators, Unread};
 use crate::print::{Answer, Verdict, bold, by, section};
-use crate::workloads::{Seen, list};
+use crate::workloads::list;
 
 /// How the operators of a cluster are.
 #[derive(Debug, Serialize)]
@@ -80,6 +80,7 @@ pub(crate) async fn status(
 ) -> (Status, Verdict) {
     let (all, unlisted) = every_workload(cluster, operators).await;
     let events = history::events(cluster, None).await;
+    let warnings = events.as_deref().map(Warnings::of);
     let mut unseen = operators.unseen.clone();
     unseen.extend(
         unlisted
@@ -88,22 +89,31 @@ pub(crate) async fn status(
     );
     let mut statuses = Vec::new();
     for operator in &operators.all {
-        let is_its = |seen: &&Seen<'_>| {
-            seen.is_kept() && seen.operator.is_some_and(|it| std::ptr::eq(it, operator))
+        let is_its = |kept: &&Kept<'_>| {
+            let its = kept.seen.operator;
+            its.is_some_and(|it| std::ptr::eq(it, operator))
         };
         let kept: Vec<_> = all.iter().filter(is_its).collect();
-        let mut checks = vec![
-            replicas(&operator.deployment),
-            leader(cluster, operator).await,
-        ];
         let answer = reach(cluster, operator, &kept);
-        let (webhook, report) = webhook(cluster, &operator.name, answer).await;
+        let ((leader, alive), (webhook, report), policy) = tokio::join!(
+            leader(cluster, operator),
+            webhook(cluster, &operator.name, answer),
+            policy(cluster, &operator.name)
+        );
+        let alive = match report {
+            Some(_) => Alive::Yes,
+            None => alive,
+        };
+        let mut checks = vec![replicas(&operator.deployment, alive), leader];
         checks.extend(webhook);
         checks.extend(report.map(|report| certificate(&report)));
-        checks.push(policy(cluster, &operator.name).await);
+        checks.push(policy);
         checks.push(workloads::workloads(&kept, unlisted.is_empty()));
-        checks.extend(standings(cluster, operator, &kept, ask).await);
-        checks.push(warnings(&events, &kept));
+        let warnings = warnings.as_ref();
+        let (standings, told) =
+            workloads::standings(cluster, operator, &kept, warnings.ok(), ask).await;
+        checks.extend(standings);
+        checks.push(workloads::warned(warnings, &kept, &told));
         statuses.push(OperatorStatus {
             namespace: operator.namespace.to_string(),
             name: operator.name.clone(),
@@ -112,7 +122,7 @@ pub(crate) async fn status(
         });
     }
     for operator in &operators.unread {
-        statuses.push(of_unread(cluster, operator, &all, &events).await);
+        statuses.push(of_unread(cluster, operator, &all, warnings.as_ref()).await);
     }
     let checks = statuses.iter().flat_map(|status| &status.checks);
     let without = || operators.verdict(false);
@@ -129,13 +139,12 @@ pub(crate) async fn status(
 async fn of_unread(
     cluster: &Cluster,
     operator: &Unread,
-    all: &[Seen<'_>],
-    events: &Result<Vec<Event>, Unseen>,
+    all: &[Kept<'_>],
+    warnings: Result<&Warnings<'_>, &&Unseen>,
 ) -> OperatorStatus {
     // Of several, nobody can tell whose they are.
-    let kept: Vec<_> = all.iter().filter(|seen| seen.is_kept()).collect();
-    let kept = match all.iter().all(|seen| seen.operator.is_none()) {
-        true => kept,
+    let kept: Vec<_> = match all.iter().all(|kept| kept.seen.operator.is_none()) {
+        true => all.iter().collect(),
         false => Vec::new(),
     };
     let settings = format!(
@@ -144,14 +153,14 @@ async fn of_unread(
     );
     let mut checks = vec![
         Check::new("Settings", Verdict::Unknown, settings),
-        replicas(&operator.deployment),
+        replicas(&operator.deployment, Alive::Unknown),
     ];
     let answer = by_hashes(cluster, &kept);
     let (webhook, report) = webhook(cluster, &operator.name, answer).await;
     checks.extend(webhook);
     checks.extend(report.map(|report| certificate(&report)));
     checks.push(policy(cluster, &operator.name).await);
-    checks.push(warnings(events, &kept));
+    checks.push(workloads::warned(warnings, &kept, &Told::new()));
     OperatorStatus {
         namespace: operator.namespace.to_string(),
         name: operator.name.clone(),
@@ -160,14 +169,14 @@ async fn of_unread(
     }
 }
 
-/// The workloads of the cluster, or else of the namespace.
+/// The workloads of the cluster that are kept, or else of the namespace.
 async fn every_workload<'a>(
     cluster: &Cluster,
     operators: &'a Operators,
-) -> (Vec<Seen<'a>>, Vec<String>) {
-    let (all, unlisted) = list(cluster, operators, None, Some).await;
+) -> (Vec<Kept<'a>>, Vec<String>) {
+    let (all, unlisted) = list(cluster, operators, None, Kept::of).await;
     if all.is_empty() && !unlisted.is_empty() {
-        let (own, _) = list(cluster, operators, Some(&cluster.namespace), Some).await;
+        let (own, _) = list(cluster, operators, Some(&cluster.namespace), Kept::of).await;
         return (own, unlisted);
     }
     (all, unlisted)

@@ -1,5 +1,7 @@
 //! `kubectl pod-reloader`: each command as a user types it, as an administrator and as one with few rights.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
@@ -7,6 +9,8 @@ use pod_reloader_e2e::{
     Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, Output, PATIENCE, Scene, wait_for,
 };
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
 
 #[tokio::test]
 async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {
@@ -416,7 +420,7 @@ async fn status_sees_a_healthy_operator_and_one_that_is_down() -> Result<()> {
             let down = plugin(scene, &["status", &own]).await?;
             let lines = [
                 "Leader",
-                "none: the Lease was last renewed",
+                "has not renewed the Lease for 15 s",
                 "the apiserver cannot reach it",
             ];
             let is_told = lines.iter().all(|line| down.stdout.contains(line));
@@ -446,6 +450,234 @@ async fn status_names_workloads_that_are_behind() -> Result<()> {
         Ok(())
     })
     .await
+}
+
+#[tokio::test]
+async fn status_takes_nothing_that_is_over_or_yet_to_come_for_a_fault() -> Result<()> {
+    Scene::play(elected(), async |scene| {
+        let own = format!("--operator-namespace={}", scene.installation.namespace);
+        let status_is = async |what: &str, code: i32, lines: &[String]| {
+            wait_for(what, PATIENCE, async || {
+                let told = plugin(scene, &["status", &own]).await?;
+                let is_told = lines.iter().all(|line| told.stdout.contains(line));
+                Ok(match is_told && told.code == Some(code) {
+                    true => Attempt::Done(told.stdout),
+                    false => Attempt::NotYet(format!("{:?}\n{}", told.code, told.stdout)),
+                })
+            })
+            .await
+        };
+        let namespace = &scene.namespace;
+        let configs = ["app", "other", "gone"].map(|name| config_map(name, "1"));
+        scene.apply(&configs).await?;
+        let paused = Workload::deployment("paused").lists("app");
+        let paused = paused.with(&["spec", "paused"], json!(true));
+        let listed = Workload::deployment("listed").lists("other,No_Name");
+        let held = Workload::deployment("held").lists("gone").requires("gone");
+        for workload in [&paused, &listed, &held] {
+            scene.create(workload).await?;
+        }
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.kubectl(&["delete", "configmap", "gone"]).await?;
+        scene.event(&paused, "RestartStalled").await?;
+        scene.event(&listed, "InvalidReference").await?;
+        scene.event(&held, "WaitingForConfig").await?;
+        let warned = [
+            format!("RestartStalled: Deployment {namespace}/paused"),
+            format!("InvalidReference: Deployment {namespace}/listed"),
+            format!("WaitingForConfig: Deployment {namespace}/held"),
+        ];
+        status_is("status to tell all warnings", 1, &warned).await?;
+
+        let resume = ["rollout", "resume", "deployment/paused"];
+        scene.kubectl(&resume).await?;
+        let list = "pod-reloader.cs.sap.com/configmaps=other";
+        let correct = ["annotate", "--overwrite", "deployment/listed", list];
+        scene.kubectl(&correct).await?;
+        scene.apply(&[config_map("gone", "1")]).await?;
+        let over = [
+            "none in the cluster: it runs elsewhere".to_owned(),
+            "3 up to date".to_owned(),
+            "none in the last hour".to_owned(),
+        ];
+        status_is("status to find all well", 0, &over).await?;
+
+        let slow = Workload::deployment("slow").lists("other");
+        let slow = slow.annotated("pod-reloader.cs.sap.com/settle-period", "20m");
+        scene.create(&slow).await?;
+        scene.apply(&[config_map("other", "2")]).await?;
+        let line = "1 about to be restarted, after a long settle period: Deployment";
+        let due = [
+            format!("{line} {namespace}/slow"),
+            "3 up to date".to_owned(),
+        ];
+        status_is("status to leave it its settle period", 0, &due).await?;
+        let one = text(scene, &["status", &own, "--ask=1"]).await?;
+        ensure!(
+            one.contains("3 not asked about (--ask=4 asks about all)"),
+            "{one}"
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn status_compares_no_clocks() -> Result<()> {
+    Scene::play(stopped(), async |scene| {
+        let there = &scene.installation.namespace;
+        let own = format!("--operator-namespace={there}");
+        let mut lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": there, "namespace": there},
+            "spec": {
+                "holderIdentity": "somebody", "leaseDurationSeconds": 10,
+                "renewTime": "2100-01-01T00:00:00.000000Z",
+            },
+        });
+        let apply = async |lease: &Value| {
+            let apply = ["apply", "--filename=-"];
+            let lease = lease.to_string();
+            scene.tool().run_with_input(&apply, &lease).await
+        };
+        apply(&lease).await?;
+        let told = plugin(scene, &["status", &own]).await?;
+        ensure!(told.code == Some(1), "{told:?}");
+        for line in [
+            "none: somebody has not renewed the Lease for",
+            "none: it is switched off",
+        ] {
+            ensure!(
+                told.stdout.contains(line),
+                "{line} is not in\n{}",
+                told.stdout
+            );
+        }
+
+        let renew = async {
+            for second in (0..60).cycle() {
+                lease["spec"]["renewTime"] = json!(format!("1970-01-01T00:00:{second:02}.000000Z"));
+                apply(&lease).await?;
+            }
+            anyhow::Ok(())
+        };
+        let told = tokio::select! {
+            told = plugin(scene, &["status", &own]) => told?,
+            renewed = renew => return renewed.context("it ended"),
+        };
+        for line in [
+            "ok  Leader       somebody",
+            "none in the cluster: it runs elsewhere",
+        ] {
+            ensure!(
+                told.stdout.contains(line),
+                "{line} is not in\n{}",
+                told.stdout
+            );
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn who_may_not_see_the_labels_of_a_namespace_is_told_so() -> Result<()> {
+    let options = Options {
+        everywhere: true,
+        namespace_labels: vec!["stage=seen-by-few".to_owned()],
+        values: json!({
+            "webhook": {"namespaceSelector": {"matchLabels": {"stage": "seen-by-few"}}},
+        }),
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        scene.create(&web).await?;
+        let there = &scene.installation.namespace;
+        for (namespace, resources) in [
+            (
+                &scene.namespace,
+                "configmaps,deployments.apps,statefulsets.apps,daemonsets.apps",
+            ),
+            (there, "deployments.apps"),
+        ] {
+            let resources = format!("--resource={resources}");
+            for args in [
+                &["create", "role", "few", "--verb=get,list", &resources][..],
+                &["create", "rolebinding", "few", "--role=few", "--user=few"],
+            ] {
+                let args = [&["--namespace", namespace], args].concat();
+                scene.tool().run(&args).await?;
+            }
+        }
+        let own = format!("--operator-namespace={there}");
+        let impact = ["impact", "cm/app", "--as=few", &own];
+        let told = text_of(scene, &impact, 3).await?;
+        let line = format!(
+            "whether the operator selects namespace {}: you may not get",
+            scene.namespace
+        );
+        ensure!(told.contains(&line), "{told}");
+        let explained = plugin(scene, &["explain", "deploy/web", "--as=few", &own]).await?;
+        ensure!(explained.stdout.contains(&line), "{explained:?}");
+        let told = text(scene, &["impact", "cm/app", &own]).await?;
+        ensure!(!told.contains("Not seen"), "{told}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn it_takes_the_proxy_of_the_kubeconfig() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let web = Workload::deployment("web").lists("app").manifest();
+        scene.apply(&[config_map("app", "1"), web]).await?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let proxy_url = format!("--proxy-url=http://{}", listener.local_addr()?);
+        let kubeconfig = scene.directory().join("proxied.kubeconfig");
+        std::fs::copy(scene.control_plane.kubeconfig_path(), &kubeconfig)?;
+        let kubectl = scene.tool().with_kubeconfig(kubeconfig);
+        let view = ["config", "view", "--output=jsonpath={.clusters[0].name}"];
+        let name = kubectl.run(&view).await?;
+        kubectl
+            .run(&["config", "set-cluster", name.trim(), &proxy_url])
+            .await?;
+
+        let kubectl = kubectl
+            .with_plugin()?
+            .with_env("NO_PROXY", "127.0.0.1,127.0.0.0/8");
+        let namespace = format!("--namespace={}", scene.namespace);
+        let tunnels = AtomicUsize::new(0);
+        let impact = ["pod-reloader", "impact", "cm/app", &namespace];
+        let told = tokio::select! {
+            told = kubectl.output(&impact, "") => told?,
+            failed = tunnel(&listener, &tunnels) => return failed.context("the proxy"),
+        };
+        ensure!(told.stdout.contains("restarts 1 workload"), "{told:?}");
+        ensure!(tunnels.into_inner() > 0, "it went past the proxy: {told:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// A proxy that carries what it is asked to, and counts.
+async fn tunnel(listener: &TcpListener, tunnels: &AtomicUsize) -> Result<()> {
+    loop {
+        let (mut client, _) = listener.accept().await?;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(client.read_u8().await?);
+        }
+        let head = String::from_utf8(head)?;
+        let server = head
+            .strip_prefix("CONNECT ")
+            .and_then(|it| it.split(' ').next());
+        let mut server = TcpStream::connect(server.context(head.clone())?).await?;
+        client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+        tunnels.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(async move { copy_bidirectional(&mut client, &mut server).await });
+    }
 }
 
 #[tokio::test]
@@ -762,6 +994,14 @@ fn with(args: &[&str]) -> Options {
     Options {
         // The plugin reads the settings out of the Deployment of the chart.
         values: json!({"reconcile": reconcile.unwrap_or("on")}),
+        ..Options::default()
+    }
+}
+
+/// One replica, which holds the Lease.
+fn elected() -> Options {
+    Options {
+        replicas: 1,
         ..Options::default()
     }
 }

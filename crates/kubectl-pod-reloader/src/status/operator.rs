@@ -1,5 +1,8 @@
 //! Whether one operator runs, leads, and answers.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use jiff::{SignedDuration, Timestamp};
 use pod_reloader::args::Reconcile;
 use pod_reloader_core::annotations::{CONFIG_MAPS, INQUIRER};
@@ -9,22 +12,53 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::standing::Report;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use super::Check;
+use super::workloads::Kept;
 use crate::cluster::{Cluster, Place, Unseen};
-use crate::history::when;
 use crate::operators::{self, Operator};
 use crate::print::{Verdict, count, safe};
-use crate::workloads::{Inquiry, Seen};
+use crate::workloads::Inquiry;
 
 /// How many workloads are tried to reach the webhook by.
 const TRIES: usize = 3;
+/// How often the Lease is looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long a Lease is good that does not say so.
+const LASTS: Duration = Duration::from_secs(15);
+/// One that was released is taken within this time by another replica, if there is one.
+const MIN_LASTS: Duration = Duration::from_secs(4);
+const MAX_LASTS: Duration = Duration::from_secs(60);
 /// A certificate that expires so soon should have been replaced.
 const SOON: SignedDuration = SignedDuration::from_hours(72);
 
-pub(super) fn replicas(deployment: &Value) -> Check {
+/// Whether an operator is at work somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alive {
+    /// It renews its Lease.
+    Yes,
+    /// Nobody does.
+    No,
+    /// It has no Lease, or that cannot be seen.
+    Unknown,
+}
+
+/// Those of the Deployment. It may have none, where the operator runs outside of the cluster.
+pub(super) fn replicas(deployment: &Value, alive: Alive) -> Check {
     let wanted = deployment["spec"]["replicas"].as_i64().unwrap_or(1);
     let ready = deployment["status"]["readyReplicas"].as_i64().unwrap_or(0);
+    if wanted == 0 {
+        let (verdict, text) = match alive {
+            Alive::Yes => (Verdict::Good, "none in the cluster: it runs elsewhere"),
+            Alive::No => (Verdict::Bad, "none: it is switched off"),
+            Alive::Unknown => (
+                Verdict::Unknown,
+                "none in the cluster: whether it runs elsewhere cannot be told without a Lease",
+            ),
+        };
+        return Check::new("Replicas", verdict, text);
+    }
     let verdict = match ready {
         0 => Verdict::Bad,
         ready if ready < wanted => Verdict::Bad,
@@ -33,51 +67,93 @@ pub(super) fn replicas(deployment: &Value) -> Check {
     Check::new("Replicas", verdict, format!("{ready} of {wanted} ready"))
 }
 
-pub(super) async fn leader(cluster: &Cluster, operator: &Operator) -> Check {
+/// Who leads: whoever renews the Lease while we look. No clock is compared with another.
+pub(super) async fn leader(cluster: &Cluster, operator: &Operator) -> (Check, Alive) {
     let args = &operator.args;
     if args.reconcile == Reconcile::Off {
-        return Check::new("Leader", Verdict::Bad, "nobody reconciles: --reconcile=off");
+        let text = "nobody reconciles: --reconcile=off";
+        return (Check::new("Leader", Verdict::Bad, text), Alive::Unknown);
     }
     if !args.leader_elect {
-        return Check::new(
-            "Leader",
-            Verdict::Good,
-            "no election: every replica reconciles",
-        );
+        let text = "no election: every replica reconciles";
+        return (Check::new("Leader", Verdict::Good, text), Alive::Unknown);
     }
     let namespace = args
         .leader_election_namespace
         .as_ref()
         .unwrap_or(&operator.namespace);
     let place = Place::new("coordination.k8s.io/v1", "leases", Some(namespace.as_str()));
-    let lease: Value = match cluster
-        .get(place, args.leader_election_lease.as_str())
-        .await
-    {
-        Ok(lease) => lease,
-        Err(Unseen::Absent(_)) => {
-            return Check::new("Leader", Verdict::Bad, "none: there is no Lease");
+    let name = args.leader_election_lease.as_str();
+    let look = async || cluster.get(place, name).await.map(|it| Lease::of(&it));
+    let mut first = None;
+    let began = Instant::now();
+    loop {
+        let is_over = |lease: &Lease| began.elapsed() >= lease.lasts;
+        match (look().await, &first) {
+            (Ok(lease), None) => first = Some(lease),
+            (Ok(lease), Some(first)) if lease.is_renewed_since(first) => {
+                let only = match args.reconcile {
+                    Reconcile::Observe => ", which only observes (--reconcile=observe)",
+                    _ => "",
+                };
+                let text = format!("{}{only}", lease.holder);
+                return (Check::new("Leader", Verdict::Good, text), Alive::Yes);
+            }
+            (Ok(lease), Some(first)) if is_over(first) => {
+                let text = lease.is_dead(began.elapsed());
+                return (Check::new("Leader", Verdict::Bad, text), Alive::No);
+            }
+            (Err(Unseen::Absent(_)), _) => {
+                let text = "none: there is no Lease";
+                return (Check::new("Leader", Verdict::Bad, text), Alive::No);
+            }
+            (Err(error), first) if first.as_ref().is_none_or(is_over) => {
+                return (Check::unseen("Leader", &error), Alive::Unknown);
+            }
+            _ => {}
         }
-        Err(error) => return Check::unseen("Leader", &error),
-    };
-    let spec = &lease["spec"];
-    let holder = safe(spec["holderIdentity"].as_str().unwrap_or_default());
-    let renewed: Option<Timestamp> = spec["renewTime"].as_str().and_then(|at| at.parse().ok());
-    let lasts = SignedDuration::from_secs(spec["leaseDurationSeconds"].as_i64().unwrap_or(15));
-    let now = Timestamp::now();
-    let suffix = match args.reconcile {
-        Reconcile::Observe => ", which only observes (--reconcile=observe)",
-        _ => "",
-    };
-    match renewed {
-        Some(renewed) if !holder.is_empty() && now.duration_since(renewed) <= lasts => {
-            Check::new("Leader", Verdict::Good, format!("{holder}{suffix}"))
+        sleep(INTERVAL).await;
+    }
+}
+
+/// What of a Lease shows that somebody holds it.
+#[derive(Debug, PartialEq, Eq)]
+struct Lease {
+    /// Empty where it was released.
+    holder: String,
+    /// By the clock of the holder.
+    renewed: String,
+    /// How long it is good that is not renewed.
+    lasts: Duration,
+}
+
+impl Lease {
+    fn of(lease: &Value) -> Self {
+        let spec = &lease["spec"];
+        let text = |field: &str| safe(spec[field].as_str().unwrap_or_default());
+        let lasts = spec["leaseDurationSeconds"].as_u64();
+        let lasts = lasts.map_or(LASTS, Duration::from_secs);
+        Self {
+            holder: text("holderIdentity"),
+            renewed: text("renewTime"),
+            lasts: lasts.clamp(MIN_LASTS, MAX_LASTS),
         }
-        Some(renewed) => {
-            let text = format!("none: the Lease was last renewed {}", when(renewed, now));
-            Check::new("Leader", Verdict::Bad, text)
+    }
+
+    fn is_renewed_since(&self, before: &Self) -> bool {
+        !self.holder.is_empty()
+            && (&self.holder, &self.renewed) != (&before.holder, &before.renewed)
+    }
+
+    /// That it has not been renewed for so long, in words.
+    fn is_dead(&self, watched: Duration) -> String {
+        match &*self.holder {
+            "" => "none: nobody holds the Lease".to_owned(),
+            holder => format!(
+                "none: {holder} has not renewed the Lease for {} s",
+                watched.as_secs()
+            ),
         }
-        None => Check::new("Leader", Verdict::Bad, "none: the Lease was never held"),
     }
 }
 
@@ -154,7 +230,11 @@ pub(super) async fn webhook(
             )
         }
         Inquiry::Impossible(error) => {
-            let text = format!("not asked: {error}, not even by a dry run");
+            let dry = match error.is_forbidden() {
+                true => ", not even by a dry run",
+                false => "",
+            };
+            let text = format!("not asked: {error}{dry}");
             (Check::new("Answers", Verdict::Unknown, text), None)
         }
     };
@@ -163,19 +243,23 @@ pub(super) async fn webhook(
 }
 
 /// Asks the webhook by a workload that is kept, or else by one that is not made.
-pub(super) async fn reach(cluster: &Cluster, operator: &Operator, kept: &[&Seen<'_>]) -> Inquiry {
+pub(super) async fn reach(cluster: &Cluster, operator: &Operator, kept: &[&Kept<'_>]) -> Inquiry {
     let last = match by_some(cluster, kept).await {
         Ok(told) => return told,
         Err(last) => last,
     };
     let namespace = &cluster.namespace;
-    let labels = operators::labels(cluster, namespace.as_str()).await.ok();
+    let selector = operator.scope.namespace_selector();
+    let labels = match selector {
+        Some(_) => operators::labels(cluster, namespace.as_str()).await,
+        None => Ok(BTreeMap::new()),
+    };
     let probe = probe(namespace).to_string();
     let read = RawValue::from_string(probe.clone())
         .ok()
         .and_then(|probe| operators::read(&operator.scope, WorkloadKind::DEPLOYMENT, &probe));
     let obstacle =
-        read.and_then(|probe| operators::obstacle(&operator.scope, &probe, labels.as_ref()));
+        read.and_then(|probe| operators::obstacle(&operator.scope, &probe, labels.as_ref().ok()));
     if let Some(obstacle) = obstacle {
         return Inquiry::Impossible(last.unwrap_or_else(|| Unseen::Refused {
             what: "ask".to_owned(),
@@ -185,14 +269,20 @@ pub(super) async fn reach(cluster: &Cluster, operator: &Operator, kept: &[&Seen<
     let place = Place::new("apps/v1", "deployments", Some(namespace.as_str()));
     match cluster.dry_run(place, "", INQUIRER, Some(probe)).await {
         Err(error) => Inquiry::Impossible(error),
-        Ok(answer) => Inquiry::of(&answer),
+        Ok(answer) => match (Inquiry::of(&answer), labels) {
+            (Inquiry::Unanswered, Err(error)) => Inquiry::Impossible(Unseen::Refused {
+                what: format!("tell whether it is called for namespace {namespace}"),
+                message: error.to_string(),
+            }),
+            (told, _) => told,
+        },
     }
 }
 
 /// Asks the webhook by a workload that somebody keeps for sure: it has a hash of ours.
-pub(super) async fn by_hashes(cluster: &Cluster, kept: &[&Seen<'_>]) -> Inquiry {
-    let is_ours = |seen: &&&Seen<'_>| {
-        let hash = seen.workload.config_hash();
+pub(super) async fn by_hashes(cluster: &Cluster, kept: &[&Kept<'_>]) -> Inquiry {
+    let is_ours = |kept: &&&Kept<'_>| {
+        let hash = kept.seen.workload.config_hash();
         hash.and_then(ConfigHash::parse).is_some()
     };
     let with_hash: Vec<_> = kept.iter().filter(is_ours).copied().collect();
@@ -206,10 +296,10 @@ pub(super) async fn by_hashes(cluster: &Cluster, kept: &[&Seen<'_>]) -> Inquiry 
 }
 
 /// Asks by one of the first workloads, that it is allowed by. *Errors*: by none; with the last that was tried.
-async fn by_some(cluster: &Cluster, kept: &[&Seen<'_>]) -> Result<Inquiry, Option<Unseen>> {
+async fn by_some(cluster: &Cluster, kept: &[&Kept<'_>]) -> Result<Inquiry, Option<Unseen>> {
     let mut last = None;
-    for seen in kept.iter().take(TRIES) {
-        match seen.inquire(cluster).await {
+    for kept in kept.iter().take(TRIES) {
+        match kept.seen.inquire(cluster).await {
             Inquiry::Impossible(error) if error.is_forbidden() || error.is_absent() => {
                 last = Some(error);
             }
@@ -283,5 +373,34 @@ pub(super) async fn policy(cluster: &Cluster, name: &str) -> Check {
             "not installed: while the webhook cannot be reached, a replace may drop the hash (policy.enabled)",
         ),
         Err(error) => Check::unseen("Policy", &error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(holder: &str, renewed: &str, seconds: u64) -> Lease {
+        Lease::of(&json!({"spec": {
+            "holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": seconds,
+        }}))
+    }
+
+    #[test]
+    fn a_lease_is_alive_that_moves_whatever_time_it_bears() {
+        let first = lease("a", "2026-01-01T00:00:00.000000Z", 15);
+        for renewed in ["1970-01-01T00:00:00.000000Z", "2100-01-01T00:00:00.000000Z"] {
+            assert!(lease("a", renewed, 15).is_renewed_since(&first));
+        }
+        assert!(lease("b", &first.renewed, 15).is_renewed_since(&first));
+        assert!(!lease("a", &first.renewed, 15).is_renewed_since(&first));
+        assert!(!lease("", "2026-01-01T00:00:01.000000Z", 1).is_renewed_since(&first));
+    }
+
+    #[test]
+    fn a_lease_is_watched_as_long_as_it_lasts_within_reason() {
+        let lasts = |seconds| lease("a", "", seconds).lasts.as_secs();
+        assert_eq!([0, 1, 15, 1_000_000].map(lasts), [4, 4, 15, 60]);
+        assert_eq!(Lease::of(&json!({})).lasts, LASTS);
     }
 }
