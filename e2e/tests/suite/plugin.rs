@@ -561,8 +561,9 @@ async fn status_compares_no_clocks() -> Result<()> {
             }
             anyhow::Ok(())
         };
+        let status = ["status", &own];
         let told = tokio::select! {
-            told = plugin(scene, &["status", &own]) => told?,
+            told = plugin(scene, &status) => told?,
             renewed = renew => return renewed.context("it ended"),
         };
         for line in [
