@@ -567,7 +567,7 @@ async fn status_compares_no_clocks() -> Result<()> {
             renewed = renew => return renewed.context("it ended"),
         };
         for line in [
-            "ok  Leader       somebody",
+            "ok  Leader     somebody",
             "none in the cluster: it runs elsewhere",
         ] {
             ensure!(
