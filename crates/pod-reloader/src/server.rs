@@ -50,16 +50,20 @@ pub(crate) struct Limits {
     pub(crate) finish: Duration,
 }
 
+/// The apiserver reuses a connection for 90 s: a server that closes it earlier fails writes.
+const IDLE: Duration = Duration::from_secs(120);
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(5),
-            first_byte: Duration::from_secs(5),
+            // The apiserver also keeps connections for later that it made for a request which another one
+            // took: as long as those below.
+            first_byte: IDLE,
             headers: Duration::from_secs(5),
             // The apiserver waits for no webhook longer than 30 s.
             answer: Duration::from_secs(35),
-            // The apiserver reuses a connection for 90 s: a server that closes it earlier fails writes.
-            idle: Duration::from_secs(120),
+            idle: IDLE,
             connections: 1024,
             handshakes: 64,
             // Time for every apiserver and kube-proxy to learn that we are no longer an endpoint.
