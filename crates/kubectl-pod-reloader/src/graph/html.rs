@@ -181,7 +181,6 @@ const DENSE: Spacing = Spacing {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
 
     use super::*;
     use crate::graph::examples::{HOSTILE, hostile, many, shop, small};
@@ -259,29 +258,15 @@ mod tests {
         assert_eq!(links(&graph)[1], ["Cluster/a/db", "Cluster/a/db/2"]);
     }
 
+    /// Nobody waits for the end of this where all lines are looked at for each node.
     #[test]
-    fn a_namespace_with_twenty_thousand_workloads_is_drawn_in_a_while() {
-        let graph = many(1, 20_000);
-        let began = Instant::now();
-        let length = html(&graph, "Many").len() + mermaid(&graph).len() + dot(&graph).len();
-        let took = began.elapsed();
-        assert!(length > 10_000_000, "{length}");
-        // Unoptimised, and on a busy machine. What looks at all lines for each node takes minutes.
-        assert!(took < Duration::from_secs(40), "{took:?}");
-    }
-
-    #[test]
-    fn two_thousand_workloads_are_drawn_in_no_time() {
-        for graph in [many(1, 2000), many(100, 20)] {
-            let began = Instant::now();
+    fn many_workloads_are_drawn_in_one_namespace_and_in_many() {
+        for graph in [many(1, 20_000), many(1000, 20)] {
             let page = html(&graph, "Many");
-            // Unoptimised, and on a busy machine.
-            assert!(
-                began.elapsed() < Duration::from_secs(10),
-                "{:?}",
-                began.elapsed()
-            );
-            assert!(page.len() < 4_000_000, "{}", page.len());
+            assert!(page.len() < 40_000_000, "{}", page.len());
+            let lines = dot(&graph).matches(" -> ").count();
+            assert_eq!(lines, graph.edges.len());
+            assert!(mermaid(&graph).len() < page.len());
         }
     }
 }
