@@ -141,7 +141,7 @@ golden: ## Write what the chart renders, and the table of its values, where test
 .PHONY: screenshot
 screenshot: ## Write the picture of the graph's page in the docs
 	@scripts/need rust cc
-	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
+	$(call phase,browser,scripts/browser)
 	$(call phase,screenshot,$(browser) cargo test -p kubectl-pod-reloader -- --ignored --exact graph::on_screen::the_shop_as_in_the_docs)
 
 .PHONY: manifests
