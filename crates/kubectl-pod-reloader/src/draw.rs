@@ -21,12 +21,8 @@ pub(crate) async fn draw(
     operators: &Operators,
     namespace: Option<&Name>,
 ) -> (Graph, Vec<String>, Verdict) {
-    let mut left_out = 0;
-    let take = |seen: Seen<'_>| {
-        left_out += usize::from(seen.is_left_out());
-        kept(seen)
-    };
-    let (kept, mut unseen) = workloads::list(cluster, operators, namespace, take).await;
+    let (kept, left_out, mut unseen) =
+        workloads::kept(cluster, operators, namespace, Kept::of).await;
     let mut there: BTreeMap<ConfigKind, BTreeSet<Reference>> = BTreeMap::new();
     for kind in ConfigKind::ALL {
         match objects::names(cluster, kind, namespace).await {
@@ -37,7 +33,7 @@ pub(crate) async fn draw(
     let verdict = operators.verdict(unseen.is_empty());
     let unseen = operators.unseen.iter().chain(&unseen);
     let mut notes: Vec<_> = unseen.map(|error| format!("not seen: {error}")).collect();
-    notes.extend(workloads::left_out(left_out));
+    notes.extend(left_out);
     if operators.are_none() {
         notes.push(NONE_FOUND.to_owned());
     }
@@ -50,11 +46,13 @@ struct Kept {
     pods: Option<i64>,
 }
 
-fn kept(seen: Seen<'_>) -> Option<Kept> {
-    seen.is_kept().then(|| Kept {
-        pods: seen.pods(),
-        workload: seen.workload,
-    })
+impl Kept {
+    fn of(seen: Seen<'_>) -> Self {
+        Self {
+            pods: seen.pods(),
+            workload: seen.workload,
+        }
+    }
 }
 
 fn graph(kept: &[Kept], there: &BTreeMap<ConfigKind, BTreeSet<Reference>>) -> Graph {

@@ -1,5 +1,6 @@
 //! How answers look: aligned, and in colours where somebody can see them.
 
+use std::borrow::Borrow;
 use std::fmt::{self, Display};
 use std::io::{self, Write};
 
@@ -140,6 +141,15 @@ pub(crate) fn section(heading: &str, items: &[String]) -> String {
     }
     let lines = items.iter().map(|item| format!("  {item}\n"));
     format!("\n{}\n{}", bold(heading), String::from_iter(lines))
+}
+
+/// The first `most` names, the rest as a number.
+pub(crate) fn some<N: Borrow<str>>(names: &[N], most: usize) -> String {
+    let shown = names[..names.len().min(most)].join(", ");
+    match names.len().saturating_sub(most) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// `1 workload`, `2 workloads`.

@@ -16,7 +16,7 @@ use crate::cluster::{Cluster, Unseen};
 use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{Answer, Verdict, by};
 use crate::rollout::Rollout;
-use crate::workloads::{self, Inquiry, Seen};
+use crate::workloads::{self, Inquiry};
 
 /// How often each workload is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -123,13 +123,9 @@ impl All {
 }
 
 async fn all(cluster: &Cluster, operators: &Operators, deadline: Option<Instant>) -> All {
-    let mut left_out = 0;
-    let take = |seen: Seen<'_>| {
-        left_out += usize::from(seen.is_left_out());
-        seen.is_kept().then(|| seen.target())
-    };
-    let list = workloads::list(cluster, operators, Some(&cluster.namespace), take);
-    let Some((targets, unlisted)) = before(deadline, list).await else {
+    let namespace = Some(&cluster.namespace);
+    let kept = workloads::kept(cluster, operators, namespace, |seen| seen.target());
+    let Some((targets, left_out, unlisted)) = before(deadline, kept).await else {
         return All {
             targets: Vec::new(),
             left_out: None,
@@ -138,7 +134,7 @@ async fn all(cluster: &Cluster, operators: &Operators, deadline: Option<Instant>
     };
     All {
         targets,
-        left_out: workloads::left_out(left_out),
+        left_out,
         unlisted,
     }
 }

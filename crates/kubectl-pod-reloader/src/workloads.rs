@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use crate::args::Target;
 use crate::cluster::{Cluster, DryRun, Place, Unseen};
 use crate::operators::{self, Keeping, Operator, Operators};
-use crate::print::count;
+use crate::print::{count, some};
 
 /// A workload, and who keeps it.
 pub(crate) struct Seen<'a> {
@@ -39,11 +39,6 @@ impl Seen<'_> {
     /// Whether it is kept, as far as that can be told.
     pub(crate) fn is_kept(&self) -> bool {
         self.obstacle.is_none() && self.doubt.is_none()
-    }
-
-    /// Whether it may be kept, but is left out where all that are kept are meant.
-    pub(crate) fn is_left_out(&self) -> bool {
-        self.obstacle.is_none() && self.doubt.is_some()
     }
 
     /// `deployment/web`, as it is typed.
@@ -289,6 +284,26 @@ pub(crate) async fn list<'a, T>(
     (taken.into_iter().map(|(_, it)| it).collect(), unseen)
 }
 
+/// As [`list`], of those that are kept; with a word on others that may be kept and are left out.
+pub(crate) async fn kept<'a, T>(
+    cluster: &Cluster,
+    operators: &'a Operators,
+    namespace: Option<&Name>,
+    take: impl Fn(Seen<'a>) -> T,
+) -> (Vec<T>, Option<String>, Vec<String>) {
+    let mut left_out = 0;
+    let take = |seen: Seen<'a>| {
+        left_out += usize::from(seen.obstacle.is_none() && seen.doubt.is_some());
+        seen.is_kept().then(|| take(seen))
+    };
+    let (kept, unseen) = list(cluster, operators, namespace, take).await;
+    let left_out = (left_out > 0).then(|| {
+        let workloads = count(left_out, "workload");
+        format!("left out: {workloads} that the defaults do not keep, which are assumed where the operator's settings cannot be seen")
+    });
+    (kept, left_out, unseen)
+}
+
 /// The labels of namespaces, where they decide: each is read once.
 #[derive(Default)]
 struct Labels(BTreeMap<String, Result<BTreeMap<String, String>, Unseen>>);
@@ -322,23 +337,11 @@ impl Labels {
             }
         }
         let error = first?;
-        let named = namespaces[..namespaces.len().min(NAMED)].join(", ");
-        let of = match namespaces.len().saturating_sub(NAMED) {
-            0 => named,
-            more => format!("{named} and {more} more"),
-        };
+        let of = some(&namespaces, NAMED);
         Some(format!(
             "whether the operator selects namespace {of}: {error}"
         ))
     }
-}
-
-/// That so many are left out that may be kept, and why; nothing where none are.
-pub(crate) fn left_out(number: usize) -> Option<String> {
-    (number > 0).then(|| {
-        let workloads = count(number, "workload");
-        format!("left out: {workloads} that the defaults do not keep, which are assumed where the operator's settings cannot be seen")
-    })
 }
 
 fn namespace_of(object: &RawValue) -> Option<String> {

@@ -13,7 +13,7 @@ use super::Check;
 use crate::cluster::{Cluster, Unseen};
 use crate::history::{self, Event};
 use crate::operators::Operator;
-use crate::print::Verdict;
+use crate::print::{Verdict, some};
 use crate::rollout::Rollout;
 use crate::workloads::{Inquiry, Seen};
 
@@ -134,7 +134,7 @@ pub(super) async fn standings(
         .map(|((verdict, text), names)| {
             let text = match text {
                 UP_TO_DATE | NOT_KEPT => format!("{} {text}", names.len()),
-                _ => format!("{} {text}: {}", names.len(), some(&names)),
+                _ => format!("{} {text}: {}", names.len(), some(&names, NAMED)),
             };
             Check::new("Of these", verdict, text)
         })
@@ -272,7 +272,7 @@ impl<'a> Warnings<'a> {
         }
         let texts = by_reason
             .iter()
-            .map(|(reason, names)| format!("{reason}: {}", some(names)));
+            .map(|(reason, names)| format!("{reason}: {}", some(names, NAMED)));
         Check::new("Warnings", Verdict::Bad, Vec::from_iter(texts).join("\n"))
     }
 }
@@ -318,15 +318,6 @@ const REASONS: [&str; 8] = [
     "CronJobNotRun",
     "PatchRefused",
 ];
-
-/// The first names, the rest as a number.
-fn some(names: &[String]) -> String {
-    let shown = names[..names.len().min(NAMED)].join(", ");
-    match names.len().saturating_sub(NAMED) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
 
 #[cfg(test)]
 mod tests {
