@@ -207,7 +207,7 @@ pub(crate) async fn get<'a>(
                 what,
                 message: format!("{message}, as far as can be seen"),
             },
-            false => Unseen::Absent(format!("{}: {message}; it", target.kind)),
+            false => Unseen::Absent(format!("{} ({message})", target.kind)),
         });
     };
     let api_version = api_version(cluster, kind).await?;
