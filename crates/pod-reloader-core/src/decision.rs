@@ -71,11 +71,11 @@ pub fn decide(
         keys,
     };
     let decision = match workload.config_hash() {
-        // Nothing but a baseline says what its last restart was for.
+        // A baseline says what its last restart was for.
         _ if workload.restart != Restart::Template => facts.keep_baseline(BY_TIME),
         Some(value) => facts.keep_verified(value),
-        // A baseline stays one when the flag is taken back.
-        None if facts.baseline("").is_some() => facts.keep_baseline(""),
+        // A baseline stays one when the flag is taken back, and when it is no longer restarted by a time.
+        None if facts.baseline("").or(facts.baseline(BY_TIME)).is_some() => facts.keep_baseline(""),
         // Who asked in the words of another controller has seen no restart for that there either.
         None if workload.subscription != Subscription::ByUs => facts.keep_baseline(""),
         None if first_stamp == FirstStamp::Baseline => facts.keep_baseline(""),
@@ -125,13 +125,35 @@ impl<'a> Facts<'a> {
     fn keep_baseline(&self, value: &str) -> Decision {
         match self.baseline(value) {
             Some(hash) => self.keep_hash(hash, value),
-            None => match sap::verify(value, self.workload, self.objects) {
-                Verdict::Outdated if !self.contents.is_empty() => {
-                    self.set(Cause::ChangedBeforeTakeover)
-                }
-                _ => self.new_baseline(value),
+            None => match self.of_another_way() {
+                Some(hash) if self.is_current(hash) => self.new_baseline(value),
+                Some(hash) => self.keep_hash(hash, value),
+                None => self.take_over(value),
             },
         }
+    }
+
+    /// Takes over a workload of which no hash of ours says what its pods have.
+    fn take_over(&self, value: &str) -> Decision {
+        match sap::verify(value, self.workload, self.objects) {
+            Verdict::Outdated if !self.contents.is_empty() => {
+                self.set(Cause::ChangedBeforeTakeover)
+            }
+            _ => self.new_baseline(value),
+        }
+    }
+
+    /// The hash of the workload's last restart, where that was made in another way than the next one: by its
+    /// pod template before it was restarted by a time, or by a time before that. A change that is pending
+    /// when somebody switches is due all the same.
+    fn of_another_way(&self) -> Option<&'a str> {
+        if self.workload.restart == Restart::Template {
+            return self.baseline(BY_TIME);
+        }
+        let value = self.workload.left_config_hash();
+        let stands_in = self.baseline(value.unwrap_or_default());
+        let otherwise = || self.baseline(&format!("{}{OTHERWISE}", value?));
+        stands_in.or_else(otherwise).or(value)
     }
 
     /// Keeps what stands for the contents. Where it stood for these same objects when something else
@@ -292,6 +314,68 @@ mod tests {
             decided(deployment("web").requires("a", None).stamped(&absent), None),
             Decision::Keep
         );
+    }
+
+    /// What becomes of a workload that is restarted by a time, or by its template.
+    fn decided_by(restart: Restart, workload: Builder, object: Option<ConfigObject>) -> Decision {
+        let mut workload = workload.lists("a").build();
+        workload.restart = restart;
+        let first_stamp = FirstStamp::Rollout;
+        decide(&workload, &now(object), &keyring(&[1]), first_stamp)
+    }
+
+    fn by_time() -> Restart {
+        let (depth, value) = (0, None);
+        Restart::At { depth, value }
+    }
+
+    #[test]
+    fn a_pending_change_restarts_a_workload_that_is_restarted_by_a_time_from_now_on() {
+        let foreign = || deployment("web").stamped("x");
+        for before in [
+            || deployment("web").stamped(&hash("1")),
+            || deployment("web").annotation("baseline", &format!("={}", hash("1"))),
+            || {
+                let baseline = format!("x={}", hash("1"));
+                deployment("web")
+                    .stamped("x")
+                    .annotation("baseline", &baseline)
+            },
+            || {
+                let (other, now) = (hash("0"), hash("1"));
+                let workload = deployment("web").stamped(&other);
+                workload.annotation("baseline", &format!("{other}~={now}"))
+            },
+        ] {
+            let decided = |value| decided_by(by_time(), before(), holding(value));
+            assert_eq!(decided("2"), changed("2"));
+            let unchanged = Decision::Baseline(baseline_by_time(&hash("1")));
+            assert_eq!(decided("1"), unchanged, "no restart without a change");
+        }
+        let unknown = decided_by(by_time(), foreign(), holding("2"));
+        assert_eq!(unknown, Decision::Baseline(baseline_by_time(&hash("2"))));
+    }
+
+    #[test]
+    fn a_pending_change_restarts_a_workload_that_is_restarted_by_its_template_again() {
+        let baseline = baseline_by_time(&hash("1"));
+        for (before, value) in [
+            (deployment("web"), ""),
+            (deployment("web").stamped("x"), "x"),
+            (deployment("web").stamped(&hash("0")), &hash("0")),
+        ] {
+            let before = before.annotation("baseline", &baseline).json();
+            let decided =
+                |value| decided_by(Restart::Template, before.clone().into(), holding(value));
+            assert_eq!(decided("2"), changed("2"), "{value}");
+            let Decision::Baseline(baseline) = decided("1") else {
+                panic!("{value}: {:?}", decided("1"));
+            };
+            assert!(
+                baseline.ends_with(&hash("1")),
+                "no restart without a change"
+            );
+        }
     }
 
     #[test]

@@ -259,6 +259,12 @@ impl Workload {
         self.slots().next()?.1.state.config_hash.as_deref()
     }
 
+    /// KEY on its pod templates, even where it is restarted in another way by now.
+    pub(crate) fn left_config_hash(&self) -> Option<&str> {
+        let mut templates = self.templates.iter();
+        templates.find_map(|template| template.config_hash.as_deref())
+    }
+
     /// Whether all its pod templates carry the same.
     pub fn templates_agree(&self) -> bool {
         let mut slots = self.slots();
