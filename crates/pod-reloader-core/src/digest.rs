@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kube_core::{Selector, SelectorExt};
 use serde::Deserialize;
@@ -93,7 +94,7 @@ pub type Objects = BTreeMap<Reference, Presence>;
 pub struct Contents<'a>(pub(crate) Vec<(&'a Reference, Content<'a>)>);
 
 /// What counts of one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Content<'a> {
     /// That it is not there.
     Absent,
@@ -113,6 +114,15 @@ impl<'a> Content<'a> {
                 Self::Entries(entries.collect())
             }
         }
+    }
+}
+
+impl Content<'_> {
+    /// A number that is another one once the content has changed. Never leaves the process.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
     }
 }
 

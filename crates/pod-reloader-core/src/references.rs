@@ -190,6 +190,18 @@ impl References {
         named.chain(matched).reduce(|one, other| one.or(&other))
     }
 
+    /// A fingerprint of the tracked entries of each of `objects` of which single keys are tracked.
+    pub fn fingerprints<'a>(
+        &'a self,
+        objects: &'a Objects,
+    ) -> impl Iterator<Item = (&'a Reference, u64)> {
+        let by_keys = objects.iter().filter(|(it, _)| self.by_keys(it));
+        by_keys.filter_map(|(reference, object)| {
+            let content = Content::of(object, &self.keys(reference)?);
+            Some((reference, content.fingerprint()))
+        })
+    }
+
     /// What counts of `objects`: those of [`References::with_matches`], each as it was read.
     pub fn contents<'a>(&'a self, objects: &'a Objects) -> Contents<'a> {
         let by_pattern = |pattern: &Pattern, _: &Reference, object: &_| pattern.counts(object);

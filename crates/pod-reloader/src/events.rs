@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use pod_reloader_core::annotations::FIELD_MANAGER;
+use pod_reloader_core::brake::INTERVAL;
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::discovery::Requirement;
 use pod_reloader_core::reference::Reference;
@@ -34,8 +35,8 @@ pub(crate) enum Notice {
     Restarted(Cause, Vec<Reference>),
     /// They would be, because of these, but something keeps them from it.
     Stalled(Cause, Vec<Reference>, Stall),
-    /// Somebody takes back what we write: the next time is so long after the last.
-    Reverted(Duration),
+    /// Somebody takes back the config hash or the baseline that we write.
+    Reverted,
     /// Its pods would be restarted, if we did not only observe.
     WouldRestart(Cause, Vec<Reference>),
     /// A change waits, because its pods could not start without these.
@@ -58,7 +59,7 @@ impl Notice {
         match self {
             Self::Restarted(..) => "ConfigChanged",
             Self::Stalled(..) => "RestartStalled",
-            Self::Reverted(_) => "ConfigHashReverted",
+            Self::Reverted => "ConfigHashReverted",
             Self::WouldRestart(..) => "WouldRestart",
             Self::Waiting(_) => "WaitingForConfig",
             Self::Braked(_) => "RestartedTooOften",
@@ -81,9 +82,9 @@ impl Notice {
                 },
                 why(*cause, changed)
             ),
-            Self::Reverted(pause) => format!(
-                "somebody takes the config hash back, such as an owner of this object or a GitOps tool: the next restart waits until {} min after the last",
-                pause.as_secs() / 60
+            Self::Reverted => format!(
+                "somebody takes the config hash back, such as an owner of this object or a GitOps tool: trying again every {} s",
+                INTERVAL.as_secs()
             ),
             Self::WouldRestart(cause, changed) => {
                 format!(
@@ -133,7 +134,7 @@ impl Notice {
             Self::Waiting(missing) => missing.first().map(|requirement| &requirement.reference),
             Self::Unreadable(reference, _) => Some(reference),
             Self::Braked(_)
-            | Self::Reverted(_)
+            | Self::Reverted
             | Self::Rejected(_)
             | Self::NotRun(_)
             | Self::Refused(_) => None,

@@ -370,7 +370,7 @@ async fn an_owner_that_takes_the_time_back_is_given_way_to() -> Result<()> {
 }
 
 /// Claims that an owner of `kept`, who undoes each restart of it by the patch that `undo` makes of its
-/// first state, sees three of them, and three more after the next change.
+/// first state, sees a few at once and then one now and then, and that the next change gets its turn, too.
 async fn given_way_to(
     scene: &Scene,
     kept: &Kept,
@@ -402,22 +402,20 @@ async fn given_way_to(
         let name = "pod_reloader_reverted_workloads";
         scene.operator.shows(name, "1").await?;
         let turns = turns(scene, mark).await?;
-        sleep(Duration::from_secs(20)).await;
+        sleep(Duration::from_secs(5)).await;
         let later = self::turns(scene, mark).await?;
-        ensure!(turns == 3 && later == 3, "{turns}, {later}");
-        // A change is another hash.
+        ensure!(turns <= 8 && later <= turns + 1, "{turns}, {later}");
         scene.apply(&[config_map("app", "3")]).await?;
-        wait_for("turns for a change", PATIENCE, async || {
+        wait_for("a turn for a change", PATIENCE, async || {
             let turns = self::turns(scene, mark).await?;
-            Ok(match turns >= 6 {
+            Ok(match turns > later {
                 true => Attempt::Done(()),
                 false => Attempt::NotYet(turns.to_string()),
             })
         })
         .await?;
-        scene.quiet().await?;
         let turns = self::turns(scene, mark).await?;
-        ensure!(turns == 6, "{turns}");
+        ensure!(turns <= 12, "{turns}");
         Ok(())
     };
     tokio::select! {

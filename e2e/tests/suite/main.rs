@@ -46,4 +46,5 @@ mod secrecy;
 mod server;
 mod storm;
 mod takeover;
+mod takers_back;
 mod unknown;

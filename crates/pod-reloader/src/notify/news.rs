@@ -64,7 +64,7 @@ impl Topic {
             }
             Notice::Waiting(_) => ("Not restarted, pods could not start", "missing"),
             Notice::Braked(_) => ("Restarted too often, the next restart waits", ""),
-            Notice::Reverted(_) => (
+            Notice::Reverted => (
                 "Config hash taken back again and again, the next restart waits",
                 "",
             ),

@@ -1,5 +1,6 @@
 //! One look at a workload: is there anything to do, is it time, and then the write.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use kube::Api;
@@ -20,8 +21,6 @@ use crate::error::{CallError, Error, chain};
 use crate::events::Notice;
 
 const UNDONE: &str = "another webhook or policy takes it back";
-/// How often in a row a workload may move under our hands before that counts as a failure.
-pub(super) const MAX_MOVES: u32 = 5;
 
 /// What comes after a look at a workload.
 enum Next {
@@ -29,8 +28,6 @@ enum Next {
     Rest,
     /// Another look at this time.
     At(Instant),
-    /// It moved while it was patched: another look now.
-    Moved,
 }
 
 impl Reconciler {
@@ -64,36 +61,35 @@ impl Reconciler {
         self.progress
             .tell_rejected(workload, known.left_out.as_ref());
         let (since, cause) = match self.decide(workload, &known, key_seen).await? {
-            Decision::Keep => return Ok(self.keep(workload)),
+            Decision::Keep => return Ok(self.keep(workload, &known)),
             Decision::Hold(missing) => {
                 self.progress.not_pending(&workload.id);
                 self.progress.tell(workload, Notice::Waiting(missing));
                 return Ok(Next::Rest);
             }
-            Decision::Baseline(_) => {
-                let next = self.progress.next_baseline(&workload.id);
-                if let Some(next) = next.filter(|next| Instant::now() < *next) {
+            Decision::Baseline(baseline) => {
+                if let Some(next) = self.next_write(workload, &baseline) {
                     return Ok(Next::At(next));
                 }
                 (key_seen, None)
             }
             Decision::Set { config_hash, cause } => {
-                let settled = self.settled(workload, known.changed);
+                let settled = self.settled(workload, &config_hash, known.changed);
                 if Instant::now() < settled {
                     return Ok(Next::At(settled));
                 }
-                let released = self.braked(workload);
-                if let Some(released) = released.or_else(|| self.reverted(workload, &config_hash)) {
-                    return Ok(Next::At(released));
+                let released = self.braked(workload, &config_hash);
+                if let Some(next) = released.or_else(|| self.next_write(workload, &config_hash)) {
+                    return Ok(Next::At(next));
                 }
                 (key_seen.max(settled), Some(cause))
             }
         };
         let fresh = self.known(workload, Some(since)).await?;
         match self.decide(workload, &fresh, key_seen).await? {
-            Decision::Keep => Ok(self.keep(workload)),
+            Decision::Keep => Ok(self.keep(workload, &fresh)),
             Decision::Set { config_hash, .. } if cause.is_some() => {
-                let settled = self.settled(workload, fresh.changed);
+                let settled = self.settled(workload, &config_hash, fresh.changed);
                 if Instant::now() < settled {
                     return Ok(Next::At(settled));
                 }
@@ -147,42 +143,51 @@ impl Reconciler {
         ))
     }
 
-    /// When a workload may be restarted whose objects last changed at `changed`.
-    fn settled(&self, workload: &Workload, changed: Instant) -> Instant {
+    /// When a workload may get `config_hash` whose objects last changed at `changed`.
+    fn settled(&self, workload: &Workload, config_hash: &str, changed: Instant) -> Instant {
         let period = workload
             .settle_period
             .unwrap_or(self.settings.settle_period);
-        self.progress.settled(&workload.id, changed, period)
+        self.progress
+            .settled(&workload.id, config_hash, changed, period)
     }
 
     /// When a workload may be restarted that was restarted too often, which its user is told.
-    fn braked(&self, workload: &Workload) -> Option<Instant> {
+    fn braked(&self, workload: &Workload, config_hash: &str) -> Option<Instant> {
         let limit = self.settings.max_restarts;
         if limit == 0 {
             return None;
         }
-        let (released, pause) = self.progress.braked(&workload.id, limit)?;
+        let (released, pause) = self.progress.braked(&workload.id, config_hash, limit)?;
         (Instant::now() < released).then(|| {
             self.progress.tell(workload, Notice::Braked(pause));
             released
         })
     }
 
-    /// When a config hash may be written that somebody has taken back too often, which its user is told.
-    fn reverted(&self, workload: &Workload, config_hash: &str) -> Option<Instant> {
-        let (released, pause) = self.progress.reverted(&workload.id, config_hash)?;
-        (Instant::now() < released).then(|| {
-            self.progress.tell(workload, Notice::Reverted(pause));
-            released
-        })
+    /// When a workload may be written to next, where that is not now. If it would get the same once more,
+    /// somebody takes it back, which its user is told.
+    fn next_write(&self, workload: &Workload, value: &str) -> Option<Instant> {
+        let max_restarts = self.settings.max_restarts;
+        let next = self.progress.next_write(&workload.id, max_restarts)?;
+        if self.progress.is_again(&workload.id, value) {
+            self.progress.tell(workload, Notice::Reverted);
+        }
+        Some(next)
     }
 
     /// Leaves alone what carries what it should.
-    fn keep(&self, workload: &Workload) -> Next {
-        if self.progress.pending_since(&workload.id).is_some() {
+    fn keep(&self, workload: &Workload, known: &Known) -> Next {
+        let id = &workload.id;
+        if self.progress.pending_since(id).is_some() {
             self.metrics.saved();
         }
-        self.progress.at_rest(&workload.id);
+        self.tracked_by_key(workload, known, true);
+        // Whoever took it back before may do so again in a moment.
+        if self.progress.disputed_until(id).is_none() {
+            self.progress.at_rest(id);
+        }
+        self.progress.not_pending(id);
         Next::Rest
     }
 
@@ -194,7 +199,15 @@ impl Reconciler {
         known: &Known,
         heard: Option<Instant>,
     ) -> Result<Next, Error> {
-        let changed = self.changed_objects(workload, known);
+        let began = Instant::now();
+        let id = &workload.id;
+        let since = self.progress.pending_since(id);
+        let changes = self.tracked_changes(workload, known);
+        let last_write = self.progress.last_write(id).or(since);
+        let is_changed = changes.iter().any(|(_, at)| Some(*at) >= last_write);
+        let changed = changes.into_iter().filter(|(_, at)| Some(*at) >= since);
+        let changed: Vec<_> = changed.map(|(reference, _)| reference).collect();
+        let is_again = self.progress.is_again(id, config_hash);
         if self.settings.observe {
             if self
                 .progress
@@ -219,15 +232,15 @@ impl Reconciler {
             Restart::At { .. } => now.markers.baseline.as_deref() == Some(&baseline),
         };
         // What no event has told of, such as what changed before we led, was seen by a read.
-        let heard = heard.or_else(|| self.progress.pending_since(&workload.id));
+        let heard = heard.or(since);
         let mut is_restarted = false;
         let next = self.write(workload, patch, is_written, || {
             is_restarted = true;
             // What changes from here on is a restart of its own, which settles anew.
-            self.progress.not_pending(&workload.id);
+            self.progress.not_pending(id);
+            let max_restarts = self.settings.max_restarts;
             self.progress
-                .restarted(&workload.id, self.settings.max_restarts);
-            self.progress.written(&workload.id, config_hash);
+                .restarted(id, config_hash, began, is_changed, max_restarts);
             self.metrics.restart(workload.id.kind, cause);
             if let (Cause::Changed, Some(heard)) = (cause, heard) {
                 self.metrics.patched_after(heard.elapsed());
@@ -240,10 +253,12 @@ impl Reconciler {
                     Notice::Stalled(cause, changed, stall)
                 }
             };
-            self.progress.tell(workload, notice);
+            if !(is_again && self.progress.is_told_reverted(id)) {
+                self.progress.tell(workload, notice);
+            }
         });
         let next = next.await;
-        let runs = self.settings.run_cron_jobs && cause != Cause::FirstStamp;
+        let runs = self.settings.run_cron_jobs && cause != Cause::FirstStamp && !is_again;
         if runs && is_restarted && cron_jobs::is_cron_job(workload.id.kind) {
             self.run_cron_job(workload).await;
         }
@@ -275,7 +290,7 @@ impl Reconciler {
         let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(baseline);
         self.write(workload, patch, is_written, || {
             self.metrics.baseline();
-            self.progress.baseline_written(&workload.id);
+            self.progress.baseline_written(&workload.id, baseline);
             let WorkloadId {
                 kind,
                 namespace,
@@ -286,20 +301,29 @@ impl Reconciler {
         .await
     }
 
-    /// The objects that changed since this restart began to be due.
-    fn changed_objects(&self, workload: &Workload, known: &Known) -> Vec<Reference> {
-        let since = self.progress.pending_since(&workload.id);
-        let is_new = |at: Instant| since.is_some_and(|since| at >= since);
-        known
-            .changes
-            .iter()
-            .filter(|(_, at)| is_new(*at))
-            .map(|(reference, _)| reference.clone())
-            .collect()
+    /// The objects that were seen to change, and when, as far as they are tracked.
+    fn tracked_changes(&self, workload: &Workload, known: &Known) -> Vec<(Reference, Instant)> {
+        let unchanged = self.tracked_by_key(workload, known, false);
+        let changes = known.changes.iter().cloned();
+        let is_tracked = |(reference, _): &(Reference, Instant)| !unchanged.contains(reference);
+        changes.filter(is_tracked).collect()
+    }
+
+    /// The objects of which single keys are tracked, and none of these has changed since the config hash
+    /// was right, as `is_right` says that it is now.
+    fn tracked_by_key(
+        &self,
+        workload: &Workload,
+        known: &Known,
+        is_right: bool,
+    ) -> HashSet<Reference> {
+        let fingerprints = workload.references.fingerprints(&known.objects);
+        let fingerprints = fingerprints.map(|(reference, print)| (reference.clone(), print));
+        self.progress.entries(&workload.id, fingerprints, is_right)
     }
 
     /// Writes `patch`, whose tests hold only as long as `workload` is as we saw it, and calls `written`
-    /// where the answer shows that it stands.
+    /// where the answer shows that it stands. Every write to a workload comes by here, and is counted.
     async fn write(
         &self,
         workload: &Workload,
@@ -340,6 +364,10 @@ impl Reconciler {
         written: impl FnOnce(),
     ) -> Result<Next, Error> {
         let id = &workload.id;
+        let max_restarts = self.settings.max_restarts;
+        if let Err(next) = self.progress.begin_write(id, max_restarts) {
+            return Ok(Next::At(next));
+        }
         let params = patch_params();
         let patch = Patch::<()>::Json(patch);
         match within(DEADLINE, api.patch(&id.name, &params, &patch)).await {
@@ -376,13 +404,12 @@ impl Reconciler {
                         });
                     }
                 }
-                if self.progress.moved(id) < MAX_MOVES {
-                    Ok(Next::Moved)
-                } else {
-                    Err(Error::Patch {
+                match self.progress.next_write(id, max_restarts) {
+                    None => Ok(Next::At(Instant::now())),
+                    Some(_) => Err(Error::Patch {
                         workload: id.clone(),
                         source: error,
-                    })
+                    }),
                 }
             }
             Err(source) => Err(Error::Patch {
@@ -403,10 +430,9 @@ impl Reconciler {
         match next {
             Next::Rest => {
                 self.progress.went_well(id);
-                None
+                self.progress.disputed_until(id)
             }
             Next::At(at) => Some(at),
-            Next::Moved => Some(Instant::now()),
         }
     }
 
@@ -435,7 +461,9 @@ impl Reconciler {
         if let Some(notice) = notice {
             self.progress.tell(workload, notice);
         }
-        let refused = cause.is_some_and(CallError::is_refusal);
+        // A workload that moves all the time may stop at any time.
+        let moves = |cause: &CallError| cause.is_conflict() || cause.is_failed_test();
+        let refused = cause.is_some_and(|cause| cause.is_refusal() && !moves(cause));
         let failures = self.progress.failed(&workload.id, refused);
         let WorkloadId {
             kind,
@@ -464,8 +492,9 @@ fn log_restart(workload: &Workload, cause: Cause, message: &str) {
 
 /// How long to wait after so many failures: doubled each time, with some chance in it so that many
 /// do not come back at once. What was refused waits longer: somebody has to change something first.
+/// Anything else is tried again within a minute, with chance and a call without an answer included.
 fn pause(failures: u32, refused: bool) -> Duration {
-    let (first, longest) = if refused { (15, 600) } else { (1, 60) };
+    let (first, longest) = if refused { (15, 600) } else { (1, 40) };
     let doubled =
         Duration::from_secs(first) * 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
     let mut random = [0];

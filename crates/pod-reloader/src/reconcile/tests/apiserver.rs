@@ -1,6 +1,6 @@
 //! An apiserver that is a function: ConfigMaps and Deployments, and a record of what was asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use http::Method;
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::ByteString;
 use kube::Client;
+use pod_reloader_core::annotations::BASELINE;
 use pod_reloader_core::hash::KEY_LENGTH;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -28,8 +29,8 @@ pub(super) struct State {
     pub(super) failing_reads: Option<u16>,
     /// The read of this ConfigMap panics, in the middle of whoever reads.
     pub(super) panicking_read: Option<&'static str>,
-    /// Every patch is accepted, and its change taken out again.
-    pub(super) takes_back: bool,
+    /// What becomes of patches, one after the other and over again. Without any, they stand.
+    pub(super) reactions: VecDeque<Reaction>,
     /// So many patches come too late: somebody else moves the Deployment before them.
     pub(super) moves: u32,
     /// Every patch is answered as one with a failed test, though nothing moved.
@@ -40,14 +41,35 @@ pub(super) struct State {
     pub(super) patch_answer_takes: Duration,
 }
 
+/// What becomes of a patch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Reaction {
+    Stands,
+    /// It is accepted, and its change taken out again.
+    TakenBack,
+    /// It is accepted, and the pod template gets annotations of somebody else in place of ours, with other
+    /// values each time.
+    Replaced,
+    /// It is accepted, and the pod template gets another image, and loses our annotations.
+    Rebuilt,
+    /// It is accepted, and the baseline taken out again.
+    WithoutBaseline,
+    /// Somebody else moves the Deployment before it.
+    Moved,
+    /// It is answered with this status.
+    Refused(u16),
+    /// It stands, and its answer never comes.
+    Unanswered,
+}
+
 /// What was asked.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Call {
     ReadConfigMap(String),
     ReadDeployment(String),
     Patch(String),
-    /// An Event with this reason.
-    Event(String),
+    /// An Event with this reason, and this note.
+    Event(String, String),
 }
 
 impl Apiserver {
@@ -69,13 +91,23 @@ impl Apiserver {
         set(&mut self.lock());
     }
 
+    /// Does this with patches from now on.
+    pub(super) fn reacts(&self, reactions: impl IntoIterator<Item = Reaction>) {
+        self.lock().reactions = reactions.into_iter().collect();
+    }
+
     /// Makes or overwrites a ConfigMap whose one value is `value`.
     pub(super) fn write_config_map(&self, name: &str, value: &str) {
+        self.write_data(name, json!({"key": value}));
+    }
+
+    /// Makes or overwrites a ConfigMap.
+    pub(super) fn write_data(&self, name: &str, data: Value) {
         let mut state = self.lock();
         let version = state.next_version();
         let metadata =
             json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": version});
-        let object = json!({"metadata": metadata, "data": {"key": value}});
+        let object = json!({"metadata": metadata, "data": data});
         state.config_maps.insert(name.to_owned(), object);
     }
 
@@ -105,6 +137,12 @@ impl Apiserver {
             .collect()
     }
 
+    /// All that it was asked.
+    pub(super) fn calls(&self) -> Vec<Call> {
+        let state = self.lock();
+        state.calls.iter().map(|(_, call)| call.clone()).collect()
+    }
+
     /// Forgets what was asked.
     pub(super) fn forget_calls(&self) {
         self.lock().calls.clear();
@@ -120,7 +158,12 @@ impl Apiserver {
             (state.read_config_map(name), state.read_takes)
         } else if let Some(name) = path.strip_prefix("/apis/apps/v1/namespaces/ns/deployments/") {
             if method == Method::PATCH {
-                (state.patch(name, body), state.patch_answer_takes)
+                let reaction = state.next_reaction();
+                let takes = match reaction {
+                    Reaction::Unanswered => Duration::from_secs(3600),
+                    _ => state.patch_answer_takes,
+                };
+                (state.patch(name, body, reaction), takes)
             } else {
                 state.record(Call::ReadDeployment(name.to_owned()));
                 let object = state.deployments.get(name).cloned();
@@ -129,7 +172,8 @@ impl Apiserver {
         } else {
             let event: Value = serde_json::from_slice(body).unwrap();
             let reason = event["reason"].as_str().unwrap_or("again");
-            state.record(Call::Event(reason.to_owned()));
+            let note = event["note"].as_str().unwrap_or_default();
+            state.record(Call::Event(reason.to_owned(), note.to_owned()));
             (Ok(event), Duration::ZERO)
         }
     }
@@ -150,10 +194,24 @@ impl State {
         object.ok_or((404, "NotFound"))
     }
 
-    fn patch(&mut self, name: &str, body: &[u8]) -> Answer {
-        self.record(Call::Patch(name.to_owned()));
+    fn next_reaction(&mut self) -> Reaction {
         if self.moves > 0 {
             self.moves -= 1;
+            return Reaction::Moved;
+        }
+        let Some(next) = self.reactions.pop_front() else {
+            return Reaction::Stands;
+        };
+        self.reactions.push_back(next);
+        next
+    }
+
+    fn patch(&mut self, name: &str, body: &[u8], reaction: Reaction) -> Answer {
+        self.record(Call::Patch(name.to_owned()));
+        if let Reaction::Refused(code) = reaction {
+            return Err((code, "Failing"));
+        }
+        if reaction == Reaction::Moved {
             let version = self.next_version();
             let object = self.deployments.get_mut(name).unwrap();
             bump(object, &version);
@@ -172,8 +230,24 @@ impl State {
                 _ => json_patch::patch(&mut object, &[operation]).unwrap(),
             }
         }
-        if !self.takes_back {
+        if reaction != Reaction::TakenBack {
             let version = self.next_version();
+            let template = &mut object["spec"]["template"];
+            match reaction {
+                Reaction::Replaced => {
+                    template["metadata"]["annotations"] =
+                        json!({"example.com/admitted-at": version});
+                }
+                Reaction::Rebuilt => {
+                    template["metadata"]["annotations"] = json!({});
+                    template["spec"]["containers"] = json!([{"name": "main", "image": version}]);
+                }
+                Reaction::WithoutBaseline => {
+                    let annotations = object["metadata"]["annotations"].as_object_mut();
+                    annotations.unwrap().remove(BASELINE);
+                }
+                _ => {}
+            }
             bump(&mut object, &version);
             self.deployments.insert(name.to_owned(), object);
         }

@@ -171,13 +171,13 @@ async fn a_patch_of_what_has_moved_is_no_error() {
 #[tokio::test(start_paused = true)]
 async fn a_workload_that_is_not_let_be_patched_is_counted_for_as_long() {
     let operator = Operator::with([deployment("web")]).await;
-    operator.apiserver.now(|state| state.takes_back = true);
+    operator.apiserver.reacts([Reaction::TakenBack]);
     operator.apiserver.write_config_map("app", "2");
     operator.hears("app").await;
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.shows("refused_workloads"), 1.0);
     assert!(operator.errors() > 1.0);
-    operator.apiserver.now(|state| state.takes_back = false);
+    operator.apiserver.reacts([]);
     pass(Duration::from_secs(120)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
     assert_eq!(operator.shows("refused_workloads"), 0.0);
