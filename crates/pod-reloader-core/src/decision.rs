@@ -23,7 +23,7 @@ pub enum FirstStamp {
 pub enum Decision {
     /// What it carries stands for the contents.
     Keep,
-    /// It stays as it is, because its pods could not start: these are not there.
+    /// It stays as it is, because its pods cannot start: these are not there.
     Hold(Vec<Requirement>),
     /// It gets this config hash, which restarts its pods.
     Set {
@@ -85,9 +85,9 @@ pub fn decide(
     };
     let decision = match decision {
         Decision::Keep if !workload.templates_agree() => facts.set(Cause::Changed),
-        Decision::Keep => return decision,
-        other => other,
+        decision => decision,
     };
+    // Even a hash that stands for an absent object: no pod starts until it is there.
     let missing: Vec<_> = workload.missing(objects).cloned().collect();
     if missing.is_empty() {
         decision
@@ -308,12 +308,14 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_that_was_made_while_a_required_object_was_absent_is_not_reported_as_held() {
+    fn a_workload_that_was_created_before_a_required_object_waits_like_one_that_lost_it() {
         let absent = keyring(&[1]).hash(&Contents::whole(&now(None))).to_string();
-        assert_eq!(
-            decided(deployment("web").requires("a", None).stamped(&absent), None),
-            Decision::Keep
-        );
+        let workload = || deployment("web").requires("a", None).stamped(&absent);
+        let Decision::Hold(missing) = decided(workload(), None) else {
+            panic!()
+        };
+        assert_eq!(missing[0].reference.name.as_str(), "a");
+        assert_eq!(decided(workload(), holding("1")), changed("1"));
     }
 
     /// What becomes of a workload that is restarted by a time, or by its template.

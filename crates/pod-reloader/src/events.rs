@@ -39,7 +39,7 @@ pub(crate) enum Notice {
     Reverted,
     /// Its pods would be restarted, if we did not only observe.
     WouldRestart(Cause, Vec<Reference>),
-    /// A change waits, because its pods could not start without these.
+    /// Its pods cannot start without these, so no change restarts them.
     Waiting(Vec<Requirement>),
     /// A change waits for so long after the last restart, because there were many of late.
     Braked(Duration),

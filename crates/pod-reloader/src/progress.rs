@@ -75,6 +75,8 @@ pub(crate) struct Progress {
 struct Entry {
     /// The restart that is due.
     pending: Option<Pending>,
+    /// Since when its pods could not start.
+    missing_since: Option<Instant>,
     /// How often in a row looking at it has failed in the same way: it was refused, or it was not.
     failures: u32,
     /// Whether it was refused the last time.
@@ -131,6 +133,7 @@ impl Progress {
         period: Duration,
     ) -> Instant {
         self.with(id, |entry| {
+            entry.missing_since = None;
             let since = entry.pending.as_ref().map_or(changed, |it| it.since);
             let unchanged = entry.pending.take();
             let unchanged = unchanged.filter(|it| *it.config_hash == *config_hash);
@@ -140,6 +143,14 @@ impl Progress {
                 changed,
             }));
             (pending.changed + period).min(since + period * MAX_SETTLE_PERIODS)
+        })
+    }
+
+    /// Says that the pods of a workload could not start, and since when that has been so.
+    pub(crate) fn missing_since(&self, id: &WorkloadId) -> Instant {
+        self.with(id, |entry| {
+            entry.pending = None;
+            *entry.missing_since.get_or_insert_with(Instant::now)
         })
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use kube::Api;
 use kube::api::Patch;
 use pod_reloader_core::decision::{Cause, Decision, baseline_by_time, decide};
+use pod_reloader_core::discovery::Requirement;
 use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
 use pod_reloader_core::patch;
 use pod_reloader_core::reference::Reference;
@@ -62,11 +63,7 @@ impl Reconciler {
             .tell_rejected(workload, known.left_out.as_ref());
         let (since, cause) = match self.decide(workload, &known, key_seen).await? {
             Decision::Keep => return Ok(self.keep(workload, &known)),
-            Decision::Hold(missing) => {
-                self.progress.not_pending(&workload.id);
-                self.progress.tell(workload, Notice::Waiting(missing));
-                return Ok(Next::Rest);
-            }
+            Decision::Hold(missing) => return Ok(self.hold(workload, missing)),
             Decision::Baseline(baseline) => {
                 if let Some(next) = self.next_write(workload, &baseline) {
                     return Ok(Next::At(next));
@@ -188,6 +185,18 @@ impl Reconciler {
             self.progress.at_rest(id);
         }
         self.progress.not_pending(id);
+        Next::Rest
+    }
+
+    /// Leaves alone a workload whose pods cannot start. Its user is told once that has lasted for as long
+    /// as config and workload of one release may be apart.
+    fn hold(&self, workload: &Workload, missing: Vec<Requirement>) -> Next {
+        let since = self.progress.missing_since(&workload.id);
+        let told_from = since + self.settings.settle_period;
+        if Instant::now() < told_from {
+            return Next::At(told_from);
+        }
+        self.progress.tell(workload, Notice::Waiting(missing));
         Next::Rest
     }
 

@@ -333,6 +333,47 @@ async fn a_key_that_is_not_tracked_delays_no_restart_and_is_not_named() {
     assert_eq!(operator.notes("ConfigChanged"), [note]);
 }
 
+/// A Deployment whose pods need ConfigMap `app`, with the hash that the webhook made without it.
+async fn created_before_its_config() -> Operator {
+    let operator = Operator::start(Apiserver::default());
+    let mut web = deployment("web");
+    let template = &mut web["spec"]["template"];
+    let objects = Objects::from([(reference("app"), Presence::Absent)]);
+    let absent = keys().hash(&Contents::whole(&objects)).to_string();
+    template["metadata"]["annotations"] = json!({CONFIG_HASH: absent});
+    template["spec"]["containers"] =
+        json!([{"name": "main", "envFrom": [{"configMapRef": {"name": "app"}}]}]);
+    operator.apiserver.write_deployment(web);
+    operator.sees("web");
+    pass(SETTLE_PERIOD_OF_ALL / 2).await;
+    operator
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_created_before_a_required_object_is_told_to_wait_for_it() {
+    let operator = created_before_its_config().await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.events("WaitingForConfig"), 1);
+    assert_eq!(operator.metrics.waiting.get(), 1);
+    assert_eq!(operator.patches().len(), 0);
+
+    operator.apiserver.write_config_map("app", "1");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.metrics.waiting.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_creates_the_config_a_moment_after_the_workload_is_told_nothing() {
+    let operator = created_before_its_config().await;
+    operator.apiserver.write_config_map("app", "1");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.events("WaitingForConfig"), 0);
+}
+
 fn of_team_shop() -> Option<kube::core::Selector> {
     Some(
         [("team".to_owned(), "shop".to_owned())]
