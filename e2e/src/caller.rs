@@ -99,6 +99,11 @@ impl Caller {
         })
     }
 
+    /// The address of the webhook.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
     /// Connects without TLS.
     ///
     /// # Errors

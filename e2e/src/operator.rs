@@ -111,6 +111,19 @@ impl Operator {
         get(self.probes, "/readyz", PROBE_TIMEOUT).await.map(|_| ())
     }
 
+    /// Asks the probe at `path` once.
+    ///
+    /// # Errors
+    /// When the answer is another than 200, or takes longer than `patience`.
+    pub async fn probe(&self, path: &str, patience: Duration) -> Result<()> {
+        get(self.probes, path, patience).await.map(|_| ())
+    }
+
+    /// Where the kubelet finds its probes.
+    pub fn probes_address(&self) -> String {
+        format!("127.0.0.1:{}", self.probes)
+    }
+
     /// Whether it runs the reconcile loop. One that does not answer within a second does not.
     pub async fn is_leading(&self) -> bool {
         let metrics = get(self.metrics, "/metrics", PROBE_TIMEOUT).await;

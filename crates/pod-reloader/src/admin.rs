@@ -3,13 +3,16 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use http::{StatusCode, header};
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use webhook_certs::CurrentCertificate;
 
 use crate::error::Error;
@@ -92,10 +95,39 @@ pub(crate) fn probes(readiness: Arc<Readiness>) -> Router {
 /// The route of the metrics.
 pub(crate) fn metrics(metrics: Metrics) -> Router {
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let rendered = Arc::new(Rendered::new(move || metrics.text()));
     let text = move || async move {
-        ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text()).into_response()
+        ([(header::CONTENT_TYPE, OPEN_METRICS)], rendered.text()).into_response()
     };
     Router::new().route("/metrics", get(text))
+}
+
+/// A text that is rendered for all who ask for it within a moment: it takes the thread of webhook, Lease
+/// and probes, however many ask.
+struct Rendered<F> {
+    render: F,
+    last: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl<F: Fn() -> String> Rendered<F> {
+    fn new(render: F) -> Self {
+        Self {
+            render,
+            last: Mutex::default(),
+        }
+    }
+
+    fn text(&self) -> Bytes {
+        let mut last = self.last.lock();
+        match &*last {
+            Some((at, text)) if at.elapsed() < FRESH => text.clone(),
+            _ => {
+                let text = Bytes::from((self.render)());
+                *last = Some((Instant::now(), text.clone()));
+                text
+            }
+        }
+    }
 }
 
 /// Listens on `address`.
@@ -104,3 +136,10 @@ pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, Error> {
         .await
         .map_err(|source| Error::Listen { address, source })
 }
+
+/// How long a text that was rendered is the answer: rendering takes some milliseconds at worst, and so a
+/// few hundredths of a processor.
+const FRESH: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests;

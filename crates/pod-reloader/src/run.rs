@@ -34,7 +34,7 @@ use crate::notify::{FAREWELL, Notifications, Sink, Style};
 use crate::progress::{Brakes, Progress};
 use crate::pulse::{self, Pulse};
 use crate::reconcile::{Reconciler, Settings};
-use crate::server::{self, Limits};
+use crate::server::{self, Limits, Transport};
 use crate::source::Source;
 use crate::watch;
 use crate::webhook::{Told, Webhook};
@@ -167,7 +167,13 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
         let stopped = stop.clone().cancelled_owned();
         tasks.spawn_draining(
             "webhook",
-            server::serve(listener, acceptor, webhook.router(), limits, stopped),
+            server::serve(
+                listener,
+                Transport::Tls(acceptor),
+                webhook.router(),
+                limits,
+                stopped,
+            ),
         );
     } else {
         warn!(
@@ -464,10 +470,13 @@ impl Tasks {
     }
 
     fn serve(&mut self, name: &'static str, listener: tokio::net::TcpListener, router: Router) {
-        self.spawn(name, async move {
-            // Never returns: it goes on after errors.
-            let _ = axum::serve(listener, router).await;
-        });
+        // They answer until the very end: that we are about to stop, too.
+        let never = std::future::pending();
+        let limits = Limits::of_a_small_port();
+        self.spawn(
+            name,
+            server::serve(listener, Transport::Plain, router, limits, never),
+        );
     }
 
     /// Waits for `stop`, or for the first task that ends before, and says which.

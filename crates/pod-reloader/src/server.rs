@@ -1,4 +1,4 @@
-//! Serves a router over TLS, within limits of time and number, and drains before it stops.
+//! Serves a router, over TLS or without, within limits of time and number, and drains before it stops.
 //!
 //! The loops of axum and hyper-util have no limit before a connection's first byte, and hyper's
 //! limit on headers counts idle time too, so that it would close connections which the apiserver
@@ -24,12 +24,13 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, error, info, warn};
 use webhook_certs::{Acceptor, TlsStream};
 
+use crate::logging::Complaint;
 use connection::Progress;
 
 /// What one server grants its clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// From the connection until TLS is agreed on.
+    /// From the connection until TLS is agreed on. Without TLS there is no such step.
     pub(crate) handshake: Duration,
     /// From there until the first byte of the first request.
     pub(crate) first_byte: Duration,
@@ -52,6 +53,10 @@ pub(crate) struct Limits {
 
 /// The apiserver reuses a connection for 90 s: a server that closes it earlier fails writes.
 const IDLE: Duration = Duration::from_secs(120);
+/// The most connections to the webhook.
+const CONNECTIONS: usize = 1024;
+/// The most connections to a small port. Each may take up some 30 KiB.
+const SMALL_CONNECTIONS: usize = 64;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -64,13 +69,33 @@ impl Default for Limits {
             // The apiserver waits for no webhook longer than 30 s.
             answer: Duration::from_secs(35),
             idle: IDLE,
-            connections: 1024,
+            connections: CONNECTIONS.min(files_allowed() / 2),
             handshakes: 64,
             // Time for every apiserver and kube-proxy to learn that we are no longer an endpoint.
             drain: Duration::from_secs(15),
             finish: Duration::from_secs(10),
         }
     }
+}
+
+impl Limits {
+    /// Limits of a port that a kubelet or a Prometheus asks now and then, and nobody else needs.
+    pub(crate) fn of_a_small_port() -> Self {
+        Self {
+            first_byte: Duration::from_secs(5),
+            answer: Duration::from_secs(10),
+            connections: SMALL_CONNECTIONS.min(files_allowed() / 8),
+            ..Self::default()
+        }
+    }
+}
+
+/// How the bytes of a connection come.
+pub(crate) enum Transport {
+    /// As they are.
+    Plain,
+    /// Over TLS.
+    Tls(Acceptor),
 }
 
 /// Serves `router` until `shutdown` is done, and then for the time of a drain.
@@ -82,6 +107,8 @@ impl Default for Limits {
 /// - At the limit of connections, one that is waited for makes room: the one that has kept us
 ///   waiting longest before its first request is answered, else the one that has been idle longest.
 ///   A new connection is refused only while every other one is being answered.
+/// - Newcomers have a quarter of the room for themselves, so idle connections by the thousand leave a
+///   new one the time to send its request.
 /// - While draining, requests are served on old and new connections alike, each answer with
 ///   `Connection: close`.
 ///
@@ -90,7 +117,7 @@ impl Default for Limits {
 /// client goes away, the router's future is dropped at its next await.
 pub(crate) async fn serve(
     listener: TcpListener,
-    acceptor: Acceptor,
+    transport: Transport,
     router: Router,
     limits: Limits,
     shutdown: impl Future<Output = ()> + Send,
@@ -99,13 +126,14 @@ pub(crate) async fn serve(
     let server = Arc::new(Server {
         handshakes: Semaphore::new(limits.handshakes),
         limits: limits.clone(),
-        acceptor,
+        transport,
         router,
         stage: stage_seen,
     });
     let mut connections = Connections::default();
     let mut shutdown = pin!(shutdown);
     let mut drained = pin!(sleep(Duration::ZERO));
+    let mut complaint = Complaint::default();
     loop {
         let draining = *stage.borrow() == Stage::Draining;
         tokio::select! {
@@ -115,7 +143,12 @@ pub(crate) async fn serve(
                 stage.send_replace(Stage::Draining);
             }
             () = &mut drained, if draining => break,
-            stream = accept(&listener) => connections.admit(&server, stream),
+            stream = accept(&listener, &mut complaint) => {
+                connections.admit(&server, stream);
+                // Otherwise a burst is accepted in one go, and would drop its own first connections
+                // before anything was read from them; and whoever shares the thread waits for all of it.
+                tokio::task::yield_now().await;
+            }
             Some(ended) = connections.tasks.join_next_with_id() => connections.reap(ended),
         }
     }
@@ -144,6 +177,13 @@ pub(crate) fn allow_connections() {
     }
 }
 
+/// How many files the process may have open: connections are so many fewer that the others of the process,
+/// and its other ports, always find one.
+fn files_allowed() -> usize {
+    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(allowed).unwrap_or(usize::MAX)
+}
+
 /// How far the server is on its way to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -155,7 +195,7 @@ enum Stage {
 /// What all connections share.
 struct Server {
     limits: Limits,
-    acceptor: Acceptor,
+    transport: Transport,
     router: Router,
     handshakes: Semaphore,
     stage: watch::Receiver<Stage>,
@@ -164,8 +204,12 @@ struct Server {
 impl Server {
     /// One connection, from its first byte to its last.
     async fn attend(self: Arc<Self>, stream: TcpStream, progress: Arc<Progress>) {
+        let acceptor = match &self.transport {
+            Transport::Plain => return connection::serve(stream, &self, progress).await,
+            Transport::Tls(acceptor) => acceptor,
+        };
         let mut stage = self.stage.clone();
-        let handshake = timeout(self.limits.handshake, self.handshake(stream));
+        let handshake = timeout(self.limits.handshake, self.handshake(acceptor, stream));
         let stream = tokio::select! {
             _ = stage.wait_for(|stage| *stage == Stage::Stopping) => return,
             outcome = handshake => match outcome {
@@ -177,8 +221,12 @@ impl Server {
         connection::serve(stream, &self, progress).await;
     }
 
-    async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        let hello = self.acceptor.client_hello(stream).await?;
+    async fn handshake(
+        &self,
+        acceptor: &Acceptor,
+        stream: TcpStream,
+    ) -> io::Result<TlsStream<TcpStream>> {
+        let hello = acceptor.client_hello(stream).await?;
         let turn = self.handshakes.acquire().await.expect("it is never closed");
         // The turn bounds how much cryptography stands between two polls of any other task: so the
         // others are let in before it, and it is given back before the client is waited for. A turn
@@ -191,11 +239,14 @@ impl Server {
 }
 
 /// The next connection; errors of accept are waited out.
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept(listener: &TcpListener, complaint: &mut Complaint) -> TcpStream {
     let mut pause = Duration::from_millis(10);
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return stream,
+            Ok((stream, _)) => {
+                complaint.settled();
+                return stream;
+            }
             // The client's own doing, and over already.
             Err(error)
                 if matches!(
@@ -204,7 +255,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
                 ) => {}
             // Out of file descriptors or memory: it would fail again at once.
             Err(error) => {
-                warn!(%error, "accepting a connection failed");
+                complaint.warn(&error, "cannot accept a connection, trying again");
                 sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_secs(1));
             }
@@ -221,7 +272,8 @@ struct Connections {
 
 impl Connections {
     fn admit(&mut self, server: &Arc<Server>, stream: TcpStream) {
-        if self.open.len() >= server.limits.connections && !self.spare_one() {
+        let room = server.limits.connections;
+        if self.open.len() >= room && !self.spare_one(room / 4) {
             debug!("refused a connection: all others are being answered");
             return;
         }
@@ -234,13 +286,17 @@ impl Connections {
         self.open.insert(task.id(), (progress, task));
     }
 
-    /// Drops the connection that can best be spared, if any can.
-    fn spare_one(&mut self) -> bool {
-        let waited_for = self
-            .open
-            .iter()
-            .filter_map(|(id, (progress, _))| Some((progress.waited_for()?, *id)));
-        let Some((_, id)) = waited_for.min_by_key(|(waited_for, _)| *waited_for) else {
+    /// Drops the connection that can best be spared, if any can: one that was never answered, if there
+    /// are more than `newcomers` of them, and else an idle one.
+    fn spare_one(&mut self, newcomers: usize) -> bool {
+        let waited_for = || {
+            let waited_for = self.open.iter();
+            waited_for.filter_map(|(id, (progress, _))| Some((progress.waited_for()?, *id)))
+        };
+        let unproven = waited_for().filter(|(waited, _)| !waited.is_proven).count();
+        let first = unproven <= newcomers;
+        let spared = waited_for().min_by_key(|(it, _)| (it.is_proven != first, it.since));
+        let Some((_, id)) = spared else {
             return false;
         };
         if let Some((_, task)) = self.open.remove(&id) {

@@ -1,14 +1,15 @@
-//! The webhook's port under clients of every temper, while the apiserver goes on calling it: no write
-//! fails, none goes past it, and memory and file descriptors stay within their limits.
+//! The ports of the operator under clients of every temper, while the apiserver goes on calling the
+//! webhook: no write fails, none goes past it, and memory and file descriptors stay within their limits.
 
 use std::{
+    convert::Infallible,
     pin::pin,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::{
-    future::join_all,
+    future::{join_all, try_join_all},
     stream::{self, StreamExt, TryStreamExt},
 };
 use http::StatusCode;
@@ -25,6 +26,7 @@ use pod_reloader_e2e::{
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
     time::{sleep, timeout},
 };
 
@@ -150,6 +152,52 @@ async fn clients_that_keep_it_waiting_by_the_thousand_hinder_nobody() -> Result<
         waiting.closed().await?;
         // They may stay as long as a connection between two requests.
         drop(idle);
+        files_are_back(scene, files).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn half_open_connections_on_every_port_hold_up_neither_probes_nor_scrapes() -> Result<()> {
+    const ROUNDS: usize = 30;
+    unharmed(Options::default(), async |scene, caller| {
+        let operator = &scene.operator;
+        let files = operator.process().open_files()?;
+        let small = small_requests_that_never_end();
+        let kinds = [vec![], HALF_A_HELLO.to_vec()];
+        let ports = [
+            (caller.address(), &kinds[..]),
+            (operator.probes_address(), &small),
+            (operator.metrics_address(), &small),
+        ];
+        let besiegers = ports.iter().flat_map(|(address, kinds)| {
+            let kinds = kinds.iter().cycle().take(2000);
+            kinds.map(move |sent| half_open(address, sent))
+        });
+        let besiegers = stream::iter(besiegers).buffer_unordered(64);
+        let besiegers: Vec<_> = besiegers.try_collect().await?;
+        let siege = try_join_all(besiegers.into_iter().map(HalfOpen::stay));
+        let asked = async {
+            let mut failures = Vec::new();
+            for _ in 0..ROUNDS {
+                for path in ["/healthz", "/readyz"] {
+                    failures.extend(operator.probe(path, PROBE_PATIENCE).await.err());
+                }
+                let scrape = timeout(PROBE_PATIENCE, operator.metrics()).await;
+                failures.extend(scrape.context("no metrics in time").flatten().err());
+            }
+            ensure!(
+                failures.is_empty(),
+                "{} of {} failed: {failures:?}",
+                failures.len(),
+                3 * ROUNDS
+            );
+            Ok(())
+        };
+        tokio::select! {
+            left = siege => bail!("the siege ended: {left:?}"),
+            asked = asked => asked?,
+        }
         files_are_back(scene, files).await
     })
     .await
@@ -428,6 +476,44 @@ async fn a_second() -> Result<()> {
     Ok(())
 }
 
+/// Beginnings of requests to a port without TLS, after which nothing comes: nothing at all, more headers
+/// than anybody reads, a body.
+fn small_requests_that_never_end() -> Vec<Vec<u8>> {
+    let headers = format!("GET /healthz HTTP/1.1\r\nx: {}", "x".repeat(128 << 10));
+    let body = "POST /metrics HTTP/1.1\r\nhost: pod\r\ncontent-length: 1000\r\n\r\nx";
+    vec![vec![], headers.into_bytes(), body.into()]
+}
+
+/// A client that has begun a request and does not go on.
+struct HalfOpen<'a> {
+    address: &'a str,
+    sent: &'a [u8],
+    stream: TcpStream,
+}
+
+/// Connects to `address`, and says `sent` as far as it is taken.
+async fn half_open<'a>(address: &'a str, sent: &'a [u8]) -> Result<HalfOpen<'a>> {
+    let mut stream = TcpStream::connect(address).await?;
+    // What is refused, or makes room for another, is closed.
+    let _ = timeout(Duration::from_secs(1), stream.write_all(sent)).await;
+    Ok(HalfOpen {
+        address,
+        sent,
+        stream,
+    })
+}
+
+impl HalfOpen<'_> {
+    /// Stays, and comes again some time after it was closed.
+    async fn stay(mut self) -> Result<Infallible> {
+        loop {
+            let _ = self.stream.read_to_end(&mut Vec::new()).await;
+            sleep(Duration::from_secs(5)).await;
+            self.stream = half_open(self.address, self.sent).await?.stream;
+        }
+    }
+}
+
 /// Clients that keep the server waiting.
 #[derive(Default)]
 struct Waiting(Vec<Box<dyn Client>>);
@@ -585,6 +671,8 @@ fn large_secret() -> Answer {
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The same, where it is waited for.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a probe or a scrape may take on a machine that others keep busy.
+const PROBE_PATIENCE: Duration = Duration::from_secs(5);
 /// What the operator may take up at most.
 const MEMORY: usize = 128 << 20;
 /// The first bytes of TLS.

@@ -113,7 +113,14 @@ struct State {
     step: Step,
     since: Instant,
     /// Whether a request has been answered yet.
-    proven: bool,
+    is_proven: bool,
+}
+
+/// A connection that is waited for.
+pub(super) struct WaitedFor {
+    /// Whether a request has been answered yet.
+    pub(super) is_proven: bool,
+    pub(super) since: Instant,
 }
 
 /// The steps of a connection: the first two once, the others for each request.
@@ -133,15 +140,18 @@ impl Progress {
         Self(Mutex::new(State {
             step: Step::Handshake,
             since: Instant::now(),
-            proven: false,
+            is_proven: false,
         }))
     }
 
-    /// Which connection to spare first, in ascending order: those before their first answer, then by
-    /// how long they have been waited for. `None` while a request is being answered.
-    pub(super) fn waited_for(&self) -> Option<(bool, Instant)> {
-        let state = self.state();
-        (state.step != Step::Answer).then_some((state.proven, state.since))
+    /// Since when the connection has been waited for. `None` while a request is being answered.
+    pub(super) fn waited_for(&self) -> Option<WaitedFor> {
+        let State {
+            step,
+            since,
+            is_proven,
+        } = *self.state();
+        (step != Step::Answer).then_some(WaitedFor { is_proven, since })
     }
 
     fn deadline(&self, limits: &Limits) -> Instant {
@@ -158,11 +168,11 @@ impl Progress {
 
     fn enter(&self, step: Step) {
         let mut state = self.state();
-        let proven = state.proven || step == Step::Idle;
+        let is_proven = state.is_proven || step == Step::Idle;
         *state = State {
             step,
             since: Instant::now(),
-            proven,
+            is_proven,
         };
     }
 

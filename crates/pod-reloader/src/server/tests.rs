@@ -13,7 +13,7 @@ use webhook_certs::ClientAuthorities;
 use webhook_certs::testing::client_authority;
 
 use super::Limits;
-use running::{says_close, start, start_for};
+use running::{says_close, start, start_for, start_plain};
 
 /// Long enough for a healthy client on a busy machine, short enough to wait for.
 const SHORT: Duration = Duration::from_millis(300);
@@ -218,6 +218,90 @@ async fn at_the_limit_the_longest_idle_makes_room_before_any_that_is_being_answe
     assert!(newest.ask("/").await.ends_with("hello"));
     server.release.notify_one();
     assert!(slow.answer().await.ends_with("at last"));
+}
+
+#[tokio::test]
+async fn at_the_limit_idle_connections_leave_newcomers_the_time_to_ask() {
+    let server = start_plain(Limits {
+        connections: 8,
+        ..Limits::default()
+    })
+    .await;
+    let mut idle = Vec::new();
+    for _ in 0..8 {
+        let mut connected = server.connect_without_tls().await;
+        connected.ask("/").await;
+        idle.push(connected);
+    }
+    let mut newcomer = server.connect_without_tls().await;
+    idle[0].closed().await;
+    let _next = server.connect_without_tls().await;
+    idle[1].closed().await;
+    assert!(newcomer.ask("/").await.ends_with("hello"));
+}
+
+#[tokio::test]
+async fn a_burst_of_connections_drops_none_of_its_own_before_it_was_read() {
+    let server = start_plain(Limits::of_a_small_port()).await;
+    // They all wait to be accepted when the server's turn comes.
+    let connect = || std::net::TcpStream::connect(server.address).unwrap();
+    let mut first = connect();
+    let request = b"GET / HTTP/1.1\r\nhost: probes\r\nconnection: close\r\n\r\n";
+    std::io::Write::write_all(&mut first, request).unwrap();
+    let _burst: Vec<_> = (0..2 * Limits::of_a_small_port().connections)
+        .map(|_| connect())
+        .collect();
+    first.set_nonblocking(true).unwrap();
+    let mut answer = String::new();
+    let mut first = TcpStream::from_std(first).unwrap();
+    let read = first.read_to_string(&mut answer).await;
+    assert!(read.is_ok() && answer.ends_with("hello"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_small_port_full_of_silent_connections_answers_a_probe() {
+    let server = start_plain(Limits::of_a_small_port()).await;
+    let mut waiting = Vec::new();
+    for number in 0..Limits::of_a_small_port().connections {
+        let mut connected = server.connect_without_tls().await;
+        if number % 2 == 0 {
+            connected.send("GET / HTTP/1.1\r\nhost: pro").await;
+        }
+        waiting.push(connected);
+    }
+    let mut probe = server.connect_without_tls().await;
+    assert!(probe.ask("/").await.ends_with("hello"));
+}
+
+#[tokio::test]
+async fn without_tls_silence_and_half_a_header_are_closed() {
+    let limits = Limits {
+        first_byte: SHORT,
+        headers: SHORT,
+        ..Limits::of_a_small_port()
+    };
+    let server = start_plain(limits).await;
+    let (mut silent, mut half) = (
+        server.connect_without_tls().await,
+        server.connect_without_tls().await,
+    );
+    half.send("GET / HTTP/1.1\r\nhost: pro").await;
+    for waiting in [&mut silent, &mut half] {
+        assert!(waiting.closed().await < Limits::of_a_small_port().headers);
+    }
+}
+
+#[tokio::test]
+async fn without_tls_headers_without_end_are_refused_before_they_take_up_memory() {
+    let server = start_plain(Limits::of_a_small_port()).await;
+    let mut endless = server.connect_without_tls().await;
+    let headers = "x".repeat(20 * 1024);
+    let _ = endless
+        .0
+        .write_all(format!("GET / HTTP/1.1\r\nx: {headers}").as_bytes())
+        .await;
+    let answer = endless.answer().await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use webhook_certs::testing::{Client, ClientAuthority, self_signed};
 use webhook_certs::{Acceptor, ClientAuthorities, CurrentCertificate, MinTlsVersion};
 
-use super::super::{Limits, serve};
+use super::super::{Limits, Transport, serve};
 
 /// A server that runs until it is stopped or forgotten.
 pub(super) struct Running {
@@ -35,7 +35,13 @@ pub(super) async fn start(limits: Limits) -> Running {
     let current = CurrentCertificate::new();
     current.replace(certificate);
     let acceptor = Acceptor::new(&current, MinTlsVersion::default());
-    started(limits, acceptor, client).await
+    started(limits, Transport::Tls(acceptor), client).await
+}
+
+/// The same without TLS. Its clients connect without TLS, too.
+pub(super) async fn start_plain(limits: Limits) -> Running {
+    let (_, client) = self_signed(NAME);
+    started(limits, Transport::Plain, client).await
 }
 
 /// The same, for clients with certificates of `authorities`.
@@ -45,10 +51,10 @@ pub(super) async fn start_for(limits: Limits, authorities: &ClientAuthorities) -
     current.replace(certificate);
     let minimum = MinTlsVersion::default();
     let acceptor = Acceptor::with_client_authorities(&current, minimum, authorities);
-    started(limits, acceptor, client).await
+    started(limits, Transport::Tls(acceptor), client).await
 }
 
-async fn started(limits: Limits, acceptor: Acceptor, client: Client) -> Running {
+async fn started(limits: Limits, transport: Transport, client: Client) -> Running {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (arrived, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -75,7 +81,7 @@ async fn started(limits: Limits, acceptor: Acceptor, client: Client) -> Running 
     let shutdown = async {
         let _ = stopped.await;
     };
-    let ended = tokio::spawn(serve(listener, acceptor, router, limits, shutdown));
+    let ended = tokio::spawn(serve(listener, transport, router, limits, shutdown));
     Running {
         address,
         client,
