@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::api::coordination::v1::{Lease as LeaseObject, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::{ObjectMeta, Patch};
-use kube::{Api, Client};
+use kube::api::{GetParams, Patch};
+use kube::core::request::{Error as InvalidRequest, Request};
+use kube::{Client, Resource};
 use pod_reloader_core::name::Name;
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
@@ -23,6 +24,9 @@ use crate::logging::Complaint;
 
 /// How long a Lease is good that is not renewed.
 const DURATION: Duration = Duration::from_secs(15);
+/// How long it is at most, whatever it says. None of ours says more than [`DURATION`]: a Lease that claims
+/// years was written by mistake or by a stranger, and would keep everybody from leading for years.
+const LONGEST: Duration = Duration::from_secs(60);
 /// How long its holder relies on the last renewal: so much less that nobody else holds it by then.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// How long after the beginning of one renewal its holder begins the next.
@@ -65,13 +69,63 @@ pub(crate) async fn lead<T: Future<Output = ()>>(
 
 /// One who stands for election.
 struct Candidate {
-    leases: Api<Lease>,
+    client: Client,
+    leases: Request,
     name: Name,
     identity: String,
     seen: Option<Seen>,
     /// Until when the Lease is relied on; a time that has passed while it is not held.
     held_until: Instant,
     complaint: Complaint,
+}
+
+/// The parts of a Lease that the election goes by.
+///
+/// Times are none of them, as no clock is compared with another. So they are never parsed: the API takes
+/// times that no library here can hold, and a Lease that could not be read would never be taken.
+#[derive(Debug, PartialEq, Eq)]
+struct Lease {
+    version: Option<String>,
+    /// `None` where nobody holds it.
+    holder: Option<String>,
+    /// How long it says that it is good; ours where it does not say.
+    claimed: Duration,
+    transitions: i32,
+}
+
+impl Lease {
+    fn of(lease: &Value) -> Self {
+        let spec = &lease["spec"];
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let transitions = spec["leaseTransitions"].as_i64();
+        let claimed = spec["leaseDurationSeconds"].as_u64();
+        Self {
+            version: text(&lease["metadata"]["resourceVersion"]),
+            holder: text(&spec["holderIdentity"]).filter(|holder| !holder.is_empty()),
+            claimed: claimed.map_or(DURATION, Duration::from_secs),
+            transitions: transitions
+                .and_then(|count| i32::try_from(count).ok())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Whether it can be taken when it has not changed for so long.
+    fn is_free(&self, unchanged: Duration) -> bool {
+        self.holder.is_none() || unchanged > self.claimed.clamp(DURATION, LONGEST)
+    }
+
+    /// Tells once what is odd about it.
+    fn report(&self, before: Option<&Self>) {
+        let claims_too_much = |lease: &Self| lease.holder.is_some() && lease.claimed > LONGEST;
+        if claims_too_much(self) && !before.is_some_and(claims_too_much) {
+            warn!(
+                holder = self.holder,
+                seconds = self.claimed.as_secs(),
+                "the Lease claims to be good for longer than any of ours: it is taken once it has not changed for {} s",
+                LONGEST.as_secs()
+            );
+        }
+    }
 }
 
 /// A Lease as it was seen last.
@@ -107,8 +161,10 @@ impl Candidate {
         // Without random bytes the host's name alone tells replicas apart.
         let _ = getrandom::fill(&mut random);
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "pod-reloader".to_owned());
+        let leases = LeaseObject::url_path(&(), Some(namespace.as_str()));
         Self {
-            leases: Api::namespaced(client, namespace.as_str()),
+            client,
+            leases: Request::new(leases),
             name,
             identity: format!("{host}_{:08x}", u32::from_be_bytes(random)),
             seen: None,
@@ -192,15 +248,17 @@ impl Candidate {
         let Some(Seen { lease, since }) = &self.seen else {
             return Ok(false);
         };
-        let spec = lease.spec.clone().unwrap_or_default();
-        if !self.is_ours() && !is_free(&spec, since.elapsed()) {
+        if !self.is_ours() && !lease.is_free(since.elapsed()) {
             return Ok(false);
         }
         let ours = LeaseSpec {
-            lease_transitions: Some(spec.lease_transitions.unwrap_or_default().saturating_add(1)),
+            lease_transitions: Some(lease.transitions.saturating_add(1)),
             ..self.taken()
         };
-        match self.write(json!(ours)).await {
+        // The apiserver stores times that it cannot read again itself, such as those of the year 10000,
+        // and refuses every patch of an object that has one. So none that may be there is left.
+        let taking = json!({"metadata": {"managedFields": [{}]}, "spec": ours});
+        match self.patch(taking).await {
             // Somebody else was faster.
             Err(error) if error.is_conflict() => Ok(false),
             written => written.map(|_| self.is_ours()),
@@ -232,14 +290,14 @@ impl Candidate {
     /// Makes the Lease, and has it then. `None` where somebody else was faster.
     async fn create(&mut self) -> Result<Option<Sight>, CallError> {
         let began = Instant::now();
-        let lease = Lease {
-            metadata: ObjectMeta {
-                name: Some(self.name.to_string()),
-                ..ObjectMeta::default()
-            },
-            spec: Some(self.taken()),
-        };
-        match within(CALL, self.leases.create(&post_params(), &lease)).await {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self.name.as_str()},
+            "spec": self.taken(),
+        });
+        let lease = lease.to_string().into_bytes();
+        match self.call(self.leases.create(&post_params(), lease)).await {
             Ok(lease) => Ok(Some(self.written(lease, began))),
             Err(error) if error.is_conflict() => Ok(None),
             Err(error) => Err(error),
@@ -248,19 +306,40 @@ impl Candidate {
 
     /// Looks at the Lease.
     async fn look(&mut self) -> Result<Sight, CallError> {
-        let lease = within(CALL, self.leases.get(self.name.as_str())).await?;
+        let name = self.name.as_str();
+        let lease = self.call(self.leases.get(name, &GetParams::default()));
+        let lease = lease.await?;
         Ok(self.take_in(lease))
     }
 
     /// Writes `spec` into the Lease, as long as it is as it was seen last.
     async fn write(&mut self, spec: Value) -> Result<Sight, CallError> {
+        self.patch(json!({"metadata": {}, "spec": spec})).await
+    }
+
+    /// Merges `patch` into the Lease, as long as it is as it was seen last.
+    async fn patch(&mut self, mut patch: Value) -> Result<Sight, CallError> {
         let began = Instant::now();
-        let version = self.seen.as_ref().and_then(|seen| version(&seen.lease));
-        let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "spec": spec}));
+        let seen = self.seen.as_ref();
+        let version = seen.and_then(|seen| seen.lease.version.as_ref());
+        patch["metadata"]["resourceVersion"] = json!(version);
+        let patch = Patch::Merge(patch);
         let params = patch_params();
-        let call = self.leases.patch(self.name.as_str(), &params, &patch);
-        let lease = within(CALL, call).await?;
+        let request = self.leases.patch(self.name.as_str(), &params, &patch);
+        let lease = self.call(request).await?;
         Ok(self.written(lease, began))
+    }
+
+    async fn call(
+        &self,
+        request: Result<http::Request<Vec<u8>>, InvalidRequest>,
+    ) -> Result<Lease, CallError> {
+        let answer = async {
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            self.client.request::<Value>(request).await
+        };
+        let lease = within(CALL, answer).await?;
+        Ok(Lease::of(&lease))
     }
 
     /// Takes in the answer to a write that began at `began`.
@@ -286,13 +365,14 @@ impl Candidate {
     }
 
     fn take_in(&mut self, lease: Lease) -> Sight {
-        let number = |lease: &Lease| version(lease)?.parse::<u64>().ok();
-        let before = self.seen.as_ref();
-        let same = before.is_some_and(|seen| version(&seen.lease) == version(&lease));
+        let number = |lease: &Lease| lease.version.as_ref()?.parse::<u64>().ok();
+        let before = self.seen.as_ref().map(|seen| &seen.lease);
+        let same = before.is_some_and(|before| before.version == lease.version);
         let older = before
-            .and_then(|seen| Some(number(&lease)? < number(&seen.lease)?))
+            .and_then(|before| Some(number(&lease)? < number(before)?))
             .unwrap_or_default();
         if !same {
+            lease.report(before);
             let since = Instant::now();
             self.seen = Some(Seen { lease, since });
         }
@@ -300,26 +380,9 @@ impl Candidate {
     }
 
     fn is_ours(&self) -> bool {
-        let spec = self.seen.as_ref().and_then(|seen| seen.lease.spec.as_ref());
-        spec.and_then(|spec| spec.holder_identity.as_ref()) == Some(&self.identity)
+        let seen = self.seen.as_ref();
+        seen.and_then(|seen| seen.lease.holder.as_ref()) == Some(&self.identity)
     }
-}
-
-/// Whether a Lease can be taken that has not changed for so long.
-fn is_free(spec: &LeaseSpec, unchanged: Duration) -> bool {
-    let is_held = spec
-        .holder_identity
-        .as_deref()
-        .is_some_and(|holder| !holder.is_empty());
-    let duration = spec
-        .lease_duration_seconds
-        .and_then(|seconds| u64::try_from(seconds).ok())
-        .map_or(DURATION, Duration::from_secs);
-    !is_held || unchanged > duration
-}
-
-fn version(lease: &Lease) -> Option<&str> {
-    lease.metadata.resource_version.as_deref()
 }
 
 fn now() -> MicroTime {

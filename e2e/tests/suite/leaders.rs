@@ -184,6 +184,50 @@ async fn a_leader_that_was_frozen_moves_nothing_back_when_it_thaws() -> Result<(
 }
 
 #[tokio::test]
+async fn a_lease_with_times_beyond_what_we_can_hold_is_taken() -> Result<()> {
+    let options = Options {
+        running: false,
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        let namespace = &scene.installation.namespace;
+        let kubectl = async |args: &[&str], object: Value| {
+            let output = scene.tool().output(args, &object.to_string()).await?;
+            ensure!(output.code == Some(0), "{}", output.stderr);
+            anyhow::Ok(serde_json::from_str::<Value>(&output.stdout)?)
+        };
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": namespace, "namespace": namespace},
+            "spec": {
+                "holderIdentity": "stranger",
+                "leaseDurationSeconds": 15,
+                "acquireTime": "9999-12-31T23:59:59.999999Z",
+                "renewTime": "9999-12-31T23:59:59.999999Z",
+            },
+        });
+        let json = ["--filename=-", "--output=json", "--show-managed-fields"];
+        let mut lease = kubectl(&[&["create"], &json[..]].concat(), lease).await?;
+        // It is stored, and then told as of the year 10000.
+        let mut fields = lease["metadata"]["managedFields"][0].clone();
+        fields["manager"] = json!("odd");
+        fields["time"] = json!("9999-12-31T23:59:59-23:59");
+        lease["metadata"]["managedFields"] = json!([fields]);
+        let lease = kubectl(&[&["replace"], &json[..]].concat(), lease).await?;
+        ensure!(lease.to_string().contains("\"10000-"), "{lease}");
+        let operator = scene.start_operator(&["--leader-elect"]).await?;
+        operator.shows("pod_reloader_leading", "1").await?;
+        let reference = format!("lease/{namespace}");
+        let lease = scene.object_in(namespace, &reference).await?;
+        let spec = &lease["spec"];
+        ensure!(spec["leaseTransitions"] == 1, "another Lease: {spec}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn what_changes_while_nobody_leads_is_found_and_nothing_else_is_written() -> Result<()> {
     const CHANGED: usize = 100;
     Scene::play(replicas(), async |scene| {

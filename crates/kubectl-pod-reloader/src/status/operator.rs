@@ -29,6 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const LASTS: Duration = Duration::from_secs(15);
 /// One that was released is taken within this time by another replica, if there is one.
 const MIN_LASTS: Duration = Duration::from_secs(4);
+/// As long as a replica waits, whatever a Lease says.
 const MAX_LASTS: Duration = Duration::from_secs(60);
 /// A certificate that expires so soon should have been replaced.
 const SOON: SignedDuration = SignedDuration::from_hours(72);
@@ -125,6 +126,8 @@ struct Lease {
     renewed: String,
     /// How long it is good that is not renewed.
     lasts: Duration,
+    /// How long it says that it is, where that is longer than any replica waits.
+    claims: Option<Duration>,
 }
 
 impl Lease {
@@ -137,6 +140,7 @@ impl Lease {
             holder: text("holderIdentity"),
             renewed: text("renewTime"),
             lasts: lasts.clamp(MIN_LASTS, MAX_LASTS),
+            claims: (lasts > MAX_LASTS).then_some(lasts),
         }
     }
 
@@ -149,10 +153,19 @@ impl Lease {
     fn is_dead(&self, watched: Duration) -> String {
         match &*self.holder {
             "" => "none: nobody holds the Lease".to_owned(),
-            holder => format!(
-                "none: {holder} has not renewed the Lease for {} s",
-                watched.as_secs()
-            ),
+            holder => {
+                let claims = self.claims.map_or_else(String::new, |claims| {
+                    format!(
+                        ". The Lease claims to be good for {} s, which no replica writes: they take it after {} s",
+                        claims.as_secs(),
+                        MAX_LASTS.as_secs()
+                    )
+                });
+                format!(
+                    "none: {holder} has not renewed the Lease for {} s{claims}",
+                    watched.as_secs()
+                )
+            }
         }
     }
 }
@@ -395,6 +408,29 @@ mod tests {
         assert!(lease("b", &first.renewed, 15).is_renewed_since(&first));
         assert!(!lease("a", &first.renewed, 15).is_renewed_since(&first));
         assert!(!lease("", "2026-01-01T00:00:01.000000Z", 1).is_renewed_since(&first));
+    }
+
+    #[test]
+    fn a_lease_that_claims_to_be_good_for_years_is_told_of() {
+        let told = |seconds| lease("a", "", seconds).is_dead(Duration::from_secs(60));
+        assert_eq!(told(60), "none: a has not renewed the Lease for 60 s");
+        assert_eq!(
+            told(2_147_483_647),
+            "none: a has not renewed the Lease for 60 s. The Lease claims to be good for 2147483647 s, \
+             which no replica writes: they take it after 60 s"
+        );
+    }
+
+    #[test]
+    fn a_lease_of_any_content_is_read() {
+        for spec in [
+            json!(null),
+            json!({"renewTime": "10000-01-01T23:58:59.999999Z", "leaseDurationSeconds": -1}),
+            json!({"holderIdentity": null, "leaseDurationSeconds": "soon", "renewTime": 1}),
+        ] {
+            let lease = Lease::of(&json!({"spec": spec}));
+            assert_eq!((&*lease.holder, lease.lasts), ("", LASTS), "{spec}");
+        }
     }
 
     #[test]

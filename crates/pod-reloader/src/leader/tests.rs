@@ -38,6 +38,95 @@ async fn a_lease_is_taken_once_it_has_not_changed_for_its_duration_whatever_its_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_whose_time_is_beyond_what_we_can_hold_is_taken() {
+    for renewed in ["9999-12-31T23:59:59.999999Z", "0000-01-01T00:00:00.000000Z"] {
+        let times = json!({"renewTime": renewed, "acquireTime": renewed});
+        let mut spec = json!({"holderIdentity": "dead", "leaseDurationSeconds": 15});
+        json_patch::merge(&mut spec, &times);
+        let cluster = Cluster::default();
+        cluster.write(spec);
+        cluster.manage(json!([{"manager": "dead", "time": renewed}]));
+        assert_eq!(taken_after(&cluster).await, DURATION);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_claims_to_be_good_for_years_is_taken_after_a_minute() {
+    for seconds in [61, i32::MAX] {
+        let cluster = Cluster::default();
+        cluster.write(json!({"holderIdentity": "stranger", "leaseDurationSeconds": seconds}));
+        assert_eq!(taken_after(&cluster).await, LONGEST, "{seconds}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_says_nothing_of_use_is_taken_after_our_own_period() {
+    for seconds in [json!(null), json!(0), json!(-1), json!(1), json!("soon")] {
+        let cluster = Cluster::default();
+        cluster.write(json!({"holderIdentity": "dead", "leaseDurationSeconds": seconds}));
+        assert_eq!(taken_after(&cluster).await, DURATION, "{seconds}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_nobody_holds_is_taken_at_once() {
+    let years = i32::MAX;
+    for spec in [
+        json!(null),
+        json!({}),
+        json!({"holderIdentity": null, "leaseDurationSeconds": years}),
+        json!({"holderIdentity": "", "leaseDurationSeconds": years, "renewTime": "9999-12-31T23:59:59.999999Z"}),
+    ] {
+        let cluster = Cluster::default();
+        cluster.write(json!({}));
+        cluster.now_lease(|stored| {
+            let lease = stored.lease.as_mut().unwrap();
+            lease["spec"] = spec.clone();
+        });
+        assert_eq!(taken_after(&cluster).await, Duration::ZERO, "{spec}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_has_changed_hands_as_often_as_can_be_counted_is_taken() {
+    let cluster = Cluster::default();
+    cluster.write(json!({"leaseTransitions": i32::MAX}));
+    taken_after(&cluster).await;
+    assert_eq!(cluster.lease()["spec"]["leaseTransitions"], i32::MAX);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_renewed_is_left_to_its_holder_however_odd_it_is() {
+    let cluster = Cluster::default();
+    let mut candidate = cluster.candidate();
+    let renewed = async {
+        for second in 0..60 {
+            let time = format!("9999-12-31T23:59:{second:02}.999999Z");
+            cluster.write(json!({"holderIdentity": "a", "renewTime": time}));
+            sleep(Duration::from_secs(10)).await;
+        }
+    };
+    tokio::select! {
+        () = candidate.elected() => panic!("two at once"),
+        () = renewed => {}
+    }
+}
+
+/// Says how long a Lease had to be unchanged for a new candidate to take it, by the looks in between.
+async fn taken_after(cluster: &Cluster) -> Duration {
+    let began = Instant::now();
+    let mut candidate = cluster.candidate();
+    candidate.elected().await;
+    assert_eq!(cluster.holder(), json!(candidate.identity));
+    let took = began.elapsed();
+    let waits = [Duration::ZERO, DURATION, LONGEST];
+    let wait = waits.into_iter().rfind(|wait| took >= *wait);
+    let wait = wait.unwrap_or_default();
+    assert!(took < wait + 2 * RETRY, "{took:?}");
+    wait
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_is_released_is_taken_at_once() {
     let cluster = Cluster::default();
     let mut first = cluster.candidate();
@@ -241,6 +330,14 @@ impl Cluster {
     /// Somebody else writes.
     fn write(&self, spec: Value) {
         self.0.lock().unwrap().write(&spec);
+    }
+
+    /// Somebody else sets `managedFields`.
+    fn manage(&self, managed: Value) {
+        self.now_lease(|stored| {
+            let lease = stored.lease.as_mut().unwrap();
+            lease["metadata"]["managedFields"] = managed;
+        });
     }
 
     fn lease(&self) -> Value {
