@@ -9,10 +9,10 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 use kube::{Api, Client};
-use parking_lot::Mutex;
 use pod_reloader_core::hash::{KEY_LENGTH, Keyring, entry_name};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -30,7 +30,7 @@ type Entries = BTreeMap<String, ByteString>;
 pub(crate) struct Keys {
     secrets: Api<Secret>,
     secret: Reference,
-    last: Mutex<Option<Last>>,
+    last: watch::Sender<Option<Last>>,
     reading: tokio::sync::Mutex<()>,
 }
 
@@ -50,22 +50,31 @@ impl Keys {
                 namespace: namespace.clone(),
                 name: name.clone(),
             },
-            last: Mutex::default(),
+            last: watch::Sender::default(),
             reading: tokio::sync::Mutex::default(),
         }
     }
 
     /// The keys, once they have been read.
     pub(crate) fn keyring(&self) -> Option<Arc<Keyring>> {
-        let last = self.last.lock();
+        let last = self.last.borrow();
         last.as_ref().map(|last| last.keyring.clone())
+    }
+
+    /// The keys, as soon as they have been read.
+    pub(crate) async fn first_read(&self) -> Arc<Keyring> {
+        let mut last = self.last.subscribe();
+        let last = last.wait_for(Option::is_some).await;
+        let last = last.expect("the sender is ours");
+        let last = last.as_ref().expect("it was waited for");
+        last.keyring.clone()
     }
 
     /// The keys as they stood at `since` or later.
     pub(crate) async fn read_since(&self, since: Instant) -> Result<Arc<Keyring>, Error> {
         let _reading = self.reading.lock().await;
         let recent = {
-            let last = self.last.lock();
+            let last = self.last.borrow();
             last.as_ref()
                 .filter(|last| last.began >= since)
                 .map(|last| last.keyring.clone())
@@ -100,11 +109,11 @@ impl Keys {
             warn!(secret = %self.secret, entry = name, "entry is no hash key: a key is named like 20261121T083000Z and has {KEY_LENGTH} bytes");
         }
         let keyring = Arc::new(keyring.ok_or_else(|| Error::NoKeys(self.secret.clone()))?);
-        *self.last.lock() = Some(Last {
+        self.last.send_replace(Some(Last {
             keyring: keyring.clone(),
             entries,
             began,
-        });
+        }));
         Ok(keyring)
     }
 
@@ -115,7 +124,7 @@ impl Keys {
 
     async fn create(&self) -> Result<Entries, CallError> {
         let known = {
-            let last = self.last.lock();
+            let last = self.last.borrow();
             last.as_ref().map(|last| last.entries.clone())
         };
         let entries = known.unwrap_or_else(new_key);

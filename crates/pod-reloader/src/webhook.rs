@@ -114,10 +114,9 @@ impl Webhook {
         body: ReviewBody,
         deadline: Instant,
     ) -> Result<Response, Trouble> {
-        let keys = self
-            .keys
-            .keyring()
-            .ok_or(Trouble::NotReady("the hash keys have not been read"))?;
+        // A Service may send us reviews before we are ready.
+        let keys = timeout_at(deadline, self.keys.first_read()).await;
+        let keys = keys.map_err(|_| Trouble::NotReady("the hash keys have not been read"))?;
         let Begun {
             uid,
             namespace,

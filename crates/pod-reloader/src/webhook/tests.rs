@@ -300,11 +300,23 @@ async fn a_body_that_breaks_off_is_refused() {
 }
 
 #[tokio::test]
-async fn without_keys_a_review_is_to_come_again() {
-    let (webhook, _) = parts(Apiserver::Up);
+async fn a_review_that_comes_before_the_keys_are_read_waits_for_them() {
+    let (webhook, keys) = parts(Apiserver::Up);
     let request = post("/mutate", &create(&deployment("app:1")).to_string());
-    let answer = call(&webhook.router(), request).await;
+    let mut waiting = begun([webhook.router().oneshot(request)].into_iter());
+    keys.read_since(Instant::now()).await.unwrap();
+    let answer = waiting.remove(0).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_keys_a_review_is_to_come_again_before_its_time_is_over() {
+    let began = Instant::now();
+    let (webhook, _) = parts(Apiserver::Up);
+    let review = create(&deployment("app:1")).to_string();
+    let answer = call(&webhook.router(), post("/mutate?timeout=3s", &review)).await;
     assert!(answer.says_later(), "{answer:?}");
+    assert!(began.elapsed() < Duration::from_secs(3));
 }
 
 #[tokio::test(start_paused = true)]
