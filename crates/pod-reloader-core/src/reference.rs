@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
+use kube_core::{ClusterResourceScope, DynamicResourceScope, ObjectMeta, Resource};
 use serde::{Deserialize, Deserializer};
 
 use crate::name::Name;
@@ -87,6 +87,54 @@ impl ConfigMetadata {
     }
 }
 
+/// A namespace of which only the metadata is asked for, and of that only the identity is read: a time that
+/// somebody has put into its managed fields, and nobody here can hold, is in nobody's way.
+#[derive(Clone, Debug, Deserialize)]
+pub struct NamespaceMetadata {
+    #[serde(deserialize_with = "identity")]
+    metadata: ObjectMeta,
+}
+
+impl NamespaceMetadata {
+    /// Its name. `None` where it is none, which the apiserver never sends.
+    pub fn name(&self) -> Option<Name> {
+        Name::parse(self.metadata.name.as_deref()?).ok()
+    }
+}
+
+impl Resource for NamespaceMetadata {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn metadata_api() -> bool {
+        true
+    }
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Namespace".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "namespaces".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
 fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -134,5 +182,32 @@ impl Resource for ConfigMetadata {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_time_beyond_what_we_can_hold_makes_no_metadata_unreadable() {
+        // As the apiserver serialises what it has taken.
+        for time in [
+            "9999-12-31T23:59:59Z",
+            "10000-01-01T23:58:59Z",
+            "0000-01-01T00:00:00Z",
+        ] {
+            let object = json!({"metadata": {
+                "name": "app",
+                "namespace": "shop",
+                "creationTimestamp": time,
+                "managedFields": [{"manager": "odd", "time": time}],
+            }});
+            let config: ConfigMetadata = serde_json::from_value(object.clone()).unwrap();
+            assert!(config.reference(ConfigKind::Secret).is_some());
+            let namespace: NamespaceMetadata = serde_json::from_value(object).unwrap();
+            assert_eq!(namespace.name().unwrap().as_str(), "app");
+        }
     }
 }

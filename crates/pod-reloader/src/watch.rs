@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
-use kube::core::{DynamicResourceScope, PartialObjectMeta};
+use kube::core::DynamicResourceScope;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Client, Resource};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
+use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, NamespaceMetadata, Reference};
 use pod_reloader_core::scope::Scope;
 
 use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
@@ -89,7 +88,7 @@ pub(crate) fn spawn(client: &Client, scope: &Scope, reconciler: &Arc<Reconciler>
 
 /// Sends to `picked` the namespaces whose workloads no list will show that begins from here on.
 async fn watch_namespaces(
-    api: Api<PartialObjectMeta<Namespace>>,
+    api: Api<NamespaceMetadata>,
     config: watcher::Config,
     reconciler: Arc<Reconciler>,
     picked: mpsc::UnboundedSender<Name>,
@@ -105,7 +104,7 @@ async fn watch_namespaces(
     let mut events = std::pin::pin!(healed(watch(api, config), "Namespace"));
     let mut listed: HashSet<Name> = HashSet::new();
     while let Some(event) = events.next().await {
-        let name = |object: &PartialObjectMeta<Namespace>| Name::parse(&object.name_any()).ok();
+        let name = NamespaceMetadata::name;
         match event {
             Event::Init => listed.clear(),
             Event::InitApply(object) => {

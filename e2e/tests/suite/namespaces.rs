@@ -48,6 +48,69 @@ async fn without_the_right_to_read_secrets_what_lists_config_maps_alone_goes_on(
 }
 
 #[tokio::test]
+async fn a_time_beyond_what_we_can_hold_in_any_object_stops_no_watch() -> Result<()> {
+    let label = format!("odd-{}", std::process::id());
+    let options = Options {
+        running: false,
+        // Some of it is written while nobody answers.
+        failure_policy: "Ignore",
+        everywhere: true,
+        namespace_labels: vec![format!("odd={label}")],
+        values: json!({"webhook": {"namespaceSelector": {"matchLabels": {"odd": label}}}}),
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        let [web, other] = ["web", "other"].map(|name| Workload::deployment(name).lists("app"));
+        let config = config_map("app", "1");
+        scene
+            .apply(&[config.clone(), web.manifest(), other.manifest()])
+            .await?;
+        let label = "f:kubernetes.io/metadata.name";
+        for (object, fields) in [
+            ("configmap/app", json!({"f:data": {"f:key": {}}})),
+            ("deployment/other", json!({"f:spec": {"f:replicas": {}}})),
+            (
+                &*format!("namespace/{}", scene.namespace),
+                json!({"f:metadata": {"f:labels": {label: {}}}}),
+            ),
+        ] {
+            date(scene, object, &fields).await?;
+        }
+        let operator = scene.start_operator(&[]).await?;
+        scene.right(&web).await?;
+        scene.put_all(&[config_map("app", "2")]).await?;
+        scene.right(&web).await?;
+        scene.right(&other).await?;
+        operator.ready().await
+    })
+    .await
+}
+
+/// Puts a time into the managed fields of `object` that jiff cannot hold, as the manager of `fields`.
+async fn date(scene: &Scene, object: &str, fields: &Value) -> Result<()> {
+    let get = ["get", object, "--output=json", "--show-managed-fields"];
+    let mut stored: Value = serde_json::from_str(&scene.kubectl(&get).await?)?;
+    let managed = &mut stored["metadata"]["managedFields"];
+    let mut odd = managed[0].clone();
+    odd["manager"] = json!("odd");
+    odd["time"] = json!("9999-12-31T23:59:59Z");
+    odd["fieldsV1"] = fields.clone();
+    let managed = managed.as_array_mut().context("managed fields")?;
+    managed.push(odd);
+    let replace = [
+        "replace",
+        "--filename=-",
+        "--output=json",
+        "--show-managed-fields",
+    ];
+    let stored = scene
+        .kubectl_with_input(&replace, &stored.to_string())
+        .await?;
+    ensure!(stored.contains("9999-12-31"), "{stored}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_namespace_that_is_deleted_in_a_fan_out_is_gone_and_nobody_complains() -> Result<()> {
     // Rights in all namespaces: those of a Role are gone before the workloads are.
     let label = std::process::id().to_string();
