@@ -9,14 +9,14 @@ use hyper_util::client::proxy::matcher::Matcher;
 use kube::client::Body;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;
-use kube::core::discovery::v2::APIGroupDiscoveryList;
+use kube::core::discovery::v2::{ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscoveryList};
 use kube::{Client, Config};
 use pod_reloader::chain;
 use pod_reloader::serving::{self, State};
 use pod_reloader_core::name::Name;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::args::Connection;
@@ -45,16 +45,17 @@ pub(crate) struct Pages<'a> {
 impl Pages<'_> {
     /// The next objects. `None` where there are no more.
     pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Unseen> {
+        /// The apiserver writes `null` for a list of nothing, such as of metadata.
         #[derive(Deserialize)]
-        struct List {
-            metadata: Metadata,
-            #[serde(default)]
-            items: Vec<Box<RawValue>>,
+        #[serde(bound = "T: DeserializeOwned")]
+        struct List<T> {
+            metadata: Option<Metadata>,
+            items: Option<Vec<T>>,
         }
         #[derive(Deserialize)]
         struct Metadata {
-            #[serde(rename = "continue", default)]
-            token: String,
+            #[serde(rename = "continue")]
+            token: Option<String>,
         }
         let Some(token) = self.token.take() else {
             return Ok(None);
@@ -63,15 +64,11 @@ impl Pages<'_> {
         let what = self.place.words("list");
         let path = format!("{place}?limit={PAGE}&{query}&continue={token}");
         let body = self.cluster.read(&path, &what, self.accept).await?;
-        let list: List =
+        let list: List<T> =
             serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))?;
-        let items = list.items.iter();
-        let items = items.map(|item| serde_json::from_str(item.get()));
-        let items: Result<_, _> = items.collect();
-        let items = items.map_err(|error| unreadable(&what, &error))?;
-        let next = list.metadata.token;
-        self.token = (!next.is_empty()).then(|| encoded(&next));
-        Ok(Some(items))
+        let next = list.metadata.and_then(|it| it.token);
+        self.token = next.filter(|it| !it.is_empty()).map(|it| encoded(&it));
+        Ok(Some(list.items.unwrap_or_default()))
     }
 }
 
@@ -293,9 +290,13 @@ impl Cluster {
     /// What the cluster serves, by group, version and plural.
     pub(crate) async fn version_of(&self, group: &str, plural: &str) -> Result<String, Unseen> {
         let what = format!("tell whether the cluster has {plural}.{group}");
-        let ask = || self.client.list_api_groups_aggregated();
-        let groups = self.groups.get_or_try_init(ask).await;
-        let groups = groups.map_err(|error| unseen(&what, error))?;
+        let ask = async || {
+            let body = self.read("/apis", &what, ACCEPT_AGGREGATED_DISCOVERY_V2);
+            let groups = serde_json::from_slice(&body.await?).map(without_nulls);
+            let groups = groups.and_then(serde_json::from_value);
+            groups.map_err(|error| unreadable(&what, &error))
+        };
+        let groups = self.groups.get_or_try_init(ask).await?;
         match serving::state(groups, group, plural) {
             State::Served(version) => Ok(version.to_owned()),
             State::Missing => Err(Unseen::Absent(plural.to_owned())),
@@ -428,6 +429,19 @@ fn proxy(
     }
 }
 
+/// JSON without the fields that are `null`: the apiserver writes that for a list of nothing.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name, without_nulls(value)))
+            .collect(),
+        Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        other => other,
+    }
+}
+
 /// A 403 may also come from an admission, in the words of its author.
 fn is_about_rights(message: &str) -> bool {
     message.contains(" cannot ") && message.contains("forbidden: User ")
@@ -475,8 +489,17 @@ pub(crate) fn encoded(text: &str) -> String {
 }
 
 #[cfg(test)]
+pub(crate) mod canned;
+
+#[cfg(test)]
 mod tests {
+    use super::canned::{Canned, deployment};
     use super::*;
+    use crate::args::Target;
+    use crate::operators::Operators;
+    use crate::{history, objects, workloads};
+    use pod_reloader_core::reference::ConfigKind;
+    use serde_json::json;
 
     #[test]
     fn the_text_of_a_warning_is_unquoted() {
@@ -545,6 +568,80 @@ mod tests {
         assert_eq!(proxy_of(&kubeconfig, None).as_deref(), Some("http://own:2"));
         assert_eq!(proxy_of(&kubeconfig, Some("b")), None);
         assert_eq!(proxy_of(&kubeconfig, Some("c")), None);
+    }
+
+    /// What each function that lists makes of a list of nothing.
+    async fn listed(empty: &Value) -> Vec<Result<usize, Unseen>> {
+        let cluster = Canned::shop()
+            .with_empty_lists(empty.clone())
+            .with_all(
+                "/apis/apps/v1/namespaces/shop/deployments",
+                &[deployment("web")],
+            )
+            .with("/apis/apps/v1/namespaces/shop/statefulsets", empty.clone());
+        let cluster = cluster.cluster();
+        let shop = Name::parse("shop").unwrap();
+        let operators = Operators::find(&cluster, None).await;
+        let web = Target {
+            kind: "deploy".to_owned(),
+            name: "web".to_owned(),
+        };
+        let web = workloads::get(&cluster, &operators, &web).await.unwrap();
+        let mut listed = vec![match &*operators.unseen {
+            [] => Ok(operators.all.len()),
+            [first, ..] => Err(Unseen::Absent(first.clone())),
+        }];
+        for kind in ConfigKind::ALL {
+            let names = objects::names(&cluster, kind, Some(&shop)).await;
+            listed.push(names.map(|it| it.len()));
+        }
+        for seen in [None, Some(&web)] {
+            let events = history::events(&cluster, seen).await;
+            listed.push(events.map(|it| it.len()));
+        }
+        let since = history::hash_since(&cluster, &web).await;
+        listed.push(since.map(|it| usize::from(it.is_some())));
+        let elsewhere = Name::parse("elsewhere").unwrap();
+        for namespace in [None, Some(&elsewhere)] {
+            let (all, unseen) = workloads::list(&cluster, &operators, namespace, Some).await;
+            listed.push(match unseen.into_iter().next() {
+                None => Ok(all.len()),
+                Some(unseen) => Err(Unseen::Absent(unseen)),
+            });
+        }
+        let served = cluster.version_of("argoproj.io", "rollouts").await;
+        listed.push(match served {
+            Err(Unseen::Absent(_)) => Ok(0),
+            other => other.map(|_| 1),
+        });
+        listed
+    }
+
+    #[tokio::test]
+    async fn a_list_of_nothing_may_be_null_or_left_out() {
+        for empty in [
+            json!({"metadata": {}, "items": []}),
+            json!({"metadata": {"continue": null}, "items": null}),
+            json!({"metadata": null}),
+            json!({}),
+        ] {
+            let listed = listed(&empty).await;
+            assert!(listed.iter().all(|it| *it == Ok(0)), "{empty}: {listed:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_group_serves_may_be_null() {
+        let groups = json!({"items": [
+            {"metadata": {"name": "example.com", "creationTimestamp": null}, "versions": null},
+            {"metadata": {"name": "argoproj.io"}, "versions": [
+                {"version": "v1", "resources": null},
+                {"version": "v1alpha1", "resources": [{"resource": "rollouts", "verbs": null}]},
+            ]},
+        ]});
+        let cluster = Canned::shop().with("/apis", groups).cluster();
+        let version = cluster.version_of("argoproj.io", "rollouts").await;
+        assert_eq!(version.as_deref(), Ok("v1alpha1"));
     }
 
     #[test]

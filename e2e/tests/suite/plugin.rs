@@ -801,6 +801,20 @@ async fn a_user_with_few_rights_is_told_what_cannot_be_seen() -> Result<()> {
     .await
 }
 
+/// The apiserver lists the metadata of nothing as `"items": null`.
+#[tokio::test]
+async fn a_namespace_without_secrets_is_drawn() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let own = format!("--operator-namespace={}", scene.installation.namespace);
+        let graph = text(scene, &["graph", &own]).await?;
+        ensure!(graph.starts_with("flowchart LR\n"), "{graph}");
+        let graph = json_of(scene, &["graph", &own]).await?;
+        ensure!(graph["workloads"] == json!([]), "{graph:#}");
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test]
 async fn without_an_operator_it_says_so() -> Result<()> {
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;

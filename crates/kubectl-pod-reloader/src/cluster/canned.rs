@@ -1,0 +1,120 @@
+//! A cluster that is made up, for tests.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+use http::{Method, Request, Response};
+use kube::Client;
+use kube::client::Body;
+use pod_reloader_core::name::Name;
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+use tower::service_fn;
+
+use super::Cluster;
+
+/// What the apiserver answers by path. Any other list is empty, and no other object is there.
+#[derive(Clone, Debug)]
+pub(crate) struct Canned {
+    answers: BTreeMap<String, (u16, Value)>,
+    empty_list: Value,
+}
+
+impl Canned {
+    /// A cluster with nothing but the namespace `shop`.
+    pub(crate) fn shop() -> Self {
+        let shop = (200, json!({"metadata": {"name": "shop"}}));
+        Self {
+            answers: [("/api/v1/namespaces/shop".to_owned(), shop)].into(),
+            empty_list: json!({"metadata": {}, "items": null}),
+        }
+    }
+
+    /// With this object or list.
+    pub(crate) fn with(self, path: &str, body: Value) -> Self {
+        self.answering(path, 200, body)
+    }
+
+    /// With a list, and each of its objects below it.
+    pub(crate) fn with_all(mut self, path: &str, objects: &[Value]) -> Self {
+        for object in objects {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            self = self.with(&format!("{path}/{name}"), object.clone());
+        }
+        self.with(path, json!({"metadata": {}, "items": objects}))
+    }
+
+    /// Whose lists of nothing look like this.
+    pub(crate) fn with_empty_lists(mut self, list: Value) -> Self {
+        self.empty_list = list;
+        self
+    }
+
+    fn answering(mut self, path: &str, code: u16, body: Value) -> Self {
+        self.answers.insert(path.to_owned(), (code, body));
+        self
+    }
+
+    /// It, seen from its namespace `shop`.
+    pub(crate) fn cluster(self) -> Cluster {
+        self.cluster_in("shop")
+    }
+
+    /// It, seen from this namespace.
+    pub(crate) fn cluster_in(self, namespace: &str) -> Cluster {
+        let service = service_fn(move |request: Request<Body>| {
+            let response = self.response(&request);
+            async { Ok::<_, Infallible>(response) }
+        });
+        Cluster {
+            client: Client::new(service, namespace),
+            groups: OnceCell::new(),
+            namespace: Name::parse(namespace).unwrap(),
+        }
+    }
+
+    fn response(&self, request: &Request<Body>) -> Response<Body> {
+        let path = request.uri().path();
+        let response = Response::builder();
+        let is_dry = [Method::PATCH, Method::POST].contains(request.method());
+        let (code, body) = if is_dry {
+            (200, json!({}))
+        } else if let Some(answer) = self.answers.get(path) {
+            answer.clone()
+        } else if is_list(path) {
+            (200, self.empty_list.clone())
+        } else {
+            let message = format!("{path} not found");
+            (404, json!({"kind": "Status", "message": message}))
+        };
+        let body = Body::from(body.to_string().into_bytes());
+        response.status(code).body(body).unwrap()
+    }
+}
+
+fn is_list(path: &str) -> bool {
+    let parts: Vec<_> = path.trim_start_matches('/').split('/').collect();
+    let below = match *parts {
+        ["apis"] => return true,
+        ["api", "v1", ref below @ ..] | ["apis", _, _, ref below @ ..] => below,
+        _ => return false,
+    };
+    matches!(below, [_] | ["namespaces", _, _])
+}
+
+/// A Deployment of the namespace `shop` that asks for nothing.
+pub(crate) fn deployment(name: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "shop", "uid": name, "generation": 1},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {}, "spec": {"containers": [{"name": "main"}]}},
+        },
+        "status": {
+            "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1,
+        },
+    })
+}
