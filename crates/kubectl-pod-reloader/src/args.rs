@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use jiff::SignedDuration;
 use pod_reloader_core::name::Name;
@@ -37,8 +38,8 @@ pub(crate) struct Cli {
 #[derive(Args, Debug)]
 pub(crate) struct Connection {
     /// Namespace [default: that of the context].
-    #[arg(short, long, global = true)]
-    pub(crate) namespace: Option<String>,
+    #[arg(short, long, global = true, value_parser = name)]
+    pub(crate) namespace: Option<Name>,
 
     /// Context of the kubeconfig [default: the current one].
     #[arg(long, global = true)]
@@ -76,30 +77,34 @@ pub(crate) enum Output {
     Html,
 }
 
+impl Output {
+    /// Whether it is for graphs alone.
+    pub(crate) fn is_picture(self) -> bool {
+        matches!(self, Self::Mermaid | Self::Dot | Self::Html)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Tell what counts for a workload, whether it is up to date, and when and why it was restarted.
     Explain {
-        /// Such as deployment/web, sts/db or rollout/shop.
-        #[arg(value_name = "TYPE/NAME", value_parser = target)]
-        workload: Target,
+        #[command(flatten)]
+        workload: Words<Target>,
     },
     /// Tell which workloads a change of an object restarts, and which could not start without it.
     Impact {
-        /// Such as secret/db-creds or cm/app.
-        #[arg(value_name = "TYPE/NAME", value_parser = config_object)]
-        object: (ConfigKind, Name),
+        #[command(flatten)]
+        object: Words<(ConfigKind, Name)>,
         /// Only this key of it changes.
         #[arg(long)]
         key: Option<String>,
     },
     /// Wait until nothing is pending for workloads and their rollouts are done, such as after a release.
     Wait {
-        /// Such as deployment/web.
-        #[arg(value_name = "TYPE/NAME", value_parser = target, required_unless_present = "all")]
-        workloads: Vec<Target>,
+        #[command(flatten)]
+        workloads: Words<Vec<Target>>,
         /// All workloads of the namespace that are kept.
-        #[arg(long, conflicts_with = "workloads")]
+        #[arg(long, conflicts_with = Vec::<Target>::ID)]
         all: bool,
         /// How long.
         #[arg(long, default_value = "5m", value_parser = duration)]
@@ -140,28 +145,144 @@ pub(crate) struct Target {
     pub(crate) name: String,
 }
 
+/// What a user names by words as kubectl takes them: `deployment/web`, or `deployment web`.
+#[derive(Debug)]
+pub(crate) struct Words<T>(pub(crate) T);
+
+/// What [`Words`] may name.
+pub(crate) trait Named: Sized {
+    /// The id of the argument.
+    const ID: &str;
+    /// The argument, with its help.
+    fn arg() -> Arg;
+    /// Reads the words.
+    ///
+    /// *Errors*: what to write instead.
+    fn of(words: &[String]) -> Result<Self, String>;
+}
+
+impl Named for Target {
+    const ID: &str = "workload";
+
+    fn arg() -> Arg {
+        let help =
+            "Such as deployment/web, sts/db or rollout/shop; the type may be a word of its own";
+        Arg::new(Self::ID).help(help).num_args(1..=2).required(true)
+    }
+
+    fn of(words: &[String]) -> Result<Self, String> {
+        match <[Self; 1]>::try_from(targets(words)?) {
+            Ok([target]) => Ok(target),
+            Err(_) => Err("name one workload".to_owned()),
+        }
+    }
+}
+
+impl Named for (ConfigKind, Name) {
+    const ID: &str = "object";
+
+    fn arg() -> Arg {
+        let help = "Such as secret/db-creds or cm/app; the type may be a word of its own";
+        Arg::new(Self::ID).help(help).num_args(1..=2).required(true)
+    }
+
+    fn of(words: &[String]) -> Result<Self, String> {
+        match <[Target; 1]>::try_from(targets(words)?) {
+            Ok([target]) => config_object(&target),
+            Err(_) => Err("name one object".to_owned()),
+        }
+    }
+}
+
+impl Named for Vec<Target> {
+    const ID: &str = "workloads";
+
+    fn arg() -> Arg {
+        let help = "Such as deployment/web, or deployment web; more than one may be named";
+        Arg::new(Self::ID)
+            .help(help)
+            .num_args(1..)
+            .required_unless_present("all")
+    }
+
+    fn of(words: &[String]) -> Result<Self, String> {
+        targets(words)
+    }
+}
+
+impl<T: Named> FromArgMatches for Words<T> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let words = matches.get_many(T::ID).into_iter().flatten();
+        let named = T::of(&Vec::from_iter(words.cloned()));
+        let wrong = |message| Cli::command().error(ErrorKind::ValueValidation, message);
+        named.map(Self).map_err(wrong)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl<T: Named> Args for Words<T> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.arg(T::arg().value_name("TYPE/NAME"))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+/// All `type/name`, or a type and then names.
+fn targets(words: &[String]) -> Result<Vec<Target>, String> {
+    match words {
+        [kind, names @ ..] if !kind.contains('/') => {
+            if names.is_empty() {
+                return Err(format!("{kind} has no name: {EXAMPLE}"));
+            }
+            let names = names.iter();
+            names
+                .map(|name| target(&format!("{kind}/{name}")))
+                .collect()
+        }
+        words => words.iter().map(|word| target(word)).collect(),
+    }
+}
+
+const EXAMPLE: &str = "write it like deployment/web or deployment web";
+
 fn target(text: &str) -> Result<Target, String> {
-    let (kind, name) = text.split_once('/').ok_or("write it like deployment/web")?;
+    let (kind, name) = text.split_once('/').ok_or(EXAMPLE)?;
     let is_kind = |it: &str| {
         it.bytes()
             .all(|it| it.is_ascii_alphanumeric() || b".-".contains(&it))
     };
     if kind.is_empty() || !is_kind(kind) {
-        return Err("write it like deployment/web".to_owned());
+        return Err(format!("{kind:?} is no type: {EXAMPLE}"));
     }
-    Name::parse(name).map_err(|error| error.to_string())?;
+    Name::parse(name).map_err(|error| format!("{name:?} is no name: {error}"))?;
     Ok(Target {
         kind: kind.to_ascii_lowercase(),
         name: name.to_owned(),
     })
 }
 
-fn config_object(text: &str) -> Result<(ConfigKind, Name), String> {
-    let target = target(text).map_err(|_| "write it like secret/db-creds".to_owned())?;
-    let kind = match &*target.kind {
-        "cm" | "configmap" | "configmaps" => ConfigKind::ConfigMap,
-        "secret" | "secrets" => ConfigKind::Secret,
-        _ => return Err("only configmaps and secrets restart workloads".to_owned()),
+/// The kind that a user means.
+pub(crate) fn config_kind(typed: &str) -> Option<ConfigKind> {
+    match typed {
+        "cm" | "configmap" | "configmaps" => Some(ConfigKind::ConfigMap),
+        "secret" | "secrets" => Some(ConfigKind::Secret),
+        _ => None,
+    }
+}
+
+fn config_object(target: &Target) -> Result<(ConfigKind, Name), String> {
+    let Some(kind) = config_kind(&target.kind) else {
+        return Err(format!(
+            "only configmaps and secrets restart workloads, no {}",
+            target.kind
+        ));
     };
     let name = Name::parse(&target.name).map_err(|error| error.to_string())?;
     Ok((kind, name))
@@ -179,7 +300,7 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -207,8 +328,72 @@ mod tests {
 
     #[test]
     fn only_config_objects_have_an_impact() {
+        let object = |words: &[&str]| {
+            let words = words.iter().map(|it| (*it).to_owned());
+            <(ConfigKind, Name)>::of(&Vec::from_iter(words))
+        };
         let secret = (ConfigKind::Secret, Name::parse("a").unwrap());
-        assert_eq!(config_object("secrets/a"), Ok(secret));
-        assert!(config_object("pod/a").is_err());
+        assert_eq!(object(&["secrets/a"]), Ok(secret.clone()));
+        assert_eq!(object(&["secret", "a"]), Ok(secret));
+        assert!(object(&["pod/a"]).is_err());
+    }
+
+    #[test]
+    fn a_type_and_a_name_may_be_two_words() {
+        let named = |line: &str| {
+            let line = format!("kubectl-pod_reloader {line}");
+            let cli = Cli::try_parse_from(line.split(' ')).ok()?;
+            Some(match cli.command {
+                Command::Explain { workload } => vec![workload.0],
+                Command::Wait { workloads, .. } => workloads.0,
+                _ => Vec::new(),
+            })
+        };
+        let target = |kind: &str, name: &str| Target {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        };
+        let web = target("deploy", "web");
+        assert_eq!(named("explain deploy web"), Some(vec![web.clone()]));
+        assert_eq!(named("explain -n shop deploy/web"), Some(vec![web.clone()]));
+        let both = Some(vec![web.clone(), target("deploy", "api")]);
+        assert_eq!(named("wait deploy web api --timeout=1s"), both);
+        let both = Some(vec![web, target("sts", "db")]);
+        assert_eq!(named("wait deploy/web sts/db"), both);
+        assert_eq!(named("wait --all"), Some(Vec::new()));
+        assert!(named("impact cm app --key=a").is_some());
+        for wrong in [
+            "explain",
+            "explain deploy",
+            "explain deploy/web deploy/api",
+            "explain deploy web api",
+            "wait deploy/web api",
+            "wait deploy api/web",
+            "wait --all deploy web",
+            "wait",
+            "impact cm",
+            "impact deploy web",
+            "explain deploy/web -n /nope",
+        ] {
+            assert_eq!(named(wrong), None, "{wrong}");
+        }
+    }
+
+    /// Flags are checked by running what the document says.
+    #[test]
+    fn the_document_has_every_command_and_no_other() {
+        let document = include_str!("../../../docs/kubectl.md");
+        let command = Cli::command();
+        let shown = command.get_subcommands().filter(|it| !it.is_hide_set());
+        let shown = BTreeSet::from_iter(shown.map(|it| it.get_name()));
+        let after = |text: &'static str| {
+            let mut words = text.split(|it: char| !it.is_ascii_lowercase() && it != '_');
+            words.next().unwrap_or_default()
+        };
+        let told = document.split("kubectl pod-reloader ").skip(1).map(after);
+        let told: BTreeSet<_> = told
+            .filter(|it| !it.is_empty() && *it != "__complete")
+            .collect();
+        assert_eq!(told, shown);
     }
 }

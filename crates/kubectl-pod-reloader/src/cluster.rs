@@ -7,20 +7,19 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::BodyExt;
 use hyper_util::client::proxy::matcher::Matcher;
 use kube::client::Body;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Status;
 use kube::core::discovery::v2::{ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscoveryList};
 use kube::{Client, Config};
 use pod_reloader::chain;
 use pod_reloader::serving::{self, State};
-use pod_reloader_core::name::Name;
+use pod_reloader_core::name::{InvalidName, Name};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use crate::args::Connection;
-use crate::print::safe;
 
 /// How long one call may take.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -88,7 +87,7 @@ pub(crate) enum Unseen {
     #[error("you may not {0}")]
     Forbidden(String),
     /// There is no such object, or the cluster does not serve such objects.
-    #[error("{0} not found")]
+    #[error("{0}")]
     Absent(String),
     /// The apiserver says something else.
     #[error("cannot {what}: {message}")]
@@ -116,14 +115,26 @@ impl Unseen {
 /// Why there is no cluster to look at.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoCluster {
-    #[error("reading the kubeconfig: {0}")]
-    Kubeconfig(#[from] kube::config::KubeconfigError),
+    #[error("reading the kubeconfig: {}", of_kubeconfig(.0))]
+    Kubeconfig(#[from] KubeconfigError),
     #[error("finding a cluster: {0}")]
     Infer(#[from] kube::config::InferConfigError),
     #[error("preparing the connection: {0}")]
     Client(#[from] kube::Error),
-    #[error("{0:?} is no namespace")]
-    Namespace(String),
+    #[error("the context names namespace {0}, which is no name: {1}")]
+    Namespace(String, InvalidName),
+}
+
+/// In other words than kube's where those quote a path twice.
+fn of_kubeconfig(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::ReadConfig(cause, path) => format!("{}: {cause}", path.display()),
+        KubeconfigError::LoadContext(context) => format!("it has no context {context}"),
+        KubeconfigError::LoadClusterOfContext(cluster) => {
+            format!("it has no cluster {cluster}, which the context names")
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Where objects stand in the API.
@@ -160,6 +171,11 @@ impl<'a> Place<'a> {
             Some(namespace) => format!("/{root}/{api_version}/namespaces/{namespace}/{plural}"),
             None => format!("/{root}/{api_version}/{plural}"),
         }
+    }
+
+    /// That of an object. Names that every apiserver takes need no encoding; an aggregated one may take others.
+    fn path_of(&self, name: &str) -> String {
+        format!("{}/{}", self.path(), encoded(name))
     }
 
     /// `list deployments in namespace shop`.
@@ -209,10 +225,11 @@ impl Cluster {
         config.headers.push((header::USER_AGENT, user_agent));
         config.connect_timeout = Some(DEADLINE);
         config.read_timeout = Some(DEADLINE);
-        let namespace = connection.namespace.as_ref();
-        let namespace = namespace.unwrap_or(&config.default_namespace);
-        let namespace =
-            Name::parse(namespace).map_err(|_| NoCluster::Namespace(namespace.clone()))?;
+        let of_context = || {
+            let namespace = &config.default_namespace;
+            Name::parse(namespace).map_err(|error| NoCluster::Namespace(namespace.clone(), error))
+        };
+        let namespace = connection.namespace.clone().map_or_else(of_context, Ok)?;
         let client = Client::try_from(config)?;
         Ok(Self {
             client,
@@ -228,16 +245,31 @@ impl Cluster {
         name: &str,
     ) -> Result<T, Unseen> {
         let what = format!("{} ({name})", place.words("get"));
-        let body = self
-            .read(&format!("{}/{name}", place.path()), &what, JSON)
-            .await?;
+        let body = self.read(&place.path_of(name), &what, JSON).await?;
         serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))
+    }
+
+    /// That there is no such namespace, where that is so and can be seen.
+    pub(crate) async fn lacks_namespace(&self, namespace: &Name) -> Option<Unseen> {
+        let namespaces = Place::new("v1", "namespaces", None);
+        let found: Result<IgnoredAny, _> = self.get(namespaces, namespace.as_str()).await;
+        let is_absent = found.is_err_and(|error| error.is_absent());
+        is_absent.then(|| Unseen::Absent(format!("there is no namespace {namespace}")))
+    }
+
+    /// The names of all namespaces.
+    pub(crate) async fn namespaces(&self) -> Result<Vec<String>, Unseen> {
+        let all: Vec<Value> = self
+            .list_metadata(Place::new("v1", "namespaces", None), "")
+            .await?;
+        let names = all.iter().filter_map(|it| it["metadata"]["name"].as_str());
+        Ok(names.map(ToOwned::to_owned).collect())
     }
 
     /// One object, as it is serialised.
     pub(crate) async fn get_raw(&self, place: Place<'_>, name: &str) -> Result<Vec<u8>, Unseen> {
-        let path = format!("{}/{name}", place.path());
-        self.read(&path, &place.words("get"), JSON).await
+        self.read(&place.path_of(name), &place.words("get"), JSON)
+            .await
     }
 
     /// All objects of a place that meet `query`, such as `labelSelector=a%3Db`.
@@ -299,7 +331,10 @@ impl Cluster {
         let groups = self.groups.get_or_try_init(ask).await?;
         match serving::state(groups, group, plural) {
             State::Served(version) => Ok(version.to_owned()),
-            State::Missing => Err(Unseen::Absent(plural.to_owned())),
+            State::Missing => {
+                let text = format!("the cluster does not serve {plural}.{group}");
+                Err(Unseen::Absent(text))
+            }
             State::Unknown => Err(Unseen::Refused {
                 what,
                 message: "what serves it is out of reach".to_owned(),
@@ -319,7 +354,7 @@ impl Cluster {
     ) -> Result<DryRun, Unseen> {
         let (method, verb, path, content_type) = match &body {
             None => {
-                let path = format!("{}/{name}", place.path());
+                let path = place.path_of(name);
                 (Method::PATCH, "patch", path, "application/merge-patch+json")
             }
             Some(_) => (Method::POST, "create", place.path(), "application/json"),
@@ -368,12 +403,12 @@ impl Cluster {
             return Ok((head, body));
         }
         let message = serde_json::from_slice(&body).map(|status: Status| status.message);
-        let message = safe(&message.unwrap_or_else(|_| head.status().to_string()));
+        let message = message.unwrap_or_else(|_| head.status().to_string());
         Err(match head.status() {
             StatusCode::FORBIDDEN if is_about_rights(&message) => {
                 Unseen::Forbidden(what.to_owned())
             }
-            StatusCode::NOT_FOUND => Unseen::Absent(what.to_owned()),
+            StatusCode::NOT_FOUND => Unseen::Absent(format!("cannot {what}: {message}")),
             _ => Unseen::Refused {
                 what: what.to_owned(),
                 message,
@@ -457,7 +492,7 @@ fn unreadable(what: &str, error: &serde_json::Error) -> Unseen {
 }
 
 fn unseen(what: &str, error: kube::Error) -> Unseen {
-    Unseen::Unreachable(what.to_owned(), safe(&chain(&error)))
+    Unseen::Unreachable(what.to_owned(), chain(&error))
 }
 
 /// The text of a `Warning` header, which is `299 - "text"`.

@@ -1,9 +1,10 @@
 //! What kubectl completes: it asks `kubectl_complete-pod_reloader`, which calls us.
 
-use clap::CommandFactory;
+use clap::{Arg, CommandFactory, ValueEnum};
+use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 
-use crate::args::{Cli, Connection};
+use crate::args::{Cli, Connection, Output, config_kind};
 use crate::cluster::Cluster;
 use crate::objects;
 use crate::operators::Operators;
@@ -19,44 +20,104 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
         None => ("", &[][..]),
     };
     let mut plain = Vec::new();
-    let mut before = before.iter();
-    while let Some(word) = before.next() {
-        if WITH_VALUE.contains(&word.as_str()) {
-            before.next();
-        } else if !word.starts_with('-') {
-            plain.push(word);
+    let mut flag = None;
+    for word in before {
+        match flag.take() {
+            Some(_) => {}
+            None if WITH_VALUE.contains(&word.as_str()) => flag = Some(word.as_str()),
+            None if word.starts_with('-') => {}
+            None => plain.push(word.as_str()),
         }
     }
-    let command = plain.first();
-    let mut all = match (command.map(|it| it.as_str()), cluster) {
-        _ if last.starts_with('-') => flags(command.map(|it| it.as_str())),
-        (None, _) => commands(),
-        (Some("completion"), _) => ["bash", "elvish", "fish", "powershell", "zsh"]
+    let (flag, last) = match last.split_once('=').filter(|_| last.starts_with('-')) {
+        Some((flag, value)) => (Some(flag), value),
+        None => (flag, last),
+    };
+    let mut all = match (flag, &*plain, cluster) {
+        (Some(flag), plain, cluster) => values(flag, plain.first().copied(), cluster).await,
+        (None, plain, _) if last.starts_with('-') => flags(plain.first().copied()),
+        (None, [], _) => commands(),
+        (None, ["completion"], _) => ["bash", "elvish", "fish", "powershell", "zsh"]
             .map(str::to_owned)
             .to_vec(),
-        (Some("explain" | "wait"), Some(cluster)) => {
-            let operators = Operators::find(cluster, None).await;
-            let namespace = Some(&cluster.namespace);
-            let address = |seen: Seen<'_>| Some(seen.address());
-            workloads::list(cluster, &operators, namespace, address)
-                .await
-                .0
+        (None, ["explain" | "wait", named @ ..], Some(cluster)) => {
+            workloads(cluster, &Typed::of(named, last)).await
         }
-        (Some("impact"), Some(cluster)) => {
-            let mut names = Vec::new();
-            for kind in ConfigKind::ALL {
-                let of_kind = objects::names(cluster, kind, Some(&cluster.namespace)).await;
-                let prefix = kind.as_str().to_ascii_lowercase();
-                let of_kind = of_kind.unwrap_or_default().into_iter();
-                names.extend(of_kind.map(|it| format!("{prefix}/{}", it.name)));
-            }
-            names
+        (None, ["impact", named @ ..], Some(cluster)) => {
+            config_objects(cluster, &Typed::of(named, last)).await
         }
         _ => Vec::new(),
     };
     all.retain(|candidate| candidate.starts_with(last));
     all.push(NO_FILES.to_owned());
     all.join("\n") + "\n"
+}
+
+/// What is typed of an object so far.
+enum Typed<'a> {
+    /// Its type, as a word of its own.
+    Type(&'a str),
+    /// Its type, and the `/` behind it.
+    TypeAndSlash(&'a str),
+    /// Part of a word that may become both.
+    Part,
+}
+
+impl<'a> Typed<'a> {
+    fn of(named: &[&'a str], last: &'a str) -> Self {
+        match (named, last.split_once('/')) {
+            ([kind, ..], _) if !kind.contains('/') => Self::Type(kind),
+            (_, Some((kind, _))) => Self::TypeAndSlash(kind),
+            _ => Self::Part,
+        }
+    }
+
+    /// The type as it is typed, if it is.
+    fn kind(&self) -> Option<String> {
+        match self {
+            Self::Type(kind) | Self::TypeAndSlash(kind) => Some(kind.to_ascii_lowercase()),
+            Self::Part => None,
+        }
+    }
+
+    /// What completes it to an object.
+    fn completed(&self, usual: &str, name: &str) -> String {
+        match self {
+            Self::Type(_) => name.to_owned(),
+            Self::TypeAndSlash(kind) => format!("{kind}/{name}"),
+            Self::Part => format!("{usual}/{name}"),
+        }
+    }
+}
+
+async fn workloads(cluster: &Cluster, typed: &Typed<'_>) -> Vec<String> {
+    let operators = Operators::find(cluster, None).await;
+    let meant = typed.kind();
+    let meant = meant.map(|it| workloads::kind(&operators.kinds(), &it));
+    let candidate = |seen: Seen<'_>| {
+        let id = &seen.workload.id;
+        let is_meant = meant.is_none_or(|meant| meant == Some(id.kind));
+        let usual = id.kind.as_str().to_ascii_lowercase();
+        is_meant.then(|| typed.completed(&usual, &id.name))
+    };
+    let namespace = Some(&cluster.namespace);
+    let (candidates, _) = workloads::list(cluster, &operators, namespace, candidate).await;
+    candidates
+}
+
+async fn config_objects(cluster: &Cluster, typed: &Typed<'_>) -> Vec<String> {
+    let meant = typed.kind();
+    let meant = meant.map(|it| config_kind(&it));
+    let mut candidates = Vec::new();
+    for kind in ConfigKind::ALL {
+        if meant.is_none_or(|meant| meant == Some(kind)) {
+            let names = objects::names(cluster, kind, Some(&cluster.namespace)).await;
+            let usual = kind.as_str().to_ascii_lowercase();
+            let names = names.unwrap_or_default().into_iter();
+            candidates.extend(names.map(|it| typed.completed(&usual, it.name.as_str())));
+        }
+    }
+    candidates
 }
 
 /// Where the cluster is to be looked at, by the flags among `words`.
@@ -69,9 +130,13 @@ pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connec
             None => continue,
         };
         match flag {
-            "-n" | "--namespace" => connection.namespace = value,
+            "-n" | "--namespace" => {
+                connection.namespace = value.and_then(|it| Name::parse(&it).ok());
+            }
             "--context" => connection.context = value,
             "--kubeconfig" => connection.kubeconfig = value.map(Into::into),
+            "--as" => connection.impersonate = value,
+            "--as-group" => connection.impersonate_groups.extend(value),
             _ => {}
         }
     }
@@ -94,6 +159,22 @@ const WITH_VALUE: [&str; 12] = [
     "--ask",
 ];
 
+/// What may be the value of a flag.
+async fn values(flag: &str, command: Option<&str>, cluster: Option<&Cluster>) -> Vec<String> {
+    match (flag, cluster) {
+        ("-o" | "--output", _) => {
+            let of_command = |it: &&Output| !it.is_picture() || command == Some("graph");
+            let outputs = Output::value_variants().iter().filter(of_command);
+            let outputs = outputs.filter_map(ValueEnum::to_possible_value);
+            outputs.map(|it| it.get_name().to_owned()).collect()
+        }
+        ("-n" | "--namespace" | "--operator-namespace", Some(cluster)) => {
+            cluster.namespaces().await.unwrap_or_default()
+        }
+        _ => Vec::new(),
+    }
+}
+
 fn commands() -> Vec<String> {
     let cli = Cli::command();
     let shown = cli.get_subcommands().filter(|it| !it.is_hide_set());
@@ -105,13 +186,19 @@ fn flags(command: Option<&str>) -> Vec<String> {
     let of_command = command.and_then(|name| cli.find_subcommand(name));
     let of_command = of_command.into_iter().flat_map(|it| it.get_arguments());
     let all = cli.get_arguments().chain(of_command);
-    all.filter_map(|flag| Some(format!("--{}", flag.get_long()?)))
-        .collect()
+    let forms = |flag: &Arg| {
+        let short = flag.get_short().map(|it| format!("-{it}"));
+        let long = flag.get_long().map(|it| format!("--{it}"));
+        [long, short]
+    };
+    all.flat_map(forms).flatten().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::canned::{Canned, deployment};
+    use serde_json::json;
 
     #[tokio::test]
     async fn commands_and_flags_are_completed_without_a_cluster() {
@@ -125,5 +212,45 @@ mod tests {
         assert!(!of(&[""]).await.contains("__complete"));
         assert_eq!(of(&["-n", "shop", "gra"]).await, "graph\n:4\n");
         assert_eq!(of(&["explain", "dep"]).await, ":4\n");
+        assert_eq!(of(&["graph", "-o", "d"]).await, "dot\n:4\n");
+        assert_eq!(of(&["graph", "--output=m"]).await, "mermaid\n:4\n");
+        assert_eq!(of(&["explain", "-o", ""]).await, "text\njson\n:4\n");
+        assert_eq!(of(&["explain", "-o"]).await, "-o\n:4\n");
+    }
+
+    #[tokio::test]
+    async fn objects_are_completed_by_every_name_of_their_type() {
+        let shop = "/apis/apps/v1/namespaces/shop";
+        let app = json!({"metadata": {"name": "app", "namespace": "shop"}});
+        let canned = Canned::shop()
+            .with_all(&format!("{shop}/deployments"), &[deployment("web")])
+            .with_all(&format!("{shop}/statefulsets"), &[deployment("wiki")])
+            .with_all("/api/v1/namespaces/shop/configmaps", &[app])
+            .with(
+                "/api/v1/namespaces",
+                json!({"items": [{"metadata": {"name": "shop"}}]}),
+            );
+        let cluster = canned.cluster();
+        let of = |words: &'static [&str]| {
+            let words = words.iter().map(|it| (*it).to_owned());
+            let words = Vec::from_iter(words);
+            let cluster = &cluster;
+            async move { candidates(&words, Some(cluster)).await }
+        };
+        for (typed, completed) in [
+            (&["explain", "deploy/w"][..], "deploy/web"),
+            (&["explain", "Deployments.apps/w"], "Deployments.apps/web"),
+            (&["explain", "stat"], "statefulset/wiki"),
+            (&["explain", "deploy", "w"], "web"),
+            (&["wait", "deployment/web", "sts/"], "sts/wiki"),
+            (&["impact", "cm/"], "cm/app"),
+            (&["impact", "configmap", ""], "app"),
+            (&["graph", "-n", "s"], "shop"),
+            (&["status", "--operator-namespace=s"], "shop"),
+        ] {
+            assert_eq!(of(typed).await, format!("{completed}\n:4\n"), "{typed:?}");
+        }
+        assert_eq!(of(&["explain", "pod/"]).await, ":4\n");
+        assert_eq!(of(&["impact", "secret/"]).await, ":4\n");
     }
 }

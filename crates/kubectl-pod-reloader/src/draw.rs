@@ -8,7 +8,7 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::workload::Workload;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Unseen};
 use crate::graph::{ConfigNode, Edge, Graph, Hash, WorkloadNode};
 use crate::objects;
 use crate::operators::{NONE_FOUND, Operators};
@@ -20,9 +20,14 @@ pub(crate) async fn draw(
     cluster: &Cluster,
     operators: &Operators,
     namespace: Option<&Name>,
-) -> (Graph, Vec<String>, Verdict) {
+) -> Result<(Graph, Vec<String>, Verdict), Unseen> {
     let (kept, left_out, mut unseen) =
         workloads::kept(cluster, operators, namespace, Kept::of).await;
+    if let (Some(namespace), []) = (namespace, &*kept)
+        && let Some(lacking) = cluster.lacks_namespace(namespace).await
+    {
+        return Err(lacking);
+    }
     let mut there: BTreeMap<ConfigKind, BTreeSet<Reference>> = BTreeMap::new();
     for kind in ConfigKind::ALL {
         match objects::names(cluster, kind, namespace).await {
@@ -37,7 +42,7 @@ pub(crate) async fn draw(
     if operators.are_none() {
         notes.push(NONE_FOUND.to_owned());
     }
-    (graph(&kept, &there), notes, verdict)
+    Ok((graph(&kept, &there), notes, verdict))
 }
 
 /// What is drawn of a workload that is kept.

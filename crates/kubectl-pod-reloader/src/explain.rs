@@ -3,10 +3,11 @@
 mod standing;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::fmt;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use pod_reloader::args::Reconcile;
+use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::claim::Keys;
 use pod_reloader_core::discovery::Consumption;
 use pod_reloader_core::hash::ConfigHash;
@@ -21,7 +22,7 @@ use crate::cluster::{Cluster, Unseen};
 use crate::history::{self, Event, when};
 use crate::objects::{self, Found};
 use crate::operators::{Operator, Operators};
-use crate::print::{Answer, Verdict, bold, by, fields, safe, section, table};
+use crate::print::{Answer, Piece, Text, Verdict, by};
 use crate::rollout::Rollout;
 use crate::workloads::{self, Seen, consumption};
 
@@ -84,6 +85,60 @@ struct LastRestart {
     /// What for, while Events tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
+    /// The field manager that wrote the hash, where that can be seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manager: Option<String>,
+    #[serde(skip)]
+    in_words: String,
+}
+
+/// What is known of why a workload got its hash.
+#[derive(Debug, PartialEq, Eq)]
+enum Why {
+    /// The operator told.
+    Told(String),
+    /// It is part of a write of the workload by this field manager, of which the operator makes no Event.
+    OwnWrite(String),
+    /// The operator wrote it, or nobody knows who did, and Events cannot be read.
+    Unread,
+    /// The same, and there is no Event about it yet, or it was lost.
+    Untold,
+    /// The same, longer ago than Events are kept.
+    Forgotten,
+}
+
+impl Why {
+    fn of(
+        event: Option<&Event>,
+        manager: Option<&str>,
+        are_events_seen: bool,
+        age: SignedDuration,
+    ) -> Self {
+        match (event, manager) {
+            (_, Some(manager)) if manager != FIELD_MANAGER => Self::OwnWrite(manager.to_owned()),
+            (Some(event), _) => Self::Told(event.message.clone()),
+            _ if !are_events_seen => Self::Unread,
+            _ if age < EVENTS_LAST => Self::Untold,
+            _ => Self::Forgotten,
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Told(message) => f.write_str(message),
+            Self::OwnWrite(manager) => write!(
+                f,
+                "it came with a write of the workload by {manager}, for which there is no Event"
+            ),
+            Self::Unread => f.write_str("why is not known: Events cannot be read"),
+            Self::Untold => f.write_str("why is not known: there is no Event about it"),
+            Self::Forgotten => {
+                f.write_str("why is not known any more: Events are kept for an hour")
+            }
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -141,21 +196,42 @@ pub(crate) async fn explain(
             .err()
             .map(|error| format!("when it was restarted: {error}")),
     );
+    let are_events_seen = events.is_ok();
     let events = events.unwrap_or_default();
     let restart = events.iter().find(|event| event.is_of_a_hash());
     let hash_since = since.ok().flatten();
     // An Event about an earlier hash says nothing about this one.
-    let restart = restart.filter(|event| hash_since.is_none_or(|since| event.at >= since - LEEWAY));
+    let restart = restart
+        .filter(|event| hash_since.is_none_or(|since| since.duration_since(event.at) <= LEEWAY));
     let rollout = Rollout::of(workload, &seen.object);
     let (standing, meaning, verdict) = stands(&seen, inquiry.as_ref(), &rollout);
     let is_current = standing == Standing::Current.as_str();
     let waits_for = match is_current {
         true => Vec::new(),
-        false => missing(&seen, &found),
+        false => objects::missing(&seen, &found),
     };
     let problems = history::problems(&events).into_iter();
     let problems = problems.filter(|event| !is_current || event.reason != "WaitingForConfig");
     let hash = workload.config_hash();
+    let asked_at = Timestamp::now();
+    let manager = seen.hash_manager.as_deref();
+    let last_restart = |at: Timestamp| {
+        let why = Why::of(
+            restart,
+            manager,
+            are_events_seen,
+            asked_at.duration_since(at),
+        );
+        LastRestart {
+            at,
+            in_words: why.to_string(),
+            why: match why {
+                Why::Told(message) => Some(message),
+                _ => None,
+            },
+            manager: manager.map(ToOwned::to_owned),
+        }
+    };
     let settle_period = |operator: &Operator| {
         workload
             .settle_period
@@ -168,7 +244,7 @@ pub(crate) async fn explain(
         is_kept: seen.obstacle.is_none(),
         not_kept_because: seen.obstacle.clone(),
         operator: seen.operator.map(summary),
-        config_hash: hash.map(safe),
+        config_hash: hash.map(ToOwned::to_owned),
         key_id: hash
             .and_then(ConfigHash::parse)
             .map(|hash| hash.key_id().to_string()),
@@ -179,10 +255,7 @@ pub(crate) async fn explain(
         last_restart: restart
             .map(|event| event.at)
             .or(hash.and(hash_since))
-            .map(|at| LastRestart {
-                at,
-                why: restart.map(|event| event.message.clone()),
-            }),
+            .map(last_restart),
         rollout: rollout.text().to_owned(),
         settle_period_seconds: seen
             .operator
@@ -196,13 +269,15 @@ pub(crate) async fn explain(
             .collect(),
         problems: problems.cloned().collect(),
         unseen,
-        asked_at: Timestamp::now(),
+        asked_at,
     };
     Ok((explanation, verdict))
 }
 
 /// So much later than its Event a ReplicaSet may seem to be, whose time has no fractions.
-const LEEWAY: Duration = Duration::from_secs(2);
+const LEEWAY: SignedDuration = SignedDuration::from_secs(2);
+/// How long an apiserver keeps Events, unless it is told otherwise.
+const EVENTS_LAST: SignedDuration = SignedDuration::from_hours(1);
 
 fn summary(operator: &Operator) -> OperatorSummary {
     OperatorSummary {
@@ -216,22 +291,6 @@ fn summary(operator: &Operator) -> OperatorSummary {
         }
         .to_owned(),
     }
-}
-
-fn missing(seen: &Seen<'_>, found: &Found) -> Vec<String> {
-    let missing = seen.workload.missing(&found.objects);
-    missing
-        .map(|requirement| {
-            let object = format!(
-                "{} {}",
-                requirement.reference.kind, requirement.reference.name
-            );
-            match &requirement.key {
-                Some(key) => format!("key {key} of {object}"),
-                None => object,
-            }
-        })
-        .collect()
 }
 
 fn rows(
@@ -274,29 +333,22 @@ fn rows(
 }
 
 impl Answer for Explanation {
-    fn text(&self) -> String {
+    fn text(&self) -> Text {
+        let lines = |lines: &[String]| Vec::from_iter(lines.iter().cloned().map(Piece::from));
+        let line = |line: &str| vec![Piece::from(line)];
         let verdict = self.verdict.unwrap_or(Verdict::Unknown);
-        let mut text = format!(
-            "{}\n\n",
-            bold(format!(
-                "{} {} in namespace {}",
-                self.kind, self.name, self.namespace
-            ))
-        );
-        let mut lines = vec![("Config hash", by(verdict, &self.meaning).to_string())];
+        let mut fields = vec![("Config hash", vec![by(verdict, &*self.meaning)])];
         if let Some(hash) = &self.config_hash {
-            lines.push(("Value", hash.clone()));
+            fields.push(("Value", line(hash)));
         }
         if !self.waits_for.is_empty() {
-            lines.push(("Waits for", self.waits_for.join("\n")));
+            fields.push(("Waits for", lines(&self.waits_for)));
         }
-        if let Some(LastRestart { at, why }) = &self.last_restart {
-            let why = why
-                .as_deref()
-                .unwrap_or("why is not known any more: Events are kept for an hour");
-            lines.push(("Last hash", format!("{}\n{why}", when(*at, self.asked_at))));
+        if let Some(LastRestart { at, in_words, .. }) = &self.last_restart {
+            let at = when(*at, self.asked_at);
+            fields.push(("Last hash", vec![at.into(), in_words.as_str().into()]));
         }
-        lines.push(("Rollout", self.rollout.clone()));
+        fields.push(("Rollout", line(&self.rollout)));
         if let Some(operator) = &self.operator {
             let mut told = format!(
                 "pod-reloader {} (deployment {} in namespace {})",
@@ -305,7 +357,7 @@ impl Answer for Explanation {
             if operator.reconcile != "on" {
                 told += &format!(", --reconcile={}", operator.reconcile);
             }
-            lines.push(("Kept by", told));
+            fields.push(("Kept by", line(&told)));
         }
         if let (Some(settle), true) = (self.settle_period_seconds, self.is_kept) {
             let restarts = match self.objects.iter().any(|row| row.counts) {
@@ -314,21 +366,28 @@ impl Answer for Explanation {
                 }
                 false => "by nothing: no object counts for it".to_owned(),
             };
-            lines.push(("Restarts", restarts));
+            fields.push(("Restarts", line(&restarts)));
         }
-        text += &fields(&lines);
-        if !self.objects.is_empty() {
-            let rows: Vec<_> = self.objects.iter().map(ObjectRow::cells).collect();
-            text += "\n";
-            text += &table(["OBJECT", "THERE", "COUNTS", "USED AS", "PODS NEED"], &rows);
-        }
-        text += &section("Wrong in its annotations", &self.advice);
-        text += &section("Not seen", &self.unseen);
         let problems = self.problems.iter().map(|event| {
             let at = when(event.at, self.asked_at);
             format!("{}, {at}: {}", event.reason, event.message)
         });
-        text + &section("Warnings of the last hour", &Vec::from_iter(problems))
+        let mut text = Text::default();
+        text.heading(format!(
+            "{} {} in namespace {}",
+            self.kind, self.name, self.namespace
+        ));
+        text.gap();
+        text.fields(fields);
+        if !self.objects.is_empty() {
+            let rows: Vec<_> = self.objects.iter().map(ObjectRow::cells).collect();
+            text.gap();
+            text.table(["OBJECT", "THERE", "COUNTS", "USED AS", "PODS NEED"], &rows);
+        }
+        text.section("Wrong in its annotations", &self.advice);
+        text.section("Not seen", &self.unseen);
+        text.section("Warnings of the last hour", &Vec::from_iter(problems));
+        text
     }
 }
 
@@ -366,5 +425,124 @@ pub(crate) fn stall(seen: &Seen<'_>) -> Option<&'static str> {
         (Stall::Paused, _) => Some("paused: when it is resumed"),
         (Stall::OnDelete, Restart::Template) => Some("OnDelete: each pod when it is deleted"),
         (Stall::OnDelete, Restart::At { .. }) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::canned::{Canned, config_map, deployment, operator};
+    use serde_json::{Value, json};
+
+    /// A workload whose hash `manager` wrote, so many minutes ago.
+    fn shop(manager: &str, minutes: i64) -> Canned {
+        let since = Timestamp::now() - SignedDuration::from_mins(minutes);
+        let template = json!({
+            "metadata": {"annotations": {"pod-reloader.cs.sap.com/config-hash": "it"}},
+        });
+        let mut web = deployment("web");
+        web["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/configmaps": "app"});
+        web["metadata"]["managedFields"] = json!([
+            {"manager": "kube-controller-manager", "fieldsV1": {"f:status": {}}},
+            {"manager": manager, "fieldsV1": {"f:spec": {"f:template": {"f:metadata": {
+                "f:annotations": {".": {}, "f:pod-reloader.cs.sap.com/config-hash": {}},
+            }}}}},
+        ]);
+        web["spec"]["template"] = template.clone();
+        let mut replica_set = deployment("web-1");
+        replica_set["metadata"]["ownerReferences"] = json!([{"uid": "web"}]);
+        replica_set["metadata"]["creationTimestamp"] = json!(since.to_string());
+        replica_set["spec"]["template"] = template;
+        let apps = "/apis/apps/v1/namespaces/shop";
+        Canned::shop()
+            .with("/apis/apps/v1/deployments", json!({"items": [operator()]}))
+            .with_all(&format!("{apps}/deployments"), &[web])
+            .with_all(&format!("{apps}/replicasets"), &[replica_set])
+            .with_all(
+                "/api/v1/namespaces/shop/configmaps",
+                &[config_map("app", "key")],
+            )
+            .reporting("current")
+    }
+
+    async fn explained(canned: Canned) -> (String, Value) {
+        let cluster = canned.cluster();
+        let operators = Operators::find(&cluster, None).await;
+        let web = Target {
+            kind: "deploy".to_owned(),
+            name: "web".to_owned(),
+        };
+        let (answer, _) = explain(&cluster, &operators, &web).await.unwrap();
+        let text = answer.text().without_styles();
+        (text, serde_json::to_value(answer).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_hash_that_the_webhook_has_just_set_is_no_event_that_is_gone() {
+        let (text, json) = explained(shop("kubectl-create", 0)).await;
+        let line =
+            "it came with a write of the workload by kubectl-create, for which there is no Event";
+        assert!(text.contains(line), "{text}");
+        assert!(!text.contains("kept for an hour"), "{text}");
+        assert_eq!(json["lastRestart"]["manager"], "kubectl-create");
+        assert_eq!(json["lastRestart"].get("why"), None);
+    }
+
+    #[tokio::test]
+    async fn who_may_not_list_events_is_not_told_that_they_are_gone() {
+        let events = "/api/v1/namespaces/shop/events";
+        let (text, _) = explained(shop("pod-reloader", 300).forbids(events)).await;
+        assert!(
+            text.contains("why is not known: Events cannot be read"),
+            "{text}"
+        );
+        let line = "why it was restarted: you may not list events in namespace shop";
+        assert!(text.contains(line), "{text}");
+        let (text, _) = explained(shop("kubectl-create", 0).forbids(events)).await;
+        assert!(text.contains("by kubectl-create"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn only_after_an_hour_events_are_said_to_be_gone() {
+        for (minutes, why) in [
+            (1, "why is not known: there is no Event about it"),
+            (61, "why is not known any more: Events are kept for an hour"),
+        ] {
+            let (text, _) = explained(shop("pod-reloader", minutes)).await;
+            assert!(text.contains(why), "{text}");
+        }
+    }
+
+    /// The apiserver takes such times, and we cannot read them.
+    #[tokio::test]
+    async fn times_beyond_all_measure_break_nothing() {
+        let event = |time: &str| {
+            json!({
+                "reportingComponent": "pod-reloader", "reason": "ConfigChanged", "type": "Normal",
+                "message": "restarting pods", "lastTimestamp": time, "eventTime": time,
+                "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
+                "involvedObject": {"kind": "Deployment", "namespace": "shop", "name": "web"},
+            })
+        };
+        let times = [
+            "9999-12-31T23:59:59.999999Z",
+            "0000-01-01T00:00:00Z",
+            "-9999-01-02T02:00:00Z",
+            "soon",
+        ];
+        let events = json!({"items": times.map(event)});
+        let canned = shop("pod-reloader", 0).with("/api/v1/namespaces/shop/events", events);
+        let mut replica_set = deployment("web-1");
+        replica_set["metadata"]["ownerReferences"] = json!([{"uid": "web"}]);
+        replica_set["spec"]["template"] = json!({
+            "metadata": {"annotations": {"pod-reloader.cs.sap.com/config-hash": "it"}},
+        });
+        for time in times {
+            replica_set["metadata"]["creationTimestamp"] = json!(time);
+            let replica_sets = "/apis/apps/v1/namespaces/shop/replicasets";
+            let canned = canned.clone();
+            let (text, _) = explained(canned.with_all(replica_sets, &[replica_set.clone()])).await;
+            assert!(text.contains("Config hash"), "{text}");
+        }
     }
 }

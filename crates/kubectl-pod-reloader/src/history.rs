@@ -6,7 +6,6 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Place, Unseen, encoded};
-use crate::print::safe;
 use crate::workloads::{BuiltIn, Seen, built_in};
 
 /// Something that the operator told about a workload.
@@ -70,7 +69,7 @@ fn event(event: &Value) -> Option<Event> {
     ];
     let at = times.into_iter().find_map(|at| at.as_str()?.parse().ok())?;
     let about = &event["involvedObject"];
-    let text = |value: &Value| safe(value.as_str().unwrap_or_default());
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     Some(Event {
         at,
         reason: text(&event["reason"]),

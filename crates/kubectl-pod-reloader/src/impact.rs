@@ -10,11 +10,12 @@ use serde::Serialize;
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::explain::stall;
 use crate::operators::{NONE_FOUND, Operators};
-use crate::print::{Answer, Verdict, bold, count, section, table};
+use crate::print::{Answer, Text, Verdict, count};
 use crate::workloads::{self, Seen, consumption};
 
 /// What a change of one object does.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Impact {
     kind: String,
     namespace: String,
@@ -24,6 +25,9 @@ pub(crate) struct Impact {
     key: Option<String>,
     /// `None` where you may not see that.
     exists: Option<bool>,
+    /// Whether the object has that key; `None` where none is given, or you may not see that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    has_key: Option<bool>,
     /// The workloads that use the object, or name it.
     workloads: Vec<Row>,
     /// What you may not see.
@@ -45,13 +49,15 @@ struct Row {
     needs: Vec<String>,
 }
 
-/// Tells what a change of an object of the namespace does.
+/// Tells what a change of an object of the namespace does, or its creation.
+///
+/// *Errors*: the namespace is not there.
 pub(crate) async fn impact(
     cluster: &Cluster,
     operators: &Operators,
     (kind, name): &(ConfigKind, Name),
     key: Option<&str>,
-) -> (Impact, Verdict) {
+) -> Result<(Impact, Verdict), Unseen> {
     let reference = Reference {
         kind: *kind,
         namespace: cluster.namespace.clone(),
@@ -61,7 +67,10 @@ pub(crate) async fn impact(
     let place = Place::new("v1", kind.plural(), Some(cluster.namespace.as_str()));
     let body = match cluster.get_raw(place, name.as_str()).await {
         Ok(body) => Some(Some(body)),
-        Err(Unseen::Absent(_)) => Some(None),
+        Err(Unseen::Absent(_)) => match cluster.lacks_namespace(&cluster.namespace).await {
+            Some(lacking) => return Err(lacking),
+            None => Some(None),
+        },
         Err(error) => {
             unseen.push(format!("whether {kind} {name} is there: {error}"));
             None
@@ -77,7 +86,6 @@ pub(crate) async fn impact(
     let (workloads, unlisted) = workloads::list(cluster, operators, namespace, row).await;
     let errors = unlisted.iter();
     unseen.extend(errors.map(|error| format!("some workloads: {error}")));
-    let verdict = operators.verdict(unlisted.is_empty());
     if operators.are_none() {
         unseen.push(NONE_FOUND.to_owned());
     }
@@ -86,11 +94,93 @@ pub(crate) async fn impact(
         namespace: cluster.namespace.to_string(),
         name: name.to_string(),
         key: key.map(ToOwned::to_owned),
-        exists: body.map(|body| body.is_some()),
+        exists: body.as_ref().map(Option::is_some),
+        has_key: object.has_key(),
         workloads,
         unseen,
     };
-    (impact, verdict)
+    let of_it = match impact.creation() {
+        _ if impact.concerns_some() => Verdict::Good,
+        Some(_) => Verdict::Bad,
+        None if impact.exists.is_none() => Verdict::Unknown,
+        None => Verdict::Good,
+    };
+    let verdict = match operators.verdict(unlisted.is_empty()) {
+        Verdict::Good => of_it,
+        other => other,
+    };
+    Ok((impact, verdict))
+}
+
+/// What a user may take for there though it is not.
+enum Creation {
+    OfObject,
+    OfKey,
+}
+
+impl Impact {
+    /// What a change is that creates something.
+    fn creation(&self) -> Option<Creation> {
+        match (self.exists, self.has_key) {
+            (Some(false), _) => Some(Creation::OfObject),
+            (_, Some(false)) => Some(Creation::OfKey),
+            _ => None,
+        }
+    }
+
+    /// Whether any workload restarts for it, or needs it.
+    fn concerns_some(&self) -> bool {
+        let mut rows = self.workloads.iter();
+        rows.any(|row| row.restarts || !row.needs.is_empty())
+    }
+
+    /// What restarts how much, in a sentence or two.
+    fn summary(&self) -> String {
+        let Self {
+            kind,
+            namespace,
+            name,
+            ..
+        } = self;
+        let restarted = self.workloads.iter().filter(|row| row.restarts);
+        let pods: i64 = restarted.clone().filter_map(|row| row.pods).sum();
+        let restarts = format!(
+            "restarts {} with {}.",
+            count(restarted.count(), "workload"),
+            count(pods, "pod")
+        );
+        let key = self.key.as_deref().unwrap_or_default();
+        match self.creation() {
+            Some(Creation::OfObject) if self.workloads.is_empty() => format!(
+                "There is no {kind} {name} in namespace {namespace}, and no workload uses it."
+            ),
+            Some(Creation::OfObject) => {
+                let with = match key {
+                    "" => String::new(),
+                    key => format!(" with key {key}"),
+                };
+                format!(
+                    "There is no {kind} {name} in namespace {namespace}. Its creation{with} {restarts}"
+                )
+            }
+            Some(Creation::OfKey) => {
+                format!(
+                    "{kind} {name} in namespace {namespace} has no key {key}. Adding it {restarts}"
+                )
+            }
+            None => {
+                let of = match key {
+                    "" => format!("{kind} {name}"),
+                    key => format!("key {key} of {kind} {name}"),
+                };
+                let there = match self.exists {
+                    Some(_) => "",
+                    None => ", which you may not see,",
+                };
+                format!("A change of {of}{there} in namespace {namespace} {restarts}")
+            }
+        }
+    }
 }
 
 /// The object in question.
@@ -102,6 +192,12 @@ struct Object<'a> {
 }
 
 impl Object<'_> {
+    /// Whether it has the key that changes, where there is one and that can be seen.
+    fn has_key(&self) -> Option<bool> {
+        let object = ConfigObject::parse(self.body??, Aspects::default()).ok()?;
+        Some(object.has(self.key?))
+    }
+
     /// What its change does to a workload. `None` for one that it does not concern.
     fn row(&self, seen: &Seen<'_>) -> Option<Row> {
         let workload = &seen.workload;
@@ -144,7 +240,7 @@ impl Object<'_> {
             return Some(format!("not kept: {obstacle}"));
         }
         let Some(keys) = keys else {
-            return Some("it does not count for it".to_owned());
+            return Some("this workload does not track it".to_owned());
         };
         match seen.operator.map(|it| it.args.reconcile) {
             Some(Reconcile::Off) => {
@@ -179,51 +275,31 @@ impl Object<'_> {
 }
 
 impl Answer for Impact {
-    fn text(&self) -> String {
-        let Self {
-            kind,
-            namespace,
-            name,
-            ..
-        } = self;
-        let there = match self.exists {
-            Some(true) => "",
-            Some(false) => ", which is not there,",
-            None => ", which you may not see,",
+    fn text(&self) -> Text {
+        let needing = self.workloads.iter().filter(|row| !row.needs.is_empty());
+        let mut text = Text::default();
+        text.heading(self.summary());
+        let needing = match needing.count() {
+            0 => None,
+            needing => Some(count(needing, "workload")),
         };
-        let of = match &self.key {
-            Some(key) => format!("key {key} of {kind} {name}"),
-            None => format!("{kind} {name}"),
-        };
-        let restarted: Vec<_> = self.workloads.iter().filter(|row| row.restarts).collect();
-        let pods: i64 = restarted.iter().filter_map(|row| row.pods).sum();
-        let needing = self
-            .workloads
-            .iter()
-            .filter(|row| !row.needs.is_empty())
-            .count();
-        let mut text = bold(format!(
-            "A change of {of}{there} in namespace {namespace} restarts {} with {}.",
-            count(restarted.len(), "workload"),
-            count(pods, "pod")
-        ))
-        .to_string();
-        text += "\n";
-        if needing > 0 {
-            text += &format!(
-                "{} could not start without it.\n",
-                count(needing, "workload")
-            );
+        if let Some(needing) = needing {
+            let told = match self.creation() {
+                Some(_) => format!("{needing} cannot start until it is there."),
+                None => format!("{needing} could not start without it."),
+            };
+            text.line([told.into()]);
         }
         if !self.workloads.is_empty() {
             let rows: Vec<_> = self.workloads.iter().map(Row::cells).collect();
-            text += "\n";
-            text += &table(
+            text.gap();
+            text.table(
                 ["WORKLOAD", "PODS", "RESTARTS", "PODS NEED", "REMARK"],
                 &rows,
             );
         }
-        text + &section("Not seen", &self.unseen)
+        text.section("Not seen", &self.unseen);
+        text
     }
 }
 
@@ -240,5 +316,112 @@ impl Row {
             },
             self.remark.clone().unwrap_or_default(),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::canned::{Canned, config_map, deployment, operator};
+    use serde_json::json;
+
+    /// `web` uses two keys of ConfigMap `app`, of which one is there; `all` lists it and ConfigMap `gone`,
+    /// and cannot start without that.
+    fn shop() -> Canned {
+        let mut web = deployment("web");
+        web["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/auto": "true"});
+        let variable = |key: &str| {
+            let source = json!({"name": "app", "key": key, "optional": true});
+            json!({"name": "A", "valueFrom": {"configMapKeyRef": source}})
+        };
+        web["spec"]["template"]["spec"]["containers"][0]["env"] =
+            json!([variable("color"), variable("size")]);
+        let mut all = deployment("all");
+        all["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/configmaps": "app,gone"});
+        all["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
+            json!([{"configMapRef": {"name": "gone"}}]);
+        let apps = "/apis/apps/v1/namespaces/shop/deployments";
+        Canned::shop()
+            .with("/apis/apps/v1/deployments", json!({"items": [operator()]}))
+            .with_all(apps, &[web, all])
+            .with_all(
+                "/api/v1/namespaces/shop/configmaps",
+                &[config_map("app", "color"), config_map("unused", "color")],
+            )
+    }
+
+    async fn told(canned: Canned, name: &str, key: Option<&str>) -> (String, Verdict) {
+        let cluster = canned.cluster();
+        let operators = Operators::find(&cluster, None).await;
+        let object = (ConfigKind::ConfigMap, Name::parse(name).unwrap());
+        let (impact, verdict) = impact(&cluster, &operators, &object, key).await.unwrap();
+        (impact.text().without_styles(), verdict)
+    }
+
+    #[tokio::test]
+    async fn of_an_object_that_is_not_there_the_creation_is_told() {
+        let (text, verdict) = told(shop(), "gone", None).await;
+        let head = "There is no ConfigMap gone in namespace shop. Its creation restarts 1 workload with 1 pod.\n1 workload cannot start until it is there.\n";
+        assert!(text.starts_with(head), "{text}");
+        assert_eq!(verdict, Verdict::Good);
+    }
+
+    #[tokio::test]
+    async fn a_misspelt_object_is_not_said_to_restart_nothing() {
+        let (text, verdict) = told(shop(), "typo", None).await;
+        let line = "There is no ConfigMap typo in namespace shop, and no workload uses it.\n";
+        assert_eq!(text, line);
+        assert_eq!(verdict, Verdict::Bad);
+        let (text, verdict) = told(shop(), "unused", None).await;
+        assert!(text.contains("restarts 0 workloads"), "{text}");
+        assert_eq!(verdict, Verdict::Good);
+        let unseen = "/api/v1/namespaces/shop/configmaps/typo";
+        let (text, verdict) = told(shop().forbids(unseen), "typo", None).await;
+        assert!(text.contains("which you may not see"), "{text}");
+        assert_eq!(verdict, Verdict::Unknown);
+    }
+
+    #[tokio::test]
+    async fn of_a_key_that_is_not_there_the_creation_is_told() {
+        let (text, verdict) = told(shop(), "app", Some("size")).await;
+        let head = "ConfigMap app in namespace shop has no key size. Adding it restarts 2 workloads with 2 pods.\n";
+        assert!(text.starts_with(head), "{text}");
+        assert_eq!(verdict, Verdict::Good);
+        let (text, verdict) = told(shop(), "unused", Some("nope")).await;
+        assert!(
+            text.contains("has no key nope. Adding it restarts 0"),
+            "{text}"
+        );
+        assert_eq!(verdict, Verdict::Bad);
+        let (text, verdict) = told(shop(), "app", Some("color")).await;
+        assert!(
+            text.starts_with("A change of key color of ConfigMap app in"),
+            "{text}"
+        );
+        assert_eq!(verdict, Verdict::Good);
+    }
+
+    #[tokio::test]
+    async fn a_namespace_that_is_not_there_is_an_error() {
+        let cluster = shop().cluster_in("nope");
+        let operators = Operators::find(&cluster, None).await;
+        let object = (ConfigKind::ConfigMap, Name::parse("app").unwrap());
+        let error = impact(&cluster, &operators, &object, None).await.err();
+        let absent = Unseen::Absent("there is no namespace nope".to_owned());
+        assert_eq!(error, Some(absent.clone()));
+        let web = crate::args::Target {
+            kind: "deploy".to_owned(),
+            name: "web".to_owned(),
+        };
+        let error = workloads::get(&cluster, &operators, &web).await.err();
+        assert_eq!(error, Some(absent.clone()));
+        let drawn = crate::draw::draw(&cluster, &operators, Some(&cluster.namespace)).await;
+        assert_eq!(drawn.err(), Some(absent));
+        let waited = crate::wait::wait(&cluster, &operators, &[], std::time::Duration::ZERO).await;
+        assert_eq!(
+            waited.0.text().without_styles(),
+            "there is no namespace nope\n"
+        );
+        assert_eq!(waited.1, Verdict::Bad);
     }
 }

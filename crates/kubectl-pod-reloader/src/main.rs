@@ -1,5 +1,8 @@
 //! `kubectl pod-reloader`: tells what restarts which pods, and why. It only reads.
 
+// What is printed is from the cluster, where others write: `print` takes out what a terminal would obey.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
+
 mod args;
 mod cluster;
 mod complete;
@@ -7,6 +10,8 @@ mod draw;
 mod explain;
 mod graph;
 mod history;
+#[cfg(test)]
+mod hostile;
 mod impact;
 mod objects;
 mod operators;
@@ -55,7 +60,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            eprintln!("error: {failure}");
+            print::note(&format!("error: {failure}"));
             ExitCode::from(match failure {
                 Failure::Unseen(error) if error.is_absent() => 1,
                 _ => 3,
@@ -66,8 +71,7 @@ fn main() -> ExitCode {
 
 async fn run(cli: Cli) -> Result<Verdict, Failure> {
     let output = cli.output;
-    let is_picture = matches!(output, Output::Mermaid | Output::Dot | Output::Html);
-    if is_picture && !matches!(cli.command, Command::Graph { .. }) {
+    if output.is_picture() && !matches!(cli.command, Command::Graph { .. }) {
         let message = "-o mermaid, dot and html are for graph";
         Cli::command()
             .error(ErrorKind::ArgumentConflict, message)
@@ -87,7 +91,7 @@ async fn run(cli: Cli) -> Result<Verdict, Failure> {
         Command::Complete { words } => {
             let connection = complete::connection(cli.connection, &words);
             let cluster = Cluster::connect(&connection).await.ok();
-            print::raw(&complete::candidates(&words, cluster.as_ref()).await)?;
+            print::plain(&complete::candidates(&words, cluster.as_ref()).await)?;
             return Ok(Verdict::Good);
         }
         _ => Cluster::connect(&cli.connection).await?,
@@ -95,38 +99,36 @@ async fn run(cli: Cli) -> Result<Verdict, Failure> {
     let operators = Operators::find(&cluster, cli.connection.operator_namespace.as_ref()).await;
     match cli.command {
         Command::Explain { workload } => {
-            let (answer, verdict) = explain::explain(&cluster, &operators, &workload).await?;
+            let (answer, verdict) = explain::explain(&cluster, &operators, &workload.0).await?;
             print::answer(&answer, output)?;
             Ok(verdict)
         }
         Command::Impact { object, key } => {
             let (answer, verdict) =
-                impact::impact(&cluster, &operators, &object, key.as_deref()).await;
+                impact::impact(&cluster, &operators, &object.0, key.as_deref()).await?;
             print::answer(&answer, output)?;
             Ok(verdict)
         }
         Command::Wait {
             workloads, timeout, ..
         } => {
-            let (answer, verdict) = wait::wait(&cluster, &operators, &workloads, timeout).await;
+            let (answer, verdict) = wait::wait(&cluster, &operators, &workloads.0, timeout).await;
             print::answer(&answer, output)?;
             Ok(verdict)
         }
         Command::Status { ask } => {
-            let (answer, verdict) = status::status(&cluster, &operators, ask).await;
+            let (answer, verdict) = status::status(&cluster, &operators, ask).await?;
             print::answer(&answer, output)?;
             Ok(verdict)
         }
         Command::Graph { all_namespaces } => {
             let namespace = (!all_namespaces).then_some(&cluster.namespace);
-            let (graph, notes, verdict) = draw::draw(&cluster, &operators, namespace).await;
+            let (graph, notes, verdict) = draw::draw(&cluster, &operators, namespace).await?;
             for note in &notes {
-                eprintln!("{note}");
+                print::note(note);
             }
-            print::raw(&match output {
-                Output::Json => {
-                    serde_json::to_string_pretty(&graph).expect("it can be JSON") + "\n"
-                }
+            print::plain(&match output {
+                Output::Json => print::json(&graph),
                 Output::Dot => graph::dot(&graph),
                 Output::Html => graph::html(&graph, &draw::title(namespace)),
                 Output::Text | Output::Mermaid => graph::mermaid(&graph),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{self, StreamExt};
 use pod_reloader_core::digest::{Aspects, ConfigObject, Objects, Presence};
+use pod_reloader_core::discovery::Requirement;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
 
@@ -92,6 +93,17 @@ pub(crate) async fn read<'a>(
         }
     }
     found
+}
+
+/// Without what the pods of a workload could not start, and what is not there, by what was found.
+pub(crate) fn missing(seen: &Seen<'_>, found: &Found) -> Vec<String> {
+    let missing = seen.workload.missing(&found.objects);
+    missing
+        .map(|Requirement { reference, key }| match key {
+            Some(key) => format!("key {key} of {} {}", reference.kind, reference.name),
+            None => format!("{} {}", reference.kind, reference.name),
+        })
+        .collect()
 }
 
 /// The objects of a kind, in a namespace or in all.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cluster::{Cluster, Place, Unseen};
-use crate::print::{Verdict, safe};
+use crate::print::Verdict;
 
 /// An operator, as its Deployment says.
 pub(crate) struct Operator {
@@ -53,6 +53,8 @@ pub(crate) struct Operators {
     pub(crate) unread: Vec<Unread>,
     /// What could not be looked at.
     pub(crate) unseen: Vec<String>,
+    /// That there is none where the user says that it is, if so.
+    pub(crate) is_elsewhere: Option<Unseen>,
     /// What is assumed where none was found.
     default: Scope,
     /// Whether all namespaces were looked at.
@@ -107,16 +109,21 @@ impl Operators {
                 None => {}
             }
         }
+        let mut is_elsewhere = None;
         if all.is_empty() && unseen.is_empty() && !is_complete {
-            let namespace = there.unwrap_or(USUAL_NAMESPACE);
+            let there = namespace.unwrap_or(&usual);
+            let none = || Unseen::Absent(format!("there is no pod-reloader in namespace {there}"));
+            let none = cluster.lacks_namespace(there).await.unwrap_or_else(none);
             unseen.push(format!(
-                "the operator and its settings: none was found in namespace {namespace}; defaults are assumed"
+                "the operator and its settings: {none}; defaults are assumed"
             ));
+            is_elsewhere = namespace.is_some().then_some(none);
         }
         Self {
             all,
             unread,
             unseen,
+            is_elsewhere,
             is_complete,
             default: Scope::new([], namespace.cloned().unwrap_or(usual)),
         }
@@ -251,7 +258,7 @@ impl Operator {
             variable["value"].as_str().map(ToOwned::to_owned)
         };
         let version = labels["app.kubernetes.io/version"].as_str();
-        let version = safe(version.unwrap_or("unknown"));
+        let version = version.unwrap_or("unknown").to_owned();
         let Ok(args) = Args::of_container(arguments.iter().map(String::as_str), variable) else {
             return Some(Err(Unread {
                 namespace,
@@ -360,6 +367,7 @@ mod tests {
                 all: Vec::new(),
                 unread: Vec::new(),
                 unseen: unseen.into_iter().collect(),
+                is_elsewhere: None,
                 default: Scope::new([], Name::parse(USUAL_NAMESPACE).unwrap()),
                 is_complete,
             }

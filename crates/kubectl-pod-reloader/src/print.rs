@@ -1,7 +1,7 @@
 //! How answers look: aligned, and in colours where somebody can see them.
 
 use std::borrow::Borrow;
-use std::fmt::{self, Display};
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
@@ -23,124 +23,200 @@ pub(crate) enum Verdict {
 /// An answer, for people and for programs.
 pub(crate) trait Answer: Serialize {
     /// It in words.
-    fn text(&self) -> String;
+    fn text(&self) -> Text;
 }
 
 /// Prints an answer to standard output. Colours are left out where that is no terminal, or NO_COLOR is set.
 pub(crate) fn answer(answer: &impl Answer, output: Output) -> io::Result<()> {
     match output {
-        Output::Json => raw(&format!(
-            "{}\n",
-            serde_json::to_string_pretty(answer).expect("maps with text keys can be JSON")
-        )),
-        _ => raw(&answer.text()),
+        Output::Json => write(&json(answer)),
+        _ => write(&answer.text().0),
     }
 }
 
-/// Prints text to standard output.
-pub(crate) fn raw(text: &str) -> io::Result<()> {
+/// Prints a document, such as a picture in some language, to standard output.
+pub(crate) fn plain(text: &str) -> io::Result<()> {
+    write(&document(text))
+}
+
+/// A document as it is printed.
+pub(crate) fn document(text: &str) -> String {
+    shown(text, |it| matches!(it, '\n' | '\t'))
+}
+
+/// Tells something beside the answer, in one line on standard error.
+#[expect(clippy::print_stderr, reason = "everything else goes through here")]
+pub(crate) fn note(text: &str) {
+    eprintln!("{}", shown(text, |_| false));
+}
+
+/// As JSON in which what a terminal would obey or hide is escaped: JSON allows that for any letter.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    let json = serde_json::to_string_pretty(value).expect("maps with text keys can be JSON");
+    let mut text = String::with_capacity(json.len() + 1);
+    for character in json.chars() {
+        match character {
+            // Between values. Those in texts are escaped already.
+            '\n' => text.push(character),
+            _ if is_hidden(character) => {
+                let mut units = [0; 2];
+                for unit in character.encode_utf16(&mut units) {
+                    text += &format!("\\u{unit:04x}");
+                }
+            }
+            _ => text.push(character),
+        }
+    }
+    text + "\n"
+}
+
+fn write(text: &str) -> io::Result<()> {
     let mut stdout = anstream::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
 }
 
-/// Controls, ends of lines and paragraphs, and what turns the direction of writing around.
+/// Controls, ends of lines and paragraphs, and what turns the direction of writing around or is not seen.
 pub(crate) fn is_hidden(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(
+            character,
+            '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e0fff}'
+        )
 }
 
-/// Text out of the cluster, without what a terminal would obey or hide.
-pub(crate) fn safe(text: &str) -> String {
-    let shown = |it| {
-        if is_hidden(it) {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            it
-        }
+fn shown(text: &str, is_meant: impl Fn(char) -> bool) -> String {
+    let shown = |it| match is_hidden(it) && !is_meant(it) {
+        true => char::REPLACEMENT_CHARACTER,
+        false => it,
     };
     text.chars().map(shown).collect()
 }
 
+const PLAIN: Style = Style::new();
 const BOLD: Style = Style::new().bold();
 const GREEN: Style = AnsiColor::Green.on_default();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
 const RED: Style = AnsiColor::Red.on_default();
 
-/// Text in a style.
-pub(crate) struct Styled<T>(Style, T);
+/// Part of a line, in a style.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece(Style, String);
 
-impl<T: Display> Display for Styled<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}{:#}", self.0, self.1, self.0)
+impl<T: Into<String>> From<T> for Piece {
+    fn from(text: T) -> Self {
+        Self(PLAIN, text.into())
     }
-}
-
-pub(crate) fn bold<T>(text: T) -> Styled<T> {
-    Styled(BOLD, text)
 }
 
 /// Text that tells by its colour, too, how things are.
-pub(crate) fn by<T>(verdict: Verdict, text: T) -> Styled<T> {
-    Styled(
-        match verdict {
-            Verdict::Good => GREEN,
-            Verdict::Unknown => YELLOW,
-            Verdict::Bad => RED,
-        },
-        text,
-    )
+pub(crate) fn by(verdict: Verdict, text: impl Into<String>) -> Piece {
+    let style = match verdict {
+        Verdict::Good => GREEN,
+        Verdict::Unknown => YELLOW,
+        Verdict::Bad => RED,
+    };
+    Piece(style, text.into())
 }
 
-/// Lines of a name and a value each, the values in one column.
-pub(crate) fn fields(fields: &[(&str, String)]) -> String {
-    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
-    let mut text = String::new();
-    for (name, value) in fields {
-        let mut lines = value.lines();
-        let first = lines.next().unwrap_or_default();
-        text += &format!("{}{}{first}\n", bold(name), " ".repeat(width - name.len()));
-        for line in lines {
-            text += &format!("{}{line}\n", " ".repeat(width));
+/// Lines for a terminal.
+///
+/// # Guarantees
+/// Whatever is put in loses what a terminal would obey or hide, and adds no line of its own: much of it is
+/// from the cluster, where others write. Nothing else can be printed as the text of an [`Answer`].
+#[derive(Debug, Default)]
+pub(crate) struct Text(String);
+
+impl Text {
+    /// A line of pieces.
+    pub(crate) fn line(&mut self, pieces: impl IntoIterator<Item = Piece>) {
+        for Piece(style, text) in pieces {
+            self.0 += &format!("{style}{}{style:#}", shown(&text, |_| false));
         }
+        self.0 += "\n";
     }
-    text
-}
 
-/// A table with a line of headings. Its cells are text without colours.
-pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
-    let length = |text: &str| text.chars().count();
-    let widths: Vec<usize> = (0..N)
-        .map(|at| {
-            let cells = rows.iter().map(|row| length(&row[at]));
-            cells.chain([length(headings[at])]).max().unwrap_or(0)
-        })
-        .collect();
-    let line = |cells: &[&str]| {
-        let mut line = String::new();
-        for (at, cell) in cells.iter().enumerate() {
-            line += cell;
-            if at + 1 < N {
-                line += &" ".repeat(widths[at] + 3 - length(cell));
+    /// A line in bold.
+    pub(crate) fn heading(&mut self, text: impl Into<String>) {
+        self.line([Piece(BOLD, text.into())]);
+    }
+
+    /// An empty line.
+    pub(crate) fn gap(&mut self) {
+        self.line([]);
+    }
+
+    /// A name with lines of values each, the values in one column.
+    pub(crate) fn fields(&mut self, fields: Vec<(&str, Vec<Piece>)>) {
+        let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
+        for (name, values) in fields {
+            let mut head = vec![
+                Piece(BOLD, name.to_owned()),
+                " ".repeat(width - name.len()).into(),
+            ];
+            for value in values {
+                head.push(value);
+                self.line(head);
+                head = vec![" ".repeat(width).into()];
             }
         }
-        line.trim_end().to_owned()
-    };
-    let mut text = format!("{}\n", bold(line(&headings)));
-    for row in rows {
-        text += &line(&row.each_ref().map(String::as_str));
-        text += "\n";
     }
-    text
-}
 
-/// A heading with a line for each item; nothing without any.
-pub(crate) fn section(heading: &str, items: &[String]) -> String {
-    if items.is_empty() {
-        return String::new();
+    /// A table with a line of headings.
+    pub(crate) fn table<const N: usize>(&mut self, headings: [&str; N], rows: &[[String; N]]) {
+        let length = |text: &str| text.chars().count();
+        let widths: Vec<usize> = (0..N)
+            .map(|at| {
+                let cells = rows.iter().map(|row| length(&row[at]));
+                cells.chain([length(headings[at])]).max().unwrap_or(0)
+            })
+            .collect();
+        let line = |cells: &[&str]| {
+            let mut line = String::new();
+            for (at, cell) in cells.iter().enumerate() {
+                line += cell;
+                if at + 1 < N {
+                    line += &" ".repeat(widths[at] + 3 - length(cell));
+                }
+            }
+            line.trim_end().to_owned()
+        };
+        self.heading(line(&headings));
+        for row in rows {
+            self.line([line(&row.each_ref().map(String::as_str)).into()]);
+        }
     }
-    let lines = items.iter().map(|item| format!("  {item}\n"));
-    format!("\n{}\n{}", bold(heading), String::from_iter(lines))
+
+    /// A heading with a line for each item; nothing without any.
+    pub(crate) fn section(&mut self, heading: &str, items: &[String]) {
+        if items.is_empty() {
+            return;
+        }
+        self.gap();
+        self.heading(heading);
+        for item in items {
+            self.line([format!("  {item}").into()]);
+        }
+    }
+
+    /// It without our styles, and with whatever else may be in it.
+    #[cfg(test)]
+    pub(crate) fn without_styles(&self) -> String {
+        let styles = [BOLD, GREEN, YELLOW, RED];
+        let styles = styles.map(|it| [format!("{it}"), format!("{it:#}")]);
+        let mut text = self.0.clone();
+        for style in styles.as_flattened() {
+            text = text.replace(style, "");
+        }
+        text
+    }
 }
 
 /// The first `most` names, the rest as a number.
@@ -165,21 +241,43 @@ mod tests {
     #[test]
     fn the_cells_of_a_table_stand_below_each_other() {
         let rows = [["Sécret a", "yes"], ["b", ""]].map(|row| row.map(str::to_owned));
-        let text = anstream::adapter::strip_str(&table(["OBJECT", "THERE"], &rows)).to_string();
-        assert_eq!(text, "OBJECT     THERE\nSécret a   yes\nb\n");
+        let mut text = Text::default();
+        text.table(["OBJECT", "THERE"], &rows);
+        assert_eq!(
+            text.without_styles(),
+            "OBJECT     THERE\nSécret a   yes\nb\n"
+        );
     }
 
     #[test]
     fn values_stand_below_each_other() {
-        let text = fields(&[("Name", "web".to_owned()), ("It", "one\ntwo".to_owned())]);
-        let text = anstream::adapter::strip_str(&text).to_string();
-        assert_eq!(text, "Name  web\nIt    one\n      two\n");
+        let mut text = Text::default();
+        text.fields(vec![
+            ("Name", vec!["web".into()]),
+            ("It", vec!["one".into(), "two".into()]),
+        ]);
+        assert_eq!(text.without_styles(), "Name  web\nIt    one\n      two\n");
     }
 
     #[test]
     fn text_out_of_the_cluster_gives_no_orders_to_a_terminal() {
-        let safe = safe("a\u{1b}[31mb\nc\r\u{202e}d");
-        assert_eq!(safe, "a\u{fffd}[31mb\u{fffd}c\u{fffd}\u{fffd}d");
+        let mut text = Text::default();
+        text.line(["a\u{1b}[31mb\nc\r\u{202e}d".into()]);
+        let told = "a\u{fffd}[31mb\u{fffd}c\u{fffd}\u{fffd}d\n";
+        assert_eq!(text.0, told);
+        assert_eq!(shown("a\u{9b}\nb", |it| it == '\n'), "a\u{fffd}\nb");
+    }
+
+    #[test]
+    fn json_is_exact_and_gives_no_orders_either() {
+        let hostile = "\u{1b}]0;x\u{7}\u{9b}31m\u{7f}\u{202e}\u{e0041}\n\"";
+        let json = json(&[hostile]);
+        assert!(
+            !json.chars().any(|it| is_hidden(it) && it != '\n'),
+            "{json}"
+        );
+        let read: Vec<String> = serde_json::from_str(&json).unwrap();
+        assert_eq!(read, [hostile]);
     }
 
     #[test]

@@ -3,14 +3,14 @@
 mod operator;
 mod workloads;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use self::operator::{Alive, by_hashes, certificate, leader, policy, reach, replicas, webhook};
 use self::workloads::{Kept, Told, Warnings};
 use crate::cluster::{Cluster, Unseen};
 use crate::history;
 use crate::operators::{Operators, Unread};
-use crate::print::{Answer, Verdict, bold, by, section};
+use crate::print::{Answer, Text, Verdict, by};
 use crate::workloads::list;
 
 /// How the operators of a cluster are.
@@ -36,7 +36,12 @@ struct OperatorStatus {
 struct Check {
     name: &'static str,
     state: State,
-    text: String,
+    #[serde(rename = "text", serialize_with = "joined")]
+    lines: Vec<String>,
+}
+
+fn joined<S: Serializer>(lines: &[String], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&lines.join("\n"))
 }
 
 /// [`Verdict`] for programs.
@@ -50,13 +55,16 @@ enum State {
 
 impl Check {
     fn new(name: &'static str, verdict: Verdict, text: impl Into<String>) -> Self {
+        Self::of_lines(name, verdict, vec![text.into()])
+    }
+
+    fn of_lines(name: &'static str, verdict: Verdict, lines: Vec<String>) -> Self {
         let state = match verdict {
             Verdict::Good => State::Good,
             Verdict::Unknown => State::Unknown,
             Verdict::Bad => State::Bad,
         };
-        let text = text.into();
-        Self { name, state, text }
+        Self { name, state, lines }
     }
 
     fn unseen(name: &'static str, error: &Unseen) -> Self {
@@ -73,11 +81,16 @@ impl Check {
 }
 
 /// Looks at every operator, and asks about at most `ask` workloads of each.
+///
+/// *Errors*: there is none where the user says that it is.
 pub(crate) async fn status(
     cluster: &Cluster,
     operators: &Operators,
     ask: usize,
-) -> (Status, Verdict) {
+) -> Result<(Status, Verdict), Unseen> {
+    if let Some(none) = &operators.is_elsewhere {
+        return Err(none.clone());
+    }
     let (all, unlisted) = every_workload(cluster, operators).await;
     let events = history::events(cluster, None).await;
     let warnings = events.as_deref().map(Warnings::of);
@@ -132,7 +145,7 @@ pub(crate) async fn status(
         unseen,
         is_without: operators.are_none(),
     };
-    (status, verdict)
+    Ok((status, verdict))
 }
 
 /// How an operator is whose settings cannot be read: whatever does not depend on them.
@@ -183,14 +196,13 @@ async fn every_workload<'a>(
 }
 
 impl Answer for Status {
-    fn text(&self) -> String {
-        let mut text = String::new();
+    fn text(&self) -> Text {
+        let mut text = Text::default();
         if self.operators.is_empty() {
-            let found = match self.is_without {
+            text.heading(match self.is_without {
                 true => "No pod-reloader was found in this cluster: no Deployment of its chart.",
                 false => "No pod-reloader was found where you may look.",
-            };
-            text += &format!("{}\n", bold(found));
+            });
         }
         for OperatorStatus {
             namespace,
@@ -199,14 +211,11 @@ impl Answer for Status {
             checks,
         } in &self.operators
         {
-            let title =
-                format!("pod-reloader {version}: deployment {name} in namespace {namespace}");
-            text += &format!("{}\n", bold(title));
-            let width = checks
-                .iter()
-                .map(|check| check.name.len())
-                .max()
-                .unwrap_or(0);
+            text.heading(format!(
+                "pod-reloader {version}: deployment {name} in namespace {namespace}"
+            ));
+            let widths = checks.iter().map(|check| check.name.len());
+            let width = widths.max().unwrap_or(0);
             for check in checks {
                 let verdict = check.verdict();
                 let sign = match verdict {
@@ -214,15 +223,83 @@ impl Answer for Status {
                     Verdict::Unknown => "??",
                     Verdict::Bad => "!!",
                 };
-                let indent = format!("\n{}", " ".repeat(width + 7));
-                text += &format!(
-                    "  {}  {:width$}  {}\n",
+                let mut head = vec![
+                    "  ".into(),
                     by(verdict, sign),
-                    check.name,
-                    check.text.replace('\n', &indent)
-                );
+                    format!("  {:width$}  ", check.name).into(),
+                ];
+                for line in &check.lines {
+                    head.push(line.as_str().into());
+                    text.line(head);
+                    head = vec![" ".repeat(width + 8).into()];
+                }
             }
         }
-        text + &section("Not seen", &self.unseen)
+        text.section("Not seen", &self.unseen);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::canned::{Canned, operator};
+    use pod_reloader_core::name::Name;
+    use serde_json::json;
+
+    async fn of(canned: Canned, namespace: &str) -> Result<(String, Verdict), Unseen> {
+        let cluster = canned.cluster();
+        let namespace = Name::parse(namespace).unwrap();
+        let operators = Operators::find(&cluster, Some(&namespace)).await;
+        let (status, verdict) = status(&cluster, &operators, 9).await?;
+        Ok((status.text().without_styles(), verdict))
+    }
+
+    #[tokio::test]
+    async fn no_operator_where_the_user_says_that_it_is_is_an_error() {
+        for (namespace, error) in [
+            ("nope", "there is no namespace nope"),
+            ("shop", "there is no pod-reloader in namespace shop"),
+        ] {
+            let told = of(Canned::shop(), namespace).await;
+            assert_eq!(told, Err(Unseen::Absent(error.to_owned())));
+        }
+        let forbidden = Canned::shop().forbids("/apis/apps/v1/namespaces/ops/deployments");
+        let (text, verdict) = of(forbidden, "ops").await.unwrap();
+        assert!(
+            text.contains("you may not list deployments in namespace ops"),
+            "{text}"
+        );
+        assert_eq!(verdict, Verdict::Unknown);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_whose_time_is_beyond_all_measure_breaks_nothing() {
+        let mut operator = operator();
+        operator["spec"]["template"]["spec"]["containers"][0]["args"] = json!([
+            "--hash-keys-secret=keys",
+            "--leader-elect",
+            "--leader-election-lease=lease",
+        ]);
+        for seconds in [json!(15), json!(2_147_483_647), json!(-1), json!(null)] {
+            let lease = json!({"spec": {
+                "holderIdentity": "somebody", "renewTime": "9999-12-31T23:59:59.999999Z",
+                "leaseDurationSeconds": seconds,
+            }});
+            let canned = Canned::shop()
+                .with(
+                    "/apis/apps/v1/namespaces/ops/deployments",
+                    json!({"items": [operator]}),
+                )
+                .with(
+                    "/apis/coordination.k8s.io/v1/namespaces/ops/leases/lease",
+                    lease,
+                );
+            let (text, _) = of(canned, "ops").await.unwrap();
+            assert!(
+                text.contains("somebody has not renewed the Lease for"),
+                "{text}"
+            );
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use pod_reloader::args::Reconcile;
+use pod_reloader_core::digest::Aspects;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::standing::Standing;
 use serde::Serialize;
@@ -13,15 +14,18 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::Target;
 use crate::cluster::{Cluster, Unseen};
+use crate::objects;
 use crate::operators::{NONE_FOUND, Operators};
-use crate::print::{Answer, Verdict, by};
+use crate::print::{self, Answer, Text, Verdict, by, some};
 use crate::rollout::Rollout;
-use crate::workloads::{self, Inquiry};
+use crate::workloads::{self, Inquiry, Seen};
 
 /// How often each workload is looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How many workloads are looked at at once.
 const LOOKS_AT_ONCE: usize = 4;
+/// How many missing objects are named.
+const NAMED: usize = 5;
 /// Of one that was never looked at to the end.
 const UNANSWERED: &str = "nobody answered";
 /// Longer than anybody waits.
@@ -75,16 +79,22 @@ pub(crate) async fn wait(
     };
     let unlisted = all.iter().flat_map(|all| &all.unlisted);
     for error in operators.unseen.iter().chain(unlisted) {
-        eprintln!("not seen: {error}");
+        print::note(&format!("not seen: {error}"));
     }
     if let Some(left_out) = all.as_ref().and_then(|all| all.left_out.as_ref()) {
-        eprintln!("{left_out}");
+        print::note(left_out);
     }
     let targets = all.as_ref().map_or(targets, |all| &all.targets);
     let look = |target| state(cluster, operators, target);
     let workloads = until_over(targets, deadline, look).await;
     let (note, of_list) = match &all {
         None => (None, Verdict::Good),
+        Some(all) if all.targets.is_empty() => {
+            match cluster.lacks_namespace(&cluster.namespace).await {
+                Some(lacking) => (Some(lacking.to_string()), Verdict::Bad),
+                None => all.judged(operators, &cluster.namespace),
+            }
+        }
         Some(all) => all.judged(operators, &cluster.namespace),
     };
     let verdicts = workloads.iter().map(|outcome| outcome.verdict);
@@ -161,7 +171,7 @@ where
             if let Some(State::Pending(text)) = &state
                 && told.get(&name) != Some(text)
             {
-                eprintln!("{name}: {text}");
+                print::note(&format!("{name}: {text}"));
                 told.insert(name.clone(), text.clone());
             }
             let last = || told.get(&name).cloned();
@@ -244,10 +254,10 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
             let text = "it is not kept: the operator does not look after it";
             return State::Over(Verdict::Bad, text.to_owned());
         }
-        Standing::Due(_) => Some("a restart is due"),
-        Standing::Waiting => Some("its pods could not start: objects or keys are missing"),
-        Standing::BaselineDue => Some("a baseline is due"),
-        Standing::Unknown => Some("pod-reloader cannot read its objects"),
+        Standing::Due(_) => Some("a restart is due".to_owned()),
+        Standing::Waiting => Some(lacking(cluster, &seen).await),
+        Standing::BaselineDue => Some("a baseline is due".to_owned()),
+        Standing::Unknown => Some("pod-reloader cannot read its objects".to_owned()),
     };
     if let Some(pending) = pending {
         let reconcile = seen.operator.map(|it| it.args.reconcile);
@@ -257,7 +267,7 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
                 Verdict::Bad,
                 format!("{pending}, but the operator does not restart anything"),
             ),
-            false => State::Pending(pending.to_owned()),
+            false => State::Pending(pending),
         };
     }
     // Once more: what the operator told may have been about a newer template.
@@ -277,6 +287,20 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
     }
 }
 
+/// That pods could not start, and without what.
+async fn lacking(cluster: &Cluster, seen: &Seen<'_>) -> String {
+    let needed = seen.workload.requirements.iter();
+    let needed = needed.map(|it| it.reference.clone()).collect();
+    let found = objects::read(cluster, &needed, |_| Aspects::default()).await;
+    let missing = objects::missing(seen, &found);
+    let start = "its pods could not start";
+    match (&*missing, found.unseen.values().next()) {
+        ([], Some(error)) => format!("{start}: what is missing cannot be seen, as {error}"),
+        ([], None) => format!("{start}: objects or keys are missing"),
+        (missing, _) => format!("{start} without {}", some(missing, NAMED)),
+    }
+}
+
 impl State {
     /// What an error means: what is not there does not come, and what fails now may not the next time.
     fn of(error: Unseen) -> Self {
@@ -289,19 +313,24 @@ impl State {
 }
 
 impl Answer for Waited {
-    fn text(&self) -> String {
-        let line = |outcome: &Outcome| {
-            let state = by(outcome.verdict, &outcome.state);
-            format!("{}: {state}\n", outcome.workload)
-        };
-        let note = self.note.iter().map(|note| format!("{note}\n"));
-        note.chain(self.workloads.iter().map(line)).collect()
+    fn text(&self) -> Text {
+        let mut text = Text::default();
+        if let Some(note) = &self.note {
+            text.line([note.as_str().into()]);
+        }
+        for outcome in &self.workloads {
+            let state = by(outcome.verdict, &*outcome.state);
+            text.line([format!("{}: ", outcome.workload).into(), state]);
+        }
+        text
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::canned::{Canned, config_map, deployment, operator};
+    use serde_json::json;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -445,5 +474,44 @@ mod tests {
         assert_eq!(judged(&web, &[], &dark), (None, Verdict::Good));
         let unlisted = ["you may not list statefulsets"];
         assert_eq!(judged(&web, &unlisted, &dark), (None, Verdict::Unknown));
+    }
+
+    #[tokio::test]
+    async fn what_is_missing_is_named() {
+        let mut web = deployment("web");
+        web["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/auto": "true"});
+        let source = json!({"name": "app", "key": "size"});
+        web["spec"]["template"]["spec"]["containers"][0]["env"] =
+            json!([{"name": "A", "valueFrom": {"configMapKeyRef": source}}]);
+        web["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
+            json!([{"secretRef": {"name": "creds"}}]);
+        let shop = Canned::shop()
+            .with("/apis/apps/v1/deployments", json!({"items": [operator()]}))
+            .with_all("/apis/apps/v1/namespaces/shop/deployments", &[web])
+            .with_all(
+                "/api/v1/namespaces/shop/configmaps",
+                &[config_map("app", "color")],
+            )
+            .reporting("waiting for objects");
+        let waited = async |canned: Canned| {
+            let cluster = canned.cluster();
+            let operators = Operators::find(&cluster, None).await;
+            let (waited, _) = wait(&cluster, &operators, &targets(["web"]), Duration::ZERO).await;
+            waited.text().without_styles()
+        };
+        assert_eq!(
+            waited(shop.clone()).await,
+            "deploy/web: not in time: its pods could not start without key size of ConfigMap app, Secret creds\n"
+        );
+        let shop = shop
+            .with(
+                "/api/v1/namespaces/shop/configmaps/app",
+                config_map("app", "size"),
+            )
+            .forbids("/api/v1/namespaces/shop/secrets/creds");
+        assert_eq!(
+            waited(shop).await,
+            "deploy/web: not in time: its pods could not start: what is missing cannot be seen, as you may not get secrets in namespace shop\n"
+        );
     }
 }

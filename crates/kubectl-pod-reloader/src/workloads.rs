@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pod_reloader_core::annotations::INQUIRER;
+use pod_reloader_core::annotations::{CONFIG_HASH, FIELD_MANAGER, INQUIRER};
 use pod_reloader_core::discovery::{Consumption, PodSpec, Requirement};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
@@ -29,6 +29,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) doubt: Option<String>,
     /// As it is stored.
     pub(crate) object: Value,
+    /// The field manager that wrote its config hash: the operator's own, where that is one of several.
+    pub(crate) hash_manager: Option<String>,
     /// What could not be seen of who keeps it.
     pub(crate) unseen: Option<String>,
     /// The group and version that it was read in.
@@ -39,12 +41,6 @@ impl Seen<'_> {
     /// Whether it is kept, as far as that can be told.
     pub(crate) fn is_kept(&self) -> bool {
         self.obstacle.is_none() && self.doubt.is_none()
-    }
-
-    /// `deployment/web`, as it is typed.
-    pub(crate) fn address(&self) -> String {
-        let kind = self.workload.id.kind.as_str().to_ascii_lowercase();
-        format!("{kind}/{}", self.workload.id.name)
     }
 
     /// It, so that no other kind is meant.
@@ -200,26 +196,34 @@ pub(crate) async fn get<'a>(
     target: &Target,
 ) -> Result<Seen<'a>, Unseen> {
     let Some(kind) = kind(&operators.kinds(), &target.kind) else {
-        let what = format!("tell what {} is", target.kind);
-        let message = "no kind of workload of that name is kept".to_owned();
+        let none = format!("no kind of workload is called {}", target.kind);
+        let kinds = operators.kinds();
+        let kinds: Vec<_> = kinds.iter().map(|kind| kind.shape().plural).collect();
         return Err(match operators.are_unknown() {
             true => Unseen::Refused {
-                what,
-                message: format!("{message}, as far as can be seen"),
+                what: format!("tell what {} is", target.kind),
+                message: format!("{none}, as far as can be seen"),
             },
-            false => Unseen::Absent(format!("{} ({message})", target.kind)),
+            false => Unseen::Absent(format!("{none}: there are {}", kinds.join(", "))),
         });
     };
     let api_version = api_version(cluster, kind).await?;
     let namespace = cluster.namespace.as_str();
     let place = Place::new(&api_version, kind.shape().plural, Some(namespace));
-    let object: Box<RawValue> = cluster.get(place, &target.name).await.map_err(|error| {
-        let name = format!("{kind} {} in namespace {namespace}", target.name);
-        match error {
-            Unseen::Absent(_) => Unseen::Absent(name),
-            other => other,
+    let object: Box<RawValue> = match cluster.get(place, &target.name).await {
+        Ok(object) => object,
+        Err(Unseen::Absent(_)) => {
+            let lacking = cluster.lacks_namespace(&cluster.namespace).await;
+            let none = || {
+                format!(
+                    "there is no {kind} {} in namespace {namespace}",
+                    target.name
+                )
+            };
+            return Err(lacking.unwrap_or_else(|| Unseen::Absent(none())));
         }
-    })?;
+        Err(error) => return Err(error),
+    };
     let mut labels = Labels::default();
     let of_namespace = labels.of(cluster, operators, namespace).await;
     let seen = seen(operators, kind, &api_version, &object, of_namespace);
@@ -372,16 +376,34 @@ fn seen<'a>(
     } = operators.keeping(kind, object, labels)?;
     let mut object: Value = serde_json::from_str(object.get()).ok()?;
     // Often half of it.
-    object["metadata"]["managedFields"].take();
+    let managed = object["metadata"]["managedFields"].take();
+    let hash_manager = hash_manager(workload.id.kind, &managed);
     Some(Seen {
         operator,
         workload,
         obstacle,
         doubt,
         object,
+        hash_manager,
         unseen: None,
         api_version: api_version.to_owned(),
     })
+}
+
+fn hash_manager(kind: WorkloadKind, managed: &Value) -> Option<String> {
+    let owns = |entry: &&Value| {
+        kind.shape().templates.iter().any(|template| {
+            let path = template.path.iter().chain(&["metadata", "annotations"]);
+            let path = path.chain([&CONFIG_HASH]);
+            let fields = path.fold(&entry["fieldsV1"], |it, field| &it[format!("f:{field}")]);
+            !fields.is_null()
+        })
+    };
+    let owners = managed.as_array().into_iter().flatten().filter(owns);
+    let mut managers = owners.filter_map(|entry| entry["manager"].as_str());
+    let first = managers.next()?;
+    let own = managers.find(|it| *it == FIELD_MANAGER);
+    Some(own.unwrap_or(first).to_owned())
 }
 
 /// How a config object comes into a pod, in words.

@@ -27,6 +27,14 @@ async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {
         scene.create(&web).await?;
         let before = explained(scene, &web, &[]).await?;
         ensure!(before["standing"] == "current", "{before:#}");
+        // The webhook set its hash, and makes no Events.
+        let by = before["lastRestart"]["manager"].as_str();
+        ensure!(by.is_some_and(|by| by != "pod-reloader"), "{before:#}");
+        let told = text(scene, &["explain", "deploy", "web"]).await?;
+        ensure!(
+            told.contains("it came with a write of the workload by"),
+            "{told}"
+        );
 
         scene.apply(&[config_map("app", "2")]).await?;
         scene.event(&web, "ConfigChanged").await?;
@@ -40,6 +48,7 @@ async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {
         ensure!(told["configHash"].as_str() == key.as_deref(), "{told:#}");
         let why = told["lastRestart"]["why"].as_str().unwrap_or_default();
         ensure!(why.contains("ConfigMap app changed"), "{told:#}");
+        ensure!(told["lastRestart"]["manager"] == "pod-reloader", "{told:#}");
         ensure!(
             told["operator"]["name"] == *scene.installation.namespace,
             "{told:#}"
@@ -267,8 +276,10 @@ async fn impact_names_those_that_restart_and_those_that_could_not_start() -> Res
         };
         ensure!(restarted("key").await? == ["by-key", "other"]);
         ensure!(restarted("another").await? == ["other"]);
-        let absent = text(scene, &["impact", "configmap/gone"]).await?;
-        ensure!(absent.contains("which is not there") && absent.contains("0 workloads"), "{absent}");
+        let absent = text_of(scene, &["impact", "configmap", "gone"], 1).await?;
+        ensure!(absent.starts_with("There is no ConfigMap gone in"), "{absent}");
+        let key = text_of(scene, &["impact", "secret/creds", "--key=nope"], 0).await?;
+        ensure!(key.contains("has no key nope. Adding it restarts 2 workloads"), "{key}");
         Ok(())
     })
     .await
@@ -326,6 +337,10 @@ async fn wait_says_what_it_waited_for_in_vain() -> Result<()> {
                 .contains("not in time: its pods could not start"),
             "{waited:?}"
         );
+        ensure!(
+            waited.stdout.contains("without ConfigMap gone"),
+            "{waited:?}"
+        );
         let usage = plugin(scene, &["wait"]).await?;
         ensure!(usage.code == Some(2), "{usage:?}");
 
@@ -359,6 +374,20 @@ async fn waiting_for_all_of_a_namespace_that_keeps_none_fails() -> Result<()> {
         let args = ["pod-reloader", "wait", "--all", "--namespace=nowhere"];
         let nowhere = scene.tool().with_plugin()?.output(&args, "").await?;
         ensure!(nowhere.code == Some(1), "{nowhere:?}");
+        for args in [
+            &["graph", "--namespace=nowhere"][..],
+            &["impact", "cm/app", "--namespace=nowhere"],
+            &["explain", "deploy", "web", "--namespace=nowhere"],
+            &["status", "--operator-namespace=nowhere"],
+        ] {
+            let args = [&["pod-reloader"], args].concat();
+            let nowhere = scene.tool().with_plugin()?.output(&args, "").await?;
+            ensure!(nowhere.code == Some(1), "{args:?}: {nowhere:?}");
+            ensure!(
+                nowhere.stderr == "error: there is no namespace nowhere\n",
+                "{args:?}: {nowhere:?}"
+            );
+        }
         Ok(())
     })
     .await
@@ -973,6 +1002,9 @@ async fn kubectl_completes_what_is_there() -> Result<()> {
             async |words: &[&str]| text(scene, &[&["__complete"], words].concat()).await;
         ensure!(completed(&["ex"]).await? == "explain\n:4\n");
         ensure!(completed(&["explain", "deployment/w"]).await? == "deployment/web\n:4\n");
+        ensure!(completed(&["explain", "deploy/w"]).await? == "deploy/web\n:4\n");
+        ensure!(completed(&["wait", "deploy", "w"]).await? == "web\n:4\n");
+        ensure!(completed(&["wait", "-o", "j"]).await? == "json\n:4\n");
         ensure!(completed(&["impact", "configmap/a"]).await? == "configmap/app\n:4\n");
         let script = text(scene, &["completion", "bash"]).await?;
         ensure!(script.contains("kubectl-pod_reloader"), "{script}");

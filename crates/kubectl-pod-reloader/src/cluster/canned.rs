@@ -18,6 +18,8 @@ use super::Cluster;
 pub(crate) struct Canned {
     answers: BTreeMap<String, (u16, Value)>,
     empty_list: Value,
+    /// What comes with dry runs.
+    warning: Option<String>,
 }
 
 impl Canned {
@@ -27,6 +29,7 @@ impl Canned {
         Self {
             answers: [("/api/v1/namespaces/shop".to_owned(), shop)].into(),
             empty_list: json!({"metadata": {}, "items": null}),
+            warning: None,
         }
     }
 
@@ -44,9 +47,26 @@ impl Canned {
         self.with(path, json!({"metadata": {}, "items": objects}))
     }
 
+    /// Where reading this fails, with these words of the apiserver.
+    pub(crate) fn refuses(self, path: &str, message: &str) -> Self {
+        self.answering(path, 500, json!({"kind": "Status", "message": message}))
+    }
+
+    /// Where the user may not read this.
+    pub(crate) fn forbids(self, path: &str) -> Self {
+        let message = r#"it is forbidden: User "u" cannot read it"#;
+        self.answering(path, 403, json!({"kind": "Status", "message": message}))
+    }
+
     /// Whose lists of nothing look like this.
     pub(crate) fn with_empty_lists(mut self, list: Value) -> Self {
         self.empty_list = list;
+        self
+    }
+
+    /// Whose webhook says of every workload that it stands so.
+    pub(crate) fn reporting(mut self, standing: &str) -> Self {
+        self.warning = Some(format!("pod-reloader: asked: {standing}; version 0.1.0"));
         self
     }
 
@@ -75,9 +95,12 @@ impl Canned {
 
     fn response(&self, request: &Request<Body>) -> Response<Body> {
         let path = request.uri().path();
-        let response = Response::builder();
+        let mut response = Response::builder();
         let is_dry = [Method::PATCH, Method::POST].contains(request.method());
         let (code, body) = if is_dry {
+            if let Some(warning) = &self.warning {
+                response = response.header("Warning", format!("299 - \"{warning}\""));
+            }
             (200, json!({}))
         } else if let Some(answer) = self.answers.get(path) {
             answer.clone()
@@ -100,6 +123,23 @@ fn is_list(path: &str) -> bool {
         _ => return false,
     };
     matches!(below, [_] | ["namespaces", _, _])
+}
+
+/// A Deployment that its operator runs by the chart, in the namespace `ops`.
+pub(crate) fn operator() -> Value {
+    let mut operator = deployment("reloader");
+    operator["metadata"]["namespace"] = json!("ops");
+    operator["spec"]["template"]["spec"]["containers"][0]["args"] =
+        json!(["--hash-keys-secret=keys"]);
+    operator
+}
+
+/// A ConfigMap of the namespace `shop`.
+pub(crate) fn config_map(name: &str, key: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": "1"},
+        "data": {key: ""},
+    })
 }
 
 /// A Deployment of the namespace `shop` that asks for nothing.

@@ -49,6 +49,9 @@ fn drawn(graph: &Graph) -> Result<String, fmt::Error> {
             "  more[\"{left_out} left out: too much for Mermaid\"]:::notice"
         )?;
     }
+    if !graph.workloads.is_empty() {
+        text.push_str(LEGEND);
+    }
     text.push_str(CLASSES);
     Ok(text)
 }
@@ -175,6 +178,16 @@ const HEAD: &str = "flowchart LR\n";
 
 const END: &str = "  end\n";
 
+const LEGEND: &str = r#"  subgraph legend["Legend"]
+    direction LR
+    l0(["ConfigMap or Secret"]):::object
+    l1["workload"]:::workload
+    l2["worth a look"]:::marked
+    l0 -->|"its pods cannot start without it"| l1
+    l0 -.->|"they can; keys stand on the line where only these matter"| l2
+  end
+"#;
+
 // Readable on a light page and on a dark one.
 const CLASSES: &str = "  classDef object fill:#e3edf9,stroke:#2f6db5,color:#12263f
   classDef workload fill:#e2f3ee,stroke:#1d7a63,color:#0f2c25
@@ -182,12 +195,12 @@ const CLASSES: &str = "  classDef object fill:#e3edf9,stroke:#2f6db5,color:#1226
   classDef notice fill:#fdf1dc,stroke:#96610a,color:#3a2600
 ";
 
-/// `maxEdges` of Mermaid.
-const MOST_EDGES: usize = 500;
+/// `maxEdges` of Mermaid, less those of the legend.
+const MOST_EDGES: usize = 500 - 2;
 
 /// `maxTextSize` of Mermaid, less what comes before and after the namespaces. No text has more characters
 /// than bytes.
-const MOST_BYTES: usize = 50_000 - 600;
+const MOST_BYTES: usize = 50_000 - 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -197,7 +210,8 @@ mod tests {
     fn body(graph: &Graph) -> String {
         let text = mermaid(graph);
         let body = text.strip_prefix(HEAD).unwrap().strip_suffix(CLASSES);
-        body.unwrap().to_owned()
+        let body = body.unwrap();
+        body.strip_suffix(LEGEND).unwrap_or(body).to_owned()
     }
 
     #[test]
@@ -223,6 +237,21 @@ mod tests {
   end
 "#;
         assert_eq!(body(&small()), expected);
+    }
+
+    #[test]
+    fn a_legend_says_what_lines_and_colours_mean() {
+        let text = mermaid(&small());
+        let legend = format!("{LEGEND}{CLASSES}");
+        assert!(text.ends_with(&legend), "{text}");
+        for class in ["object", "workload", "marked"] {
+            assert!(LEGEND.contains(&format!(":::{class}")));
+        }
+        assert_eq!(
+            LEGEND.matches("-->").count() + LEGEND.matches("-.->").count(),
+            2
+        );
+        assert!(HEAD.len() + LEGEND.len() + CLASSES.len() + 100 < 1_000);
     }
 
     #[test]

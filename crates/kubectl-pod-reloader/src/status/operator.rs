@@ -18,7 +18,7 @@ use super::Check;
 use super::workloads::Kept;
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::operators::{self, Operator};
-use crate::print::{Verdict, count, safe};
+use crate::print::{Verdict, count};
 use crate::workloads::Inquiry;
 
 /// How many workloads are tried to reach the webhook by.
@@ -133,7 +133,7 @@ struct Lease {
 impl Lease {
     fn of(lease: &Value) -> Self {
         let spec = &lease["spec"];
-        let text = |field: &str| safe(spec[field].as_str().unwrap_or_default());
+        let text = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
         let lasts = spec["leaseDurationSeconds"].as_u64();
         let lasts = lasts.map_or(LASTS, Duration::from_secs);
         Self {

@@ -273,7 +273,7 @@ impl<'a> Warnings<'a> {
         let texts = by_reason
             .iter()
             .map(|(reason, names)| format!("{reason}: {}", some(names, NAMED)));
-        Check::new("Warnings", Verdict::Bad, Vec::from_iter(texts).join("\n"))
+        Check::of_lines("Warnings", Verdict::Bad, texts.collect())
     }
 }
 
