@@ -64,13 +64,13 @@ pub(crate) enum Error {
     },
     #[error("setting the config hash of {0}: it was accepted and taken back")]
     Undone(WorkloadId),
-    #[error("reading the hash keys in Secret {secret}")]
+    #[error("reading the hash keys in {secret}")]
     Keys {
         secret: Reference,
         #[source]
         source: CallError,
     },
-    #[error("Secret {0} holds no hash key")]
+    #[error("{0} holds no hash key")]
     NoKeys(Reference),
     #[error("issuing the webhook's certificate")]
     Issue {
@@ -250,6 +250,36 @@ mod tests {
             ..Status::failure("no", reason).with_code(code)
         };
         kube::Error::Api(status.boxed()).into()
+    }
+
+    #[test]
+    fn a_message_names_the_kind_of_an_object_once() {
+        let name = |text| Name::parse(text).unwrap();
+        let secret = || Reference {
+            kind: ConfigKind::Secret,
+            namespace: name("operator"),
+            name: name("keys"),
+        };
+        let source = || CallError::Unreadable;
+        for error in [
+            Error::Keys {
+                secret: secret(),
+                source: source(),
+            },
+            Error::NoKeys(secret()),
+            Error::Read {
+                reference: secret(),
+                source: source(),
+            },
+            Error::AuthoritySecret {
+                secret: secret(),
+                source: source(),
+            },
+        ] {
+            let text = error.to_string();
+            assert_eq!(text.matches("Secret").count(), 1, "{text}");
+            assert!(text.contains("Secret operator/keys"), "{text}");
+        }
     }
 
     #[test]

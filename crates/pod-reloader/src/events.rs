@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use k8s_openapi::api::events::v1::{Event, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::Patch;
+use kube::{Api, Client};
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::brake::INTERVAL;
 use pod_reloader_core::decision::Cause;
@@ -18,15 +21,19 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 
-use crate::client::{DEADLINE, within};
+use crate::client::{DEADLINE, patch_params, post_params, within};
 use crate::error::CallError;
 
 /// How many Events may wait to be sent. More are dropped, with a line in the log.
 const BACKLOG: usize = 4096;
 /// How long Events wait for the loop to be at rest: restarts come first.
 const MAX_WAIT: Duration = Duration::from_secs(5);
-/// For how long an Event that repeats is counted again: as long as kube's recorder remembers it.
+/// For how long an Event that repeats is counted again.
 const REMEMBERED: Duration = Duration::from_secs(6 * 60);
+/// The longest name of an object, in bytes.
+const MAX_NAME: usize = 253;
+/// The longest text of an Event, in bytes.
+const MAX_NOTE: usize = 1024;
 
 /// What there is to tell about one workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -223,10 +230,7 @@ async fn send(
     mut receiver: mpsc::Receiver<(ObjectReference, Notice)>,
     mut busy: watch::Receiver<bool>,
 ) {
-    let mut recorders = Recorders {
-        client,
-        by_note: HashMap::new(),
-    };
+    let mut recorder = Recorder::new(client);
     let mut patience = MAX_WAIT;
     while let Some((about, notice)) = receiver.recv().await {
         // A loop that does not come to rest has its Events sent beside it until it does.
@@ -234,52 +238,61 @@ async fn send(
             Ok(_) => MAX_WAIT,
             Err(_) => Duration::ZERO,
         };
-        recorders.publish(&about, &notice).await;
+        recorder.publish(&about, &notice).await;
     }
 }
 
-/// A recorder for each text of late. A recorder counts an Event again that has the same reason and the same
-/// objects, whatever its text: the count would stand beside what was said before.
-struct Recorders {
+/// Sends Events. One that says the same about the same workload as a recent one is counted there; kube's
+/// recorder would also count one that says something else, and gives an Event a name that is too long where
+/// that of the workload is long.
+struct Recorder {
     client: Client,
-    by_note: HashMap<String, (Recorder, Instant)>,
+    /// By UID of the workload, reason and text.
+    recent: HashMap<(Option<String>, &'static str, String), (Event, Instant)>,
 }
 
-impl Recorders {
+impl Recorder {
+    fn new(client: Client) -> Self {
+        let recent = HashMap::new();
+        Self { client, recent }
+    }
+
     async fn publish(&mut self, about: &ObjectReference, notice: &Notice) {
-        let event = event(notice);
-        let Err(error) = self.record(&event, about).await else {
-            return;
-        };
-        let outcome = if error.is_not_found() && self.by_note.remove(&notice.note()).is_some() {
-            // Somebody has deleted what was to be counted again.
-            self.record(&event, about).await
-        } else {
-            Err(error)
-        };
-        if let Err(error) = outcome {
+        if let Err(error) = self.record(about, notice).await {
             // The namespace may be on its way out; the log line of the change itself is there.
             debug!(%error, reason = notice.reason(), "an Event was not taken");
         }
     }
 
-    async fn record(&mut self, event: &Event, about: &ObjectReference) -> Result<(), CallError> {
+    async fn record(&mut self, about: &ObjectReference, notice: &Notice) -> Result<(), CallError> {
         let now = Instant::now();
-        self.by_note
+        self.recent
             .retain(|_, (_, used)| now.duration_since(*used) < REMEMBERED);
-        let reporter = Reporter {
-            controller: FIELD_MANAGER.to_owned(),
-            instance: None,
-        };
-        let new = || (Recorder::new(self.client.clone(), reporter), now);
-        let note = event.note.clone().unwrap_or_default();
-        let (recorder, used) = self.by_note.entry(note).or_insert_with(new);
-        *used = now;
-        within(DEADLINE, recorder.publish(event, about)).await
+        let namespace = about.namespace.as_deref().unwrap_or_default();
+        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let key = (about.uid.clone(), notice.reason(), notice.note());
+        if let Some((event, _)) = self.recent.get(&key) {
+            let event = counted_again(event, Timestamp::now());
+            let name = event.metadata.name.as_deref().unwrap_or_default();
+            let (params, patch) = (patch_params(), Patch::Merge(&event));
+            match within(DEADLINE, events.patch(name, &params, &patch)).await {
+                Ok(_) => {
+                    self.recent.insert(key, (event, now));
+                    return Ok(());
+                }
+                // Somebody has deleted it.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let event = event(about, notice, Timestamp::now());
+        within(DEADLINE, events.create(&post_params(), &event)).await?;
+        self.recent.insert(key, (event, now));
+        Ok(())
     }
 }
 
-fn event(notice: &Notice) -> Event {
+fn event(about: &ObjectReference, notice: &Notice, now: Timestamp) -> Event {
     let related = notice.related().map(|reference| ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some(reference.kind.to_string()),
@@ -287,16 +300,54 @@ fn event(notice: &Notice) -> Event {
         name: Some(reference.name.to_string()),
         ..ObjectReference::default()
     });
+    let severity = match notice.is_problem() {
+        true => "Warning",
+        false => "Normal",
+    };
+    let note = notice.note();
     Event {
-        type_: match notice.is_problem() {
-            true => EventType::Warning,
-            false => EventType::Normal,
+        metadata: ObjectMeta {
+            namespace: about.namespace.clone(),
+            name: Some(name(about.name.as_deref().unwrap_or_default(), now)),
+            ..ObjectMeta::default()
         },
-        reason: notice.reason().to_owned(),
-        note: Some(notice.note()),
-        action: "Reconcile".to_owned(),
-        secondary: related,
+        type_: Some(severity.to_owned()),
+        reason: Some(notice.reason().to_owned()),
+        note: Some(cut(&note, MAX_NOTE).to_owned()),
+        action: Some("Reconcile".to_owned()),
+        event_time: Some(MicroTime(now)),
+        regarding: Some(about.clone()),
+        related,
+        reporting_controller: Some(FIELD_MANAGER.to_owned()),
+        reporting_instance: Some(FIELD_MANAGER.to_owned()),
+        ..Event::default()
     }
+}
+
+fn counted_again(event: &Event, now: Timestamp) -> Event {
+    let count = event.series.as_ref().map_or(1, |series| series.count) + 1;
+    Event {
+        series: Some(EventSeries {
+            count,
+            last_observed_time: MicroTime(now),
+        }),
+        ..event.clone()
+    }
+}
+
+/// The name of an Event: that of its workload, as far as there is room for it, and the time.
+fn name(workload: &str, now: Timestamp) -> String {
+    let suffix = format!(".{:x}", now.as_nanosecond());
+    let workload = cut(workload, MAX_NAME - suffix.len());
+    // What is cut off may leave what no part of a name ends with.
+    format!("{}{suffix}", workload.trim_end_matches(['.', '-']))
+}
+
+/// The beginning of `text`, as far as it fits into so many bytes.
+fn cut(text: &str, bytes: usize) -> &str {
+    let ends = (0..=bytes.min(text.len())).rev();
+    let end = ends.into_iter().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
 }
 
 #[cfg(test)]
@@ -361,15 +412,12 @@ mod tests {
                 Ok(event)
             }
         });
-        let mut recorders = Recorders {
-            client,
-            by_note: HashMap::new(),
-        };
+        let mut recorder = Recorder::new(client);
         for (index, notice) in notices.iter().enumerate() {
             if index == deleted_after {
                 stored.lock().clear();
             }
-            recorders.publish(&ObjectReference::default(), notice).await;
+            recorder.publish(&ObjectReference::default(), notice).await;
         }
         let stored = stored.lock();
         stored.iter().map(|it| (it.1.clone(), it.2)).collect()
@@ -393,6 +441,50 @@ mod tests {
         let notices = [&["a"][..], &["a"], &["a"]].map(changed);
         let expected = ("restarting pods: Secret a changed".to_owned(), 1);
         assert_eq!(published(&notices, 2).await, [expected]);
+    }
+
+    #[test]
+    fn the_event_of_a_workload_with_a_long_name_has_a_name_too() {
+        let now = "2026-11-22T08:00:00.123456789Z".parse().unwrap();
+        assert_eq!(name("web", now), "web.18ea4f1ff465cd15");
+        // Where it is cut there is a dot, a dash, or neither.
+        let parts = [
+            &*"a".repeat(62),
+            "-",
+            &"b".repeat(62),
+            ".",
+            &"c".repeat(200),
+        ]
+        .concat();
+        for length in 1..=MAX_NAME {
+            let workload = &parts[..length];
+            let name = name(workload, now);
+            assert!(Name::parse(&name).is_ok(), "{name}");
+            let is_whole = name.starts_with(workload);
+            assert!(
+                is_whole || length > 236 || workload.ends_with(['.', '-']),
+                "{name}"
+            );
+        }
+        let dots = ["a".repeat(234), "-b.c".to_owned()].concat();
+        assert!(Name::parse(&name(&dots, now)).is_ok());
+    }
+
+    #[test]
+    fn no_text_of_an_event_is_longer_than_the_apiserver_takes() {
+        let missing = ["\u{e4}".repeat(2_000), "x".repeat(2_000)].map(|key| Requirement {
+            reference: reference(&"a".repeat(MAX_NAME)),
+            key: Some(key.into()),
+        });
+        for notice in [
+            Notice::Waiting(missing.to_vec()),
+            Notice::Refused("\u{1f980}".repeat(500)),
+            changed(&[&*"a".repeat(MAX_NAME); 5]),
+        ] {
+            let event = event(&ObjectReference::default(), &notice, Timestamp::now());
+            let note = event.note.unwrap();
+            assert!(note.len() <= MAX_NOTE && note.len() > 800, "{}", note.len());
+        }
     }
 
     #[test]
