@@ -1,5 +1,8 @@
-//! Advice: what of the keys under our prefix cannot mean what its author hopes.
+//! Advice: what of the keys under our prefix, and of those of a dialect, cannot mean what its author hopes.
 
+mod stakater;
+
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -7,9 +10,10 @@ use crate::annotations::{
     ANY, AT, AUTO, CONFIG_HASH, KEYS, Key, NEEDED, PER_KEY, PREFIX, Place, RESTART, RESTART_ON,
     SETTLE_PERIOD, TEMPLATE,
 };
-use crate::dialect::is_auto;
+use crate::dialect::{Dialect, Dialects, is_auto};
+use crate::duration;
 use crate::list::{escaped, quoted};
-use crate::workload::{MAX_SETTLE_PERIOD, settle_period};
+use crate::workload::MAX_SETTLE_PERIOD;
 
 /// The most that is said of one workload: it may hold thousands of keys.
 const MAX_ADVICE: usize = 10;
@@ -44,13 +48,24 @@ pub enum Advice {
     },
     /// A settle period that is no duration: that of the operator applies.
     NoDuration {
+        /// The annotation.
+        key: &'static str,
         /// The value, made safe to print.
         value: String,
     },
     /// A settle period of more than [`MAX_SETTLE_PERIOD`], which applies.
     TooLong {
+        /// The annotation.
+        key: &'static str,
         /// The value, made safe to print.
         value: String,
+    },
+    /// An annotation of another tool that is not read.
+    Foreign {
+        /// The annotation, made safe to print.
+        key: String,
+        /// Why it is not, and what to do.
+        why: Cow<'static, str>,
     },
 }
 
@@ -81,26 +96,33 @@ impl fmt::Display for Advice {
             Self::NoValue { key, value, values } => {
                 write!(f, "{} {value} has no effect; it takes {values}", key.key)
             }
-            Self::NoDuration { value } => write!(
+            Self::NoDuration { key, value } => write!(
                 f,
-                "{SETTLE_PERIOD} {value} is no duration, such as 10s; --settle-period applies"
+                "{key} {value} is no duration, such as 90s or 1h30m; --settle-period applies"
             ),
-            Self::TooLong { value } => write!(
+            Self::TooLong { key, value } => write!(
                 f,
-                "{SETTLE_PERIOD} {value} is too long; {} minutes apply",
+                "{key} {value} is too long; {} minutes apply",
                 MAX_SETTLE_PERIOD.as_secs() / 60
             ),
+            Self::Foreign { key, why } => write!(f, "{key} {why}"),
         }
     }
 }
 
-/// What there is to say of a workload with these annotations and labels.
-pub(crate) fn on(places: [(Place, &BTreeMap<String, String>); 3]) -> Vec<Advice> {
+/// What there is to say of a workload with these annotations and labels, where these dialects are spoken.
+pub(crate) fn on(
+    places: [(Place, &BTreeMap<String, String>); 3],
+    dialects: &Dialects,
+) -> Vec<Advice> {
+    let has_stakater = dialects.speak(Dialect::Stakater);
     places
         .into_iter()
         .flat_map(|(place, map)| map.iter().map(move |(key, value)| (place, key, value)))
         .filter_map(|(place, key, value)| {
-            let name = key.strip_prefix(PREFIX)?;
+            let Some(name) = key.strip_prefix(PREFIX) else {
+                return has_stakater.then(|| stakater::on(place, key, value))?;
+            };
             match KEYS.iter().find(|known| known.key == key) {
                 Some(known) if known.place == place => on_value(known, value),
                 // There it is a message of SAP's controller to its webhook.
@@ -130,20 +152,17 @@ fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
         PER_KEY => takes(value.parse::<bool>().is_ok(), "true or false"),
         RESTART => takes([AT, TEMPLATE].contains(&value), "template or at"),
         RESTART_ON => takes([ANY, NEEDED].contains(&value), "any or needed"),
-        SETTLE_PERIOD => on_settle_period(value),
+        SETTLE_PERIOD => on_settle_period(SETTLE_PERIOD, value),
         _ => None,
     }
 }
 
-fn on_settle_period(value: &str) -> Option<Advice> {
-    match settle_period(value) {
+fn on_settle_period(key: &'static str, value: &str) -> Option<Advice> {
+    let own = quoted(value);
+    match duration::parse(value) {
         Some(period) if period <= MAX_SETTLE_PERIOD => None,
-        Some(_) => Some(Advice::TooLong {
-            value: quoted(value),
-        }),
-        None => Some(Advice::NoDuration {
-            value: quoted(value),
-        }),
+        Some(_) => Some(Advice::TooLong { key, value: own }),
+        None => Some(Advice::NoDuration { key, value: own }),
     }
 }
 
@@ -300,12 +319,12 @@ mod tests {
     #[test]
     fn a_settle_period_that_does_not_apply_is_told_what_does() {
         let settle_period = |text| advice(deployment("web").annotation("settle-period", text));
-        for text in ["soon", "10", "-1s", ""] {
+        for text in ["soon", "10", "-1s", "", "5 minutes", "PT5M"] {
             assert_eq!(
                 settle_period(text),
                 [format!(
                     "pod-reloader.cs.sap.com/settle-period \"{text}\" is no duration, \
-                     such as 10s; --settle-period applies"
+                     such as 90s or 1h30m; --settle-period applies"
                 )]
             );
         }

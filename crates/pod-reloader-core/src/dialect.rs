@@ -5,7 +5,7 @@
 
 mod own;
 mod reader;
-mod stakater;
+pub(crate) mod stakater;
 #[cfg(test)]
 mod tests;
 
@@ -376,7 +376,7 @@ impl Dialects {
         }
     }
 
-    fn speak(&self, dialect: Dialect) -> bool {
+    pub(crate) fn speak(&self, dialect: Dialect) -> bool {
         self.spoken.contains(&dialect)
     }
 

@@ -16,6 +16,7 @@ pub mod decision;
 pub mod dialect;
 pub mod digest;
 pub mod discovery;
+pub mod duration;
 pub mod hash;
 pub mod index;
 pub mod kind;

@@ -14,12 +14,12 @@ use crate::advice;
 use crate::annotations::{self, Place};
 use crate::dialect::Subject;
 use crate::discovery::PodSpec;
+use crate::duration;
 use crate::kind::{FieldPath, WorkloadKind};
 use crate::name::{InvalidName, Name};
 use crate::review::fields;
 use crate::workload::{
     MAX_SETTLE_PERIOD, Markers, Reading, Restart, Stall, TemplateState, Workload, WorkloadId,
-    settle_period,
 };
 
 /// A kind of workload, in the version of the API that the cluster serves.
@@ -293,7 +293,7 @@ impl Parts {
         let annotation = |key: &str| annotations.get(key).map(String::as_str);
         let settle_period = annotation(annotations::SETTLE_PERIOD)
             .or_else(|| reading.dialects.settle_period(kind, annotation))
-            .and_then(settle_period);
+            .and_then(duration::parse);
         let asks_for_time = reading.dialects.restarts_at(annotation);
         let restart = match kind.shape().templates.is_empty() || asks_for_time {
             true => restart,
@@ -317,11 +317,14 @@ impl Parts {
                 baseline: annotation(annotations::BASELINE).map(Into::into),
             },
             settle_period: settle_period.map(|period| period.min(MAX_SETTLE_PERIOD)),
-            advice: advice::on([
-                (Place::Annotation, &annotations),
-                (Place::Label, &labels),
-                (Place::TemplateAnnotation, template_annotations),
-            ]),
+            advice: advice::on(
+                [
+                    (Place::Annotation, &annotations),
+                    (Place::Label, &labels),
+                    (Place::TemplateAnnotation, template_annotations),
+                ],
+                &reading.dialects,
+            ),
             id: WorkloadId {
                 kind,
                 namespace,

@@ -317,11 +317,6 @@ impl Workload {
     }
 }
 
-/// The settle period that `text` asks for, which may be more than it is given. `None` where it is none.
-pub(crate) fn settle_period(text: &str) -> Option<Duration> {
-    Duration::try_from(text.parse::<SignedDuration>().ok()?).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::{MAX_SETTLE_PERIOD, Restart};

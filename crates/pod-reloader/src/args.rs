@@ -1,5 +1,7 @@
 //! The command line, which is also the reference of every setting.
 
+mod stakater;
+
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -9,10 +11,10 @@ use std::time::Duration;
 
 use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
 use http::Uri;
-use jiff::SignedDuration;
 use kube::core::Selector;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::dialect::{Dialect, Dialects};
+use pod_reloader_core::duration;
 use pod_reloader_core::kind::{CustomResource, WorkloadKind};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
@@ -200,19 +202,25 @@ pub struct Args {
     pub(crate) drain_period: Duration,
 
     /// Form of the log.
-    #[arg(long, env = "POD_RELOADER_LOG_FORMAT", default_value = "text")]
+    #[arg(
+        long,
+        env = "POD_RELOADER_LOG_FORMAT",
+        default_value = "text",
+        ignore_case = true
+    )]
     pub(crate) log_format: LogFormat,
 
     /// Level of the log: error, warn, info, debug or trace.
-    #[arg(long, env = "POD_RELOADER_LOG_LEVEL", default_value = "info")]
+    #[arg(long, env = "POD_RELOADER_LOG_LEVEL", default_value = "info", value_parser = log_level)]
     pub(crate) log_level: tracing::Level,
 }
 
 impl Args {
     /// The arguments and environment of the process; ends it with a message if they are wrong.
     pub(crate) fn of_process() -> Self {
-        let mut matches = command(|variable| env::var_os(variable)).get_matches();
-        Self::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit())
+        let matches = command(|variable| env::var_os(variable)).try_get_matches();
+        let args = matches.and_then(|mut matches| Self::from_arg_matches_mut(&mut matches));
+        args.unwrap_or_else(|error| stakater::with_tip(error).exit())
     }
 
     /// Those that an operator has whose container has these arguments and variables.
@@ -428,12 +436,20 @@ fn namespaces(text: &str) -> Result<Namespaces, String> {
         .map(Namespaces)
 }
 
+/// The levels of tracing, and what other programs call them.
+fn log_level(text: &str) -> Result<tracing::Level, String> {
+    let text = text.to_lowercase();
+    let level = match &*text {
+        "warning" => "warn",
+        "fatal" | "panic" | "critical" => "error",
+        other => other,
+    };
+    let level = level.parse();
+    level.map_err(|_| "it is none of error, warn, info, debug and trace".to_owned())
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
-    let duration: SignedDuration = text
-        .parse()
-        .map_err(|_| "write it like 2s, 500ms or 1m30s".to_owned())?;
-    let duration =
-        Duration::try_from(duration).map_err(|_| "it must not be negative".to_owned())?;
+    let duration = duration::parse(text).ok_or("write it like 2s, 500ms or 1m30s")?;
     if duration > MAX_SETTLE_PERIOD {
         return Err(format!("at most {MAX_SETTLE_PERIOD:?}"));
     }
@@ -559,11 +575,26 @@ mod tests {
     }
 
     #[test]
+    fn the_level_of_the_log_is_understood_in_the_words_of_other_programs() {
+        for (word, level) in [
+            ("warning", tracing::Level::WARN),
+            ("WARN", tracing::Level::WARN),
+            ("Info", tracing::Level::INFO),
+            ("fatal", tracing::Level::ERROR),
+        ] {
+            let flag = format!("--log-level={word}");
+            assert_eq!(Args::parse_from(["pod-reloader", &flag]).log_level, level);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_right_is_refused() {
         for wrong in [
             "--webhook-bind-address=nowhere",
             "--settle-period=-1s",
             "--settle-period=soon",
+            "--settle-period=5 minutes",
+            "--log-level=loud",
             "--settle-period=1000000000h",
             "--namespaces=a,?limit=1",
             "--namespaces=a,",

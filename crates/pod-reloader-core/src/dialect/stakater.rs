@@ -14,10 +14,10 @@ use super::{Dialect, Subject, Wishes};
 use crate::mark::Marks;
 use crate::reference::ConfigKind;
 
-pub(super) const EXCLUDE_CONFIG_MAPS: &str = "configmaps.exclude.reloader.stakater.com/reload";
-pub(super) const EXCLUDE_SECRETS: &str = "secrets.exclude.reloader.stakater.com/reload";
-pub(super) const PAUSE_PERIOD: &str = "deployment.reloader.stakater.com/pause-period";
-pub(super) const ROLLOUT_STRATEGY: &str = "reloader.stakater.com/rollout-strategy";
+pub(crate) const EXCLUDE_CONFIG_MAPS: &str = "configmaps.exclude.reloader.stakater.com/reload";
+pub(crate) const EXCLUDE_SECRETS: &str = "secrets.exclude.reloader.stakater.com/reload";
+pub(crate) const PAUSE_PERIOD: &str = "deployment.reloader.stakater.com/pause-period";
+pub(crate) const ROLLOUT_STRATEGY: &str = "reloader.stakater.com/rollout-strategy";
 pub(super) const RESTART: &str = "restart";
 const AUTO: &str = "reloader.stakater.com/auto";
 const SEARCH: &str = "reloader.stakater.com/search";
@@ -27,7 +27,7 @@ const CONFIG_MAP_RELOAD: &str = "configmap.reloader.stakater.com/reload";
 const SECRET_RELOAD: &str = "secret.reloader.stakater.com/reload";
 
 /// What is read of the metadata besides the excludes.
-pub(super) const READ: [&str; 8] = [
+pub(crate) const READ: [&str; 8] = [
     AUTO,
     SEARCH,
     CONFIG_MAP_AUTO,

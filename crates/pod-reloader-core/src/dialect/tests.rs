@@ -666,6 +666,8 @@ mod stakater {
         let key = "deployment.reloader.stakater.com/pause-period";
         let period = |case: Case| case.workload().settle_period.map(|it| it.as_secs());
         assert_eq!(period(case().annotated(&[(key, "5m")])), Some(300));
+        assert_eq!(period(case().annotated(&[(key, "30m.5h")])), Some(3600));
+        assert_eq!(period(case().annotated(&[(key, "5 minutes")])), None);
         let own = [(key, "5m"), (keys::SETTLE_PERIOD, "7s")];
         assert_eq!(period(case().annotated(&own)), Some(7));
         let daemon_set = case().kind(WorkloadKind::DAEMON_SET);
