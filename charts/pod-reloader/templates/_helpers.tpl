@@ -290,3 +290,13 @@ scope: Namespaced
 {{- define "pod-reloader.mapAt" -}}
 {{ include "pod-reloader.at" . }}.orValue({})
 {{- end -}}
+
+{{- /* In CEL: whether the annotations of the pod template at a path take the old hash: Kubernetes takes 256 KiB of them. */ -}}
+{{- define "pod-reloader.hashFits" -}}
+{{- $annotations := printf "%s.metadata.annotations" . -}}
+{{- $new := include "pod-reloader.mapAt" (list "object" $annotations) -}}
+{{- $old := include "pod-reloader.at" (list "oldObject" $annotations) -}}
+{{- $key := "pod-reloader.cs.sap.com/config-hash" -}}
+[{{ $new }}].exists(all, all.map(key, key != '{{ $key }}' && type(all[key]) == string, size(bytes(key + all[key]))).sum() +
+size(bytes('{{ $key }}' + {{ $old }}[?'{{ $key }}'].orValue(''))) <= 262144)
+{{- end -}}

@@ -6,9 +6,10 @@
 //! [`begin`] says [`Step::Answer`] or [`Step::Read`], and [`Pending::answer`] takes what was read.
 
 use json_patch::PatchOperation;
+use serde_json::value::RawValue;
 
 use crate::annotations;
-use crate::decision::{FirstStamp, decide};
+use crate::decision::{Cause, Decision, FirstStamp, baseline, decide};
 use crate::digest::Objects;
 use crate::hash::{ConfigHash, Keyring, Verdict};
 use crate::kind::WorkloadKind;
@@ -16,11 +17,12 @@ use crate::name::Name;
 use crate::patch;
 use crate::references::References;
 use crate::review::{InvalidReview, RawWorkload, Request};
+use crate::sap;
 use crate::scope::Scope;
 use crate::standing::Standing;
 
 use crate::object::{CustomObject, Object, WorkloadObject};
-use crate::workload::{Slot, Workload};
+use crate::workload::{MAX_ANNOTATIONS_SIZE, Slot, Workload};
 
 /// What comes next for a review.
 #[derive(Debug)]
@@ -35,7 +37,7 @@ pub enum Step {
 #[derive(Debug, Default, PartialEq)]
 pub struct Answer {
     /// The change to the object: none, one `add` of KEY with missing parents, or one `remove`; and an
-    /// `add` of the baseline, where the request dropped it.
+    /// `add` of the baseline, where the request dropped it, or where a workload is restored.
     pub patch: Vec<PatchOperation>,
     /// What the user at the other end is told.
     pub warnings: Vec<String>,
@@ -59,6 +61,8 @@ pub enum Outcome {
     Held,
     /// It stays as it was, because what is true could not be read; the loop repairs it.
     Unknown,
+    /// It is left out, because Kubernetes takes no more annotations on the pod template.
+    TooLong,
 }
 
 /// A review whose answer depends on what the workload references.
@@ -69,9 +73,7 @@ pub struct Pending {
     stored: Option<Stored>,
     /// Whether the request gave KEY, though it may not be in the object any more.
     claims_key: bool,
-    /// Whether the templates are as they are stored: then KEY stays, and this was only asked.
-    same_template: bool,
-    /// Whether it is asked how the workload stands.
+    /// Whether it is only asked how the workload stands.
     is_inquiry: bool,
     /// What becomes of it without a hash, for who asks.
     first_stamp: FirstStamp,
@@ -101,6 +103,10 @@ enum Desired<'a> {
     Stored,
     /// It is this.
     Hash(&'a str),
+    /// It is this, and the baseline says what it stands for.
+    WithBaseline(&'a str, &'a str),
+    /// There is none.
+    Nothing,
 }
 
 /// Takes in a review.
@@ -131,12 +137,17 @@ pub fn begin(
     {
         return ignored;
     }
-    let workload = workload(request, kind, scope)?;
+    let is_inquiry =
+        request.dry_run == Some(true) && field_manager(request) == Some(annotations::INQUIRER);
+    // A status query is about what is stored: an invented workload would tell which objects there are.
+    let (object, name) = match is_inquiry && !created {
+        true => (request.old_object, "oldObject"),
+        false => (request.object, "object"),
+    };
+    let workload = workload(required(object, name)?, request, kind, scope)?;
     if !scope.covers(&workload.id.namespace) {
         return ignored;
     }
-    let is_inquiry =
-        request.dry_run == Some(true) && field_manager(request) == Some(annotations::INQUIRER);
     if !workload.is_subscribed() {
         // It may be a spelling mistake that keeps it from being so.
         return Ok(Step::Answer(Answer {
@@ -147,12 +158,15 @@ pub fn begin(
     }
     // What is restarted in another way carries no KEY that could be read for.
     let carries_key = workload.slots().next().is_some();
-    if created && carries_key {
+    let reads = match is_inquiry {
+        true => !created,
+        false => created && carries_key,
+    };
+    if reads {
         return Ok(Step::Read(Box::new(Pending {
             workload,
             stored: None,
             claims_key: false,
-            same_template: false,
             is_inquiry,
             first_stamp: FirstStamp::Rollout,
         })));
@@ -176,13 +190,12 @@ pub fn begin(
     };
     let claims_key =
         field_manager(request).is_some_and(|manager| new.claims_config_hash(kind, manager));
-    if (!same_template && carries_key) || is_inquiry {
+    if !same_template && carries_key {
         return Ok(Step::Read(Box::new(Pending {
             workload,
             stored: Some(stored),
             claims_key,
-            same_template,
-            is_inquiry,
+            is_inquiry: false,
             first_stamp: FirstStamp::Rollout,
         })));
     }
@@ -226,12 +239,58 @@ impl Pending {
     }
 
     /// The answer, given what was read. Without `objects`, something could not be read: then KEY
-    /// stays as it was, and a workload that is created goes without.
+    /// stays as it was, and a workload that is created goes without, unless it is restored.
     pub fn answer(&self, objects: Option<&Objects>, keys: &Keyring) -> Answer {
-        Answer {
-            standing: self.is_inquiry.then(|| self.standing(objects, keys)),
-            ..self.answer_write(objects, keys)
+        if self.is_inquiry {
+            return Answer {
+                warnings: warnings(&self.workload),
+                outcome: Outcome::Kept,
+                standing: Some(self.standing(objects, keys)),
+                ..Answer::default()
+            };
         }
+        let Some(objects) = objects else {
+            return self.write(self.unchanged(), Outcome::Unknown);
+        };
+        let contents = self.workload.references.contents(objects);
+        let is_moot = contents.is_empty() && self.current().is_none();
+        // Where nothing counts yet, the loop writes a baseline that says so.
+        if is_moot || self.workload.references.is_empty() {
+            return self.write(self.unchanged(), Outcome::Kept);
+        }
+        let hash = || keys.hash(&contents).to_string();
+        if let Some(value) = self.current() {
+            // Pods that are restarted anyway take the newest key along: so older ones fall out of use.
+            let is_due_for_another = self.stored.is_some() && keys.outgrew(value);
+            if !is_due_for_another && keys.verify(value, &contents) == Verdict::Current {
+                return self.write(Desired::Hash(value), Outcome::Kept);
+            }
+            // A workload that is restored before its Secrets, like one that lost them, waits for them.
+            let is_ours = self.stored.is_some() || self.restored().is_some();
+            if is_ours && self.workload.missing(objects).next().is_some() {
+                return self.write(Desired::Hash(value), Outcome::Held);
+            }
+        }
+        if let Some(value) = self.restored() {
+            match decide(&self.workload, objects, keys, self.first_stamp) {
+                Decision::Keep => return self.write(Desired::Hash(value), Outcome::Kept),
+                Decision::Baseline(baseline) => {
+                    let desired = Desired::WithBaseline(value, &baseline);
+                    return self.write(desired, Outcome::Kept);
+                }
+                // SAP's value is of UIDs and versions, which are others in another cluster.
+                Decision::Set {
+                    cause: Cause::ChangedBeforeTakeover,
+                    ..
+                } => {
+                    let baseline = format!("{value}={}", hash());
+                    let desired = Desired::WithBaseline(value, &baseline);
+                    return self.write(desired, Outcome::Kept);
+                }
+                Decision::Set { .. } | Decision::Hold(_) => {}
+            }
+        }
+        self.write(Desired::Hash(&hash()), Outcome::Set)
     }
 
     /// How the workload stands by the rule of the loop.
@@ -241,39 +300,45 @@ impl Pending {
         })
     }
 
-    fn answer_write(&self, objects: Option<&Objects>, keys: &Keyring) -> Answer {
+    /// KEY as it is where nothing can be said about it.
+    fn unchanged(&self) -> Desired<'_> {
+        self.restored().map_or(Desired::Stored, Desired::Hash)
+    }
+
+    /// KEY of a workload that is created, where it looks like a hash that it had before, here or in
+    /// another cluster. ReplicaSets that are restored beside it carry the same, and become its own only
+    /// as long as it keeps that.
+    fn restored(&self) -> Option<&str> {
+        let value = self.workload.config_hash()?;
+        let was_its_own = ConfigHash::parse(value).is_some()
+            || sap::is_hash(value)
+            || baseline(&self.workload, value).is_some();
+        (self.stored.is_none() && was_its_own).then_some(value)
+    }
+
+    /// The answer to a write whose template is another than before. Kubernetes would deny it with
+    /// annotations that are too long, so the hash is left out then.
+    fn write(&self, desired: Desired<'_>, outcome: Outcome) -> Answer {
         let nothing = Stored::default();
         let stored = self.stored.as_ref().unwrap_or(&nothing);
         let answer =
             |desired, outcome| answer(&self.workload, stored, self.claims_key, desired, outcome);
-        if self.same_template {
-            return answer(Desired::Stored, Outcome::Kept);
-        }
-        let Some(objects) = objects else {
-            return answer(Desired::Stored, Outcome::Unknown);
-        };
-        let contents = self.workload.references.contents(objects);
-        let is_moot = contents.is_empty() && self.current().is_none();
-        // Where nothing counts yet, the loop writes a baseline that says so.
-        if is_moot || self.workload.references.is_empty() {
-            return answer(Desired::Stored, Outcome::Kept);
-        }
-        if let Some(value) = self.current() {
-            // Pods that are restarted anyway take the newest key along: so older ones fall out of use.
-            let is_due_for_another = self.stored.is_some() && keys.outgrew(value);
-            if !is_due_for_another && keys.verify(value, &contents) == Verdict::Current {
-                return answer(Desired::Hash(value), Outcome::Kept);
-            }
-            // A workload that is restored before its Secrets, like one that lost them, waits for them.
-            let is_ours = self.stored.is_some() || ConfigHash::parse(value).is_some();
-            if is_ours && self.workload.missing(objects).next().is_some() {
-                return answer(Desired::Hash(value), Outcome::Held);
+        let wanted = wanted(&self.workload, stored, desired);
+        let slots = self.workload.slots().enumerate();
+        let sizes = slots.filter_map(|(at, (_, slot))| Some(slot.state.size_with(wanted[at]?)));
+        match sizes.max().filter(|size| *size > MAX_ANNOTATIONS_SIZE) {
+            None => answer(desired, outcome),
+            Some(size) => {
+                let mut answer = answer(Desired::Nothing, Outcome::TooLong);
+                let warning = format!(
+                    "pod-reloader: the annotations of the pod template are too long to add the config \
+                     hash: they would be {size} bytes, Kubernetes takes {MAX_ANNOTATIONS_SIZE} bytes; \
+                     shorten them, until then no change of config restarts the pods"
+                );
+                answer.warnings.insert(0, warning);
+                answer
             }
         }
-        answer(
-            Desired::Hash(&keys.hash(&contents).to_string()),
-            Outcome::Set,
-        )
     }
 
     /// KEY of the stored object; of the request, where there is none yet.
@@ -283,6 +348,20 @@ impl Pending {
             None => self.workload.config_hash(),
         }
     }
+}
+
+/// KEY of each pod template of `workload` that can carry it, as `desired`.
+fn wanted<'a>(
+    workload: &'a Workload,
+    stored: &'a Stored,
+    desired: Desired<'a>,
+) -> Vec<Option<&'a str>> {
+    let of = |old| match desired {
+        Desired::Stored => old,
+        Desired::Hash(hash) | Desired::WithBaseline(hash, _) => Some(hash),
+        Desired::Nothing => None,
+    };
+    stored.hashes(workload).map(of).collect()
 }
 
 /// Turns KEY of the request into `desired`. Who sends something else in the place of the stored KEY is
@@ -295,28 +374,29 @@ fn answer(
     outcome: Outcome,
 ) -> Answer {
     let old: Vec<_> = stored.hashes(workload).collect();
-    let wanted = |at: usize| match desired {
-        Desired::Stored => old[at],
-        Desired::Hash(hash) => Some(hash),
+    let wanted = wanted(workload, stored, desired);
+    let mut patch = patch::change_templates(workload, |at| wanted[at]);
+    let baseline = match desired {
+        Desired::WithBaseline(_, baseline) => Some(baseline),
+        _ => stored.baseline.as_deref().filter(|_| wanted == old),
     };
-    let mut patch = patch::change_templates(workload, wanted);
-    let is_kept = (0..old.len()).all(|at| wanted(at) == old[at]);
-    if let Some(baseline) = &stored.baseline
-        && is_kept
-        && workload.markers.baseline != stored.baseline
-    {
+    let new_baseline = baseline.filter(|it| workload.markers.baseline.as_deref() != Some(*it));
+    let (fitting, too_long) = match new_baseline {
+        Some(it) if workload.markers.has_room_for(it) => (Some(it), None),
+        it => (None, it),
+    };
+    if let Some(baseline) = fitting {
         patch.extend(patch::add_baseline(workload, baseline));
     }
     let is_overridden = |(at, (_, slot)): (usize, (usize, Slot<'_>))| {
         let requested = slot.state.config_hash.as_deref();
-        requested.is_some() && requested != wanted(at) && requested != old[at]
+        requested.is_some() && requested != wanted[at] && requested != old[at]
     };
     let overridden = claims_key || workload.slots().enumerate().any(is_overridden);
     // First: the apiserver cuts off what is too long in all.
-    let mut warnings: Vec<_> = overridden
-        .then(|| OVERRIDDEN.to_owned())
-        .into_iter()
-        .collect();
+    let too_long = too_long.map(|_| BASELINE_TOO_LONG.to_owned());
+    let overridden = overridden.then(|| OVERRIDDEN.to_owned());
+    let mut warnings: Vec<_> = too_long.into_iter().chain(overridden).collect();
     warnings.extend(self::warnings(workload));
     Answer {
         patch,
@@ -338,23 +418,24 @@ fn warnings(workload: &Workload) -> Vec<String> {
 }
 
 fn workload(
+    object: &RawValue,
     request: &Request<'_>,
     kind: WorkloadKind,
     scope: &Scope,
 ) -> Result<Workload, InvalidReview> {
     if kind.is_built_in() {
-        read::<WorkloadObject>(request, kind, scope)
+        read::<WorkloadObject>(object, request, kind, scope)
     } else {
-        read::<CustomObject>(request, kind, scope)
+        read::<CustomObject>(object, request, kind, scope)
     }
 }
 
 fn read<O: Object>(
+    object: &RawValue,
     request: &Request<'_>,
     kind: WorkloadKind,
     scope: &Scope,
 ) -> Result<Workload, InvalidReview> {
-    let object = required(request.object, "object")?;
     let mut object: O = serde_json::from_str(object.get()).map_err(InvalidReview::at)?;
     // A create may leave the namespace to its URL.
     if let Some(namespace) = &request.namespace {
@@ -395,6 +476,9 @@ fn field_manager<'a>(request: &'a Request<'_>) -> Option<&'a str> {
 
 /// The apiserver cuts off warnings from 4 KiB on.
 const MAX_WARNINGS: usize = 10;
+const BASELINE_TOO_LONG: &str = "pod-reloader: the annotations of the workload are too long to add \
+                                 pod-reloader.cs.sap.com/baseline: shorten them, until then changes \
+                                 of config may be missed";
 const OVERRIDDEN: &str = "pod-reloader: the request's config-hash does not count; \
                           remove pod-reloader.cs.sap.com/config-hash from your manifest";
 
@@ -870,6 +954,189 @@ mod tests {
         assert_eq!(asked(foreign, holding("1")), Standing::BaselineDue);
         let waiting = stamped().requires("a", None);
         assert_eq!(asked(waiting, None), Standing::Waiting);
+    }
+
+    /// What `answer` makes of the object of `review`.
+    fn after(review: &Value, answer: &Answer) -> Value {
+        let mut object = review["request"]["object"].clone();
+        json_patch::patch(&mut object, &Patch(answer.patch.clone())).unwrap();
+        object
+    }
+
+    fn baseline_after(review: &Value, answer: &Answer) -> Option<String> {
+        let baseline =
+            after(review, answer)["metadata"]["annotations"][annotations::BASELINE].take();
+        baseline.as_str().map(str::to_owned)
+    }
+
+    /// Values of KEY that other clusters have written, and that say nothing here.
+    fn of_other_clusters() -> [String; 2] {
+        let unknown = keyring(&[9]).hash(&Contents::whole(&objects(&[("a", holding("1"))])));
+        [unknown.to_string(), "5".repeat(64)]
+    }
+
+    #[test]
+    fn a_workload_that_is_restored_into_another_cluster_keeps_its_hash_and_gets_a_baseline() {
+        for value in of_other_clusters() {
+            let restored = review(None, deployment("web").stamped(&value));
+            let answer = answered(&restored, holding("1"));
+            let baseline = format!("{value}={}", hash("1"));
+            assert_eq!(
+                after(&restored, &answer)["spec"],
+                deployment("web").stamped(&value).json()["spec"]
+            );
+            assert_eq!(baseline_after(&restored, &answer), Some(baseline));
+            assert_eq!(answer.outcome, Outcome::Kept);
+            assert_eq!(answer.warnings, [""; 0]);
+        }
+    }
+
+    #[test]
+    fn a_baseline_of_another_cluster_is_replaced_as_its_workload_is_restored() {
+        for value in of_other_clusters()
+            .iter()
+            .map(String::as_str)
+            .chain(["rubbish"])
+        {
+            let lost = keyring(&[9]).hash(&Contents::whole(&objects(&[])));
+            let workload = deployment("web").stamped(value);
+            let workload = workload.annotation("baseline", &format!("{value}={lost}"));
+            let restored = review(None, workload);
+            let answer = answered(&restored, holding("1"));
+            assert_eq!(key_after(&restored, &answer).as_deref(), Some(value));
+            let baseline = format!("{value}={}", hash("1"));
+            assert_eq!(baseline_after(&restored, &answer), Some(baseline));
+        }
+    }
+
+    #[test]
+    fn a_workload_that_is_restored_with_a_baseline_of_our_own_goes_by_it() {
+        let restored = |value: &str, of: &str| {
+            let workload = deployment("web").stamped(value);
+            let workload = workload.annotation("baseline", &format!("{of}={}", hash("1")));
+            review(None, workload)
+        };
+        let [unknown, sap] = of_other_clusters();
+        let known = hash("0");
+        for (value, of) in [
+            (&unknown, unknown.clone()),
+            (&sap, sap.clone()),
+            (&known, format!("{known}~")),
+        ] {
+            let unchanged = restored(value, &of);
+            let answer = answered(&unchanged, holding("1"));
+            assert_eq!(answer.patch, [], "{of}");
+            let changed = restored(value, &of);
+            let answer = answered(&changed, holding("2"));
+            assert_eq!(key_after(&changed, &answer), Some(hash("2")), "{of}");
+        }
+    }
+
+    #[test]
+    fn a_workload_that_is_restored_before_it_can_be_judged_keeps_its_hash() {
+        for value in of_other_clusters() {
+            let unread = review(None, deployment("web").stamped(&value));
+            let answer = answered_unread(&unread);
+            assert_eq!((answer.patch.len(), answer.outcome), (0, Outcome::Unknown));
+            let before_its_objects = deployment("web").requires("a", None).stamped(&value);
+            let before_its_objects = review(None, before_its_objects);
+            let answer = answered(&before_its_objects, None);
+            assert_eq!((answer.patch.len(), answer.outcome), (0, Outcome::Held));
+            let lists_nothing = deployment("web").stamped(&value).json();
+            let mut lists_nothing = review(None, Builder::from(lists_nothing));
+            lists_nothing["request"]["object"]["metadata"]["annotations"]
+                [annotations::CONFIG_MAPS] = json!("");
+            let answer = answered_unread(&lists_nothing);
+            assert_eq!(answer.patch, []);
+        }
+    }
+
+    /// With so many bytes of annotations on its pod template.
+    fn with_annotations(workload: Builder, size: usize) -> Builder {
+        let annotations = json!({"note": "x".repeat(size - "note".len())});
+        workload.with("/spec/template/metadata/annotations", annotations)
+    }
+
+    #[test]
+    fn a_write_is_not_denied_because_the_hash_makes_its_annotations_too_long() {
+        const LIMIT: usize = 256 << 10;
+        let size = annotations::CONFIG_HASH.len() + hash("1").len();
+        for (room, fits) in [(0, false), (size - 1, false), (size, true)] {
+            let workload = || with_annotations(deployment("web"), LIMIT - room);
+            let old = deployment("web").stamped(&hash("1"));
+            for review in [review(None, workload()), review(Some(old), workload())] {
+                let answer = answered(&review, holding("1"));
+                let key = key_after(&review, &answer);
+                assert_eq!(key, fits.then(|| hash("1")), "{room}");
+                let [warning] = &answer.warnings[..] else {
+                    assert!(fits && answer.warnings.is_empty(), "{:?}", answer.warnings);
+                    continue;
+                };
+                assert!(!fits && warning.contains("262144 bytes"), "{warning}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_is_not_denied_because_the_old_hash_makes_its_annotations_too_long() {
+        let workload = || with_annotations(deployment("web").requires("a", None), 256 << 10);
+        let old = || deployment("web").requires("a", None).stamped(&hash("1"));
+        let with_hash =
+            json!({"note": "x".repeat((256 << 10) - 8), annotations::CONFIG_HASH: hash("1")});
+        let sent = workload().with("/spec/template/metadata/annotations", with_hash);
+        for (object, new) in [(None, workload()), (holding("1"), sent)] {
+            let review = review(Some(old()), new);
+            for answer in [answered(&review, object), answered_unread(&review)] {
+                assert_eq!(key_after(&review, &answer), None);
+                assert_eq!(answer.warnings.len(), 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_is_not_denied_because_a_baseline_makes_its_annotations_too_long() {
+        const KEY: &str = "note";
+        let [value, _] = of_other_clusters();
+        let full = || {
+            let workload = deployment("web").stamped(&value);
+            workload.annotated(KEY, &"x".repeat((256 << 10) - 100))
+        };
+        let restored = review(None, full());
+        let answer = answered(&restored, holding("1"));
+        assert_eq!((answer.patch.len(), answer.warnings.len()), (0, 1));
+        let old = deployment("web").stamped(&value);
+        let old = old.annotation("baseline", &format!("{value}={}", hash("1")));
+        let answer = answered_at_once(&review(Some(old), full()));
+        assert_eq!((answer.patch.len(), answer.warnings.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_status_query_is_answered_about_the_workload_that_is_stored() {
+        let asked = |old: Option<Builder>, new: Builder| {
+            let mut review = review(old, new);
+            review["request"]["dryRun"] = json!(true);
+            review["request"]["options"]["fieldManager"] = json!(annotations::INQUIRER);
+            let answer = match step(&review) {
+                Step::Answer(answer) => answer,
+                Step::Read(pending) => {
+                    assert_eq!(pending.references().named().count(), 1);
+                    let objects = objects(&[("a", holding("1"))]);
+                    pending.answer(Some(&objects), &keyring(&[1]))
+                }
+            };
+            assert_eq!(answer.patch, []);
+            answer.standing.unwrap()
+        };
+        let stored = || deployment("web").stamped(&hash("1"));
+        let about_others = stored().annotation("secrets", "s").requires("b", None);
+        assert_eq!(asked(Some(stored()), about_others), Standing::Current);
+        assert_eq!(
+            asked(Some(stored()), stored().image("2")),
+            Standing::Current
+        );
+        // What is not there yet stands nowhere.
+        let made_up = deployment("web").requires("a", None);
+        assert_eq!(asked(None, made_up), Standing::Unknown);
     }
 
     #[test]

@@ -223,7 +223,7 @@ pub fn baseline_by_time(config_hash: &str) -> String {
 }
 
 /// The hash of a workload's baseline, where it speaks of this.
-fn baseline<'a>(workload: &'a Workload, of: &str) -> Option<&'a str> {
+pub(crate) fn baseline<'a>(workload: &'a Workload, of: &str) -> Option<&'a str> {
     let (own, hash) = workload.markers.baseline.as_deref()?.rsplit_once('=')?;
     (own == of).then_some(hash)
 }

@@ -20,6 +20,7 @@ use crate::name::{InvalidName, Name};
 use crate::review::fields;
 use crate::workload::{
     MAX_SETTLE_PERIOD, Markers, Reading, Restart, Stall, TemplateState, Workload, WorkloadId,
+    annotations_size,
 };
 
 /// A kind of workload, in the version of the API that the cluster serves.
@@ -235,6 +236,7 @@ impl Found {
         TemplateState {
             depth: self.depth,
             config_hash: hash.map(|value| value.as_str().into()),
+            annotations_size: self.annotations().map_or(0, annotations_size),
         }
     }
 }
@@ -315,6 +317,7 @@ impl Parts {
                 has_annotations,
                 has_labels,
                 baseline: annotation(annotations::BASELINE).map(Into::into),
+                annotations_size: annotations_size(&annotations),
             },
             settle_period: settle_period.map(|period| period.min(MAX_SETTLE_PERIOD)),
             advice: advice::on(

@@ -19,15 +19,24 @@ use crate::workload::Workload;
 /// listed object in list order, then the same for Secrets; an absent object has nothing after its
 /// last slash. It covers metadata too, so it says "outdated" after a change of a label.
 pub fn verify(value: &str, workload: &Workload, objects: &Objects) -> Verdict {
+    match parse(value) {
+        None => Verdict::Foreign,
+        Some(digest) if Sha256::digest(lines(workload, objects)).as_slice() == digest => {
+            Verdict::Current
+        }
+        Some(_) => Verdict::Outdated,
+    }
+}
+
+/// Whether `value` has the form of SAP's hash.
+pub(crate) fn is_hash(value: &str) -> bool {
+    parse(value).is_some()
+}
+
+fn parse(value: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
-    if hex::decode_to_slice(value, &mut digest).is_err() || value != value.to_lowercase() {
-        return Verdict::Foreign;
-    }
-    if Sha256::digest(lines(workload, objects)).as_slice() == digest {
-        Verdict::Current
-    } else {
-        Verdict::Outdated
-    }
+    hex::decode_to_slice(value, &mut digest).ok()?;
+    (value == value.to_lowercase()).then_some(digest)
 }
 
 fn lines(workload: &Workload, objects: &Objects) -> String {

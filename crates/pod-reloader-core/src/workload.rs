@@ -18,6 +18,10 @@ use crate::references::{MAX_REFERENCES, References};
 
 /// The longest settle period: a change that waits longer would be taken for a lost one.
 pub const MAX_SETTLE_PERIOD: Duration = Duration::from_secs(60 * 60);
+/// The largest map of annotations that Kubernetes takes, on an object or on a pod template, in bytes.
+pub const MAX_ANNOTATIONS_SIZE: usize = 256 << 10;
+/// ReplicaSets copy the annotations of their Deployment, which adds a few of its own.
+const KEPT_FOR_REPLICA_SETS: usize = 1 << 10;
 /// How far ahead of the clock the times of restarts may run that follow each other at once. What is later
 /// is a time that somebody has set for later.
 const MAX_LEAD: SignedDuration = SignedDuration::from_mins(1);
@@ -85,6 +89,17 @@ pub struct Markers {
     pub has_labels: bool,
     /// The annotation [`annotations::BASELINE`].
     pub baseline: Option<Box<str>>,
+    /// The size of all its annotations, as Kubernetes limits it.
+    pub annotations_size: usize,
+}
+
+impl Markers {
+    /// Whether Kubernetes takes this baseline beside the other annotations.
+    pub(crate) fn has_room_for(&self, baseline: &str) -> bool {
+        let own = self.baseline.as_deref();
+        let size = size_with(self.annotations_size, annotations::BASELINE, own, baseline);
+        size + KEPT_FOR_REPLICA_SETS <= MAX_ANNOTATIONS_SIZE
+    }
 }
 
 /// The values of those keys that were asked for.
@@ -183,6 +198,35 @@ pub struct TemplateState {
     pub depth: Option<usize>,
     /// KEY: the config hash on it.
     pub config_hash: Option<Box<str>>,
+    /// The size of all its annotations, as Kubernetes limits it.
+    pub annotations_size: usize,
+}
+
+impl TemplateState {
+    /// The size of its annotations with this config hash.
+    pub(crate) fn size_with(&self, config_hash: &str) -> usize {
+        let own = self.config_hash.as_deref();
+        size_with(
+            self.annotations_size,
+            annotations::CONFIG_HASH,
+            own,
+            config_hash,
+        )
+    }
+}
+
+/// The size of a map of annotations: of its keys and values, in bytes.
+pub(crate) fn annotations_size(annotations: &BTreeMap<String, String>) -> usize {
+    let sizes = annotations
+        .iter()
+        .map(|(key, value)| key.len() + value.len());
+    sizes.sum()
+}
+
+/// The size of a map of annotations of this `size` once the value of `key` is `new` in the place of `old`.
+fn size_with(size: usize, key: &str, old: Option<&str>, new: &str) -> usize {
+    let old = old.map_or(0, |old| key.len() + old.len());
+    size - old + key.len() + new.len()
 }
 
 /// What keeps pods from being restarted though their workload has a new config hash.
@@ -263,6 +307,13 @@ impl Workload {
     pub(crate) fn left_config_hash(&self) -> Option<&str> {
         let mut templates = self.templates.iter();
         templates.find_map(|template| template.config_hash.as_deref())
+    }
+
+    /// The size of the annotations of a pod template with this config hash, where Kubernetes does not take it.
+    pub fn too_long_with(&self, config_hash: &str) -> Option<usize> {
+        let sizes = self.slots();
+        let sizes = sizes.map(|(_, slot)| slot.state.size_with(config_hash));
+        sizes.max().filter(|size| *size > MAX_ANNOTATIONS_SIZE)
     }
 
     /// Whether all its pod templates carry the same.

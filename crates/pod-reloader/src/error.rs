@@ -8,7 +8,7 @@ use kube::core::Status;
 use pod_reloader_core::digest::NotAConfigObject;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
-use pod_reloader_core::workload::WorkloadId;
+use pod_reloader_core::workload::{MAX_ANNOTATIONS_SIZE, WorkloadId};
 
 /// What was tried, on what, and the cause.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +124,10 @@ pub(crate) enum CallError {
         message: String,
         has_details: bool,
     },
+    #[error(
+        "the annotations of its pod template would be {0} bytes with it, Kubernetes takes {MAX_ANNOTATIONS_SIZE} bytes: they are too long, shorten them"
+    )]
+    TooLong(usize),
     #[error("the connection failed: {0}")]
     Connection(String),
     #[error("there is no memory left to read it")]
@@ -156,7 +160,7 @@ impl CallError {
             | Self::Refused {
                 code: 429 | 500.., ..
             } => "unavailable",
-            Self::Refused { .. } => "refused",
+            Self::Refused { .. } | Self::TooLong(_) => "refused",
             Self::Connection(_) => "unreachable",
             Self::NotAConfigObject(_) | Self::Unreadable => "unreadable",
         }
@@ -189,7 +193,14 @@ impl CallError {
     /// The apiserver refuses it, and will again until somebody changes something. A 401 is about our
     /// token, which is replaced without anybody's doing.
     pub(crate) fn is_refusal(&self) -> bool {
-        matches!(self, Self::Refused { code: 400 | 402..=428 | 430..=499, .. })
+        matches!(
+            self,
+            Self::TooLong(_)
+                | Self::Refused {
+                    code: 400 | 402..=428 | 430..=499,
+                    ..
+                }
+        )
     }
 }
 

@@ -181,6 +181,7 @@ impl Metrics {
             Some(Outcome::Set) => "set",
             Some(Outcome::Held) => "held",
             Some(Outcome::Unknown) => "unknown",
+            Some(Outcome::TooLong) => "too_long",
             None => "error",
         };
         self.admissions.get_or_create(&[("outcome", outcome)]).inc();
@@ -336,7 +337,9 @@ const CHANGE_TO_PATCH_SECONDS: [f64; 12] = [
 /// What stands for every key that is not there.
 const UNKNOWN_KEY: &str = "unknown";
 /// What [`Metrics::admission`] tells apart.
-const OUTCOMES: [&str; 6] = ["ignored", "kept", "set", "held", "unknown", "error"];
+const OUTCOMES: [&str; 7] = [
+    "ignored", "kept", "set", "held", "unknown", "too_long", "error",
+];
 /// What [`Reads`] tells apart.
 const READS: [(&str, &str); 5] = [
     ("get", "present"),

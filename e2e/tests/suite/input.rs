@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use pod_reloader_e2e::workload::{CONFIG_MAPS, Kind, SECRETS, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Kind, SECRETS, Workload, config_map, secret};
 use pod_reloader_e2e::{Attempt, AuditEvent, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
@@ -30,6 +30,55 @@ fn bad_items() -> Vec<(String, String)> {
         "X-Injected".to_owned(),
     ));
     items
+}
+
+#[tokio::test]
+async fn a_workload_whose_annotations_have_no_room_for_the_hash_is_written_without() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        const LIMIT: usize = 256 << 10;
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = |name: &str, annotations: usize| {
+            let annotations = json!({"note": "x".repeat(annotations - "note".len())});
+            let web = Workload::deployment(name).lists("app");
+            web.with(
+                &["spec", "template", "metadata", "annotations"],
+                annotations,
+            )
+        };
+        let entry = KEY.len() + "v1.01234567.".len() + 64;
+        let (none, full) = (web("none", LIMIT), web("full", LIMIT - entry + 1));
+        let last = web("last", LIMIT - entry);
+        let create = async |workload: &Workload| {
+            // To apply would add a copy of it all to the annotations.
+            let manifest = workload.manifest().to_string();
+            let created = scene
+                .kubectl_output(&["create", "--filename=-"], &manifest)
+                .await?;
+            ensure!(created.code == Some(0), "{}", created.stderr);
+            anyhow::Ok(created.stderr)
+        };
+        for workload in [&none, &full] {
+            let told = create(workload).await?;
+            ensure!(
+                told.contains("annotations of the pod template are too long"),
+                "{told}"
+            );
+            ensure!(scene.key(workload).await?.is_none(), "it has a hash");
+            let note = scene.event(workload, "PatchRefused").await?;
+            ensure!(note.contains("too long"), "{note}");
+        }
+        let told = create(&last).await?;
+        ensure!(!told.contains("too long"), "{told}");
+        scene.right(&last).await?;
+
+        // It is all that the release changes.
+        let shortened = web("full", 1_000).manifest().to_string();
+        scene
+            .kubectl_with_input(&["replace", "--filename=-"], &shortened)
+            .await?;
+        scene.right(&full).await
+    })
+    .await
 }
 
 #[tokio::test]

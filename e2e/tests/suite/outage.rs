@@ -69,6 +69,35 @@ async fn the_policy_keeps_the_hash_while_the_webhook_is_down() -> Result<()> {
 }
 
 #[tokio::test]
+async fn the_policy_denies_no_write_whose_annotations_have_no_room_for_the_hash() -> Result<()> {
+    Scene::play(ignoring(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        scene.operator.stop().await;
+        policy_is_in_force(scene).await?;
+        let entry = KEY.len() + before.key.as_ref().map_or(0, String::len);
+        // The one with room comes first: later there is no hash to keep. Bytes count, and not characters.
+        for (size, has_room) in [((256 << 10) - entry, true), (256 << 10, false)] {
+            let size = size - "note".len();
+            let note = "\u{e4}".repeat(size / 2) + &"x".repeat(size % 2);
+            let web = web.clone().with(
+                &["spec", "template", "metadata", "annotations"],
+                json!({"note": note}),
+            );
+            let replace = ["replace", "--filename=-", "--output=json"];
+            let manifest = web.manifest().to_string();
+            let stored = scene.kubectl_with_input(&replace, &manifest).await?;
+            let expected = before.key.clone().filter(|_| has_room);
+            let key = key_in(&stored)?;
+            ensure!(key == expected, "{key:?}, {expected:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn without_the_policy_the_loop_restores_a_hash_that_was_dropped() -> Result<()> {
     let options = Options {
         values: json!({"policy": {"enabled": false}}),

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use http::StatusCode;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
-use pod_reloader_e2e::workload::{KEY, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{BASELINE, KEY, Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{
     Attempt, Expected, Options, Oracles, PATIENCE, Scene, Snapshot, crowd, wait_for,
 };
@@ -290,6 +290,111 @@ async fn a_key_that_not_every_replica_has_read_rolls_nothing_and_moves_nothing_b
     })
     .await
 }
+
+#[tokio::test]
+async fn a_backup_that_is_restored_into_a_cluster_with_an_operator_rolls_nothing() -> Result<()> {
+    restored_with_other_keys(true).await
+}
+
+#[tokio::test]
+async fn a_backup_that_is_restored_before_the_operator_comes_rolls_nothing() -> Result<()> {
+    restored_with_other_keys(false).await
+}
+
+/// Restores a backup as Velero does, where the hash keys are others, and claims that workloads roll at their
+/// first change only.
+async fn restored_with_other_keys(is_operator_there: bool) -> Result<()> {
+    let options = Options {
+        failure_policy: "Ignore",
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        let configs = |value| [config_map("app", value), secret("db", value)];
+        scene.apply(&configs("1")).await?;
+        let workloads = [
+            Workload::deployment("web").lists("app"),
+            Workload::deployment("needy").lists("app").requires("app"),
+            Workload::deployment("of-sap").lists_secrets("db"),
+            Workload::new(Kind::StatefulSet, "data").lists("app"),
+            Workload::new(Kind::DaemonSet, "agent").lists_secrets("db"),
+        ];
+        let mut before = Vec::new();
+        for workload in &workloads {
+            before.push(scene.create(workload).await?);
+        }
+        let mut backup = backup(scene).await?;
+        // As if this one had come from SAP's controller. The loop cannot tell its hash of other UIDs from one
+        // of other contents, the webhook can.
+        let (key, of_sap) = (before[2].key.clone().context("no hash")?, "5".repeat(64));
+        for object in backup.iter_mut().filter(|_| is_operator_there) {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            if name.starts_with("of-sap") {
+                *object = serde_json::from_str(&object.to_string().replace(&key, &of_sap))?;
+            }
+        }
+        if is_operator_there {
+            before[2].key = Some(of_sap);
+        }
+
+        scene.operator.stop().await;
+        let everything = [&["delete", "--all"], &[KINDS][..]].concat();
+        scene.kubectl(&everything).await?;
+        wait_for("the ReplicaSets to be gone", PATIENCE, async || {
+            let left = scene.kubectl(&["get", "replicasets,controllerrevisions", "--output=name"]);
+            Ok(match left.await? {
+                left if left.is_empty() => Attempt::Done(()),
+                left => Attempt::NotYet(left),
+            })
+        })
+        .await?;
+        scene
+            .operators_kubectl(&["delete", "secret", &scene.installation.hash_keys()])
+            .await?;
+        if is_operator_there {
+            scene.operator.start_again().await?;
+        }
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": backup}).to_string();
+        let create = ["create", "--filename=-", "--output=json"];
+        let created = scene.kubectl_with_input(&create, &list).await?;
+        ensure!(created.contains(BASELINE) == is_operator_there, "{created}");
+        if !is_operator_there {
+            scene.operator.start_again().await?;
+        }
+
+        for (workload, before) in workloads.iter().zip(&before) {
+            has_baseline(scene, workload, before).await?;
+            scene.rolls_not(workload, before).await?;
+        }
+        scene.apply(&configs("2")).await?;
+        for (workload, before) in workloads.iter().zip(&before) {
+            scene.rolls_once(workload, before).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// What a backup of the namespace has, in the order in which Velero restores it: Velero leaves nothing of the
+/// metadata but names, labels and annotations, and no status.
+async fn backup(scene: &Scene) -> Result<Vec<Value>> {
+    let list = scene.kubectl(&["get", KINDS, "--output=json"]).await?;
+    let list: Value = serde_json::from_str(&list)?;
+    let mut backup = list["items"].as_array().cloned().unwrap_or_default();
+    backup.retain(|object| object["metadata"]["name"] != "kube-root-ca.crt");
+    for object in &mut backup {
+        if let Some(object) = object.as_object_mut() {
+            object.remove("status");
+        }
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.retain(|name, _| ["name", "labels", "annotations"].contains(&&**name));
+        }
+    }
+    Ok(backup)
+}
+
+/// In that order. kubectl prints objects in the order of what it is asked for.
+const KINDS: &str =
+    "secrets,configmaps,replicasets,controllerrevisions,daemonsets,deployments,statefulsets";
 
 /// Claims that a workload that is created before the operator starts gets a baseline and nothing
 /// else, until the content of ConfigMap `app` changes.

@@ -228,6 +228,13 @@ impl Reconciler {
             self.progress.not_pending(&workload.id);
             return Ok(Next::Rest);
         }
+        // Not every apiserver would refuse it: of a custom resource, what makes the pods would.
+        if let Some(size) = workload.too_long_with(config_hash) {
+            return Err(Error::Patch {
+                workload: workload.id.clone(),
+                source: CallError::TooLong(size),
+            });
+        }
         let baseline = baseline_by_time(config_hash);
         let patch = match workload.restart {
             Restart::Template => patch::set_config_hash(workload, config_hash),

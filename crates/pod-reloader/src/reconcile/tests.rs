@@ -67,6 +67,19 @@ async fn a_patch_that_is_taken_back_is_no_restart_and_is_tried_again_with_pauses
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hash_that_would_make_the_annotations_too_long_is_told_and_not_written() {
+    let operator = Operator::with([]).await;
+    operator.apiserver.write_config_map("app", "1");
+    let mut web = deployment("web");
+    web["spec"]["template"]["metadata"]["annotations"] = json!({"note": "x".repeat(262_090)});
+    operator.apiserver.write_deployment(web);
+    operator.sees("web");
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.patches().len(), 0);
+    assert_eq!(operator.events("PatchRefused"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_read_while_nobody_referenced_an_object_is_not_relied_on() {
     let operator = Operator::with([deployment("web")]).await;
     operator.reconciler.workload_gone(&id("web"));
