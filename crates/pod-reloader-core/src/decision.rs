@@ -763,6 +763,20 @@ mod tests {
         }
     }
 
+    /// Other than with Stakater's Reloader: one hash covers all objects, so it cannot tell that only the
+    /// marked one has changed.
+    #[test]
+    fn content_that_changes_in_the_same_write_as_a_mark_rolls_once_where_the_object_counted() {
+        let both = hash_of(&[("a", "1"), ("b", "1")]);
+        let ignored = Mixed::new(&[(RELOAD, "a,b")]).stamped(&both);
+        let ignored = ignored.holding("a", "1").ignoring("b", "2");
+        assert!(rolls(&ignored.decided()));
+        let none = hash_of(&[]);
+        let matched = Mixed::new(&[(SEARCH, "true")]).using("a").stamped(&none);
+        let counts = Decision::Baseline(format!("{none}~={}", hash_of(&[("a", "2")])));
+        assert_eq!(matched.matching("a", "2").decided(), counts);
+    }
+
     #[test]
     fn a_mark_on_what_a_regular_expression_matches_rolls_nothing() {
         let (both, one) = (

@@ -85,6 +85,27 @@ async fn a_problem_is_in_the_log_with_the_reason_and_the_text_of_its_event() -> 
     .await
 }
 
+#[tokio::test]
+async fn a_workload_with_the_longest_name_is_told_of() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        // It cannot be the value of a label, nor followed by the suffix of a ReplicaSet.
+        let name = ["a".repeat(235), "-b.c".to_owned(), "d".repeat(14)].concat();
+        let labels = json!({"app": "long"});
+        let web = Workload::deployment(&name)
+            .with(&["spec", "selector", "matchLabels"], labels.clone())
+            .with(&["spec", "template", "metadata", "labels"], labels)
+            .lists("app");
+        scene
+            .apply(&[config_map("app", "1"), web.manifest()])
+            .await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let note = scene.event(&web, "ConfigChanged").await?;
+        ensure!(note == "restarting pods: ConfigMap app changed", "{note}");
+        Ok(())
+    })
+    .await
+}
+
 /// The Events of restarts of `web`, as soon as they are as expected.
 async fn restarts(scene: &Scene, are_expected: impl Fn(&[Value]) -> bool) -> Result<Vec<Value>> {
     wait_for("Events of restarts", PATIENCE, async || {
