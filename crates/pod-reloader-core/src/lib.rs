@@ -3,7 +3,7 @@
 //! Everything here takes values and returns values; the operator fetches and writes.
 //! Read in this order: [`annotations`] (the contract with the user), [`kind`] and [`object`] (where things
 //! stand in a workload), [`workload`] (what the rules know of one), [`dialect`] and [`discovery`] (what it asks for), [`claim`] and [`references`]
-//! (which objects count), [`advice`] (which of its keys nobody reads), [`digest`] and [`hash`] (what
+//! (which objects count), [`advice`] (which of its keys nobody reads), [`duration`] (how their values are read), [`digest`] and [`hash`] (what
 //! that adds up to), [`decision`] and [`brake`] (the loop's rules), [`admission`] (the webhook's rule),
 //! [`patch`] (how either is written), [`standing`] (what is told to who asks).
 
