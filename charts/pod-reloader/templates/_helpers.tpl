@@ -44,6 +44,15 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "pod-reloader.serviceA
 {{- end -}}
 {{- end -}}
 
+{{- /* The common name of cert-manager's CA: X.509 allows 64 bytes. */ -}}
+{{- define "pod-reloader.caCommonName" -}}
+{{- $fullname := include "pod-reloader.fullname" . -}}
+{{- if gt (len $fullname) 61 -}}
+{{- $fullname = printf "%s-%s" (trunc 52 $fullname) (sha256sum $fullname | trunc 8) -}}
+{{- end -}}
+{{ $fullname }}-ca
+{{- end -}}
+
 {{- define "pod-reloader.ownTlsSecret" -}}
 {{ include "pod-reloader.fullname" . }}-tls
 {{- end -}}

@@ -616,4 +616,105 @@ mod tests {
             );
         }
     }
+
+    /// With such a value the chart would be installed, and its container would end at once.
+    #[test]
+    fn no_duration_or_number_that_the_chart_takes_is_refused_here() {
+        let schema = include_str!("../../../charts/pod-reloader/values.schema.json");
+        let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+        let values = &schema["properties"];
+        let is_parsed = |flag: &str, value: &str| {
+            Args::try_parse_from(["", &format!("{flag}={value}")]).is_ok()
+        };
+
+        let settle_period = values["settlePeriod"]["pattern"].as_str().unwrap();
+        let settle_period = regex::Regex::new(settle_period).unwrap();
+        let is_taken = |value: &str| {
+            let is_taken = settle_period.is_match(value);
+            assert!(!is_taken || is_parsed("--settle-period", value), "{value}");
+            is_taken
+        };
+        for number in NUMBERS {
+            for unit in UNITS {
+                let value = format!("{number}{unit}");
+                is_taken(&value);
+                for more in [
+                    "s", "0s", "1s", "30s", "59s", "60s", "0.5s", "1ms", "3m", "1h",
+                ] {
+                    for between in ["", " ", "  ", ", ", "\n"] {
+                        is_taken(&format!("{value}{between}{more}"));
+                    }
+                }
+            }
+        }
+        for usual in [
+            "0s", "500ms", "1.5s", "5s", "90s", "3600s", "1m", "1m30s", "1m 30s", "60m", "0.5h",
+            "1h",
+        ] {
+            assert!(is_taken(usual), "{usual}");
+        }
+
+        for (flag, prefix, of) in [
+            ("--max-restarts", "", &values["maxRestarts"]),
+            (
+                "--webhook-bind-address",
+                ":",
+                &values["webhook"]["properties"]["port"],
+            ),
+        ] {
+            assert_eq!(of["type"], "integer");
+            for bound in ["minimum", "maximum"] {
+                let value = format!("{prefix}{}", of[bound].as_u64().unwrap());
+                assert!(is_parsed(flag, &value), "{flag}={value}");
+            }
+        }
+    }
+
+    const NUMBERS: [&str; 42] = [
+        "",
+        "0",
+        "00",
+        "05",
+        "1",
+        "5",
+        "9",
+        "10",
+        "59",
+        "60",
+        "61",
+        "90",
+        "99",
+        "100",
+        "999",
+        "1000",
+        "2999",
+        "3599",
+        "3600",
+        "3601",
+        "3999",
+        "9999",
+        "59999",
+        "999999",
+        "1000000",
+        "3599999",
+        "3600000",
+        "3600001",
+        "9999999",
+        "36000000",
+        "-1",
+        "+1",
+        "1e3",
+        "0.5",
+        "1.5",
+        "59.9",
+        "60.5",
+        "3599.999999999",
+        "0.0000000001",
+        "1.",
+        ".5",
+        "1.5.5",
+    ];
+    const UNITS: [&str; 15] = [
+        "", "ns", "us", "µs", "ms", "s", "sec", "m", "min", "h", "hr", "d", "S", "H", " s",
+    ];
 }

@@ -63,6 +63,15 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
         ("webhook.failurePolicy=Refuse", "/webhook/failurePolicy"),
         ("replicaCount=two", "/replicaCount"),
         ("settlePeriod=soon", "/settlePeriod"),
+        ("settlePeriod=2h", "/settlePeriod"),
+        ("settlePeriod=90m", "/settlePeriod"),
+        ("settlePeriod=1.5h 3m", "/settlePeriod"),
+        ("maxRestarts=-1", "/maxRestarts"),
+        (
+            "flowControl.nominalConcurrencyShares=0",
+            "/flowControl/nominalConcurrencyShares",
+        ),
+        ("podMonitor.interval=1.5s", "/podMonitor/interval"),
         ("reconcile=maybe", "/reconcile"),
         ("policy.enabled=perhaps", "/policy/enabled"),
         ("watch.namespaces={Shop}", "/watch/namespaces/0"),
@@ -134,6 +143,32 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
         template(&both).is_err(),
         "Roles cannot read the labels of namespaces"
     );
+    Ok(())
+}
+
+#[test]
+fn a_large_number_from_a_file_is_written_in_digits() -> Result<()> {
+    // As helm reads numbers of a file: as floating point.
+    let rendered = template(&["--set-json=maxRestarts=1000000"])?;
+    ensure!(rendered.contains("--max-restarts=1000000\n"), "1e+06");
+    Ok(())
+}
+
+#[test]
+fn the_ca_of_cert_manager_has_a_common_name_that_x509_allows() -> Result<()> {
+    let common_name = |fullname: &str| -> Result<String> {
+        let fullname = format!("--set=fullnameOverride={fullname}");
+        let rendered = template(&["--set=webhook.certManager.enabled=true", &fullname])?;
+        let name = rendered
+            .lines()
+            .find_map(|line| line.trim_start().strip_prefix("commonName: "));
+        name.map(str::to_owned).context("no common name")
+    };
+    ensure!(common_name("pod-reloader")? == "pod-reloader-ca");
+    ensure!(common_name(&"x".repeat(61))? == format!("{}-ca", "x".repeat(61)));
+    let [a, b] = ["a", "b"].map(|last| "x".repeat(62) + last);
+    let [a, b] = [common_name(&a)?, common_name(&b)?];
+    ensure!(a.len() == 64 && b.len() == 64 && a != b, "{a} {b}");
     Ok(())
 }
 
