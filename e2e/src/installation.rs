@@ -141,6 +141,8 @@ impl Installation {
     pub fn values(&self, values: &Value) -> Value {
         let mut all = json!({
             "fullnameOverride": self.namespace,
+            // Nobody pulls it.
+            "image": {"repository": "registry.example.com/pod-reloader"},
             // Its replicas are processes.
             "replicaCount": 0,
             "service": {"type": "ExternalName", "externalName": "localhost", "port": self.port},

@@ -28,7 +28,7 @@ async fn main() -> Result<()> {
     println!("  ready after {}", seconds(started.elapsed()));
 
     println!(
-        "helm install charts/pod-reloader --set webhook.certManager.enabled=true; the operator is a \
+        "helm install charts/pod-reloader --set webhook.certManager.enabled=true, and an image; the operator is a \
          process with the service account, the arguments and the certificate of the chart's pod ..."
     );
     let started = Instant::now();

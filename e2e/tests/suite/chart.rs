@@ -16,11 +16,9 @@ fn every_file_of_values_renders_what_it_did_before() -> Result<()> {
             continue;
         };
         let values = format!("--values={}", path.display());
-        let rendered = template(&[&values])?;
-        ensure!(
-            rendered == template(&[&values])?,
-            "{name}: another time, other bytes"
-        );
+        let render = || helm(&[&template_args()[..], &[SERVES_POLICY, &*values]].concat());
+        let rendered = render()?;
+        ensure!(rendered == render()?, "{name}: another time, other bytes");
         golden(
             &chart().join("ci/golden").join(format!("{name}.yaml")),
             &rendered,
@@ -147,6 +145,74 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
 }
 
 #[test]
+fn without_an_image_the_chart_says_in_one_sentence_what_to_set() -> Result<()> {
+    for args in [
+        &[][..],
+        &["--set=image.tag=v1"],
+        &["--set=image.repository="],
+    ] {
+        let rendered = helm(&[&template_args()[..], args].concat());
+        let error = format!("{}", rendered.err().context("it names somebody's image")?);
+        let sentence = error.lines().next().unwrap_or_default();
+        for part in [
+            "image.repository is required",
+            "make image",
+            "--set image.repository=REGISTRY/NAME",
+            "docs/install.md#the-image",
+        ] {
+            ensure!(sentence.contains(part), "{part}: {error}");
+        }
+    }
+    Ok(())
+}
+
+/// Whoever takes such a name would run code in every cluster that installs with it.
+#[test]
+fn nothing_that_is_installed_names_an_account_that_anybody_can_take() -> Result<()> {
+    let charts = chart().join("..");
+    let mut files = vec![
+        chart().join("values.yaml"),
+        chart().join("templates/NOTES.txt"),
+        charts.join("manifests/install.yaml"),
+        charts.join("manifests/install-without-policy.yaml"),
+        charts.join("manifests/kustomize/without-policy/operator.yaml"),
+    ];
+    for entry in fs::read_dir(chart().join("ci/golden"))? {
+        files.push(entry?.path());
+    }
+    for file in files {
+        let text = fs::read_to_string(&file)?;
+        for host in ["ghcr.io", "docker.io", "quay.io", "github.com"] {
+            ensure!(!text.contains(host), "{}: {host}", file.display());
+        }
+        let images = text
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix("image: "));
+        for image in images.filter(|image| !image.is_empty()) {
+            let known = [
+                "registry.example.com/",
+                "SET-IMAGE-REPOSITORY:",
+                "registry.k8s.io/kubectl:",
+            ];
+            // Of the Deployment of `helm test`, which has no pods.
+            let is_known = known.iter().any(|prefix| image.starts_with(prefix)) || image == "none";
+            ensure!(is_known, "{}: {image}", file.display());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_runbook_is_linked_where_its_url_is_known() -> Result<()> {
+    let rules = "--set=prometheusRule.enabled=true,podMonitor.enabled=true";
+    ensure!(!template(&[rules])?.contains("runbook_url"));
+    let url = "--set=prometheusRule.runbookUrl=https://docs.example.com/runbooks";
+    let linked = template(&[rules, url])?;
+    ensure!(linked.contains("runbook_url: https://docs.example.com/runbooks#podreloadernoleader"));
+    Ok(())
+}
+
+#[test]
 fn a_large_number_from_a_file_is_written_in_digits() -> Result<()> {
     // As helm reads numbers of a file: as floating point.
     let rendered = template(&["--set-json=maxRestarts=1000000"])?;
@@ -196,7 +262,7 @@ fn the_policy_follows_what_the_cluster_serves() -> Result<()> {
         format!("--api-versions=admissionregistration.k8s.io/{version}/MutatingAdmissionPolicy")
     };
     let auto = |apis: &[&str]| -> Result<Option<String>> {
-        let rendered = helm(&[&template_args()[..], apis].concat())?;
+        let rendered = helm(&[&template_args()[..], &[IMAGE], apis].concat())?;
         let version = rendered
             .lines()
             .zip(rendered.lines().skip(1))
@@ -304,11 +370,14 @@ pub(super) fn golden(path: &Path, content: &str) -> Result<()> {
     Ok(())
 }
 
-/// Renders for a cluster of the newest kind.
+/// Renders with an image, for a cluster of the newest kind.
 pub(crate) fn template(args: &[&str]) -> Result<String> {
-    let policy = "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy";
-    helm(&[&template_args()[..], &[policy], args].concat())
+    helm(&[&template_args()[..], &[SERVES_POLICY, IMAGE], args].concat())
 }
+
+const SERVES_POLICY: &str =
+    "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy";
+const IMAGE: &str = "--set=image.repository=registry.example.com/pod-reloader";
 
 fn template_args() -> [&'static str; 4] {
     ["template", "pod-reloader", "--namespace=pod-reloader", "."]

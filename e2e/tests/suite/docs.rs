@@ -84,6 +84,7 @@ fn every_file_of_values_renders() -> Result<()> {
             let output = Command::new(&helm)
                 .args(["template", "pod-reloader", "--namespace=pod-reloader"])
                 .arg(chart())
+                .arg("--set=image.repository=registry.example.com/pod-reloader")
                 .arg("--values")
                 .arg(values.path())
                 .output()?;

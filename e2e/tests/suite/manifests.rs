@@ -208,7 +208,7 @@ async fn patched(control_plane: &ControlPlane) -> Result<()> {
         "pod-reloader",
         &json!({
             "images": [{
-                "name": "ghcr.io/pod-reloader/pod-reloader",
+                "name": IMAGE,
                 "newName": "registry.example.com/reloader",
             }],
             "patches": [
@@ -362,6 +362,8 @@ async fn left(control_plane: &ControlPlane) -> Result<Vec<String>> {
         "mutatingwebhookconfigurations",
         "mutatingadmissionpolicies",
         "mutatingadmissionpolicybindings",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
         "flowschemas",
         "prioritylevelconfigurations",
         "roles",
@@ -415,6 +417,7 @@ fn rendered() -> Result<(Vec<String>, Vec<String>)> {
         "pod-reloader",
         "--namespace=pod-reloader",
         "--skip-tests",
+        &format!("--set=image.repository={IMAGE}"),
         "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
         ".",
     ])?;
@@ -438,6 +441,9 @@ fn rendered() -> Result<(Vec<String>, Vec<String>)> {
 fn manifests() -> PathBuf {
     chart().with_file_name("manifests")
 }
+
+/// No name of an image, so that none can be pulled by it.
+const IMAGE: &str = "SET-IMAGE-REPOSITORY";
 
 const HEADER: &str = "# Rendered from the chart by `make manifests`: change that, not this.\n";
 
