@@ -57,6 +57,35 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "pod-reloader.serviceA
 {{ include "pod-reloader.fullname" . }}-tls
 {{- end -}}
 
+{{- /* The Secrets that the operator creates, with their types, in JSON. */ -}}
+{{- define "pod-reloader.createdSecrets" -}}
+{{- $secrets := dict -}}
+{{- if not .Values.hashKeysSecret -}}
+{{- $_ := set $secrets (include "pod-reloader.hashKeysSecret" .) "Opaque" -}}
+{{- end -}}
+{{- if not (include "pod-reloader.mountedTlsSecret" .) -}}
+{{- $_ := set $secrets (include "pod-reloader.ownTlsSecret" .) "kubernetes.io/tls" -}}
+{{- end -}}
+{{- toJson $secrets -}}
+{{- end -}}
+
+{{- /* Whether the loop runs, whether it also writes, and whether it runs CronJobs: "true", or empty. */ -}}
+{{- define "pod-reloader.reconciles" -}}
+{{- if ne (toString .Values.reconcile) "off" -}}true{{- end -}}
+{{- end -}}
+
+{{- define "pod-reloader.restarts" -}}
+{{- if eq (toString .Values.reconcile) "on" -}}true{{- end -}}
+{{- end -}}
+
+{{- define "pod-reloader.runsCronJobs" -}}
+{{- if and .Values.runCronJobsOnChange (include "pod-reloader.restarts" .) -}}
+{{- range (include "pod-reloader.customResources" . | fromJson).items -}}
+{{- if and (eq .group "batch") (eq .kind "CronJob") -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "pod-reloader.hashKeysSecret" -}}
 {{ .Values.hashKeysSecret | default (printf "%s-hash-keys" (include "pod-reloader.fullname" .)) }}
 {{- end -}}

@@ -44,6 +44,7 @@ mod rolling;
 mod scope;
 mod secrecy;
 mod server;
+mod stolen_token;
 mod storm;
 mod takeover;
 mod takers_back;

@@ -5,13 +5,19 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
 use pod_reloader_e2e::{
-    Attempt, AuditEvent, Options, PATIENCE, Scene,
+    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, merge,
     proxy::{Answer, Fault, Requests, Rule},
     wait_for,
-    workload::{Kind, Workload, config_map, secret},
+    workload::{CONFIG_MAPS, Kind, Workload, config_map, secret},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+/// How a workload lists an object, and the object with a value.
+type Config = (fn(Workload, &str) -> Workload, fn(&str, &str) -> Value);
+
+const CONFIG_MAP: Config = (Workload::lists, config_map);
+const SECRET: Config = (Workload::lists_secrets, secret);
 
 /// API group, resource, the name that the rule is bound to, verb.
 type Permission = (String, String, Option<String>, String);
@@ -24,7 +30,7 @@ async fn with_a_ca_of_its_own_in_all_namespaces_it_uses_every_rule_and_lacks_non
         ..options(true, values)
     };
     Scene::play(options, async |scene| {
-        work(scene).await?;
+        work(scene, &[CONFIG_MAP, SECRET]).await?;
         break_own_certificate(scene).await?;
         uses_every_rule(scene, &["Role", "ClusterRole", "ClusterRole"]).await
     })
@@ -35,8 +41,111 @@ async fn with_a_ca_of_its_own_in_all_namespaces_it_uses_every_rule_and_lacks_non
 async fn with_cert_manager_in_one_namespace_it_has_no_cluster_role_at_all() -> Result<()> {
     let values = json!({"webhook": {"certManager": {"enabled": true}}});
     Scene::play(options(false, values), async |scene| {
-        work(scene).await?;
+        work(scene, &[CONFIG_MAP, SECRET]).await?;
         uses_every_rule(scene, &["Role", "Role"]).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn where_secrets_never_count_it_has_no_right_to_any_but_its_own() -> Result<()> {
+    let values = json!({"ignoreSecrets": true, "webhook": {"certManager": {"enabled": true}}});
+    Scene::play(options(false, values), async |scene| {
+        work(scene, &[CONFIG_MAP]).await?;
+        uses_every_rule(scene, &["Role", "Role"]).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn with_cron_jobs_that_are_run_it_creates_their_jobs() -> Result<()> {
+    let values = json!({
+        "customResources": ["cronjobs"],
+        "runCronJobsOnChange": true,
+        "webhook": {"certManager": {"enabled": true}},
+    });
+    Scene::play(options(false, values), async |scene| {
+        let pod = json!({
+            "containers": [{"name": "main", "image": "app"}],
+            "restartPolicy": "Never",
+        });
+        let job = json!({"spec": {"template": {"spec": pod}}});
+        let nightly = json!({
+            "apiVersion": "batch/v1",
+            "kind": "CronJob",
+            "metadata": {"name": "nightly", "annotations": {CONFIG_MAPS: "app"}},
+            "spec": {"schedule": "0 0 1 1 *", "jobTemplate": job},
+        });
+        scene.apply(&[config_map("app", "1"), nightly]).await?;
+        work(scene, &[CONFIG_MAP, SECRET]).await?;
+        uses_every_rule(scene, &["Role", "Role"]).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn where_it_only_observes_it_has_no_right_to_write_to_workloads() -> Result<()> {
+    let values = json!({"reconcile": "observe", "webhook": {"certManager": {"enabled": true}}});
+    Scene::play(options(false, values), async |scene| {
+        let web = Workload::deployment("web")
+            .lists("app")
+            .lists_secrets("app");
+        scene
+            .apply(&[config_map("app", "1"), secret("app", "1")])
+            .await?;
+        let before = scene.create(&web).await?;
+        // It says the same again only after it has said something else.
+        for (changed, name) in [
+            (config_map("app", "2"), "ConfigMap app"),
+            (secret("app", "2"), "Secret app"),
+            (config_map("app", "3"), "ConfigMap app"),
+        ] {
+            scene.apply(&[changed]).await?;
+            wait_for("an Event", PATIENCE, async || {
+                let events = scene.events(&web).await?;
+                let is_there = events.iter().any(|(_, note)| note.contains(name));
+                Ok(match is_there {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(format!("{events:?}")),
+                })
+            })
+            .await?;
+        }
+        uses_every_rule(scene, &["Role", "Role"]).await?;
+        ensure!(scene.snapshot(&web).await? == before, "it wrote");
+        Ok(())
+    })
+    .await
+}
+
+/// What is made from outside is the certificate and the Secret with the keys of the hash.
+#[tokio::test]
+async fn without_a_loop_and_with_all_made_from_outside_it_may_read_config_and_nothing_else()
+-> Result<()> {
+    let values = json!({"webhook": {"certManager": {"enabled": true}}});
+    let mut options = options(false, values);
+    options.failure_policy = "Ignore";
+    Scene::play(options.clone(), async |scene| {
+        scene.operator.stop().await;
+        let began = scene.mark().await?;
+        let mut values = options.values(&scene.namespace);
+        let more = json!({"reconcile": "off", "hashKeysSecret": scene.installation.hash_keys()});
+        merge(&mut values, &more);
+        let mut installation = scene.installation.clone();
+        installation.upgrade(&values).await?;
+        let directory = scene.directory().join("off");
+        let operator = scene.start_replica(&installation, &directory, &[]).await?;
+        scene
+            .apply(&[config_map("app", "1"), secret("app", "1")])
+            .await?;
+        let web = Workload::deployment("web")
+            .lists("app")
+            .lists_secrets("app");
+        let before = scene.create(&web).await?;
+        ensure!(before.key.is_some(), "the webhook was not called");
+        uses_every_rule_since(scene, began, &["Role", "Role"]).await?;
+        operator.stop().await;
+        Ok(())
     })
     .await
 }
@@ -53,14 +162,13 @@ fn options(everywhere: bool, values: Value) -> Options {
 
 /// Everything that the operator does to workloads: it stamps, rolls, is overtaken by somebody else's
 /// write, and tells of it, twice of the same.
-async fn work(scene: &Scene) -> Result<()> {
-    scene
-        .apply(&[config_map("app", "1"), secret("app", "1")])
-        .await?;
+async fn work(scene: &Scene, config: &[Config]) -> Result<()> {
+    let objects = config.iter().map(|(_, object)| object("app", "1"));
+    scene.apply(&objects.collect::<Vec<_>>()).await?;
     let workloads = Kind::ALL.map(|kind| {
-        Workload::new(kind, &format!("web-{}", kind.as_str().to_lowercase()))
-            .lists("app")
-            .lists_secrets("app")
+        let name = format!("web-{}", kind.as_str().to_lowercase());
+        let lists = |workload, (list, _): &Config| list(workload, "app");
+        config.iter().fold(Workload::new(kind, &name), lists)
     });
     for workload in &workloads {
         scene.create(workload).await?;
@@ -77,9 +185,8 @@ async fn work(scene: &Scene) -> Result<()> {
             })
             .collect();
         // One change, of which there is one thing to say.
-        scene
-            .apply(&[config_map("app", &round.to_string())])
-            .await?;
+        let (_, object) = config[0];
+        scene.apply(&[object("app", &round.to_string())]).await?;
         for (workload, conflict) in workloads.iter().zip(conflicts) {
             conflict.applied(1, PATIENCE).await?;
             scene.right(workload).await?;
@@ -99,6 +206,10 @@ async fn break_own_certificate(scene: &Scene) -> Result<()> {
 /// Claims that what the chart grants is what the operator has done since its start, and that nothing
 /// was refused.
 async fn uses_every_rule(scene: &Scene, kinds: &[&str]) -> Result<()> {
+    uses_every_rule_since(scene, scene.began(), kinds).await
+}
+
+async fn uses_every_rule_since(scene: &Scene, began: Mark, kinds: &[&str]) -> Result<()> {
     let granted = granted(scene).await?;
     let mut found: Vec<_> = granted.iter().map(|(kind, _)| &**kind).collect();
     found.sort_unstable();
@@ -111,7 +222,7 @@ async fn uses_every_rule(scene: &Scene, kinds: &[&str]) -> Result<()> {
         .collect();
     let user = scene.installation.username();
     wait_for("every rule to be used", 2 * PATIENCE, async || {
-        let mut requests = scene.all_requests(scene.began()).await?;
+        let mut requests = scene.all_requests(began).await?;
         requests.retain(|request| request.user == user);
         let refused: Vec<_> = requests
             .iter()

@@ -1,0 +1,461 @@
+//! What whoever has the operator's token can do with it: the table of docs/security.md, tried row by row.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use http::{Method, Request};
+use kube::Client;
+use pod_reloader_e2e::workload::{KEY, Workload};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, merge, wait_for};
+use serde_json::{Value, json};
+
+use self::Answer::{Policy, Rbac, Yes};
+
+#[tokio::test]
+async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
+    let options = Options {
+        everywhere: true,
+        // So that it leaves the workloads of other tests alone.
+        values: json!({"webhook": {"namespaceSelector": {"matchLabels": {"stolen-token": "x"}}}}),
+        namespace_labels: vec!["stolen-token=x".to_owned()],
+        failure_policy: "Ignore",
+        ..Options::default()
+    };
+    Scene::play(options.clone(), async |scene| {
+        scene.operator.stop().await;
+        scene
+            .apply(&[Workload::deployment("web").manifest()])
+            .await?;
+        // By default there is no namespace selector.
+        answers(scene, &[(LIST_NAMESPACES, Yes)]).await?;
+
+        let everywhere = options.values(&scene.namespace);
+        let in_one = Options {
+            failure_policy: "Ignore",
+            ..Options::default()
+        };
+        let in_one = in_one.values(&scene.namespace);
+        let cert_manager = json!({"enabled": true});
+        for (base, values, others) in [
+            (
+                &everywhere,
+                json!({"fence": {"enabled": true}}),
+                &[(LIST_NAMESPACES, Yes), (CHANGE_WORKLOADS, Policy)][..],
+            ),
+            (
+                &in_one,
+                json!({
+                    "customResources": ["cronjobs"],
+                    "runCronJobsOnChange": true,
+                    "webhook": {"certManager": cert_manager},
+                }),
+                &[
+                    (READ_SECRETS, Rbac),
+                    (READ_CONFIG_MAPS, Rbac),
+                    (CREATE_JOB, Policy),
+                    (CREATE_JOB_OF_CRON_JOB, Yes),
+                    (CHANGE_OWN_WEBHOOK, Rbac),
+                    (CHANGE_CA_BUNDLE, Rbac),
+                    (REPLACE_CA, Rbac),
+                ],
+            ),
+            (
+                &everywhere,
+                json!({"reconcile": "observe", "ignoreSecrets": true}),
+                &[
+                    (LIST_NAMESPACES, Yes),
+                    (READ_SECRETS, Rbac),
+                    (CHANGE_WORKLOADS, Rbac),
+                    (RESTART_WORKLOADS, Rbac),
+                ],
+            ),
+            (
+                &everywhere,
+                json!({
+                    "reconcile": "off",
+                    "ignoreConfigMaps": true,
+                    "hashKeysSecret": hash_keys(&scene.installation.namespace),
+                    "webhook": {"certManager": cert_manager},
+                }),
+                &[
+                    (READ_CONFIG_MAPS, Rbac),
+                    (CHANGE_WORKLOADS, Rbac),
+                    (RESTART_WORKLOADS, Rbac),
+                    (MINT_BY_SECRET, Rbac),
+                    (CREATE_SECRET, Rbac),
+                    (CHANGE_OWN_WEBHOOK, Rbac),
+                    (CHANGE_CA_BUNDLE, Rbac),
+                    (REPLACE_CA, Rbac),
+                    (TAKE_LEASE, Rbac),
+                    (CREATE_LEASE, Rbac),
+                    (WRITE_EVENTS, Rbac),
+                ],
+            ),
+        ] {
+            let mut all = base.clone();
+            merge(&mut all, &values);
+            scene.installation.clone().upgrade(&all).await?;
+            answers(scene, others).await.context(values)?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// What the apiserver says to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// It would do it.
+    Yes,
+    /// The operator has no right to it.
+    Rbac,
+    /// It has the right, and a policy refuses this use of it.
+    Policy,
+}
+
+/// What the table says of the default values.
+fn documented() -> Result<BTreeMap<String, Answer>> {
+    let page = include_str!("../../../docs/security.md");
+    let (_, section) = page
+        .split_once("\n## What a stolen token can do\n")
+        .context("the page has the section")?;
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let rows = section.lines().filter(|line| line.starts_with("| "));
+    let rows = rows.skip(2).map(|row| {
+        let mut cells = row.trim_matches('|').split(" | ").map(str::trim);
+        let (row, answer) = (cells.next(), cells.next());
+        let answer = match answer.context("a row has an answer")? {
+            "yes" => Yes,
+            "no: RBAC" => Rbac,
+            "no: policy" => Policy,
+            other => anyhow::bail!("{other}: no answer"),
+        };
+        Ok((row.context("a row has a name")?.to_owned(), answer))
+    });
+    rows.collect()
+}
+
+/// Claims that the operator's token is answered as the table says, but for `others`, once the policies are
+/// in force.
+async fn answers(scene: &Scene, others: &[(&str, Answer)]) -> Result<()> {
+    let mut expected = documented()?;
+    for (row, answer) in others {
+        let answered = expected.get_mut(*row);
+        *answered.with_context(|| format!("no row: {row}"))? = *answer;
+    }
+    let installation = &scene.installation;
+    let token = scene
+        .control_plane
+        .service_account_token(&installation.namespace, installation.service_account())
+        .await?;
+    let client = scene.control_plane.kubeconfig_for(token).client().await?;
+    let tries = tries(&installation.namespace, &scene.namespace);
+    let tried: BTreeSet<_> = tries.iter().map(|(row, _)| *row).collect();
+    let documented: BTreeSet<_> = expected.keys().map(String::as_str).collect();
+    ensure!(tried == documented, "{tried:#?}\n{documented:#?}");
+    wait_for("the answers of the table", PATIENCE, async || {
+        let mut wrong = Vec::new();
+        for (row, request) in &tries {
+            let answer = answer(&client, request).await?;
+            if expected[*row] != answer {
+                wrong.push(format!("{row}: {answer:?} to {request:?}"));
+            }
+        }
+        Ok(match wrong.is_empty() {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(wrong.join("\n")),
+        })
+    })
+    .await
+}
+
+async fn answer(client: &Client, (method, path, body): &Try) -> Result<Answer> {
+    let content_type = match *method {
+        Method::PATCH if body.is_array() => "application/json-patch+json",
+        Method::PATCH => "application/merge-patch+json",
+        _ => "application/json",
+    };
+    let mut request = Request::builder()
+        .method(method)
+        .uri(match *method {
+            Method::GET => path.clone(),
+            // Nothing is done, but everything is asked.
+            _ => format!("{path}?dryRun=All"),
+        })
+        .header("content-type", content_type);
+    if path == IMPERSONATED {
+        request = request.header("impersonate-user", "system:admin");
+    }
+    let body = match body {
+        Value::Null => Vec::new(),
+        body => body.to_string().into_bytes(),
+    };
+    match client.request::<Value>(request.body(body)?).await {
+        Ok(_) => Ok(Yes),
+        Err(kube::Error::Api(status)) => match status.code {
+            403 | 422 if status.message.contains("ValidatingAdmissionPolicy") => Ok(Policy),
+            403 => Ok(Rbac),
+            // It may, and there is none, or one already.
+            404 | 409 => Ok(Yes),
+            _ => Err(anyhow::anyhow!("{method} {path}: {}", status.message)),
+        },
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Method, path, and body.
+type Try = (Method, String, Value);
+
+/// A request, or several, for each row: the operator is in the namespace `own`, a Deployment `web` in
+/// `shop`.
+fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
+    let core = |namespace: &str, rest: &str| format!("/api/v1/namespaces/{namespace}/{rest}");
+    let api = |group: &str, namespace: &str, rest: &str| {
+        format!("/apis/{group}/v1/namespaces/{namespace}/{rest}")
+    };
+    let webhooks = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let web = api("apps", shop, "deployments/web");
+    let get = |path: String| (Method::GET, path, Value::Null);
+    let post = |path: String, body: Value| (Method::POST, path, body);
+    let patch = |path: String, body: Value| (Method::PATCH, path, body);
+    let delete = |path: String| (Method::DELETE, path, Value::Null);
+    let named = |name: &str| json!({"metadata": {"name": name}});
+    let secret = |name: &str, kind: &str| {
+        let account = json!({"kubernetes.io/service-account.name": "default"});
+        json!({"metadata": {"name": name, "annotations": account}, "type": kind})
+    };
+    let token = "kubernetes.io/service-account-token";
+    let template = |part: Value| json!({"spec": {"template": part}});
+    let containers = json!([{"name": "evil", "image": "evil"}]);
+    let pod = json!({"containers": containers, "restartPolicy": "Never"});
+    let job = |owners: Value| {
+        json!({
+            "metadata": {"name": "evil", "ownerReferences": owners},
+            "spec": {"template": {"spec": pod}},
+        })
+    };
+    let owner = |api_version: &str, kind: &str, controller: bool| {
+        json!([{
+            "apiVersion": api_version, "kind": kind, "name": "nightly", "uid": "1",
+            "controller": controller,
+        }])
+    };
+    let webhook = json!({"webhooks": [{
+        "name": "pod-reloader.cs.sap.com",
+        "clientConfig": {"url": "https://evil.example.com"},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "rules": [{
+            "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["secrets"],
+        }],
+    }]});
+    let event = json!({
+        "metadata": {"name": "evil", "namespace": shop},
+        "eventTime": "2026-11-22T08:00:00.000000Z",
+        "reportingController": "pod-reloader",
+        "reportingInstance": "evil",
+        "action": "Restart", "reason": "ConfigChanged", "type": "Normal",
+        "regarding": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": shop},
+    });
+    let jobs = api("batch", shop, "jobs");
+    let leases = |rest: &str| api("coordination.k8s.io", own, rest);
+    let hash = json!({"metadata": {"annotations": {KEY: "evil"}}});
+    vec![
+        (READ_SECRETS, get(core("kube-public", "secrets/any"))),
+        (READ_CONFIG_MAPS, get(core("kube-public", "configmaps/any"))),
+        (
+            READ_KEYS,
+            get(core(own, &format!("secrets/{}", hash_keys(own)))),
+        ),
+        (
+            CHANGE_WORKLOADS,
+            patch(
+                web.clone(),
+                template(json!({"spec": {"containers": containers}})),
+            ),
+        ),
+        (
+            CHANGE_WORKLOADS,
+            patch(web.clone(), json!({"spec": {"replicas": 0}})),
+        ),
+        (RESTART_WORKLOADS, patch(web.clone(), template(hash))),
+        (CREATE_WORKLOADS, delete(web)),
+        (
+            CREATE_WORKLOADS,
+            post(api("apps", shop, "deployments"), named("evil")),
+        ),
+        (CREATE_WORKLOADS, post(core(shop, "pods"), named("evil"))),
+        (
+            CREATE_WORKLOADS,
+            post(core(shop, "pods/any/exec"), Value::Null),
+        ),
+        (CREATE_JOB, post(jobs.clone(), job(json!([])))),
+        (
+            CREATE_JOB,
+            post(jobs.clone(), job(owner("batch/v1", "CronJob", false))),
+        ),
+        (
+            CREATE_JOB,
+            post(jobs.clone(), job(owner("v1", "ConfigMap", true))),
+        ),
+        (
+            CREATE_JOB_OF_CRON_JOB,
+            post(jobs, job(owner("batch/v1", "CronJob", true))),
+        ),
+        (
+            MINT_BY_REQUEST,
+            post(
+                core(own, "serviceaccounts/default/token"),
+                json!({"spec": {}}),
+            ),
+        ),
+        (
+            MINT_BY_REQUEST,
+            post(
+                core(shop, "serviceaccounts/default/token"),
+                json!({"spec": {}}),
+            ),
+        ),
+        (
+            MINT_BY_SECRET,
+            post(core(own, "secrets"), secret("evil", token)),
+        ),
+        (
+            MINT_BY_SECRET,
+            post(core(own, "secrets"), secret(&hash_keys(own), token)),
+        ),
+        (
+            MINT_BY_SECRET,
+            post(core(own, "secrets"), secret(&format!("{own}-tls"), token)),
+        ),
+        (
+            CREATE_SECRET,
+            post(core(own, "secrets"), secret("evil", "Opaque")),
+        ),
+        (
+            CHANGE_SECRETS,
+            post(core(shop, "secrets"), secret("evil", "Opaque")),
+        ),
+        (
+            CHANGE_SECRETS,
+            patch(core(shop, "secrets/any"), json!({"data": {}})),
+        ),
+        (
+            CHANGE_SECRETS,
+            patch(core(shop, "configmaps/any"), json!({"data": {}})),
+        ),
+        (
+            CHANGE_SECRETS,
+            delete(core(own, &format!("secrets/{}", hash_keys(own)))),
+        ),
+        (
+            REPLACE_CA,
+            (
+                Method::PUT,
+                core(own, &format!("secrets/{own}-tls")),
+                json!({
+                    "metadata": {"name": format!("{own}-tls")},
+                    "type": "kubernetes.io/tls",
+                    "data": {"tls.crt": "", "tls.key": ""},
+                }),
+            ),
+        ),
+        (
+            CHANGE_OWN_WEBHOOK,
+            patch(format!("{webhooks}/{own}"), webhook.clone()),
+        ),
+        (
+            CHANGE_OWN_WEBHOOK,
+            patch(
+                format!("{webhooks}/{own}"),
+                json!([{"op": "replace", "path": "/webhooks/0/rules/0/resources", "value": ["*"]}]),
+            ),
+        ),
+        (
+            CHANGE_OWN_WEBHOOK,
+            patch(
+                format!("{webhooks}/{own}"),
+                json!({"metadata": {"ownerReferences": owner("v1", "ConfigMap", true)}}),
+            ),
+        ),
+        (
+            CHANGE_CA_BUNDLE,
+            patch(
+                format!("{webhooks}/{own}"),
+                json!([{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]),
+            ),
+        ),
+        (
+            CHANGE_OTHER_WEBHOOK,
+            patch(format!("{webhooks}/any"), webhook),
+        ),
+        (
+            CHANGE_OTHER_WEBHOOK,
+            post(webhooks.to_owned(), named("evil")),
+        ),
+        (CHANGE_OTHER_WEBHOOK, delete(format!("{webhooks}/{own}"))),
+        (
+            TAKE_LEASE,
+            patch(
+                leases(&format!("leases/{own}")),
+                json!({"spec": {"holderIdentity": "evil"}}),
+            ),
+        ),
+        (CREATE_LEASE, post(leases("leases"), named("evil"))),
+        (
+            WRITE_EVENTS,
+            post(api("events.k8s.io", shop, "events"), event),
+        ),
+        (
+            GAIN_RIGHTS,
+            patch(format!("{rbac}/clusterroles/{own}"), json!({"rules": []})),
+        ),
+        (
+            GAIN_RIGHTS,
+            post(format!("{rbac}/clusterrolebindings"), named("evil")),
+        ),
+        (
+            GAIN_RIGHTS,
+            post(
+                api("rbac.authorization.k8s.io", own, "rolebindings"),
+                named("evil"),
+            ),
+        ),
+        (GAIN_RIGHTS, get(IMPERSONATED.to_owned())),
+        (GAIN_RIGHTS, delete(format!("{POLICIES}/{own}-guard"))),
+        (LIST_NAMESPACES, get("/api/v1/namespaces".to_owned())),
+    ]
+}
+
+fn hash_keys(own: &str) -> String {
+    format!("{own}-hash-keys")
+}
+
+// The rows of the table.
+const READ_SECRETS: &str = "read any Secret, also the token of a ServiceAccount that is in one";
+const READ_CONFIG_MAPS: &str = "read any ConfigMap";
+const READ_KEYS: &str = "read the keys of the hash, and try guesses of what a hash covers";
+const CHANGE_WORKLOADS: &str = "change a workload in any way: run any image, as any ServiceAccount";
+const RESTART_WORKLOADS: &str = "restart a workload, by the annotations of pod-reloader";
+const CREATE_WORKLOADS: &str = "create or delete workloads and pods, or run a command in one";
+const CREATE_JOB: &str = "create a Job";
+const CREATE_JOB_OF_CRON_JOB: &str = "create a Job that says it is of a CronJob";
+const MINT_BY_REQUEST: &str = "have a token made for a ServiceAccount by a TokenRequest";
+const MINT_BY_SECRET: &str = "have a token made for a ServiceAccount by a Secret of type `kubernetes.io/service-account-token`";
+const CREATE_SECRET: &str = "create a Secret of another name in its own namespace";
+const CHANGE_SECRETS: &str = "change or delete ConfigMaps and Secrets, or create Secrets elsewhere";
+const REPLACE_CA: &str = "replace the CA and the certificate of its webhook";
+const CHANGE_OWN_WEBHOOK: &str =
+    "change its own webhook configuration: read and change what others write, of any kind";
+const CHANGE_CA_BUNDLE: &str =
+    "change the `caBundle` of its own webhook configuration, so that the webhook cannot be called";
+const CHANGE_OTHER_WEBHOOK: &str = "change another webhook configuration, or create or delete one";
+const TAKE_LEASE: &str = "take its Lease, so that nobody reconciles";
+const CREATE_LEASE: &str = "create another Lease in its own namespace";
+const WRITE_EVENTS: &str = "write Events";
+const GAIN_RIGHTS: &str = "change roles, bindings or policies, or impersonate somebody";
+const LIST_NAMESPACES: &str = "list namespaces with their labels";
+
+const IMPERSONATED: &str = "/api/v1/nodes";
+const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
