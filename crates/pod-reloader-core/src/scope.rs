@@ -9,6 +9,7 @@ use crate::kind::WorkloadKind;
 use crate::name::{InvalidName, Name};
 
 use crate::object::Object;
+use crate::reference::ConfigKind;
 use crate::workload::{Reading, Workload};
 
 /// The namespaces and the workloads that an operator looks after, and what it reads of these.
@@ -96,6 +97,11 @@ impl Scope {
     /// The labels that a config object must have to count, if any.
     pub fn config_selector(&self) -> Option<&Selector> {
         self.labels.config.as_ref()
+    }
+
+    /// Whether any object of this kind may count.
+    pub fn tracks(&self, kind: ConfigKind) -> bool {
+        self.reading.dialects.ignored != Some(kind)
     }
 
     /// Whether `namespace` is looked after.

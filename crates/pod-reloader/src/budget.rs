@@ -1,4 +1,4 @@
-//! The memory that bodies from elsewhere may take up: one budget of bytes for the whole process.
+//! The memory that what comes from elsewhere may take up: one budget for the whole process.
 
 use std::sync::Arc;
 
@@ -8,22 +8,51 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// longest review fits twice, and what reads hold while they wait for more is a small part of it.
 pub(crate) const BYTES: usize = 64 << 20;
 
+/// The most bytes of one object of a list or a watch. etcd takes 1.5 MiB, of which JSON makes six times as
+/// much where every character is escaped, as `<` is.
+pub(crate) const LONGEST: usize = 12 << 20;
+/// How many long objects of lists and watches are held at once, besides the bodies.
+const LONG_AT_ONCE: usize = 2;
+
 /// The bytes that are left; clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget(Arc<Semaphore>);
+pub(crate) struct Budget {
+    bodies: Arc<Semaphore>,
+    /// Not of the same bytes: a list must wait for no review, and no review for a list.
+    turns: Arc<Semaphore>,
+}
 
 impl Budget {
     pub(crate) fn new() -> Self {
-        Self(Arc::new(Semaphore::new(BYTES)))
+        Self {
+            bodies: Arc::new(Semaphore::new(BYTES)),
+            turns: Arc::new(Semaphore::new(LONG_AT_ONCE)),
+        }
     }
 
     /// A share without bytes.
     pub(crate) fn share(&self) -> Share {
         Share {
-            budget: self.0.clone(),
+            budget: self.bodies.clone(),
             permit: None,
         }
     }
+
+    /// Waits until one may hold an object of a list or a watch of up to [`LONGEST`] bytes.
+    ///
+    /// *Caveats*: whoever has a turn must wait for nothing but the rest of that object, and not for long.
+    pub(crate) async fn turn(&self) -> Turn {
+        let turn = self.turns.clone().acquire_owned().await;
+        Turn {
+            _permit: turn.expect("the semaphore is never closed"),
+        }
+    }
+}
+
+/// The right to hold one long object, which is given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    _permit: OwnedSemaphorePermit,
 }
 
 /// A part of the budget, which is given back when it is dropped.

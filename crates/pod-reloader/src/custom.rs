@@ -4,6 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::ACCEPT;
+use kube::core::discovery::v2::{
+    ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscovery, APIGroupDiscoveryList,
+};
 use kube::{Api, Client};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
@@ -11,9 +15,13 @@ use pod_reloader_core::object::{CustomObject, Served};
 use tokio::task::JoinSet;
 use tracing::info;
 
+use crate::budget::Budget;
 use crate::client::{DEADLINE, within};
+use crate::error::CallError;
 use crate::logging::Complaint;
+use crate::objects::page;
 use crate::reconcile::Reconciler;
+use crate::resources::Resources;
 use crate::serving::{State, state};
 use crate::watch;
 
@@ -27,11 +35,12 @@ pub(crate) async fn watch_kinds(
     kinds: Vec<WorkloadKind>,
     namespaces: Vec<Option<Name>>,
     reconciler: Arc<Reconciler>,
+    budget: Budget,
 ) {
     let mut watched: HashMap<WorkloadKind, (Arc<str>, JoinSet<()>)> = HashMap::new();
     let mut complaint = Complaint::default();
     loop {
-        match within(DEADLINE, client.list_api_groups_aggregated()).await {
+        match within(DEADLINE, groups(&client, &budget, &kinds)).await {
             Err(error) => {
                 complaint.warn(&error, "cannot tell which kinds are served, trying again")
             }
@@ -68,12 +77,35 @@ pub(crate) async fn watch_kinds(
                         watches.begin(api.resource_url(), kind.as_str())
                     });
                     reconciler.kind_served(*kind, Some((version.clone(), begun.collect())));
-                    watched.insert(*kind, (version, watches(apis, *kind, &reconciler)));
+                    watched.insert(*kind, (version, watches(apis, *kind, &reconciler, &budget)));
                 }
             }
         }
         tokio::time::sleep(INTERVAL).await;
     }
+}
+
+/// What the cluster serves of the API groups of `kinds`.
+async fn groups(
+    client: &Client,
+    budget: &Budget,
+    kinds: &[WorkloadKind],
+) -> Result<APIGroupDiscoveryList, CallError> {
+    let request = http::Request::get("/apis").header(ACCEPT, ACCEPT_AGGREGATED_DISCOVERY_V2);
+    let request = request.body(Vec::new()).expect("the header is valid");
+    let is_ours = |group: &APIGroupDiscovery| {
+        let name = group.metadata.as_ref().and_then(|it| it.name.as_deref());
+        kinds.iter().any(|kind| Some(kind.shape().group) == name)
+    };
+    let mut groups = APIGroupDiscoveryList::default();
+    let mut unreadable = None;
+    let listed = page(client, request, budget, |item| match item {
+        Ok(group) if is_ours(&group) => groups.items.push(group),
+        Ok(_) => {}
+        Err(error) => unreadable = Some(error),
+    });
+    listed.await?;
+    unreadable.map_or(Ok(groups), Err)
 }
 
 type Apis = Vec<(Option<Name>, Api<CustomObject>)>;
@@ -93,11 +125,19 @@ fn apis(
     namespaces.iter().map(api).collect()
 }
 
-fn watches(apis: Apis, kind: WorkloadKind, reconciler: &Arc<Reconciler>) -> JoinSet<()> {
+fn watches(
+    apis: Apis,
+    kind: WorkloadKind,
+    reconciler: &Arc<Reconciler>,
+    budget: &Budget,
+) -> JoinSet<()> {
     let mut watches = JoinSet::new();
     for (namespace, api) in apis {
+        let workloads = Resources::new(api, kind.as_str(), budget);
         let reconciler = reconciler.clone();
-        watches.spawn(watch::watch_workloads(api, kind, namespace, reconciler));
+        watches.spawn(watch::watch_workloads(
+            workloads, kind, namespace, reconciler,
+        ));
     }
     watches
 }

@@ -10,6 +10,8 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::workload::{MAX_ANNOTATIONS_SIZE, WorkloadId};
 
+use crate::budget::LONGEST;
+
 /// What was tried, on what, and the cause.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -132,6 +134,8 @@ pub(crate) enum CallError {
     Connection(String),
     #[error("there is no memory left to read it")]
     NoRoom,
+    #[error("it is longer than {} MiB", LONGEST >> 20)]
+    TooLong,
     #[error(transparent)]
     NotAConfigObject(#[from] NotAConfigObject),
     #[error("the answer cannot be read")]
@@ -162,7 +166,7 @@ impl CallError {
             } => "unavailable",
             Self::Refused { .. } | Self::TooLong(_) => "refused",
             Self::Connection(_) => "unreachable",
-            Self::NotAConfigObject(_) | Self::Unreadable => "unreadable",
+            Self::NotAConfigObject(_) | Self::TooLong | Self::Unreadable => "unreadable",
         }
     }
 
@@ -170,6 +174,11 @@ impl CallError {
     pub(crate) fn is_not_found(&self) -> bool {
         // A proxy may say 404 in words of its own: that is no word about the object.
         matches!(self, Self::Refused { code: 404, reason, .. } if reason == "NotFound")
+    }
+
+    /// A watch, or a list, is too old to go on: all must be listed again.
+    pub(crate) fn is_expired(&self) -> bool {
+        matches!(self, Self::Refused { code: 410, .. })
     }
 
     /// Somebody made the object before us, or changed it.
@@ -207,6 +216,8 @@ impl CallError {
 impl From<kube::Error> for CallError {
     fn from(error: kube::Error) -> Self {
         match error {
+            // Every object in JSON can be taken for a Status that says nothing.
+            kube::Error::Api(status) if status.code == 0 => Self::Unreadable,
             kube::Error::Api(status) => Self::Refused {
                 code: status.code,
                 has_details: status
@@ -232,7 +243,7 @@ const MAX_MESSAGE: usize = 500;
 /// Whether the apiserver itself said it. Of anything else, such as the page of a proxy, kube makes a
 /// Status that quotes it.
 fn is_status(status: &Status) -> bool {
-    status.code != 0 && status.reason != "Failed to parse error data"
+    status.reason != "Failed to parse error data"
 }
 
 /// An error and its causes on one line.
@@ -323,6 +334,63 @@ mod tests {
             error.to_string(),
             "the apiserver says 502: in words that are no Status"
         );
+    }
+
+    #[test]
+    fn every_error_of_a_call_reads_well() {
+        let status = |code, message: &str| Status::failure(message, "Expired").with_code(code);
+        let api = |status: Status| kube::Error::Api(status.boxed());
+        let broken = || std::io::Error::other("connection reset");
+        let json = serde_json::from_str::<u8>("hunter2").unwrap_err();
+        let text = String::from_utf8(vec![255]).unwrap_err();
+        for (error, expected) in [
+            (
+                api(status(410, "too old resource version")),
+                "the apiserver says 410: too old resource version",
+            ),
+            (api(status(0, "")), "the answer cannot be read"),
+            (kube::Error::SerdeError(json), "the answer cannot be read"),
+            (kube::Error::FromUtf8(text), "the answer cannot be read"),
+            (
+                kube::Error::Service(broken().into()),
+                "the connection failed: ServiceError: connection reset",
+            ),
+            (
+                kube::Error::ReadEvents(broken()),
+                "the connection failed: Error reading events stream: connection reset",
+            ),
+        ] {
+            assert_eq!(chain(&CallError::from(error)), expected);
+        }
+        assert_eq!(CallError::TooLong.to_string(), "it is longer than 12 MiB");
+    }
+
+    #[test]
+    fn an_error_names_the_kind_of_an_object_once() {
+        let secret = Reference {
+            kind: ConfigKind::Secret,
+            namespace: Name::parse("ns").unwrap(),
+            name: Name::parse("keys").unwrap(),
+        };
+        let source = || CallError::NoRoom;
+        let errors = [
+            Error::NoKeys(secret.clone()),
+            Error::Keys {
+                secret: secret.clone(),
+                source: source(),
+            },
+            Error::Read {
+                reference: secret.clone(),
+                source: source(),
+            },
+            Error::AuthoritySecret {
+                secret,
+                source: source(),
+            },
+        ];
+        for error in errors {
+            assert_eq!(chain(&error).matches("Secret").count(), 1, "{error}");
+        }
     }
 
     #[test]

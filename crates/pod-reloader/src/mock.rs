@@ -1,12 +1,15 @@
 //! A client whose apiserver is a function, for tests.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, ready};
+use std::io;
 
 use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use http::request::Parts;
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -30,6 +33,43 @@ where
         }
     });
     Client::new(service, "ns")
+}
+
+/// The body of an answer, in the parts in which it comes. A part that is an error breaks it off.
+pub(crate) type Chunks = BoxStream<'static, io::Result<Bytes>>;
+
+/// A client each of whose requests `answer` answers, with a status and a body that comes as it does.
+pub(crate) fn streaming_client<A, F>(answer: A) -> Client
+where
+    A: Fn(Parts) -> F + Clone + Send + 'static,
+    F: Future<Output = (u16, Chunks)> + Send,
+{
+    let service = service_fn(move |request: Request<Body>| {
+        let answer = answer.clone();
+        async move {
+            let (status, chunks) = answer(request.into_parts().0).await;
+            let body = StreamBody::new(chunks.map_ok(Frame::data));
+            let response = Response::builder().status(status).body(body);
+            Ok::<_, Infallible>(response.expect("the status is valid"))
+        }
+    });
+    Client::new(service, "ns")
+}
+
+/// A body that comes at once, and ends.
+pub(crate) fn whole(text: impl Into<Bytes>) -> Chunks {
+    stream::once(ready(Ok(text.into()))).boxed()
+}
+
+/// A body that comes at once, and does not end.
+pub(crate) fn open(text: impl Into<Bytes>) -> Chunks {
+    whole(text).chain(stream::pending()).boxed()
+}
+
+/// A body that comes at once, and breaks off.
+pub(crate) fn broken(text: impl Into<Bytes>) -> Chunks {
+    let breaks = io::Error::from(io::ErrorKind::ConnectionReset);
+    whole(text).chain(stream::once(ready(Err(breaks)))).boxed()
 }
 
 fn response(answer: Answer) -> Response<Full<Bytes>> {

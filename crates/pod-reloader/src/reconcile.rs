@@ -60,6 +60,7 @@ pub(crate) struct Reconciler {
     settings: Settings,
     scope: Scope,
     client: Client,
+    budget: Budget,
     keys: Arc<Keys>,
     metrics: Metrics,
     namespaces: SelectedNamespaces,
@@ -95,11 +96,12 @@ impl Reconciler {
             digests: Digests::new(Source::new(
                 client.clone(),
                 DEADLINE,
-                budget,
+                budget.clone(),
                 scope.config_selector(),
                 metrics.reads(Reader::Reconcile),
             )),
             client,
+            budget,
             keys,
             progress,
             metrics,
@@ -268,7 +270,7 @@ impl Reconciler {
     }
 
     /// A kind as the cluster serves it, as far as that is known.
-    fn served(&self, kind: WorkloadKind) -> Option<Served> {
+    pub(crate) fn served(&self, kind: WorkloadKind) -> Option<Served> {
         if kind.is_built_in() {
             return Some(Served::built_in(kind));
         }

@@ -293,7 +293,7 @@ impl Term {
             self.metrics.clone(),
         ));
         let _leading = Leading::new(self.metrics.clone(), self.pulse.clone());
-        let watches = || watch::spawn(&self.clients.watch, &self.scope, &reconciler);
+        let watches = || watch::spawn(&self.clients.watch, &self.scope, &reconciler, &self.budget);
         let mut watching = watches();
         let mut running = pin!(reconciler.run());
         let mut heartbeat = tokio::time::interval(pulse::INTERVAL);

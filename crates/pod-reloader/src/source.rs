@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures::io::AsyncBufReadExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use kube::Client;
 use kube::api::ListParams;
-use kube::core::{ListMeta, Request, Selector};
-use kube::{Client, Resource};
+use kube::core::{ListMeta, Selector};
 use pod_reloader_core::digest::{Aspects, ConfigObject, Objects, Presence};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
@@ -19,6 +19,7 @@ use crate::budget::{Budget, Share};
 use crate::client::within;
 use crate::error::{CallError, Error, chain};
 use crate::metrics::Reads;
+use crate::resources::{Resources, next_page};
 use crate::watch;
 
 #[cfg(test)]
@@ -32,15 +33,6 @@ const USUAL: usize = 256 << 10;
 /// As much as one mebibyte takes in base64, with its metadata. Only what is full of characters that JSON
 /// escapes takes more.
 const LARGE: usize = 2 << 20;
-/// How many names one call lists: with them comes metadata of up to a quarter of a mebibyte each.
-const PAGE: u32 = 100;
-
-/// A page of a list, of which the names are read.
-#[derive(serde::Deserialize)]
-struct Names {
-    metadata: ListMeta,
-    items: Vec<ConfigMetadata>,
-}
 
 /// The apiserver, as a source of config objects. Remembers nothing.
 #[derive(Clone)]
@@ -165,38 +157,46 @@ impl Source {
         kind: ConfigKind,
         namespace: &Name,
     ) -> Result<Vec<Reference>, Error> {
-        let path = ConfigMetadata::url_path(&kind, Some(namespace.as_str()));
-        let mut page = ListParams::default().limit(PAGE);
-        page.field_selector = watch::config_fields(kind).map(ToOwned::to_owned);
+        let api = watch::api(&self.client, Some(namespace), kind);
+        let objects = watch::config(api, kind, &self.budget);
+        let mut page = ListParams::default();
         let mut names = Vec::new();
         loop {
-            let list = self.page(&path, &page).await;
+            let list = self.page(&objects, &page, &mut names).await;
             self.counted.list(&list);
             let list = list.map_err(|source| Error::List {
                 kind,
                 namespace: namespace.clone(),
                 source,
             })?;
-            let items = list.items.iter();
-            names.extend(items.filter_map(|object| object.reference(kind)));
-            match list.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => page = page.continue_token(&token),
-                None => return Ok(names),
+            match next_page(&list) {
+                Some(token) => page = page.continue_token(token),
+                None => break,
             }
         }
+        let references = names.iter().filter_map(|object| object.reference(kind));
+        Ok(references.collect())
     }
 
-    /// A page of a list of metadata, which counts against the budget as objects do.
-    async fn page(&self, path: &str, page: &ListParams) -> Result<Names, CallError> {
-        let request = Request::new(path).list_metadata(page);
-        let request = request.expect("the path and the parameters are valid");
+    /// A page of a list of metadata. One object that cannot be read is an error for all.
+    async fn page(
+        &self,
+        objects: &Resources<ConfigMetadata>,
+        page: &ListParams,
+        names: &mut Vec<ConfigMetadata>,
+    ) -> Result<ListMeta, CallError> {
         let _read = self
             .reads
             .acquire()
             .await
             .expect("the semaphore is never closed");
-        let (body, _share) = within(self.deadline, self.receive(request)).await?;
-        serde_json::from_slice(&body).map_err(|_| CallError::Unreadable)
+        let mut unreadable = None;
+        let listed = objects.page(page, |item| match item {
+            Ok(object) => names.push(object),
+            Err(error) => unreadable = Some(error),
+        });
+        let list = within(self.deadline, listed).await?;
+        unreadable.map_or(Ok(list), Err)
     }
 
     /// A large object keeps no thread of the runtime: who waits for many must see his deadline pass.

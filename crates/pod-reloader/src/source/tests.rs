@@ -57,11 +57,52 @@ async fn an_object_for_which_there_is_no_room_is_unknown() {
         .unwrap();
 }
 
-/// A source where each object has a value of `size` bytes.
-fn source(size: usize, budget: &Budget) -> Source {
-    let client = mock::client(move |_, _| async move { Ok(config_map(size)) });
+#[tokio::test]
+async fn names_whose_items_are_null_are_none() {
+    let null = json!({"metadata": {"resourceVersion": "1"}, "items": null});
+    let source = answering(null, &Budget::new());
+    let namespace = Name::parse("ns").unwrap();
+    for kind in ConfigKind::ALL {
+        assert_eq!(source.names(kind, &namespace).await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
+async fn names_that_cannot_be_read_are_unknown_all_of_them() {
+    let items = [config_map(0), json!({"metadata": 7})];
+    let source = answering(json!({"metadata": {}, "items": items}), &Budget::new());
+    let namespace = Name::parse("ns").unwrap();
+    let names = source.names(ConfigKind::ConfigMap, &namespace);
+    assert!(chain(&names.await.unwrap_err()).contains("the answer cannot be read"));
+}
+
+#[tokio::test]
+async fn names_of_objects_with_much_metadata_take_no_memory_from_reviews() {
+    let budget = Budget::new();
+    let mut reviews = budget.share();
+    reviews.grow(BYTES).unwrap();
+    let mut object = config_map(0);
+    object["metadata"]["annotations"] = json!({"large": "<".repeat(LARGE)});
+    let items = vec![object; 4];
+    let source = answering(json!({"metadata": {}, "items": items}), &budget);
+    let namespace = Name::parse("ns").unwrap();
+    let names = source.names(ConfigKind::ConfigMap, &namespace);
+    assert_eq!(names.await.unwrap().len(), 4);
+}
+
+/// A source to which everything is answered with `answer`.
+fn answering(answer: Value, budget: &Budget) -> Source {
+    let client = mock::client(move |_, _| {
+        let answer = answer.clone();
+        async move { Ok(answer) }
+    });
     let reads = Metrics::new().reads(Reader::Reconcile);
     Source::new(client, Duration::from_secs(60), budget.clone(), None, reads)
+}
+
+/// A source where each object has a value of `size` bytes.
+fn source(size: usize, budget: &Budget) -> Source {
+    answering(config_map(size), budget)
 }
 
 fn config_map(size: usize) -> Value {

@@ -55,6 +55,7 @@ async fn the_watch_of_a_custom_kind_is_no_younger_when_all_is_listed_again() {
             vec![kind],
             vec![None],
             reconciler,
+            Budget::new(),
         ))
     };
     let heard = || operator.shows("watch_heard_timestamp_seconds{kind=\"Rollout\"}");
