@@ -20,6 +20,7 @@ use crate::cron_jobs;
 use crate::digests::Known;
 use crate::error::{CallError, Error, chain};
 use crate::events::Notice;
+use crate::resources::Resources;
 
 const UNDONE: &str = "another webhook or policy takes it back";
 
@@ -367,13 +368,14 @@ impl Reconciler {
         }
     }
 
-    fn api<O: Object>(&self, served: &Served, id: &WorkloadId) -> Api<O> {
-        Api::namespaced_with(self.client.clone(), id.namespace.as_str(), served)
+    fn api<O: Object>(&self, served: &Served, id: &WorkloadId) -> Resources<O> {
+        let api = Api::namespaced_with(self.client.clone(), id.namespace.as_str(), served);
+        Resources::new(api, id.kind.as_str(), &self.budget)
     }
 
     async fn write_to<O: Object>(
         &self,
-        api: Api<O>,
+        api: Resources<O>,
         workload: &Workload,
         patch: json_patch::Patch,
         is_written: impl Fn(&Workload) -> bool,
