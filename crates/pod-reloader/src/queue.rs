@@ -9,7 +9,8 @@ use tokio::time::Instant;
 /// Workloads to look at, each at most once at a time and in one place.
 ///
 /// Those that are due wait in a line of their namespace, and namespaces take turns: a change that
-/// concerns thousands of workloads of one of them holds up no other.
+/// concerns thousands of workloads of one of them holds up no other. Neither do workloads that take
+/// long: no namespace has more than three quarters of them looked at that others leave to it.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     slots: HashMap<WorkloadId, Slot>,
@@ -19,7 +20,12 @@ pub(crate) struct Queue {
     lines: HashMap<Name, VecDeque<WorkloadId>>,
     /// The namespaces with a line, in the order of their turns.
     turns: VecDeque<Name>,
+    /// How many are being looked at, by namespace.
+    running: HashMap<Name, usize>,
 }
+
+/// How many workloads are looked at, and so patched, at once.
+pub(crate) const AT_ONCE: usize = 16;
 
 #[derive(Debug)]
 enum Slot {
@@ -54,7 +60,11 @@ impl Queue {
     /// turn it is, the one that has been due for longest.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<WorkloadId> {
         self.line_up(now);
-        let namespace = self.turns.pop_front()?;
+        let free = AT_ONCE.saturating_sub(self.running.values().sum());
+        let has_room = |name| self.running.get(name).copied().unwrap_or_default() < 3 * free;
+        let turn = self.turns.iter().position(has_room)?;
+        let namespace = self.turns.remove(turn)?;
+        *self.running.entry(namespace.clone()).or_default() += 1;
         let line = self.lines.get_mut(&namespace)?;
         let id = line.pop_front()?;
         if line.is_empty() {
@@ -71,6 +81,12 @@ impl Queue {
         let Some(Slot::Running(pushed)) = self.slots.remove(&id) else {
             return;
         };
+        if let Some(running) = self.running.get_mut(&id.namespace) {
+            *running -= 1;
+            if *running == 0 {
+                self.running.remove(&id.namespace);
+            }
+        }
         let at = match (pushed, again) {
             (Some(pushed), Some(again)) => Some(pushed.min(again)),
             (pushed, again) => pushed.or(again),
@@ -198,6 +214,23 @@ mod tests {
             order,
             expected.map(|(namespace, name)| id_in(namespace, name))
         );
+    }
+
+    #[test]
+    fn a_namespace_whose_workloads_take_long_leaves_room_for_others() {
+        let (mut queue, start) = (Queue::default(), Instant::now());
+        for number in 0..2 * AT_ONCE {
+            queue.push(id_in("slow", &number.to_string()), start);
+        }
+        let slow = std::iter::from_fn(|| queue.pop(start)).count();
+        assert_eq!(slow, 12);
+        queue.push(id_in("quick", "1"), start);
+        assert_eq!(queue.pop(start), Some(id_in("quick", "1")));
+        assert_eq!(queue.pop(start), None);
+        queue.done(id_in("quick", "1"), None);
+        queue.done(id_in("slow", "0"), None);
+        assert_eq!(queue.pop(start), Some(id_in("slow", "12")));
+        assert_eq!(queue.pop(start), None);
     }
 
     #[test]

@@ -31,12 +31,10 @@ use crate::keys::Keys;
 use crate::metrics::{Metrics, Reader, Watching};
 use crate::namespaces::SelectedNamespaces;
 use crate::progress::Progress;
-use crate::queue::Queue;
+use crate::queue::{AT_ONCE, Queue};
 use crate::source::Source;
 use crate::workloads::Workloads;
 
-/// How many workloads are looked at, and so patched, at once.
-const AT_ONCE: usize = 16;
 /// How long a workload is left alone that has shown a bug of ours.
 const PANIC_PAUSE: Duration = Duration::from_secs(5 * 60);
 
