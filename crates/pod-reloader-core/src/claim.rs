@@ -131,6 +131,11 @@ impl Pattern {
         matches!(object, Presence::Present(object) if !object.marks.meet(self.dialect.denying_marks()))
     }
 
+    /// Names that do not count though they match.
+    pub(crate) fn except(&self) -> &BTreeSet<Box<str>> {
+        &self.except
+    }
+
     /// Whether it matches a name.
     pub fn matches(&self, name: &Name) -> bool {
         self.regex.is_match(name.as_str().as_bytes()) && !self.except.contains(name.as_str())

@@ -32,6 +32,7 @@ pub mod sap;
 pub mod scope;
 pub mod selector;
 pub mod standing;
+mod weight;
 pub mod workload;
 
 #[cfg(test)]

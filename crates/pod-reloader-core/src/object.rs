@@ -1,7 +1,7 @@
 //! Workloads as the apiserver serialises them, read into what the rules ask of them.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -291,7 +291,7 @@ impl Parts {
         let requirements = pod_specs
             .iter()
             .flat_map(|it| it.requirements(&namespace, counts));
-        let requirements = requirements.collect();
+        let requirements: BTreeSet<_> = requirements.collect();
         let annotation = |key: &str| annotations.get(key).map(String::as_str);
         let settle_period = annotation(annotations::SETTLE_PERIOD)
             .or_else(|| reading.dialects.settle_period(kind, annotation))
@@ -302,7 +302,7 @@ impl Parts {
             false => Restart::Template,
         };
         Ok(Workload {
-            requirements,
+            requirements: requirements.into_iter().collect(),
             references,
             restart,
             stall,

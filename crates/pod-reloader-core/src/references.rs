@@ -128,6 +128,16 @@ impl References {
         of_one.map(|claims| &claims[0].reference)
     }
 
+    /// Every claim, sorted by object.
+    pub(crate) fn claims(&self) -> &[Claim] {
+        &self.claims
+    }
+
+    /// Every regular expression.
+    pub(crate) fn patterns(&self) -> &[Pattern] {
+        &self.patterns
+    }
+
     /// Whether nothing counts, whatever there is.
     pub fn is_empty(&self) -> bool {
         self.claims.is_empty() && self.patterns.is_empty()

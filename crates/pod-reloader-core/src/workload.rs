@@ -59,8 +59,8 @@ pub struct Workload {
     pub subscription: Subscription,
     /// What counts for it.
     pub references: References,
-    /// What its pods need to start.
-    pub requirements: BTreeSet<Requirement>,
+    /// What its pods need to start, sorted.
+    pub requirements: Box<[Requirement]>,
     /// Its pod templates, in the order of its kind.
     pub templates: Box<[TemplateState]>,
     /// How it is restarted.

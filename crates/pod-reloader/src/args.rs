@@ -151,6 +151,10 @@ pub struct Args {
     )]
     pub max_restarts: usize,
 
+    /// How much memory the workloads of one namespace may take, as long as the operator manages them; those that do not fit are left out.
+    #[arg(long, env = "POD_RELOADER_NAMESPACE_MEMORY", value_name = "QUANTITY", default_value = "32Mi", value_parser = memory)]
+    pub(crate) namespace_memory: usize,
+
     /// What the reconcile loop does: restart workloads, only say which it would restart, or nothing at all.
     #[arg(long, env = "POD_RELOADER_RECONCILE", default_value = "on")]
     pub reconcile: Reconcile,
@@ -456,6 +460,19 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// An amount of memory, in bytes.
+fn memory(text: &str) -> Result<usize, String> {
+    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
+    let parts = units
+        .iter()
+        .find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
+    let bytes = parts.and_then(|(number, shift)| {
+        let number: usize = number.parse().ok()?;
+        number.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
+    });
+    bytes.ok_or_else(|| "write it like 32Mi, with Ki, Mi or Gi".to_owned())
+}
+
 fn resync_period(text: &str) -> Result<Duration, String> {
     let period = duration(text)?;
     if period < Duration::from_secs(1) {
@@ -467,6 +484,25 @@ fn resync_period(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_amount_of_memory_has_a_binary_unit() {
+        assert_eq!(memory("512Ki"), Ok(512 << 10));
+        assert_eq!(memory("32Mi"), Ok(32 << 20));
+        assert_eq!(memory("1Gi"), Ok(1 << 30));
+        for wrong in [
+            "",
+            "32",
+            "32M",
+            "0Mi",
+            "-1Mi",
+            "1.5Gi",
+            "Mi",
+            "99999999999999999Gi",
+        ] {
+            assert!(memory(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -187,16 +187,29 @@ impl Digests {
         !known
     }
 
-    /// Drops what is known of objects whose events did not count, or will not.
-    pub(crate) fn forget(&self, turned: &Turned) {
+    /// Drops what is known of objects whose events did not count, or will not: of those of a turned
+    /// namespace that do not `stay` tracked. What is there in a namespace is listed anew, by those who
+    /// still ask: no event has told of what only a new regular expression matches.
+    pub(crate) fn forget(
+        &self,
+        turned: &Turned,
+        stays: impl Fn(&Reference) -> bool,
+        is_asked_for: impl Fn(&(ConfigKind, Name)) -> bool,
+    ) {
         let mut entries = self.entries.lock();
         for reference in &turned.references {
             entries.remove(reference);
         }
-        for (kind, namespace) in &turned.namespaces {
+        let mut listings = self.listings.lock();
+        for place in &turned.namespaces {
+            let (kind, namespace) = place;
             let is_there = |it: &Reference| it.kind == *kind && it.namespace == *namespace;
-            entries.retain(|reference, _| !is_there(reference));
-            self.listings.lock().remove(&(*kind, namespace.clone()));
+            entries.retain(|reference, _| !is_there(reference) || stays(reference));
+            if !is_asked_for(place) {
+                listings.remove(place);
+            } else if let Some(listing) = listings.get(place) {
+                listing.state.lock().forgotten = Some(Instant::now());
+            }
         }
     }
 

@@ -129,7 +129,7 @@ pub(crate) enum CallError {
     #[error(
         "the annotations of its pod template would be {0} bytes with it, Kubernetes takes {MAX_ANNOTATIONS_SIZE} bytes: they are too long, shorten them"
     )]
-    TooLong(usize),
+    AnnotationsTooLong(usize),
     #[error("the connection failed: {0}")]
     Connection(String),
     #[error("there is no memory left to read it")]
@@ -164,7 +164,7 @@ impl CallError {
             | Self::Refused {
                 code: 429 | 500.., ..
             } => "unavailable",
-            Self::Refused { .. } | Self::TooLong(_) => "refused",
+            Self::Refused { .. } | Self::AnnotationsTooLong(_) => "refused",
             Self::Connection(_) => "unreachable",
             Self::NotAConfigObject(_) | Self::TooLong | Self::Unreadable => "unreadable",
         }
@@ -204,7 +204,7 @@ impl CallError {
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(
             self,
-            Self::TooLong(_)
+            Self::AnnotationsTooLong(_)
                 | Self::Refused {
                     code: 400 | 402..=428 | 430..=499,
                     ..

@@ -58,6 +58,8 @@ pub(crate) enum Notice {
     NotRun(String),
     /// The apiserver refuses our patch.
     Refused(String),
+    /// It is not managed: its namespace would take more memory than so many bytes.
+    NamespaceTooLarge(usize),
 }
 
 impl Notice {
@@ -74,6 +76,7 @@ impl Notice {
             Self::Unreadable(..) => "ConfigUnreadable",
             Self::NotRun(_) => "CronJobNotRun",
             Self::Refused(_) => "PatchRefused",
+            Self::NamespaceTooLarge(_) => "NamespaceTooLarge",
         }
     }
 
@@ -124,6 +127,10 @@ impl Notice {
             }
             Self::NotRun(error) => format!("its config changed, but it cannot be run: {error}"),
             Self::Refused(error) => format!("cannot set the config hash: {error}"),
+            Self::NamespaceTooLarge(share) => format!(
+                "not restarting pods when config changes: the workloads of this namespace need more than the {} MiB of memory that pod-reloader has for one namespace; this one is managed once others are deleted or reference less",
+                share >> 20
+            ),
         }
     }
 
@@ -144,7 +151,8 @@ impl Notice {
             | Self::Reverted
             | Self::Rejected(_)
             | Self::NotRun(_)
-            | Self::Refused(_) => None,
+            | Self::Refused(_)
+            | Self::NamespaceTooLarge(_) => None,
         }
     }
 }

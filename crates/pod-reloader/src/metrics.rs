@@ -60,6 +60,8 @@ pub(crate) struct Metrics {
     pub(crate) refused: Gauge,
     /// Workloads of whose objects one may not be read.
     pub(crate) unreadable: Gauge,
+    /// Workloads that are not managed because their namespace takes too much memory.
+    pub(crate) left_out: Gauge,
     /// Workloads whose config hash is not verifiable: only their baseline is.
     pub(crate) foreign: Gauge,
     /// Config objects that workloads name.
@@ -101,6 +103,7 @@ impl Metrics {
             reverted: Gauge::default(),
             refused: Gauge::default(),
             unreadable: Gauge::default(),
+            left_out: Gauge::default(),
             foreign: Gauge::default(),
             config_objects: Gauge::default(),
             references: Gauge::default(),

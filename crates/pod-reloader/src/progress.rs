@@ -396,6 +396,11 @@ impl Progress {
             let (reason, note) = (notice.reason(), notice.note());
             info!(workload = %workload.id, reason, note, "a workload is not as it should be");
         }
+        self.send(workload, notice);
+    }
+
+    /// Tells users, and not the log.
+    pub(crate) fn send(&self, workload: &Workload, notice: Notice) {
         if let Some(notifications) = &self.notifications {
             notifications.publish(workload, &notice);
         }

@@ -9,24 +9,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use kube::Client;
+use kube::{Api, Client};
 use parking_lot::Mutex;
 use pod_reloader_core::decision::FirstStamp;
+use pod_reloader_core::index::{Applied, LeftOut, Turned};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::scope::Scope;
 
-use pod_reloader_core::object::{Object, Served};
+use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::error;
+use tracing::{debug, error, warn};
 
 use crate::budget::Budget;
-use crate::client::DEADLINE;
+use crate::client::{DEADLINE, within};
 use crate::digests::Digests;
+use crate::error::CallError;
+use crate::events::Notice;
 use crate::keys::Keys;
 use crate::metrics::{Metrics, Reader, Watching};
 use crate::namespaces::SelectedNamespaces;
@@ -35,6 +38,8 @@ use crate::queue::{AT_ONCE, Queue};
 use crate::source::Source;
 use crate::workloads::Workloads;
 
+/// How long after it could not be read a workload is read again that was left out.
+const TAKE_IN_PAUSE: Duration = Duration::from_secs(10);
 /// How long a workload is left alone that has shown a bug of ours.
 const PANIC_PAUSE: Duration = Duration::from_secs(5 * 60);
 
@@ -51,6 +56,8 @@ pub(crate) struct Settings {
     pub(crate) observe: bool,
     /// Whether to run a CronJob at once whose config changed.
     pub(crate) run_cron_jobs: bool,
+    /// How much memory the workloads of one namespace may take, in bytes.
+    pub(crate) namespace_memory: usize,
 }
 
 /// The state of the loop during one term of leadership. Starts empty: what is true is read.
@@ -90,6 +97,7 @@ impl Reconciler {
         let namespaces = scope.namespaces().map_or(1, Iterator::count);
         let lists = namespaces * WorkloadKind::BUILT_IN.len();
         Self {
+            workloads: Workloads::new(settings.namespace_memory),
             settings,
             digests: Digests::new(Source::new(
                 client.clone(),
@@ -104,7 +112,6 @@ impl Reconciler {
             progress,
             metrics,
             namespaces: SelectedNamespaces::new(scope.namespace_selector().is_some()),
-            workloads: Workloads::default(),
             queue: Mutex::default(),
             pushed: Notify::new(),
             lists_due: AtomicUsize::new(lists),
@@ -157,6 +164,7 @@ impl Reconciler {
         self.metrics.config_objects.set(config_objects as i64);
         self.metrics.references.set(references as i64);
         self.metrics.digests.set(self.digests.len() as i64);
+        self.metrics.left_out.set(self.workloads.left_out() as i64);
         // Of workloads that are not known yet it is not known either.
         if self.lists_due.load(Ordering::Relaxed) > 0 {
             return;
@@ -219,11 +227,19 @@ impl Reconciler {
             return None;
         }
         let now = Instant::now();
-        if let Some(turned) = self.workloads.apply(workload, version, now) {
-            // What is remembered of an object that nobody referenced may have missed its events.
-            self.digests.forget(&turned);
-            self.metrics.workloads.set(self.workloads.len() as i64);
-            self.push(id.clone(), now);
+        match self.workloads.apply(workload, version, now) {
+            Applied::Unchanged => {}
+            Applied::Managed(turned) => {
+                self.turned(&turned);
+                self.push(id.clone(), now);
+                // It may have become smaller.
+                self.take_in_what_fits(&id.namespace);
+            }
+            Applied::LeftOut(left_out) => {
+                self.left_out(left_out);
+                // One of too many to be remembered is not known at all.
+                return self.workloads.is_left_out(&id).then_some(id);
+            }
         }
         // It may have left while we took it in.
         if !self.namespaces.contain(&id.namespace) {
@@ -235,10 +251,96 @@ impl Reconciler {
     /// Takes in that a workload is gone, or no longer kept.
     pub(crate) fn workload_gone(&self, id: &WorkloadId) {
         if let Some(orphaned) = self.workloads.delete(id) {
-            self.digests.forget(&orphaned);
-            self.metrics.workloads.set(self.workloads.len() as i64);
+            self.turned(&orphaned);
             self.progress.forget(id);
+            self.take_in_what_fits(&id.namespace);
         }
+    }
+
+    /// Takes in that the managed workloads are others than before.
+    fn turned(&self, turned: &Turned) {
+        // What is remembered of an object that nobody referenced may have missed its events.
+        self.digests.forget(
+            turned,
+            |reference| self.workloads.stays_tracked(reference, turned),
+            |place| self.workloads.has_patterns(place),
+        );
+        self.metrics.workloads.set(self.workloads.len() as i64);
+    }
+
+    /// Says that there is no room for a workload: to its user, and once for each namespace in the log.
+    fn left_out(&self, left_out: LeftOut) {
+        let LeftOut {
+            workload,
+            turned,
+            is_news,
+            is_first,
+        } = left_out;
+        let WorkloadId { namespace, .. } = &workload.id;
+        if let Some(turned) = turned {
+            self.turned(&turned);
+            self.progress.forget(&workload.id);
+            self.take_in_what_fits(namespace);
+        }
+        let share = self.settings.namespace_memory;
+        if is_first {
+            warn!(%namespace, share, "the workloads of a namespace take more memory than its share: those that do not fit are not managed");
+        }
+        if is_news {
+            let notice = Notice::NamespaceTooLarge(share);
+            self.progress.send(&workload, notice);
+        }
+    }
+
+    /// Has those workloads of a namespace looked at that were left out and that there is room for now.
+    fn take_in_what_fits(&self, namespace: &Name) {
+        let now = Instant::now();
+        for id in self.workloads.that_fit(namespace) {
+            self.push(id, now);
+        }
+    }
+
+    /// Asks for a workload that was left out, to manage it if there is room for it. Says when to try again.
+    async fn take_in_again(&self, id: &WorkloadId) -> Option<Instant> {
+        if !self.workloads.is_left_out(id) {
+            return None;
+        }
+        let served = self.served(id.kind)?;
+        let answer = if id.kind.is_built_in() {
+            self.current::<WorkloadObject>(&served, id).await
+        } else {
+            self.current::<CustomObject>(&served, id).await
+        };
+        match answer {
+            // It may be gone, or be managed, by what a watch has shown meanwhile.
+            Ok(Some((workload, version))) if self.workloads.is_left_out(id) => {
+                self.apply(workload, version);
+                None
+            }
+            Ok(_) => None,
+            Err(error) if error.is_not_found() => {
+                self.workload_gone(id);
+                None
+            }
+            Err(error) => {
+                debug!(workload = %id, %error, "reading a workload failed that there is room for now");
+                Some(Instant::now() + TAKE_IN_PAUSE)
+            }
+        }
+    }
+
+    /// A workload as it is now, with its resourceVersion.
+    async fn current<O: Object>(
+        &self,
+        served: &Served,
+        id: &WorkloadId,
+    ) -> Result<Option<(Workload, u64)>, CallError> {
+        let namespace = id.namespace.as_str();
+        let api: Api<O> = Api::namespaced_with(self.client.clone(), namespace, served);
+        let object = within(DEADLINE, api.get(&id.name)).await?;
+        let version = version(&object);
+        let workload = self.workload(id.kind, object);
+        Ok(workload.map(|workload| (workload, version)))
     }
 
     /// Takes in that the cluster serves a kind in this version, in which it is watched, or not any more: then

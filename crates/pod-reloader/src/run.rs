@@ -207,6 +207,7 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
             first_stamp: args.first_stamp.into(),
             observe: args.reconcile == Reconcile::Observe,
             run_cron_jobs: args.run_cronjobs_on_change,
+            namespace_memory: args.namespace_memory,
         };
         let term = Term {
             clients: clients.clone(),
@@ -414,6 +415,7 @@ impl Leading {
             &metrics.reverted,
             &metrics.refused,
             &metrics.unreadable,
+            &metrics.left_out,
             &metrics.foreign,
             &metrics.config_objects,
             &metrics.references,

@@ -6,16 +6,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use pod_reloader_core::decision::keys_relied_on;
 use pod_reloader_core::hash::KeyId;
-use pod_reloader_core::index::{Index, Turned};
-use pod_reloader_core::reference::Reference;
+use pod_reloader_core::index::{Applied, Index, Turned};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
 /// The workloads that are kept, as they were last seen.
-#[derive(Default)]
 pub(crate) struct Workloads(Mutex<Inner>);
 
-#[derive(Default)]
 struct Inner {
     index: Index,
     seen: HashMap<WorkloadId, Seen>,
@@ -31,9 +30,16 @@ struct Seen {
 }
 
 impl Workloads {
-    /// Takes in a workload that is kept, as it was at a resourceVersion. Where that is news, says for
-    /// which objects it matters.
-    pub(crate) fn apply(&self, workload: Workload, version: u64, now: Instant) -> Option<Turned> {
+    /// None yet. Those of one namespace may take `share` bytes.
+    pub(crate) fn new(share: usize) -> Self {
+        Self(Mutex::new(Inner {
+            index: Index::new(share),
+            seen: HashMap::new(),
+        }))
+    }
+
+    /// Takes in a workload that is kept, as it was at a resourceVersion, if there is room for it.
+    pub(crate) fn apply(&self, workload: Workload, version: u64, now: Instant) -> Applied {
         let mut inner = self.0.lock();
         let known = inner.index.workload(&workload.id);
         let same_key = known.is_some_and(|known| {
@@ -41,7 +47,13 @@ impl Workloads {
                 && known.templates == workload.templates
                 && known.markers.baseline == workload.markers.baseline
         });
-        match inner.seen.get_mut(&workload.id) {
+        let id = workload.id.clone();
+        let applied = inner.index.apply(workload);
+        if matches!(applied, Applied::LeftOut(_)) {
+            inner.seen.remove(&id);
+            return applied;
+        }
+        match inner.seen.get_mut(&id) {
             Some(seen) => {
                 seen.version = version;
                 if !same_key {
@@ -54,13 +66,13 @@ impl Workloads {
                     version,
                     heard: None,
                 };
-                inner.seen.insert(workload.id.clone(), seen);
+                inner.seen.insert(id, seen);
             }
         }
-        inner.index.apply(workload)
+        applied
     }
 
-    /// Forgets a workload. Where it was known, says for which objects it matters.
+    /// Forgets a workload. Where it was managed, says for which objects it matters.
     pub(crate) fn delete(&self, id: &WorkloadId) -> Option<Turned> {
         let mut inner = self.0.lock();
         inner.seen.remove(id);
@@ -122,15 +134,36 @@ impl Workloads {
         self.0.lock().index.referenced()
     }
 
-    /// Those that `matches` holds for.
+    /// Whether a workload tracked the object before `turned` that tracks it still.
+    pub(crate) fn stays_tracked(&self, reference: &Reference, turned: &Turned) -> bool {
+        self.0.lock().index.stays_tracked(reference, turned)
+    }
+
+    /// Whether any workload has a regular expression for names of a kind in a namespace.
+    pub(crate) fn has_patterns(&self, place: &(ConfigKind, Name)) -> bool {
+        self.0.lock().index.has_patterns(place)
+    }
+
+    /// Those that `matches` holds for, with those that were left out.
     pub(crate) fn ids(&self, matches: impl Fn(&WorkloadId) -> bool) -> Vec<WorkloadId> {
-        self.0
-            .lock()
-            .index
-            .workloads()
-            .filter(|id| matches(id))
-            .cloned()
-            .collect()
+        let inner = self.0.lock();
+        let all = inner.index.workloads().chain(inner.index.left_out());
+        all.filter(|id| matches(id)).cloned().collect()
+    }
+
+    /// Whether the workload was left out.
+    pub(crate) fn is_left_out(&self, id: &WorkloadId) -> bool {
+        self.0.lock().index.is_left_out(id)
+    }
+
+    /// How many were left out.
+    pub(crate) fn left_out(&self) -> usize {
+        self.0.lock().index.left_out().count()
+    }
+
+    /// Those of a namespace that were left out and that there is room for now.
+    pub(crate) fn that_fit(&self, namespace: &Name) -> Vec<WorkloadId> {
+        self.0.lock().index.that_fit(namespace)
     }
 
     /// How many of them rely on each key of the config hash.
@@ -147,7 +180,7 @@ impl Workloads {
         counts
     }
 
-    /// How many there are.
+    /// How many are managed.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().seen.len()
     }

@@ -44,6 +44,7 @@ mod rolling;
 mod scope;
 mod secrecy;
 mod server;
+mod share;
 mod stolen_token;
 mod storm;
 mod takeover;

@@ -308,7 +308,7 @@ fn holds(event: &Event, kept: &Kept<'_>, is_current: bool) -> bool {
 }
 
 /// The reasons of warnings.
-const REASONS: [&str; 8] = [
+const REASONS: [&str; 9] = [
     "WaitingForConfig",
     "RestartStalled",
     "ConfigHashReverted",
@@ -317,6 +317,7 @@ const REASONS: [&str; 8] = [
     "ConfigUnreadable",
     "CronJobNotRun",
     "PatchRefused",
+    "NamespaceTooLarge",
 ];
 
 #[cfg(test)]

@@ -115,6 +115,11 @@ fn workloads(registry: &mut Registry, metrics: &Metrics) {
         metrics.unreadable.clone(),
     );
     registry.register(
+        "left_out_workloads",
+        "Workloads that are not managed because those of their namespace take more memory than its share",
+        metrics.left_out.clone(),
+    );
+    registry.register(
         "foreign_hash_workloads",
         "Workloads whose config hash cannot be verified: they rely on their baseline",
         metrics.foreign.clone(),

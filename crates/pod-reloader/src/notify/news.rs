@@ -72,6 +72,9 @@ impl Topic {
             Notice::Unreadable(..) => ("Not known whether its config changed", "cannot be read"),
             Notice::NotRun(_) => ("Config changed, but its Job could not be created", ""),
             Notice::Refused(_) => ("Not restarted, the apiserver refuses the config hash", ""),
+            Notice::NamespaceTooLarge(_) => {
+                ("Not managed, its namespace has no memory left for it", "")
+            }
         };
         let (cause, why) = match notice {
             Notice::Restarted(cause, _)

@@ -39,7 +39,9 @@ impl Reconciler {
             self.progress.forget(id);
             return None;
         }
-        let (workload, key_seen) = self.workloads.get(id)?;
+        let Some((workload, key_seen)) = self.workloads.get(id) else {
+            return self.take_in_again(id).await;
+        };
         let heard = self.workloads.take_heard(id);
         let next = self.reconcile(&workload, key_seen, heard).await;
         if !matches!(next, Ok(Next::Rest)) {
@@ -233,7 +235,7 @@ impl Reconciler {
         if let Some(size) = workload.too_long_with(config_hash) {
             return Err(Error::Patch {
                 workload: workload.id.clone(),
-                source: CallError::TooLong(size),
+                source: CallError::AnnotationsTooLong(size),
             });
         }
         let baseline = baseline_by_time(config_hash);

@@ -2,6 +2,7 @@
 
 mod apiserver;
 mod metrics;
+mod share;
 mod takers_back;
 
 use pod_reloader_core::annotations::{BASELINE, CONFIG_HASH, CONFIG_MAPS, SETTLE_PERIOD};
@@ -591,14 +592,16 @@ impl Operator {
 
     /// For workloads or namespaces with these labels.
     fn start_for(apiserver: Apiserver, labels: Labels) -> Self {
-        Self::start_with(apiserver, labels, 5, Brakes::default())
+        let dialects = Dialects::default();
+        Self::start_with(apiserver, settings(), labels, dialects, Brakes::default())
     }
 
-    /// With a limit to restarts, and what an earlier term has written.
+    /// With what an earlier term has written, too.
     fn start_with(
         apiserver: Apiserver,
+        settings: Settings,
         labels: Labels,
-        max_restarts: usize,
+        dialects: Dialects,
         brakes: Brakes,
     ) -> Self {
         let (client, own) = (apiserver.client(), name("operator"));
@@ -606,14 +609,7 @@ impl Operator {
         let (events, sending) = Events::new(client.clone());
         tokio::spawn(sending);
         let metrics = Metrics::new();
-        let settings = Settings {
-            settle_period: SETTLE_PERIOD_OF_ALL,
-            max_restarts,
-            first_stamp: FirstStamp::Rollout,
-            observe: false,
-            run_cron_jobs: false,
-        };
-        let scope = Scope::new([], own).with(labels, Dialects::default());
+        let scope = Scope::new([], own).with(labels, dialects);
         let reconciler = Reconciler::new(
             settings,
             scope,
@@ -752,6 +748,17 @@ impl Operator {
         let text = self.metrics.text();
         let restarts = |line: &&str| line.starts_with("pod_reloader_restarts_total");
         text.lines().filter(restarts).collect()
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        settle_period: SETTLE_PERIOD_OF_ALL,
+        max_restarts: 5,
+        first_stamp: FirstStamp::Rollout,
+        observe: false,
+        run_cron_jobs: false,
+        namespace_memory: 32 << 20,
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) struct State {
     deployments: BTreeMap<String, Value>,
     version: u64,
     calls: Vec<(Instant, Call)>,
+    /// The texts of Events.
     /// Every read of a ConfigMap fails with this status.
     pub(super) failing_reads: Option<u16>,
     /// The read of this ConfigMap panics, in the middle of whoever reads.
@@ -119,6 +120,10 @@ impl Apiserver {
         state.deployments.insert(name, object);
     }
 
+    pub(super) fn delete_deployment(&self, name: &str) {
+        self.lock().deployments.remove(name);
+    }
+
     pub(super) fn config_map(&self, name: &str) -> Value {
         self.lock().config_maps[name].clone()
     }
@@ -156,6 +161,9 @@ impl Apiserver {
             (Ok(keys), Duration::ZERO)
         } else if let Some(name) = path.strip_prefix("/api/v1/namespaces/ns/configmaps/") {
             (state.read_config_map(name), state.read_takes)
+        } else if path == "/api/v1/namespaces/ns/configmaps" {
+            let items: Vec<_> = state.config_maps.values().collect();
+            (Ok(json!({"metadata": {}, "items": items})), Duration::ZERO)
         } else if let Some(name) = path.strip_prefix("/apis/apps/v1/namespaces/ns/deployments/") {
             if method == Method::PATCH {
                 let reaction = state.next_reaction();

@@ -131,7 +131,7 @@ async fn a_new_leader_of_the_same_process_goes_on_counting() {
         patches.extend(leader.patches());
         leader.running.abort();
         let apiserver = leader.apiserver.clone();
-        leader = Operator::start_with(apiserver, Labels::default(), 0, brakes.clone());
+        leader = start(apiserver, 0, brakes.clone());
         leader.hears("app").await;
     }
     assert!(patches.len() > 10, "{}", patches.len());
@@ -244,7 +244,7 @@ async fn play(reactions: Vec<Reaction>, deeds: Vec<(Deed, usize)>, has_limit: bo
     apiserver.write_config_map("other", "1");
     apiserver.write_deployment(deployment("web"));
     apiserver.reacts(reactions.iter().copied());
-    let operator = Operator::start_with(apiserver, Labels::default(), limit, Brakes::default());
+    let operator = start(apiserver, limit, Brakes::default());
     let mut due = deeds.iter().cycle().enumerate().peekable();
     let mut wait = due.peek().map_or(0, |(_, (_, wait))| *wait);
     watch(&operator, TEN_MINUTES * 3 / 2, |operator| {
@@ -274,10 +274,24 @@ async fn play(reactions: Vec<Reaction>, deeds: Vec<(Deed, usize)>, has_limit: bo
     }
 }
 
+fn start(apiserver: Apiserver, max_restarts: usize, brakes: Brakes) -> Operator {
+    let settings = Settings {
+        max_restarts,
+        ..settings()
+    };
+    Operator::start_with(
+        apiserver,
+        settings,
+        Labels::default(),
+        Dialects::default(),
+        brakes,
+    )
+}
+
 impl Operator {
     /// With a Deployment `web`, and no limit to its restarts.
     async fn without_limit(brakes: Brakes) -> Self {
-        let operator = Self::start_with(Apiserver::default(), Labels::default(), 0, brakes);
+        let operator = start(Apiserver::default(), 0, brakes);
         operator.apiserver.write_config_map("app", "1");
         operator.apiserver.write_deployment(deployment("web"));
         watch(&operator, Duration::from_secs(120), |_| {}).await;

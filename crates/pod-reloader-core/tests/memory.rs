@@ -1,0 +1,98 @@
+//! What workloads weigh, beside the memory that they really take: in a process with nothing else in it.
+
+use std::fmt::Write;
+
+use pod_reloader_core::index::Index;
+use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::object::{Object, WorkloadObject};
+use pod_reloader_core::workload::{Reading, Workload};
+use serde_json::{Value, json};
+
+/// The index alone must take less than is counted for it: the rest is for the other tables of the loop.
+#[test]
+fn workloads_take_no_more_memory_than_they_weigh() {
+    let distinct = |number: usize| deployment(number, &names(number, 256, ""), json!({}));
+    measure("256 names that nobody else lists", 300, distinct);
+    let common = |number: usize| deployment(number, "common,other", json!({}));
+    measure("two names that all list", 10_000, common);
+    let keys =
+        |number: usize| deployment(number, &names(number, 20, "[log.level,mode]"), json!({}));
+    measure("names with keys", 1_000, keys);
+    let wrong = |number: usize| deployment(number, &"/,".repeat(1_000), json!({}));
+    measure("what is no name", 1_000, wrong);
+    let large = json!({"pod-reloader.cs.sap.com/baseline": "<".repeat(200_000)});
+    let large = |number: usize| deployment(number, "common", large.clone());
+    measure("a baseline of 200 kB", 100, large);
+}
+
+#[test]
+fn five_thousand_ordinary_deployments_fit_in_one_namespace() {
+    let web = deployment(1, "web-config,web-features,common", json!({}));
+    let share = 32 << 20;
+    assert!(5_000 * web.weight() <= share, "{}", web.weight());
+}
+
+fn measure(what: &str, count: usize, workload: impl Fn(usize) -> Workload) {
+    let mut index = Index::default();
+    let before = resident();
+    for number in 0..count {
+        index.apply(workload(number));
+    }
+    let grown = resident().saturating_sub(before);
+    let weight = index.weight(&Name::parse("ns").expect("it is a name"));
+    let (_, references) = index.referenced();
+    println!(
+        "{what}: {count} workloads take {grown} bytes and weigh {weight}, {} and {} for each of {references} references",
+        grown / references.max(1),
+        weight / references.max(1)
+    );
+    // What is freed here would be taken again by the next one.
+    std::mem::forget(index);
+    // Large texts take whole pages.
+    assert!(
+        grown <= weight + weight / 8,
+        "{what}: {grown} bytes, and they weigh {weight}"
+    );
+    assert!(
+        weight <= 12 * grown,
+        "{what}: {grown} bytes, and they weigh {weight}"
+    );
+}
+
+/// The names of so many ConfigMaps, with what comes behind each.
+fn names(number: usize, count: usize, keys: &str) -> String {
+    (0..count).fold(String::new(), |mut list, name| {
+        let _ = write!(list, "config-{number:05}-{name:03}{keys},");
+        list
+    })
+}
+
+fn deployment(number: usize, config_maps: &str, annotations: Value) -> Workload {
+    let mut object = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": format!("web-{number:05}"),
+            "namespace": "ns",
+            "uid": "0b5c2b6c-3ffb-4a54-8a4e-2b5b3f0f5d0a",
+            "annotations": annotations,
+        },
+        "spec": {"template": {"spec": {"containers": [{"name": "web", "envFrom": [
+            {"configMapRef": {"name": "common"}},
+        ]}]}}},
+    });
+    object["metadata"]["annotations"]["pod-reloader.cs.sap.com/configmaps"] = json!(config_maps);
+    let object: WorkloadObject = serde_json::from_value(object).expect("it is a Deployment");
+    object
+        .into_workload(WorkloadKind::DEPLOYMENT, &Reading::default())
+        .expect("its namespace is a name")
+}
+
+/// The memory of this process, in bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<usize>().ok());
+    kib.expect("the status of a process has its VmRSS in kB") << 10
+}

@@ -1,0 +1,159 @@
+//! Namespaces that are full, and what is remembered of objects as workloads come and go.
+
+use pod_reloader_core::dialect::Dialect;
+use pod_reloader_core::object::Object;
+use pod_reloader_core::workload::Reading;
+
+use super::*;
+
+/// In whose namespace there is room for so many bytes.
+fn with_memory(namespace_memory: usize) -> Operator {
+    let apiserver = Apiserver::default();
+    apiserver.write_config_map("app", "1");
+    let settings = Settings {
+        namespace_memory,
+        ..settings()
+    };
+    start(apiserver, settings, Dialects::default())
+}
+
+fn speaking_stakater() -> Operator {
+    let apiserver = Apiserver::default();
+    apiserver.write_config_map("app", "1");
+    let dialects = Dialects {
+        spoken: [Dialect::PodReloader, Dialect::Stakater].into(),
+        ..Dialects::default()
+    };
+    start(apiserver, settings(), dialects)
+}
+
+fn start(apiserver: Apiserver, settings: Settings, dialects: Dialects) -> Operator {
+    Operator::start_with(
+        apiserver,
+        settings,
+        Labels::default(),
+        dialects,
+        Brakes::default(),
+    )
+}
+
+fn matching(mut object: Value, pattern: &str) -> Value {
+    object["metadata"]["annotations"] = json!({"configmap.reloader.stakater.com/reload": pattern});
+    object
+}
+
+fn large(name: &str) -> Value {
+    let names: Vec<_> = (0..50).map(|number| format!("{name}-{number}")).collect();
+    listing(deployment(name), &names.join(","))
+}
+
+fn weight(object: Value) -> usize {
+    let object: WorkloadObject = serde_json::from_value(object).unwrap();
+    let workload = object.into_workload(WorkloadKind::DEPLOYMENT, &Reading::default());
+    workload.unwrap().weight()
+}
+
+impl Operator {
+    fn writes(&self, deployment: Value) {
+        let name = apiserver::name_of(&deployment);
+        self.apiserver.write_deployment(deployment);
+        self.sees(&name);
+    }
+
+    fn left_out(&self) -> i64 {
+        self.reconciler.publish();
+        self.metrics.left_out.get()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_its_namespace_has_no_room_for_is_told_and_is_managed_once_there_is() {
+    let operator = with_memory(weight(large("large")));
+    operator.writes(large("large"));
+    operator.writes(deployment("web"));
+    pass(Duration::from_secs(20)).await;
+    // As each list shows it again.
+    operator.sees("web");
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(operator.config_hash("web"), "");
+    assert_ne!(operator.config_hash("large"), "");
+    assert_eq!(operator.left_out(), 1);
+    assert_eq!(operator.events("NamespaceTooLarge"), 1);
+    assert!(!operator.reconciler.is_referenced(&reference("app")));
+
+    operator.reconciler.workload_gone(&id("large"));
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.left_out(), 0);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_becomes_smaller_makes_room_for_another() {
+    let operator = with_memory(weight(large("large")));
+    operator.writes(large("large"));
+    operator.writes(deployment("web"));
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(operator.left_out(), 1);
+    operator.writes(deployment("large"));
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(operator.left_out(), 0);
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_gone_is_left_out_no_more() {
+    let operator = with_memory(weight(large("large")));
+    operator.writes(large("large"));
+    operator.writes(deployment("web"));
+    operator.writes(deployment("api"));
+    assert_eq!(operator.left_out(), 2);
+    operator.reconciler.workload_gone(&id("web"));
+    assert_eq!(operator.left_out(), 1);
+    // The watch has not told yet that it is gone, too.
+    operator.apiserver.delete_deployment("api");
+    operator.reconciler.workload_gone(&id("large"));
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(operator.left_out(), 0);
+    assert_eq!(operator.patches().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_regular_expression_that_comes_or_goes_makes_no_change_of_others_look_unwatched() {
+    let operator = speaking_stakater();
+    operator.writes(deployment("web"));
+    pass(Duration::from_secs(20)).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(1)).await;
+    let reads = operator.reads("app").len();
+    operator.writes(matching(deployment("api"), "x.*"));
+    pass(Duration::from_millis(100)).await;
+    assert_eq!(operator.reads("app").len(), reads, "it was just read");
+    operator.reconciler.workload_gone(&id("api"));
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    let notes = operator.notes("ConfigChanged");
+    let last = notes.last().map(String::as_str);
+    assert_eq!(last, Some("restarting pods: ConfigMap app changed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_a_new_regular_expression_matches_is_listed_anew() {
+    let operator = speaking_stakater();
+    operator.writes(matching(deployment("web"), "app.*"));
+    pass(Duration::from_secs(20)).await;
+    // Nobody matches it, so no event of it is taken in.
+    operator.apiserver.write_config_map("new", "1");
+    operator.writes(matching(deployment("api"), "new.*"));
+    pass(Duration::from_secs(20)).await;
+    assert!(!operator.reads("new").is_empty(), "it is found");
+    operator.apiserver.write_config_map("new", "2");
+    operator.hears("new").await;
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(operator.config_hash("api"), operator.hash_of("new"));
+    assert_eq!(operator.config_hash("web"), "");
+}

@@ -1,0 +1,138 @@
+//! A namespace whose workloads take too much memory gets its share, and no other is the worse for it.
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::workload::{Workload, config_map};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, full, oracle, wait_for};
+use serde_json::{Value, json};
+
+/// How many names each of the large Deployments lists: as many as one may.
+const NAMES: usize = 256;
+
+#[tokio::test]
+async fn a_namespace_beyond_its_share_of_memory_is_told_and_holds_up_no_other() -> Result<()> {
+    let (size, share) = if full() { (1000, "32Mi") } else { (12, "1Mi") };
+    let label = std::process::id().to_string();
+    let options = Options {
+        everywhere: true,
+        namespace_labels: vec![format!("share={label}")],
+        values: json!({"webhook": {"namespaceSelector": {"matchLabels": {"share": label}}}}),
+        args: vec![format!("--namespace-memory={share}")],
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        let other = format!("{}-large", scene.namespace);
+        let label = format!("share={label}");
+        let tool = scene.tool();
+        tool.run(&["create", "namespace", &other]).await?;
+        tool.run(&["label", "namespace", &other, &label]).await?;
+        let played = overfull(scene, &other, size).await;
+        let delete = ["delete", "namespace", "--wait=false", &other];
+        tool.run(&delete).await?;
+        played
+    })
+    .await
+}
+
+async fn overfull(scene: &Scene, other: &str, size: usize) -> Result<()> {
+    scene.put_all(&[config_map("app", "1")]).await?;
+    let web = Workload::deployment("web").lists("app");
+    scene.create(&web).await?;
+    scene.right(&web).await?;
+    let before = scene.snapshot(&web).await?;
+
+    let large: Vec<_> = (0..size).map(large).collect();
+    scene.create_all_in(other, &large).await?;
+    left_out(scene, |left_out| left_out >= size / 4).await?;
+    let told = told(scene, other).await?;
+    // Beside all that is read for the others.
+    scene.put_all(&[config_map("app", "2")]).await?;
+    scene.rolls_once(&web, &before).await?;
+    let peak = scene.operator.process().peak_memory()?;
+    println!("{} MiB at most with {size} large Deployments", peak >> 20);
+    ensure!(peak < 256 << 20, "{peak} bytes");
+
+    let stays = format!("deployment.apps/{told}");
+    let all = names(scene, other).await?;
+    let all = all.lines().filter(|name| *name != stays);
+    let delete = ["--namespace", other, "delete", "--wait=false"];
+    let delete: Vec<_> = delete.into_iter().chain(all).collect();
+    scene.tool().run(&delete).await?;
+    left_out(scene, |left_out| left_out == 0).await?;
+    let number = told.trim_start_matches("large-");
+    let now_there = config_map(&format!("config-{number}-000"), "1");
+    scene.put_all_in(other, &[now_there]).await?;
+    let object = scene
+        .object_in(other, &format!("deployment/{told}"))
+        .await?;
+    let expected = oracle::config_hash(&scene.client, &object, &scene.installation).await?;
+    let what = format!("Deployment {told} to be restarted once there is room for it");
+    wait_for(&what, PATIENCE, async || {
+        Ok(match scene.carrying(other, &expected).await? {
+            1 => Attempt::Done(()),
+            _ => Attempt::NotYet("it is not".to_owned()),
+        })
+    })
+    .await
+}
+
+/// A Deployment that lists as many ConfigMaps as it may, none of which is there or listed by another one.
+fn large(number: usize) -> Workload {
+    let name = |name| format!("config-{number:04}-{name:03}");
+    let names: Vec<_> = (0..NAMES).map(name).collect();
+    Workload::deployment(&format!("large-{number:04}"))
+        .lists(&names.join(","))
+        .with(&["spec", "replicas"], json!(0))
+}
+
+/// Waits until so many workloads are left out.
+async fn left_out(scene: &Scene, is_it: impl Fn(usize) -> bool) -> Result<()> {
+    wait_for(
+        "workloads to be left out, or none",
+        4 * PATIENCE,
+        async || {
+            let metrics = scene.operator.metrics().await?;
+            let shown = metrics
+                .lines()
+                .find_map(|line| line.strip_prefix("pod_reloader_left_out_workloads "));
+            let shown: usize = shown.context("the metric is there")?.parse()?;
+            Ok(match is_it(shown) {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(format!("{shown} are left out")),
+            })
+        },
+    )
+    .await
+}
+
+/// The name of a Deployment of which an Event says that there is no room for it.
+async fn told(scene: &Scene, namespace: &str) -> Result<String> {
+    let get = [
+        "--namespace",
+        namespace,
+        "get",
+        "events.events.k8s.io",
+        "--output=json",
+    ];
+    wait_for("an Event NamespaceTooLarge", PATIENCE, async || {
+        let list: Value = serde_json::from_str(&scene.tool().run(&get).await?)?;
+        let events = list["items"].as_array().into_iter().flatten();
+        let mut told = events.filter(|event| event["reason"] == "NamespaceTooLarge");
+        let name = told.next().and_then(|it| it["regarding"]["name"].as_str());
+        Ok(match name {
+            Some(name) => Attempt::Done(name.to_owned()),
+            None => Attempt::NotYet("there is none".to_owned()),
+        })
+    })
+    .await
+}
+
+async fn names(scene: &Scene, namespace: &str) -> Result<String> {
+    let get = [
+        "--namespace",
+        namespace,
+        "get",
+        "deployments",
+        "--output=name",
+    ];
+    scene.tool().run(&get).await
+}
