@@ -7,7 +7,6 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 use pod_reloader::args::Reconcile;
-use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::claim::Keys;
 use pod_reloader_core::discovery::Consumption;
 use pod_reloader_core::hash::ConfigHash;
@@ -24,7 +23,7 @@ use crate::objects::{self, Found};
 use crate::operators::{Operator, Operators};
 use crate::print::{Answer, Piece, Text, Verdict, by};
 use crate::rollout::Rollout;
-use crate::workloads::{self, Seen, consumption};
+use crate::workloads::{self, HashWriter, Seen, consumption};
 
 /// Everything there is to tell about one workload.
 #[derive(Debug, Serialize)]
@@ -97,8 +96,9 @@ struct LastRestart {
 enum Why {
     /// The operator told.
     Told(String),
-    /// It is part of a write of the workload by this field manager, of which the operator makes no Event.
-    OwnWrite(String),
+    /// It is part of a write of the workload, of which the operator makes no Event; by this field manager,
+    /// where that is known.
+    OwnWrite(Option<String>),
     /// The operator wrote it, or nobody knows who did, and Events cannot be read.
     Unread,
     /// The same, and there is no Event about it yet, or it was lost.
@@ -110,15 +110,19 @@ enum Why {
 impl Why {
     fn of(
         event: Option<&Event>,
-        manager: Option<&str>,
+        writer: &HashWriter,
         are_events_seen: bool,
-        age: SignedDuration,
+        (since, now): (Timestamp, Timestamp),
     ) -> Self {
-        match (event, manager) {
-            (_, Some(manager)) if manager != FIELD_MANAGER => Self::OwnWrite(manager.to_owned()),
+        let is_newer = |at: &Timestamp| since.duration_since(*at) > LEEWAY;
+        match (event, writer) {
+            (_, HashWriter::Other(manager)) => Self::OwnWrite(Some(manager.clone())),
             (Some(event), _) => Self::Told(event.message.clone()),
+            (None, HashWriter::Admission) => Self::OwnWrite(None),
             _ if !are_events_seen => Self::Unread,
-            _ if age < EVENTS_LAST => Self::Untold,
+            // By the webhook, or the rollout began late.
+            (None, HashWriter::Operator(Some(at))) if is_newer(at) => Self::Untold,
+            _ if now.duration_since(since) < EVENTS_LAST => Self::Untold,
             _ => Self::Forgotten,
         }
     }
@@ -128,10 +132,13 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Told(message) => f.write_str(message),
-            Self::OwnWrite(manager) => write!(
-                f,
-                "it came with a write of the workload by {manager}, for which there is no Event"
-            ),
+            Self::OwnWrite(manager) => {
+                f.write_str("it came with a write of the workload")?;
+                if let Some(manager) = manager {
+                    write!(f, " by {manager}")?;
+                }
+                f.write_str(", for which there is no Event")
+            }
             Self::Unread => f.write_str("why is not known: Events cannot be read"),
             Self::Untold => f.write_str("why is not known: there is no Event about it"),
             Self::Forgotten => {
@@ -214,14 +221,8 @@ pub(crate) async fn explain(
     let problems = problems.filter(|event| !is_current || event.reason != "WaitingForConfig");
     let hash = workload.config_hash();
     let asked_at = Timestamp::now();
-    let manager = seen.hash_manager.as_deref();
     let last_restart = |at: Timestamp| {
-        let why = Why::of(
-            restart,
-            manager,
-            are_events_seen,
-            asked_at.duration_since(at),
-        );
+        let why = Why::of(restart, &seen.hash_writer, are_events_seen, (at, asked_at));
         LastRestart {
             at,
             in_words: why.to_string(),
@@ -229,7 +230,7 @@ pub(crate) async fn explain(
                 Why::Told(message) => Some(message),
                 _ => None,
             },
-            manager: manager.map(ToOwned::to_owned),
+            manager: seen.hash_writer.manager().map(ToOwned::to_owned),
         }
     };
     let settle_period = |operator: &Operator| {
@@ -434,8 +435,9 @@ mod tests {
     use crate::cluster::canned::{Canned, config_map, deployment, operator};
     use serde_json::{Value, json};
 
-    /// A workload whose hash `manager` wrote, so many minutes ago.
-    fn shop(manager: &str, minutes: i64) -> Canned {
+    /// A workload that has its hash for so many minutes, and who owns that field. The managers wrote for the
+    /// last time two hours ago.
+    fn shop(owner: Option<&str>, minutes: i64) -> Canned {
         let since = Timestamp::now() - SignedDuration::from_mins(minutes);
         let template = json!({
             "metadata": {"annotations": {"pod-reloader.cs.sap.com/config-hash": "it"}},
@@ -444,10 +446,18 @@ mod tests {
         web["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/configmaps": "app"});
         web["metadata"]["managedFields"] = json!([
             {"manager": "kube-controller-manager", "fieldsV1": {"f:status": {}}},
-            {"manager": manager, "fieldsV1": {"f:spec": {"f:template": {"f:metadata": {
-                "f:annotations": {".": {}, "f:pod-reloader.cs.sap.com/config-hash": {}},
+            {"manager": "kubectl-create", "fieldsV1": {"f:spec": {"f:template": {"f:metadata": {
+                "f:annotations": {".": {}, "f:other": {}},
             }}}}},
         ]);
+        if let Some(owner) = owner {
+            let at = Timestamp::now() - SignedDuration::from_hours(2);
+            let hash = json!({"f:pod-reloader.cs.sap.com/config-hash": {}});
+            let fields = json!({"f:spec": {"f:template": {"f:metadata": {"f:annotations": hash}}}});
+            let entry = json!({"manager": owner, "time": at.to_string(), "fieldsV1": fields});
+            let entries = web["metadata"]["managedFields"].as_array_mut();
+            entries.unwrap().push(entry);
+        }
         web["spec"]["template"] = template.clone();
         let mut replica_set = deployment("web-1");
         replica_set["metadata"]["ownerReferences"] = json!([{"uid": "web"}]);
@@ -479,36 +489,43 @@ mod tests {
 
     #[tokio::test]
     async fn a_hash_that_the_webhook_has_just_set_is_no_event_that_is_gone() {
-        let (text, json) = explained(shop("kubectl-create", 0)).await;
-        let line =
-            "it came with a write of the workload by kubectl-create, for which there is no Event";
+        let (text, json) = explained(shop(None, 0)).await;
+        let line = "it came with a write of the workload, for which there is no Event";
         assert!(text.contains(line), "{text}");
         assert!(!text.contains("kept for an hour"), "{text}");
-        assert_eq!(json["lastRestart"]["manager"], "kubectl-create");
         assert_eq!(json["lastRestart"].get("why"), None);
+        let (text, json) = explained(shop(Some("argocd"), 0)).await;
+        let line = "it came with a write of the workload by argocd, for which there is no Event";
+        assert!(text.contains(line), "{text}");
+        assert_eq!(json["lastRestart"]["manager"], "argocd");
     }
 
     #[tokio::test]
     async fn who_may_not_list_events_is_not_told_that_they_are_gone() {
         let events = "/api/v1/namespaces/shop/events";
-        let (text, _) = explained(shop("pod-reloader", 300).forbids(events)).await;
+        let (text, _) = explained(shop(Some("pod-reloader"), 300).forbids(events)).await;
         assert!(
             text.contains("why is not known: Events cannot be read"),
             "{text}"
         );
         let line = "why it was restarted: you may not list events in namespace shop";
         assert!(text.contains(line), "{text}");
-        let (text, _) = explained(shop("kubectl-create", 0).forbids(events)).await;
-        assert!(text.contains("by kubectl-create"), "{text}");
+        let (text, _) = explained(shop(None, 0).forbids(events)).await;
+        assert!(text.contains("it came with a write"), "{text}");
     }
 
     #[tokio::test]
     async fn only_after_an_hour_events_are_said_to_be_gone() {
         for (minutes, why) in [
             (1, "why is not known: there is no Event about it"),
-            (61, "why is not known any more: Events are kept for an hour"),
+            // After the operator's last write.
+            (61, "why is not known: there is no Event about it"),
+            (
+                121,
+                "why is not known any more: Events are kept for an hour",
+            ),
         ] {
-            let (text, _) = explained(shop("pod-reloader", minutes)).await;
+            let (text, _) = explained(shop(Some("pod-reloader"), minutes)).await;
             assert!(text.contains(why), "{text}");
         }
     }
@@ -531,7 +548,7 @@ mod tests {
             "soon",
         ];
         let events = json!({"items": times.map(event)});
-        let canned = shop("pod-reloader", 0).with("/api/v1/namespaces/shop/events", events);
+        let canned = shop(Some("pod-reloader"), 0).with("/api/v1/namespaces/shop/events", events);
         let mut replica_set = deployment("web-1");
         replica_set["metadata"]["ownerReferences"] = json!([{"uid": "web"}]);
         replica_set["spec"]["template"] = json!({

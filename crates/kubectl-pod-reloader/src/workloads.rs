@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use pod_reloader_core::annotations::{CONFIG_HASH, FIELD_MANAGER, INQUIRER};
 use pod_reloader_core::discovery::{Consumption, PodSpec, Requirement};
 use pod_reloader_core::kind::WorkloadKind;
@@ -29,8 +30,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) doubt: Option<String>,
     /// As it is stored.
     pub(crate) object: Value,
-    /// The field manager that wrote its config hash: the operator's own, where that is one of several.
-    pub(crate) hash_manager: Option<String>,
+    /// Who wrote its config hash.
+    pub(crate) hash_writer: HashWriter,
     /// What could not be seen of who keeps it.
     pub(crate) unseen: Option<String>,
     /// The group and version that it was read in.
@@ -377,33 +378,75 @@ fn seen<'a>(
     let mut object: Value = serde_json::from_str(object.get()).ok()?;
     // Often half of it.
     let managed = object["metadata"]["managedFields"].take();
-    let hash_manager = hash_manager(workload.id.kind, &managed);
+    let hash_writer = HashWriter::of(workload.id.kind, &managed);
     Some(Seen {
         operator,
         workload,
         obstacle,
         doubt,
         object,
-        hash_manager,
+        hash_writer,
         unseen: None,
         api_version: api_version.to_owned(),
     })
 }
 
-fn hash_manager(kind: WorkloadKind, managed: &Value) -> Option<String> {
-    let owns = |entry: &&Value| {
-        kind.shape().templates.iter().any(|template| {
-            let path = template.path.iter().chain(&["metadata", "annotations"]);
-            let path = path.chain([&CONFIG_HASH]);
-            let fields = path.fold(&entry["fieldsV1"], |it, field| &it[format!("f:{field}")]);
-            !fields.is_null()
-        })
-    };
-    let owners = managed.as_array().into_iter().flatten().filter(owns);
-    let mut managers = owners.filter_map(|entry| entry["manager"].as_str());
-    let first = managers.next()?;
-    let own = managers.find(|it| *it == FIELD_MANAGER);
-    Some(own.unwrap_or(first).to_owned())
+/// Who wrote the config hash of a workload, by its managed fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HashWriter {
+    /// The operator's loop, whose last write of any kind was then. The webhook may have written after it.
+    Operator(Option<Timestamp>),
+    /// Somebody else, as this field manager.
+    Other(String),
+    /// An admission, such as our webhook: the apiserver notes no manager for what these write.
+    Admission,
+    /// Nobody can tell.
+    Unknown,
+}
+
+impl HashWriter {
+    fn of(kind: WorkloadKind, managed: &Value) -> Self {
+        let is_owner = |entry: &&Value| {
+            let mut templates = kind.shape().templates.iter();
+            templates.any(|template| {
+                let path = template.path.iter().chain(&["metadata", "annotations"]);
+                owns(&entry["fieldsV1"], path.chain([&CONFIG_HASH]))
+            })
+        };
+        let Some(entries) = managed.as_array().filter(|it| !it.is_empty()) else {
+            return Self::Unknown;
+        };
+        let owners: Vec<_> = entries.iter().filter(is_owner).collect();
+        if let Some(own) = owners.iter().find(|it| it["manager"] == FIELD_MANAGER) {
+            let at = own["time"].as_str();
+            return Self::Operator(at.and_then(|it| it.parse().ok()));
+        }
+        match owners.first() {
+            Some(owner) => Self::Other(owner["manager"].as_str().unwrap_or_default().to_owned()),
+            None => Self::Admission,
+        }
+    }
+
+    /// The field manager, if there is one.
+    pub(crate) fn manager(&self) -> Option<&str> {
+        match self {
+            Self::Operator(_) => Some(FIELD_MANAGER),
+            Self::Other(manager) => Some(manager),
+            Self::Admission | Self::Unknown => None,
+        }
+    }
+}
+
+/// Whether a set of fields holds what is at the end of a path, or something around it as a whole.
+fn owns<'a>(fields: &Value, path: impl Iterator<Item = &'a &'a str>) -> bool {
+    let mut place = fields;
+    for field in path {
+        place = &place[format!("f:{field}")];
+        if place.as_object().is_some_and(serde_json::Map::is_empty) {
+            return true;
+        }
+    }
+    !place.is_null()
 }
 
 /// How a config object comes into a pod, in words.
