@@ -121,7 +121,7 @@ impl Rules {
 
 /// The lists that watches begin with.
 pub(crate) fn lists() -> Requests {
-    Requests::any().except_watches().query("limit=500")
+    Requests::any().except_watches().query("limit=")
 }
 
 /// Patches of workloads.

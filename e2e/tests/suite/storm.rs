@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams};
-use pod_reloader_e2e::workload::{Workload, secret};
+use pod_reloader_e2e::workload::{Workload, config_map, secret};
 use pod_reloader_e2e::{Attempt, Options, Scene, crowd, full, oracle, wait_for};
 use serde_json::{Value, json};
 use tokio::time::{Instant, interval, sleep};
@@ -184,4 +184,53 @@ fn flapping_certificate() -> [Value; 2] {
             },
         }),
     ]
+}
+
+/// The apiserver writes `<` as six characters. Nobody tracks these objects, and they are read all the same: as
+/// events by an operator that runs, and in pages of a list by one that starts.
+#[tokio::test]
+async fn large_objects_that_nobody_tracks_take_little_memory() -> Result<()> {
+    let (config_maps, deployments) = if full() { (200, 200) } else { (96, 60) };
+    Scene::play(Options::default(), async |scene| {
+        scene.put_all(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        scene.create(&web).await?;
+        scene.quiet().await?;
+        let process = scene.operator.process();
+        println!("{} MiB before", process.peak_memory()? >> 20);
+
+        let large = "<".repeat(262_000);
+        let config_maps: Vec<_> = (0..config_maps)
+            .map(|number| {
+                let mut object = config_map(&format!("large-{number}"), "1");
+                object["metadata"]["annotations"]["example.com/large"] = json!(large);
+                object
+            })
+            .collect();
+        scene.put_all(&config_maps).await?;
+        // One that is paused makes no ReplicaSets, which would be as large.
+        let deployments: Vec<_> = crowd("large", deployments)
+            .into_iter()
+            .map(|deployment| {
+                deployment
+                    .annotated("example.com/large", &large)
+                    .with(&["spec", "paused"], json!(true))
+            })
+            .collect();
+        scene.create_all(&deployments).await?;
+        scene.quiet().await?;
+        let watching = process.peak_memory()?;
+        scene.operator.stop().await;
+        scene.operator.start_again().await?;
+        scene.quiet().await?;
+        let starting = process.peak_memory()?;
+        println!(
+            "{} MiB when watching, {} MiB when starting",
+            watching >> 20,
+            starting >> 20
+        );
+        ensure!(watching < 100 << 20 && starting < 100 << 20, "of 256 MiB");
+        Ok(())
+    })
+    .await
 }
