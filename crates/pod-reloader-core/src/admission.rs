@@ -222,6 +222,11 @@ impl Pending {
         self.first_stamp = first_stamp;
     }
 
+    /// Whether it is asked how the workload stands.
+    pub fn is_inquiry(&self) -> bool {
+        self.is_inquiry
+    }
+
     /// What must be read, each by one consistent read.
     pub fn references(&self) -> &References {
         &self.workload.references

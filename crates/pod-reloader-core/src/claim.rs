@@ -3,16 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use regex::bytes::{Regex, RegexBuilder};
-
 use crate::dialect::Dialect;
 use crate::digest::Presence;
 use crate::mark::Marks;
 use crate::name::Name;
+use crate::name_regex::{NameRegex, Work};
 use crate::reference::{ConfigKind, Reference};
-
-/// The most bytes that one regular expression may take up.
-const MAX_PATTERN_SIZE: usize = 64 << 10;
 
 /// What one dialect asks of one config object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +36,9 @@ impl Claim {
     /// Whether the object counts by it.
     pub(crate) fn counts(&self, object: &Presence) -> bool {
         match object {
-            Presence::Absent => self.needs == Marks::NONE,
+            // So an object that comes with a mark is told from one that gets it. A pod that runs already
+            // sees what comes, also where that is immutable.
+            Presence::Absent => !self.needs.meet(Marks::IMMUTABLE),
             Presence::Present(object) => {
                 object.marks.contain(self.needs) && !object.marks.meet(self.dialect.denying_marks())
             }
@@ -100,28 +98,27 @@ pub struct Pattern {
     pub kind: ConfigKind,
     /// In whose words.
     pub(crate) dialect: Dialect,
-    regex: Regex,
+    text: Box<str>,
+    regex: Arc<NameRegex>,
     /// Names that do not count though they match.
     except: Arc<BTreeSet<Box<str>>>,
 }
 
 impl Pattern {
     /// The pattern `^text$`, in the syntax that RE2 and Rust share. `None` where it is none, or one that
-    /// takes up too much.
+    /// takes more than what is left of `work`.
     pub(crate) fn new(
         kind: ConfigKind,
         dialect: Dialect,
         text: &str,
         except: Arc<BTreeSet<Box<str>>>,
+        work: &mut Work,
     ) -> Option<Self> {
-        let regex = RegexBuilder::new(&format!("^{text}$"))
-            .unicode(false)
-            .size_limit(MAX_PATTERN_SIZE)
-            .build();
         Some(Self {
             kind,
             dialect,
-            regex: regex.ok()?,
+            text: text.into(),
+            regex: Arc::new(NameRegex::compile(&format!("^{text}$"), work)?),
             except,
         })
     }
@@ -136,9 +133,15 @@ impl Pattern {
         &self.except
     }
 
+    /// The memory that it takes up, in bytes.
+    #[cfg(test)]
+    pub(crate) fn size(&self) -> usize {
+        self.text.len() + self.regex.size()
+    }
+
     /// Whether it matches a name.
     pub fn matches(&self, name: &Name) -> bool {
-        self.regex.is_match(name.as_str().as_bytes()) && !self.except.contains(name.as_str())
+        self.regex.matches(name) && !self.except.contains(name.as_str())
     }
 }
 
@@ -146,7 +149,7 @@ impl PartialEq for Pattern {
     fn eq(&self, other: &Self) -> bool {
         self.kind == other.kind
             && self.dialect == other.dialect
-            && self.regex.as_str() == other.regex.as_str()
+            && self.text == other.text
             && self.except == other.except
     }
 }

@@ -163,10 +163,9 @@ impl<'a> Facts<'a> {
             Verdict::Current => Decision::Keep,
             Verdict::Foreign => self.new_baseline(of),
             Verdict::Outdated => {
-                let stood =
-                    |contents: &Contents<'_>| self.keys.verify(hash, contents) == Verdict::Current;
                 let references = &self.workload.references;
-                match references.counted_otherwise(self.objects, stood) {
+                let hash = self.keys.comparison(hash);
+                match hash.is_some_and(|hash| references.counted_otherwise(self.objects, &hash)) {
                     true => self.new_baseline(of),
                     false => self.set(Cause::Changed),
                 }
@@ -775,6 +774,85 @@ mod tests {
         let matched = Mixed::new(&[(SEARCH, "true")]).using("a").stamped(&none);
         let counts = Decision::Baseline(format!("{none}~={}", hash_of(&[("a", "2")])));
         assert_eq!(matched.matching("a", "2").decided(), counts);
+    }
+
+    /// A search among `a`, which is there with a mark, and `names`.
+    fn searching(names: &[&str]) -> Mixed {
+        let names = names.iter().chain(&["a"]);
+        let from = names.map(|name| json!({"configMapRef": {"name": name, "optional": true}}));
+        let mut search = Mixed::new(&[(SEARCH, "true")]).matching("a", "1");
+        let containers = json!([{"envFrom": from.collect::<Vec<_>>()}]);
+        search.workload = search
+            .workload
+            .with("/spec/template/spec/containers", containers);
+        search
+    }
+
+    /// What `search` would be stamped with.
+    fn hash_in(search: Mixed) -> String {
+        match search.decided() {
+            Decision::Baseline(baseline) => baseline.trim_start_matches('=').to_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_created_with_the_mark_rolls_and_one_that_gets_it_does_not() {
+        let absent = hash_in(searching(&["b"]).without("b"));
+        let created = searching(&["b"]).matching("b", "1").stamped(&absent);
+        assert!(rolls(&created.decided()));
+
+        let unmarked = hash_in(searching(&["b"]).holding("b", "1"));
+        let marked = || searching(&["b"]).matching("b", "1");
+        let baseline = Decision::Baseline(format!("{unmarked}~={}", hash_in(marked())));
+        assert_eq!(marked().stamped(&unmarked).decided(), baseline);
+    }
+
+    #[test]
+    fn an_object_with_the_mark_rolls_when_it_goes_and_when_it_comes_again() {
+        let there = hash_in(searching(&["b"]).matching("b", "1"));
+        let Decision::Set { config_hash, .. } =
+            searching(&["b"]).without("b").stamped(&there).decided()
+        else {
+            panic!("it is gone")
+        };
+        let again = searching(&["b"]).matching("b", "2").stamped(&config_hash);
+        assert!(rolls(&again.decided()));
+    }
+
+    #[test]
+    fn objects_without_the_mark_that_come_and_go_roll_nothing() {
+        let names = ["b", "c", "d", "e"];
+        let at = |name: &str, created: &str| {
+            let mut object = holding("1").unwrap();
+            object.created = Some(format!("2026-01-01T00:00:{created}Z").parse().unwrap());
+            objects(&[(name, Some(object))])
+        };
+        // The names are in another order than the times.
+        let all = ["03", "01", "04", "02"];
+        let there = |count: usize| {
+            let mut search = searching(&names);
+            for (name, created) in names.iter().zip(all) {
+                search = match created.parse::<usize>().unwrap() <= count {
+                    true => {
+                        search.objects.extend(at(name, created));
+                        search
+                    }
+                    false => search.without(name),
+                };
+            }
+            search
+        };
+        for before in 0..=4 {
+            for after in 0..=4 {
+                let now = there(after).stamped(&hash_in(there(before))).decided();
+                let is_known = before == after || after > before;
+                let is_baseline = matches!(now, Decision::Baseline(_)) || now == Decision::Keep;
+                assert!(is_baseline || !is_known, "{before} {after}: {now:?}");
+            }
+        }
+        let gone = there(1).stamped(&hash_in(there(2))).decided();
+        assert!(matches!(gone, Decision::Baseline(_)), "{gone:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use jiff::Timestamp;
 use kube_core::{Selector, SelectorExt};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -66,6 +67,8 @@ pub struct ConfigObject {
     pub uid: Box<str>,
     /// Its resourceVersion. No part of the digest.
     pub resource_version: Box<str>,
+    /// When it was created, where that is known. No part of the digest.
+    pub created: Option<Timestamp>,
 }
 
 /// The entries of a config object, sorted by key.
@@ -101,19 +104,31 @@ pub enum Content<'a> {
     /// All of it.
     Whole(&'a Digest),
     /// These keys, sorted, with the digest of each entry that is there.
-    Entries(Vec<(Box<str>, Option<&'a Digest>)>),
+    Entries(Vec<(&'a str, Option<&'a Digest>)>),
 }
 
 impl<'a> Content<'a> {
-    pub(crate) fn of(object: &'a Presence, keys: &Keys) -> Self {
-        match (object, keys) {
-            (Presence::Absent, _) => Self::Absent,
-            (Presence::Present(object), Keys::All) => Self::Whole(&object.digest),
-            (Presence::Present(object), Keys::Named(keys)) => {
-                let entries = keys.iter().map(|key| (key.clone(), object.entry(key)));
-                Self::Entries(entries.collect())
+    /// What counts of an object by any of `keys`. `None` without any.
+    pub(crate) fn of(
+        object: &'a Presence,
+        keys: impl IntoIterator<Item = &'a Keys>,
+    ) -> Option<Self> {
+        let mut keys = keys.into_iter().peekable();
+        keys.peek()?;
+        let Presence::Present(object) = object else {
+            return Some(Self::Absent);
+        };
+        let mut named: Vec<&str> = Vec::new();
+        for keys in keys {
+            match keys {
+                Keys::All => return Some(Self::Whole(&object.digest)),
+                Keys::Named(keys) => named.extend(keys.iter().map(|key| &**key)),
             }
         }
+        named.sort_unstable();
+        named.dedup();
+        let entries = named.into_iter().map(|key| (key, object.entry(key)));
+        Some(Self::Entries(entries.collect()))
     }
 }
 
@@ -129,13 +144,8 @@ impl Content<'_> {
 impl<'a> Contents<'a> {
     /// All of `objects`, whatever their marks.
     pub fn whole(objects: &'a Objects) -> Self {
-        let whole = |object| Content::of(object, &Keys::All);
-        Self(
-            objects
-                .iter()
-                .map(|(reference, object)| (reference, whole(object)))
-                .collect(),
-        )
+        let whole = |(reference, object)| Some((reference, Content::of(object, [&Keys::All])?));
+        Self(objects.iter().filter_map(whole).collect())
     }
 
     /// Whether nothing counts.
@@ -166,6 +176,10 @@ impl ConfigObject {
             marks: object.marks(aspects.selector),
             uid: object.metadata.uid.into(),
             resource_version: object.metadata.resource_version.into(),
+            created: object
+                .metadata
+                .creation_timestamp
+                .and_then(|it| it.parse().ok()),
         })
     }
 
@@ -222,6 +236,8 @@ struct Metadata<'a> {
     uid: Cow<'a, str>,
     #[serde(borrow)]
     resource_version: Cow<'a, str>,
+    #[serde(borrow)]
+    creation_timestamp: Option<Cow<'a, str>>,
     #[serde(default)]
     annotations: MarkAnnotations,
     labels: Option<BTreeMap<String, String>>,

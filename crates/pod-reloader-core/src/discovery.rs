@@ -17,7 +17,7 @@ pub const MAX_REQUIREMENTS: usize = 1024;
 
 /// The most objects and keys in mounted volumes that are told apart, once for each way in which their
 /// volume is mounted: the one may be multiplied with the other.
-const MAX_MOUNTED: usize = 65_536;
+const MAX_MOUNTED: usize = 4096;
 
 /// An object, or one key of it, without which a pod does not start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

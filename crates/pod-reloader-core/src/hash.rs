@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
 use crate::digest::{Content, Contents};
+use crate::reference::Reference;
 
 /// The length of a key, in bytes.
 pub const KEY_LENGTH: usize = 32;
@@ -87,45 +88,75 @@ impl HashKey {
         &self.bytes
     }
 
-    /// The MAC over `contents`. Every part has a fixed length or its length before it.
+    /// The MAC over `contents`.
     fn mac(&self, contents: &Contents<'_>) -> Hmac<Sha256> {
-        const ABSENT: u8 = 0;
-        const PRESENT: u8 = 1;
-        const ENTRIES: u8 = 2;
+        let mut mac = self.empty_mac();
+        for (reference, content) in &contents.0 {
+            encode(reference, content, |part| mac.update(part));
+        }
+        mac
+    }
+
+    /// The MAC over no contents.
+    fn empty_mac(&self) -> Hmac<Sha256> {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.bytes).expect("HMAC takes keys of any length");
         mac.update(PREFIX.as_bytes());
-        let text = |mac: &mut Hmac<Sha256>, part: &str| {
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part.as_bytes());
-        };
-        for (reference, content) in &contents.0 {
-            text(&mut mac, reference.kind.as_str());
-            text(&mut mac, reference.namespace.as_str());
-            text(&mut mac, reference.name.as_str());
-            match content {
-                Content::Absent => mac.update(&[ABSENT]),
-                Content::Whole(digest) => {
-                    mac.update(&[PRESENT]);
-                    mac.update(digest.as_bytes());
-                }
-                Content::Entries(entries) => {
-                    mac.update(&[ENTRIES]);
-                    mac.update(&(entries.len() as u64).to_be_bytes());
-                    for (key, digest) in entries {
-                        text(&mut mac, key);
-                        match digest {
-                            None => mac.update(&[ABSENT]),
-                            Some(digest) => {
-                                mac.update(&[PRESENT]);
-                                mac.update(digest.as_bytes());
-                            }
-                        }
+        mac
+    }
+}
+
+/// Gives `sink` what the MAC covers of one object. Every part has a fixed length or its length before it.
+pub(crate) fn encode(reference: &Reference, content: &Content<'_>, mut sink: impl FnMut(&[u8])) {
+    const ABSENT: u8 = 0;
+    const PRESENT: u8 = 1;
+    const ENTRIES: u8 = 2;
+    fn text(sink: &mut impl FnMut(&[u8]), part: &str) {
+        sink(&(part.len() as u64).to_be_bytes());
+        sink(part.as_bytes());
+    }
+    text(&mut sink, reference.kind.as_str());
+    text(&mut sink, reference.namespace.as_str());
+    text(&mut sink, reference.name.as_str());
+    match content {
+        Content::Absent => sink(&[ABSENT]),
+        Content::Whole(digest) => {
+            sink(&[PRESENT]);
+            sink(digest.as_bytes());
+        }
+        Content::Entries(entries) => {
+            sink(&[ENTRIES]);
+            sink(&(entries.len() as u64).to_be_bytes());
+            for (key, digest) in entries {
+                text(&mut sink, key);
+                match digest {
+                    None => sink(&[ABSENT]),
+                    Some(digest) => {
+                        sink(&[PRESENT]);
+                        sink(digest.as_bytes());
                     }
                 }
             }
         }
-        mac
+    }
+}
+
+/// A config hash that is compared with contents, object by object in sorted order.
+#[derive(Clone)]
+pub struct Comparison {
+    mac: Hmac<Sha256>,
+    expected: [u8; 32],
+}
+
+impl Comparison {
+    /// Takes in further objects, as [`encode`] gives them.
+    pub(crate) fn add(&mut self, encoded: &[u8]) {
+        self.mac.update(encoded);
+    }
+
+    /// Whether the hash stands for all that was taken in.
+    pub(crate) fn is_met(self) -> bool {
+        self.mac.verify_slice(&self.expected).is_ok()
     }
 }
 
@@ -210,6 +241,15 @@ impl Keyring {
             Some(key) if key.mac(contents).verify_slice(&hash.mac).is_ok() => Verdict::Current,
             Some(_) => Verdict::Outdated,
         }
+    }
+
+    /// `value`, to be compared with contents. `None` where it says nothing about contents.
+    pub fn comparison(&self, value: &str) -> Option<Comparison> {
+        let hash = ConfigHash::parse(value)?;
+        Some(Comparison {
+            mac: self.key(hash.key_id)?.empty_mac(),
+            expected: hash.mac,
+        })
     }
 
     /// Whether `value` is in our form and made under one of the keys.

@@ -27,14 +27,40 @@ fn separated(list: &str, mut is_inside: impl FnMut(char) -> bool) -> impl Iterat
 }
 
 /// An item of such a list, taken apart: the name, and the keys in its brackets. `None` where the
-/// brackets are not those of such an item, or hold no key, or one that no object can have.
-pub(crate) fn name_and_keys(item: &str) -> Option<(&str, Option<BTreeSet<&str>>)> {
+/// brackets are not those of such an item, or hold no key, or one that no object can have. Of more than
+/// `most` keys, so many and one are taken.
+pub(crate) fn name_and_keys(item: &str, most: usize) -> Option<(&str, Option<BTreeSet<&str>>)> {
     let Some((name, rest)) = item.split_once('[') else {
         return Some((item, None));
     };
-    let keys: BTreeSet<_> = items(Some(rest.strip_suffix(']')?)).collect();
-    let are_keys = !keys.is_empty() && keys.iter().all(|key| is_key(key));
-    are_keys.then(|| (name.trim_end(), Some(keys)))
+    let mut keys = BTreeSet::new();
+    for key in items(Some(rest.strip_suffix(']')?)) {
+        if !is_key(key) {
+            return None;
+        }
+        if keys.len() <= most {
+            keys.insert(key);
+        }
+    }
+    (!keys.is_empty()).then(|| (name.trim_end(), Some(keys)))
+}
+
+/// The first `most` of `items` in sorted order, and whether there are more.
+pub(crate) fn first<'a>(
+    items: impl Iterator<Item = &'a str>,
+    most: usize,
+) -> (BTreeSet<&'a str>, bool) {
+    let mut first = BTreeSet::new();
+    let mut are_more = false;
+    for item in items {
+        if first.len() == most && first.last().is_some_and(|last| item > *last) {
+            are_more = true;
+        } else if first.insert(item) && first.len() > most {
+            first.pop_last();
+            are_more = true;
+        }
+    }
+    (first, are_more)
 }
 
 /// Whether a ConfigMap or a Secret can have this key.
@@ -77,16 +103,32 @@ mod tests {
 
     #[test]
     fn an_item_is_a_name_with_or_without_keys() {
-        assert_eq!(name_and_keys("a"), Some(("a", None)));
+        assert_eq!(name_and_keys("a", 9), Some(("a", None)));
         let keys = |keys: &[&'static str]| Some(keys.iter().copied().collect());
-        assert_eq!(name_and_keys("a[x, y,x]"), Some(("a", keys(&["x", "y"]))));
         assert_eq!(
-            name_and_keys("a [log.level]"),
+            name_and_keys("a[x, y,x]", 9),
+            Some(("a", keys(&["x", "y"])))
+        );
+        assert_eq!(
+            name_and_keys("a [log.level]", 9),
             Some(("a", keys(&["log.level"])))
         );
         for wrong in ["a[]", "a[x", "a[x]b", "a[[x]]", "a[x/y]", "a[,]"] {
-            assert_eq!(name_and_keys(wrong), None, "{wrong}");
+            assert_eq!(name_and_keys(wrong, 9), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn of_too_many_items_the_first_in_sorted_order_are_taken() {
+        let first = |list, most| {
+            let (first, are_more) = first(items(Some(list)), most);
+            (first.into_iter().collect::<Vec<_>>().concat(), are_more)
+        };
+        assert_eq!(first("c,a,b,a,c", 3), ("abc".to_owned(), false));
+        assert_eq!(first("d,c,a,b", 2), ("ab".to_owned(), true));
+        assert_eq!(first("a,b,d,c", 2), ("ab".to_owned(), true));
+        let keys = |item, most| name_and_keys(item, most).unwrap().1.unwrap().len();
+        assert_eq!((keys("a[x,y,z,x]", 3), keys("a[x,y,z,x]", 1)), (3, 2));
     }
 
     #[test]

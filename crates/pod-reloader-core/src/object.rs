@@ -1,7 +1,8 @@
 //! Workloads as the apiserver serialises them, read into what the rules ask of them.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,14 +14,16 @@ use serde_json::value::RawValue;
 use crate::advice;
 use crate::annotations::{self, Place};
 use crate::dialect::Subject;
-use crate::discovery::PodSpec;
+use crate::discovery::{PodSpec, Requirement};
 use crate::duration;
 use crate::kind::{FieldPath, WorkloadKind};
 use crate::name::{InvalidName, Name};
+use crate::reference::Reference;
+use crate::references::{MAX_REFERENCES, References};
 use crate::review::fields;
 use crate::workload::{
-    MAX_SETTLE_PERIOD, Markers, Reading, Restart, Stall, TemplateState, Workload, WorkloadId,
-    annotations_size,
+    MAX_ANNOTATIONS_SIZE, MAX_SETTLE_PERIOD, Markers, Reading, Restart, Stall, TemplateState,
+    Workload, WorkloadId, annotations_size,
 };
 
 /// A kind of workload, in the version of the API that the cluster serves.
@@ -270,12 +273,13 @@ impl Parts {
         } = metadata;
         let namespace = Name::parse(&namespace.unwrap_or_default())?;
         let (has_annotations, has_labels) = (annotations.is_some(), labels.is_some());
-        let annotations = annotations.unwrap_or_default();
+        let annotations = annotations.filter(is_allowed).unwrap_or_default();
         let labels = labels.unwrap_or_default();
         let none = BTreeMap::new();
         let template_annotations = templates
             .iter()
             .find_map(Found::annotations)
+            .filter(|annotations| is_allowed(annotations))
             .unwrap_or(&none);
         let pod_specs = templates.iter().filter_map(|it| it.template.spec.as_ref());
         let pod_specs: Vec<_> = pod_specs.collect();
@@ -287,11 +291,7 @@ impl Parts {
             template_annotations,
             pod_specs: &pod_specs,
         });
-        let counts = |reference: &_| references.mention(reference);
-        let requirements = pod_specs
-            .iter()
-            .flat_map(|it| it.requirements(&namespace, counts));
-        let requirements: BTreeSet<_> = requirements.collect();
+        let requirements = requirements(&pod_specs, &namespace, &references);
         let annotation = |key: &str| annotations.get(key).map(String::as_str);
         let settle_period = annotation(annotations::SETTLE_PERIOD)
             .or_else(|| reading.dialects.settle_period(kind, annotation))
@@ -335,6 +335,40 @@ impl Parts {
             },
         })
     }
+}
+
+/// What the pods cannot start without, of what may count. Regular expressions are asked about as many
+/// objects as may count, and no more.
+fn requirements(
+    pod_specs: &[&PodSpec],
+    namespace: &Name,
+    references: &References,
+) -> BTreeSet<Requirement> {
+    let has_patterns = references.pattern_kinds().next().is_some();
+    let asked = RefCell::new(HashMap::new());
+    let is_matched = |reference: &Reference| {
+        let mut asked = asked.borrow_mut();
+        match asked.get(reference) {
+            Some(is_matched) => *is_matched,
+            None if asked.len() == MAX_REFERENCES => false,
+            None => *asked
+                .entry(reference.clone())
+                .or_insert_with(|| references.matches(reference)),
+        }
+    };
+    let counts = |reference: &Reference| {
+        references.names(reference) || (has_patterns && is_matched(reference))
+    };
+    let requirements = pod_specs
+        .iter()
+        .flat_map(|it| it.requirements(namespace, &counts));
+    requirements.collect()
+}
+
+/// Whether the API lets an object have so many annotations. A review comes before that is checked, so it
+/// may hold megabytes of them: they are not read, and the apiserver refuses the write.
+fn is_allowed(annotations: &BTreeMap<String, String>) -> bool {
+    annotations_size(annotations) <= MAX_ANNOTATIONS_SIZE
 }
 
 /// Reads metadata without `managedFields` and the rest that nobody asks for: most of it, by size.

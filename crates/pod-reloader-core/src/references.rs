@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::claim::{Claim, Keys, Pattern};
-use crate::dialect::Dialect;
 use crate::digest::{Content, Contents, Objects, Presence};
+use crate::hash::Comparison;
 use crate::name::{InvalidName, Name};
+use crate::otherwise::{Candidate, Otherwise};
 use crate::reference::{ConfigKind, Reference};
 
 /// The most distinct objects that count for one workload.
@@ -14,8 +15,14 @@ pub const MAX_REFERENCES: usize = 256;
 /// The most regular expressions that one workload may have.
 pub const MAX_PATTERNS: usize = 32;
 
-/// So many dialects in one workload are told apart when it is asked what counted before.
-const MAX_DIALECTS: usize = 5;
+/// The most keys that are tracked by themselves for one workload.
+pub const MAX_KEYS: usize = 4096;
+
+/// The most bytes that these keys may have together.
+const MAX_KEY_BYTES: usize = 64 << 10;
+
+/// The most names that one list may exclude.
+pub(crate) const MAX_EXCLUDED: usize = 1024;
 
 /// Everything that counts for one workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,6 +76,19 @@ pub enum Rejected {
         /// The first name that is left out.
         name: Name,
     },
+    /// Of an object, more keys are named than there is room for. All of it counts, so that no change is lost.
+    #[error(
+        "{kind} {name} counts as a whole: a workload may name {MAX_KEYS} keys, of {MAX_KEY_BYTES} bytes in all"
+    )]
+    TooManyKeys {
+        /// The kind of the object.
+        kind: ConfigKind,
+        /// The first object that counts as a whole for that.
+        name: Name,
+    },
+    /// More than [`MAX_EXCLUDED`] names that are not to count.
+    #[error("{0} names are not excluded: a workload may exclude {MAX_EXCLUDED} in each list")]
+    TooManyExcluded(ConfigKind),
     /// More than [`MAX_PATTERNS`] regular expressions.
     #[error("regular expressions are left out: a workload may have {MAX_PATTERNS}")]
     TooManyPatterns,
@@ -83,7 +103,12 @@ impl References {
         rejected: Vec<Rejected>,
         others_rejected: usize,
     ) -> Self {
-        claims.sort_unstable();
+        // Their keys are put together, in whichever order.
+        let place = |claim: &Claim| (claim.dialect, claim.needs);
+        claims.sort_unstable_by(|one, next| {
+            let by_object = one.reference.cmp(&next.reference);
+            by_object.then_with(|| place(one).cmp(&place(next)))
+        });
         claims.dedup_by(|next: &mut Claim, claim: &mut Claim| {
             let is_same = next.reference == claim.reference
                 && next.dialect == claim.dialect
@@ -111,6 +136,8 @@ impl References {
             });
         }
         claims.truncate(counting);
+        let rejected = within_room(&mut claims);
+        references.rejected.extend(rejected);
         if patterns.len() > MAX_PATTERNS {
             patterns.truncate(MAX_PATTERNS);
             references.rejected.push(Rejected::TooManyPatterns);
@@ -156,6 +183,12 @@ impl References {
         self.patterns == other.patterns
     }
 
+    /// The memory that the regular expressions take up, in bytes.
+    #[cfg(test)]
+    pub(crate) fn size_of_patterns(&self) -> usize {
+        self.patterns.iter().map(Pattern::size).sum()
+    }
+
     /// Whether a regular expression matches the object.
     pub fn matches(&self, reference: &Reference) -> bool {
         self.matching(reference).next().is_some()
@@ -163,7 +196,12 @@ impl References {
 
     /// Whether the object may count, by its name or as a match.
     pub fn mention(&self, reference: &Reference) -> bool {
-        !self.claims_on(reference).is_empty() || self.matches(reference)
+        self.names(reference) || self.matches(reference)
+    }
+
+    /// Whether the object may count by its name.
+    pub fn names(&self, reference: &Reference) -> bool {
+        !self.claims_on(reference).is_empty()
     }
 
     /// All objects that may count, given those that are there of the [`References::pattern_kinds`]. Of
@@ -207,133 +245,105 @@ impl References {
     ) -> impl Iterator<Item = (&'a Reference, u64)> {
         let by_keys = objects.iter().filter(|(it, _)| self.by_keys(it));
         by_keys.filter_map(|(reference, object)| {
-            let content = Content::of(object, &self.keys(reference)?);
+            let named = self.claims_on(reference).iter().map(|claim| &claim.keys);
+            let matched = self.matches(reference).then_some(&Keys::All);
+            let content = Content::of(object, named.chain(matched))?;
             Some((reference, content.fingerprint()))
         })
     }
 
     /// What counts of `objects`: those of [`References::with_matches`], each as it was read.
     pub fn contents<'a>(&'a self, objects: &'a Objects) -> Contents<'a> {
-        let by_pattern = |pattern: &Pattern, _: &Reference, object: &_| pattern.counts(object);
-        self.chosen(objects, Claim::counts, by_pattern)
-    }
-
-    /// Whether `is_it` holds for what these same objects came to when something else counted: before a mark
-    /// was set on one of them, or a dialect was spoken.
-    ///
-    /// It tries each set of the dialects, each mark that may have changed, all those at once, and all
-    /// objects whatever their marks.
-    pub fn counted_otherwise(
-        &self,
-        objects: &Objects,
-        mut is_it: impl FnMut(&Contents<'_>) -> bool,
-    ) -> bool {
-        let mut dialects: Vec<Dialect> = self.claims.iter().map(|claim| claim.dialect).collect();
-        dialects.extend(self.patterns.iter().map(|pattern| pattern.dialect));
-        dialects.sort_unstable();
-        dialects.dedup();
-        dialects.truncate(MAX_DIALECTS);
-        let by_dialect = (1..(1_u32 << dialects.len()) - 1).any(|set| {
-            let speaks = |dialect| {
-                let at = dialects.iter().position(|it| *it == dialect);
-                at.is_some_and(|at| set >> at & 1 == 1)
-            };
-            // What a regular expression matches may have come just now.
-            let mut matches = objects.iter().flat_map(|(reference, object)| {
-                let matching = self.matching(reference);
-                matching.filter(|pattern| pattern.counts(object))
-            });
-            if !matches.all(|pattern| speaks(pattern.dialect)) {
-                return false;
-            }
-            is_it(&self.chosen(
-                objects,
-                |claim, object| speaks(claim.dialect) && claim.counts(object),
-                |pattern, _, object| speaks(pattern.dialect) && pattern.counts(object),
-            ))
-        });
-        if by_dialect {
-            return true;
-        }
-        let markable = objects
-            .iter()
-            .filter(|(reference, object)| self.depends_on_marks(reference, object));
-        let markable: Vec<_> = markable.map(|(reference, _)| reference).collect();
-        if markable.is_empty() {
-            return false;
-        }
-        let mut with_turned = |turned: &[&Reference]| {
-            let counts = |reference: &Reference, object: &Presence, by_this: bool| match turned
-                .binary_search(&reference)
-            {
-                Ok(_) => !self.counts(reference, object),
-                Err(_) => by_this,
-            };
-            is_it(&self.chosen(
-                objects,
-                |claim, object| counts(&claim.reference, object, claim.counts(object)),
-                |pattern, reference, object| counts(reference, object, pattern.counts(object)),
-            ))
-        };
-        markable.iter().any(|one| with_turned(&[*one]))
-            || with_turned(&markable)
-            || is_it(&self.chosen(
-                objects,
-                |_, _| true,
-                |_, _, object| matches!(object, Presence::Present(_)),
-            ))
-    }
-
-    /// Whether an object counts, as its marks are.
-    pub fn counts(&self, reference: &Reference, object: &Presence) -> bool {
-        let mut claims = self.claims_on(reference).iter();
-        claims.any(|claim| claim.counts(object))
-            || self.matching(reference).any(|it| it.counts(object))
-    }
-
-    /// Whether a mark that the object has, or has not, decides about that. What matches without any may
-    /// have come just now, and so does not.
-    fn depends_on_marks(&self, reference: &Reference, object: &Presence) -> bool {
-        let mut claims = self.claims_on(reference).iter();
-        let is_denied =
-            |pattern: &Pattern| matches!(object, Presence::Present(_)) && !pattern.counts(object);
-        claims.any(|claim| claim.depends_on_marks(object))
-            || self.matching(reference).any(is_denied)
-    }
-
-    /// What of `objects` counts by the claims and patterns for which that is said.
-    fn chosen<'a>(
-        &'a self,
-        objects: &'a Objects,
-        claims: impl Fn(&Claim, &Presence) -> bool,
-        patterns: impl Fn(&Pattern, &Reference, &Presence) -> bool,
-    ) -> Contents<'a> {
         let of = |(reference, object): (&'a Reference, &'a Presence)| {
-            let by_name = self.claims_on(reference).iter();
-            let by_name = by_name.filter(|claim| claims(claim, object));
-            let named = by_name.map(|claim| claim.keys.clone());
-            let matched = self
-                .matching(reference)
-                .any(|pattern| patterns(pattern, reference, object));
-            let matched = matched.then_some(Keys::All);
-            let keys = named.chain(matched).reduce(|one, other| one.or(&other))?;
-            Some((reference, Content::of(object, &keys)))
+            let candidate = Candidate::new(self, reference, object);
+            Some((reference, candidate.content_now()?))
         };
         Contents(objects.iter().filter_map(of).collect())
     }
 
-    fn matching<'a>(&'a self, reference: &Reference) -> impl Iterator<Item = &'a Pattern> {
+    /// Whether `hash` stands for what these same objects came to when something else counted: before a mark
+    /// was set on one of them, or a dialect was spoken.
+    ///
+    /// *Caveats*: it gives up when 4 MiB are hashed. Then the answer is no, so that no change is lost.
+    pub fn counted_otherwise(&self, objects: &Objects, hash: &Comparison) -> bool {
+        let candidates = objects.iter();
+        let candidates =
+            candidates.map(|(reference, object)| Candidate::new(self, reference, object));
+        Otherwise::new(candidates.collect(), hash).is_met()
+    }
+
+    /// Whether an object counts, as its marks are.
+    pub fn counts(&self, reference: &Reference, object: &Presence) -> bool {
+        Candidate::new(self, reference, object).counts()
+    }
+
+    /// The regular expressions that match an object.
+    pub(crate) fn matching<'a>(
+        &'a self,
+        reference: &Reference,
+    ) -> impl Iterator<Item = &'a Pattern> {
         self.patterns
             .iter()
             .filter(|pattern| pattern.kind == reference.kind && pattern.matches(&reference.name))
     }
 
-    fn claims_on(&self, reference: &Reference) -> &[Claim] {
+    /// What is asked of an object by its name.
+    pub(crate) fn claims_on(&self, reference: &Reference) -> &[Claim] {
         let start = self
             .claims
             .partition_point(|claim| claim.reference < *reference);
         let rest = &self.claims[start..];
         let length = rest.partition_point(|claim| claim.reference == *reference);
         &rest[..length]
+    }
+}
+
+/// Makes those claims ask for whole objects whose keys are too many. Names the first of these objects.
+fn within_room(claims: &mut [Claim]) -> Option<Rejected> {
+    let mut room = KeyRoom::default();
+    let mut first = None;
+    for claim in claims {
+        if !room.take(&claim.keys) {
+            claim.keys = Keys::All;
+            first.get_or_insert(Rejected::TooManyKeys {
+                kind: claim.reference.kind,
+                name: claim.reference.name.clone(),
+            });
+        }
+    }
+    first
+}
+
+/// How many more keys may be tracked by themselves.
+struct KeyRoom {
+    keys: usize,
+    bytes: usize,
+}
+
+impl Default for KeyRoom {
+    fn default() -> Self {
+        Self {
+            keys: MAX_KEYS,
+            bytes: MAX_KEY_BYTES,
+        }
+    }
+}
+
+impl KeyRoom {
+    /// Says whether there is room for these, and takes it.
+    fn take(&mut self, keys: &Keys) -> bool {
+        let Keys::Named(named) = keys else {
+            return true;
+        };
+        let bytes = named.iter().map(|key| key.len()).sum();
+        let left = (
+            self.keys.checked_sub(named.len()),
+            self.bytes.checked_sub(bytes),
+        );
+        let (Some(keys), Some(bytes)) = left else {
+            return false;
+        };
+        *self = Self { keys, bytes };
+        true
     }
 }

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use super::{Dialect, Grammar, POD_RELOADER, Subject, Wishes, own};
 use crate::claim::{Claim, Keys, Pattern};
 use crate::discovery::Use;
-use crate::list::{items, items_with_keys, name_and_keys, quoted};
+use crate::list::{first, items, items_with_keys, name_and_keys, quoted};
 use crate::mark::Marks;
 use crate::name::Name;
+use crate::name_regex::Work;
 use crate::reference::{ConfigKind, Reference};
-use crate::references::{MAX_PATTERNS, MAX_REFERENCES, References, Rejected};
+use crate::references::{
+    MAX_EXCLUDED, MAX_KEYS, MAX_PATTERNS, MAX_REFERENCES, References, Rejected,
+};
 
 /// The most items that are named as rejected: a workload may hold 40,000 of them.
 const MAX_REJECTED: usize = 20;
@@ -18,12 +21,16 @@ const MAX_REJECTED: usize = 20;
 /// What has been asked for of one workload so far.
 pub(super) struct Reader<'a> {
     subject: &'a Subject<'a>,
-    uses: Vec<Use<'a>>,
+    /// Of the pod specs, sorted by object, once they are asked for.
+    uses: Option<Vec<Use<'a>>>,
+    /// The names that our own annotations exclude, which never count, with their kinds.
+    excluded: [BTreeSet<&'a str>; 2],
     /// Our own settings, which count in every dialect.
     per_key: Option<bool>,
     only_where_needed: bool,
     claims: Vec<Claim>,
     patterns: Vec<Pattern>,
+    work: Work,
     rejected: Vec<Rejected>,
     /// How many more were.
     others_rejected: usize,
@@ -31,14 +38,19 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(subject: &'a Subject<'a>) -> Self {
+        let mut rejected = Vec::new();
+        let excluded =
+            ConfigKind::ALL.map(|kind| excluded(subject, &POD_RELOADER, kind, &mut rejected));
         Self {
             subject,
-            uses: Vec::new(),
+            uses: None,
+            excluded,
             per_key: own::per_key(subject),
             only_where_needed: own::restarts_where_needed(subject),
             claims: Vec::new(),
             patterns: Vec::new(),
-            rejected: Vec::new(),
+            work: Work::new(),
+            rejected,
             others_rejected: 0,
         }
     }
@@ -54,9 +66,11 @@ impl<'a> Reader<'a> {
 
     pub(super) fn take_in(&mut self, dialect: Dialect, kind: ConfigKind, wishes: &Wishes<'_>) {
         let excluded = self.excluded(dialect, kind);
-        if self.uses.is_empty() && (self.only_where_needed || !wishes.discovers.is_empty()) {
+        if self.uses.is_none() && (self.only_where_needed || !wishes.discovers.is_empty()) {
             let pod_specs = self.subject.pod_specs.iter();
-            self.uses = pod_specs.flat_map(|it| it.uses()).collect();
+            let mut uses: Vec<_> = pod_specs.flat_map(|it| it.uses()).collect();
+            uses.sort_unstable_by(|one, other| object(one).cmp(&object(other)));
+            self.uses = Some(uses);
         }
         self.names(dialect, kind, wishes.names, &excluded);
         for (of, needs) in &wishes.discovers {
@@ -66,22 +80,24 @@ impl<'a> Reader<'a> {
     }
 
     /// The names that do not count: by the dialect, or by our own annotations, which always count.
-    fn excluded(&self, dialect: Dialect, kind: ConfigKind) -> BTreeSet<&'a str> {
-        let subject = self.subject;
-        let grammars = [&POD_RELOADER, dialect.grammar()];
-        let lists = grammars.into_iter().flat_map(|grammar| grammar.excludes);
-        let listed = lists
-            .filter(|(of, _)| *of == kind)
-            .flat_map(|(_, key)| items(subject.annotation(key)));
-        let prefixes = grammars.into_iter().flat_map(|it| it.exclude_prefixes);
-        let prefixed = prefixes
-            .filter(|(of, _)| *of == kind)
-            .flat_map(|(_, prefix)| {
-                let all = subject.annotations.iter();
-                let begin = all.filter(move |(key, _)| key.starts_with(*prefix));
-                begin.map(|(_, value)| value.as_str())
-            });
-        listed.chain(prefixed).collect()
+    fn excluded(&mut self, dialect: Dialect, kind: ConfigKind) -> BTreeSet<&'a str> {
+        let own = &self.excluded[kind as usize];
+        match dialect {
+            Dialect::PodReloader | Dialect::AutoAll => own.clone(),
+            _ => {
+                let of_dialect = dialect.grammar();
+                let theirs = excluded(self.subject, of_dialect, kind, &mut self.rejected);
+                own.union(&theirs).copied().collect()
+            }
+        }
+    }
+
+    /// The uses of an object in the pod specs.
+    fn uses_of(&self, kind: ConfigKind, name: &Name) -> &[Use<'a>] {
+        let uses = self.uses.as_deref().unwrap_or_default();
+        let start = uses.partition_point(|it| object(it) < (kind, name));
+        let rest = &uses[start..];
+        &rest[..rest.partition_point(|it| object(it) == (kind, name))]
     }
 
     fn names(
@@ -99,7 +115,7 @@ impl<'a> Reader<'a> {
         };
         for item in distinct {
             let parts = match takes_keys {
-                true => name_and_keys(item),
+                true => name_and_keys(item, MAX_KEYS),
                 false => Some((item, None)),
             };
             let Some((name, keys)) = parts else {
@@ -123,12 +139,21 @@ impl<'a> Reader<'a> {
             if excluded.contains(name.as_str()) {
                 continue;
             }
-            let keys = match self.per_key {
-                Some(false) => Keys::All,
-                _ => Keys::named(keys.unwrap_or_default()),
+            let keys = match keys {
+                Some(keys) if keys.len() > MAX_KEYS => {
+                    self.reject(|| Rejected::TooManyKeys {
+                        kind,
+                        name: name.clone(),
+                    });
+                    Keys::All
+                }
+                Some(keys) if self.per_key != Some(false) => Keys::named(keys),
+                _ => Keys::All,
             };
-            let known = named.remove(&name);
-            let keys = known.map_or(keys.clone(), |known| known.or(&keys));
+            let keys = match named.remove(&name) {
+                Some(known) => known.or(&keys),
+                None => keys,
+            };
             named.insert(name, keys);
             // One too many is enough to name it.
             if named.len() > MAX_REFERENCES + 1 {
@@ -141,10 +166,7 @@ impl<'a> Reader<'a> {
     }
 
     fn claim_listed(&mut self, dialect: Dialect, kind: ConfigKind, name: Name, keys: Keys) {
-        let uses = self
-            .uses
-            .iter()
-            .filter(|it| it.kind == kind && it.name == name);
+        let uses = self.uses_of(kind, &name).iter();
         let (seen, missed): (Vec<_>, Vec<_>) = uses.partition(|it| it.consumption.sees_changes());
         let is_seen = !seen.is_empty();
         let of_missed = missed.iter().map(|it| Keys::named(it.keys.iter().copied()));
@@ -169,8 +191,8 @@ impl<'a> Reader<'a> {
         excluded: &BTreeSet<&str>,
     ) {
         let takes_keys = self.per_key.unwrap_or(grammar.takes_keys);
-        let uses = std::mem::take(&mut self.uses);
-        let used = uses.iter().filter(|it| {
+        let uses = self.uses.take();
+        let used = uses.iter().flatten().filter(|it| {
             it.kind == kind
                 && grammar.sees.contains(&it.consumption)
                 && !excluded.contains(it.name.as_str())
@@ -202,12 +224,13 @@ impl<'a> Reader<'a> {
         }
         let mut except: BTreeSet<Box<str>> = excluded.iter().map(|name| (*name).into()).collect();
         if self.only_where_needed {
-            let uses = self.uses.iter().filter(|it| it.kind == kind);
+            let uses = self.uses.iter().flatten().filter(|it| it.kind == kind);
             let (seen, missed): (Vec<_>, Vec<_>) =
                 uses.partition(|it| it.consumption.sees_changes());
             let missed: BTreeSet<_> = missed.iter().map(|it| &it.name).collect();
             let seen = seen.iter().filter(|it| !missed.contains(&it.name));
-            except.extend(seen.map(|it| it.name.as_str().into()));
+            // Of too many, the others count.
+            except.extend(seen.take(MAX_EXCLUDED).map(|it| it.name.as_str().into()));
         }
         let except = Arc::new(except);
         let distinct: BTreeSet<_> = items(list).collect();
@@ -228,7 +251,7 @@ impl<'a> Reader<'a> {
                 }),
                 // One too many is enough to say so.
                 _ if patterns > MAX_PATTERNS => patterns += 1,
-                _ => match Pattern::new(kind, dialect, item, except.clone()) {
+                _ => match Pattern::new(kind, dialect, item, except.clone(), &mut self.work) {
                     Some(pattern) => {
                         patterns += 1;
                         self.patterns.push(pattern);
@@ -268,4 +291,33 @@ impl<'a> Reader<'a> {
 
 fn is_of_a_pattern(character: char) -> bool {
     r".*+?()[]{}|^$\".contains(character)
+}
+
+/// The names that do not count by one dialect.
+fn excluded<'a>(
+    subject: &'a Subject<'_>,
+    grammar: &Grammar,
+    kind: ConfigKind,
+    rejected: &mut Vec<Rejected>,
+) -> BTreeSet<&'a str> {
+    let lists = grammar.excludes.iter().filter(|(of, _)| *of == kind);
+    let listed = lists.flat_map(|(_, key)| items(subject.annotation(key)));
+    let prefixes = grammar.exclude_prefixes.iter();
+    let prefixed = prefixes
+        .filter(|(of, _)| *of == kind)
+        .flat_map(|(_, prefix)| {
+            let all = subject.annotations.iter();
+            let begin = all.filter(move |(key, _)| key.starts_with(*prefix));
+            begin.map(|(_, value)| value.as_str())
+        });
+    let (first, are_more) = first(listed.chain(prefixed), MAX_EXCLUDED);
+    if are_more {
+        rejected.push(Rejected::TooManyExcluded(kind));
+    }
+    first
+}
+
+/// The object that is used.
+fn object<'a>(used: &'a Use<'_>) -> (ConfigKind, &'a Name) {
+    (used.kind, &used.name)
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::digest::{Aspects, ConfigObject, Content, Objects, Presence};
 use crate::object::{Object, WorkloadObject};
 use crate::reference::Reference;
-use crate::references::MAX_PATTERNS;
+use crate::references::{MAX_PATTERNS, MAX_REFERENCES};
 use crate::workload::{Reading, Workload};
 
 /// A workload in one dialect, or more.
@@ -129,7 +129,7 @@ fn shown(reference: &Reference, content: &Content<'_>) -> String {
     match content {
         Content::Absent | Content::Whole(_) => format!("{kind}/{name}"),
         Content::Entries(entries) => {
-            let keys: Vec<_> = entries.iter().map(|(key, _)| &**key).collect();
+            let keys: Vec<_> = entries.iter().map(|(key, _)| *key).collect();
             format!("{kind}/{name}[{}]", keys.join(","))
         }
     }
@@ -542,13 +542,7 @@ mod stakater {
         ] {
             assert!(counts(of_go).is_empty(), "{of_go}");
         }
-        for of_rust in [
-            "app**",
-            "(app){1}{1}",
-            r"\<app\>",
-            "app|a{1001}",
-            "(?x)a p p",
-        ] {
+        for of_rust in ["app**", "(app){1}{1}", r"\<app\>", "(?x)a p p"] {
             assert_eq!(counts(of_rust), ["cm/app"], "{of_rust}");
         }
     }
@@ -601,7 +595,11 @@ mod stakater {
                 .is_empty()
         );
         let both = json!({"annotations": {MATCH: "true", IGNORE: "true"}});
-        assert!(search().counts(&[("cm/env", both)]).is_empty());
+        let mut all = plain(&ALL);
+        all[0].1 = both;
+        assert!(search().counts(&all).is_empty());
+        // What is not there counts as that: so it is told when it comes with the mark.
+        assert_eq!(search().asks_for(), SEEN);
         let search = case().annotated(&[(SEARCH, "True")]);
         assert!(search.counts(&marked("cm/env", MATCH, "true")).is_empty());
         // Auto wins by an "or".
@@ -821,6 +819,114 @@ fn a_workload_full_of_keys_or_of_bad_patterns_is_read() {
     let reload = "configmap.reloader.stakater.com/reload";
     let case = speaking(&[Dialect::Stakater]).annotated(&[(reload, &patterns.join(","))]);
     assert!(case.workload().references.rejected.len() <= MAX_PATTERNS + 2);
+}
+
+/// A dry run comes before the size of annotations is checked.
+#[test]
+fn annotations_of_megabytes_are_not_read() {
+    let keys: Vec<_> = (0..600_000).map(|n| n.to_string()).collect();
+    let others: Vec<_> = (1..=255).map(|n| format!("x{n}")).collect();
+    let list = format!("kube-root-ca.crt[{}],{}", keys.join(","), others.join(","));
+    let listing = |key| speaking(&[Dialect::PodReloader]).annotated(&[(key, &list)]);
+    let workload = listing(keys::CONFIG_MAPS).workload();
+    assert!(workload.references.is_empty() && !workload.is_subscribed());
+    let on_template = speaking(&[Dialect::Stakater]).template_annotated(&[(RELOAD, &list)]);
+    assert!(!on_template.workload().is_subscribed());
+}
+
+#[test]
+fn an_object_of_which_too_many_keys_are_named_counts_as_a_whole() {
+    let named = |keys: &[String]| {
+        let list = format!("a[x],big[{}],c[y]", keys.join(","));
+        speaking(&[Dialect::PodReloader]).annotated(&[(keys::CONFIG_MAPS, &list)])
+    };
+    let rejected = |case: Case| {
+        let rejected = case.workload().references.rejected;
+        rejected.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let there = plain(&["cm/a", "cm/big", "cm/c"]);
+    let many: Vec<_> = (0..45_000).map(|n| n.to_string()).collect();
+    let long: Vec<_> = (0..300).map(|n| format!("{n:0>250}")).collect();
+    for keys in [many, long] {
+        assert_eq!(
+            named(&keys).counts(&there),
+            ["cm/a[x]", "cm/big", "cm/c[y]"]
+        );
+        assert_eq!(
+            rejected(named(&keys)),
+            [
+                "ConfigMap big counts as a whole: a workload may name 4096 keys, of 65536 bytes in all"
+            ]
+        );
+    }
+    let most: Vec<_> = (0..4000).map(|n| n.to_string()).collect();
+    assert!(rejected(named(&most)).is_empty());
+}
+
+#[test]
+fn of_too_many_names_that_are_excluded_the_others_count() {
+    let names: Vec<_> = (0..30_000).map(|n| format!("x{n:05}")).collect();
+    let case = speaking(&[Dialect::PodReloader, Dialect::Stakater]).annotated(&[
+        (keys::EXCLUDE_CONFIG_MAPS, &names.join(",")),
+        (keys::CONFIG_MAPS, "x00000,x29999"),
+    ]);
+    let rejected = case.workload().references.rejected;
+    assert_eq!(
+        rejected.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["ConfigMap names are not excluded: a workload may exclude 1024 in each list"]
+    );
+}
+
+/// Each source was matched with each pattern, at every read of the workload: for a minute.
+#[test]
+fn of_a_thousand_sources_as_many_are_matched_as_may_count() {
+    let source = |n: usize| {
+        let name = format!("{n:04}{}", "ab".repeat(124));
+        let key_ref =
+            |key: &str| json!({"valueFrom": {"secretKeyRef": {"name": name, "key": key}}});
+        [key_ref("a"), key_ref("b"), key_ref("c")]
+    };
+    let env: Vec<_> = (0..1000).flat_map(source).collect();
+    let patterns: Vec<_> = (0..32).map(|n| format!("[ab0-9]*[0-9]*b?z{n}")).collect();
+    let list = patterns.join(",");
+    let case = speaking(&[Dialect::Stakater])
+        .annotated(&[("secret.reloader.stakater.com/reload", &list)])
+        .pod_spec(json!({"containers": [{"env": env}]}));
+    let (workload, steps) = crate::name_regex::steps::counted(|| case.workload());
+    assert_eq!(workload.references.rejected, []);
+    assert!(
+        steps > 0 && steps <= MAX_REFERENCES * 32 * 253,
+        "{steps} steps"
+    );
+}
+
+const RELOAD: &str = "configmap.reloader.stakater.com/reload";
+
+/// Matching 4,000 names took a minute, as each state was asked at each character.
+#[test]
+fn a_pattern_that_is_slow_for_names_made_for_it_is_rejected() {
+    let counted = (221..=250).rev().map(|n| format!("[ab]*a[ab]{{{n}}}z"));
+    let explosive = format!("({})", Vec::from_iter(counted).join("|"));
+    let case = speaking(&[Dialect::Stakater]).annotated(&[(RELOAD, &explosive)]);
+    let references = case.workload().references;
+    assert_eq!(references.pattern_kinds().count(), 0);
+    assert_eq!(references.rejected.len(), 1, "{:?}", references.rejected);
+}
+
+/// Each of these took up megabytes as soon as it was read.
+#[test]
+fn patterns_with_groups_and_many_states_take_up_little_memory() {
+    let letters: String = ('!'..='~')
+        .filter(|c| !",|()[]{}^$.*+?\\".contains(*c))
+        .collect();
+    for n in 0..8 {
+        let pattern = |m| format!("({letters}{n}{m}|{}.{{9}})", letters.repeat(11));
+        let patterns: Vec<_> = (0..32).map(pattern).collect();
+        let list = patterns.join(",");
+        let case = speaking(&[Dialect::Stakater]).annotated(&[(RELOAD, &list)]);
+        let references = case.workload().references;
+        assert!(references.size_of_patterns() < 96 << 10, "{references:?}");
+    }
 }
 
 #[test]

@@ -368,6 +368,19 @@ fn of_more_items_than_memory_has_room_for_the_first_count() {
     assert_eq!(lengths, [pod_spec::MAX_ITEMS; 6]);
 }
 
+/// In 26 KB: these were 65,536 uses.
+#[test]
+fn sources_are_not_multiplied_with_mounts() {
+    let source = |n| json!({"secret": {"name": format!("s{n}")}});
+    let mount = |n| json!({"name": "v", "subPath": format!("k{n}")});
+    let spec = json!({
+        "containers": [{"volumeMounts": (0..262).map(mount).collect::<Value>()}],
+        "volumes": [{"name": "v", "projected": {"sources": (0..250).map(source).collect::<Value>()}}],
+    });
+    let spec: PodSpec = serde_json::from_value(spec).unwrap();
+    assert_eq!(spec.uses().len(), 250);
+}
+
 #[test]
 fn of_more_mounts_than_can_be_told_apart_the_objects_are_used_whole() {
     let mounts = |name: &str| -> Vec<_> {

@@ -41,7 +41,7 @@ pub(crate) fn hold(bytes: &[u8]) {
             .any(|reference| is_elsewhere(&reference.namespace))
     );
     assert!(
-        read.rejected.len() <= 22,
+        read.rejected.len() <= 23,
         "{} rejected",
         read.rejected.len()
     );

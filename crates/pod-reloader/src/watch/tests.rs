@@ -154,7 +154,7 @@ impl Operator {
             first_stamp: FirstStamp::Rollout,
             observe: false,
             run_cron_jobs: false,
-        namespace_memory: 32 << 20,
+            namespace_memory: 32 << 20,
         };
         let reconciler = Arc::new(Reconciler::new(
             settings,
