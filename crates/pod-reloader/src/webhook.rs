@@ -36,7 +36,7 @@ const MAX_REVIEW: usize = 32 << 20;
 /// Most reviews are no longer than this, in bytes.
 const SMALL_REVIEW: usize = 64 << 10;
 /// A review of more bytes waits for its turn, and keeps no thread of the runtime from the others.
-const LARGE_REVIEW: usize = 1 << 20;
+const LARGE_REVIEW: usize = 256 << 10;
 /// So many bytes of the budget are not for large reviews.
 const KEPT_FOR_OTHERS: usize = 8 << 20;
 /// How many reviews are answered at once.
@@ -72,6 +72,8 @@ struct Limits {
     reviews: Semaphore,
     /// What is made of a review takes memory too: one large one is looked at at a time.
     large_reviews: Arc<Semaphore>,
+    /// What the loop would do takes longer to tell than what to answer: one at a time is asked for.
+    inquiries: Arc<Semaphore>,
     budget: Budget,
 }
 
@@ -88,6 +90,7 @@ impl Webhook {
         let limits = Limits {
             reviews: Semaphore::new(REVIEWS_AT_ONCE),
             large_reviews: Arc::new(Semaphore::new(1)),
+            inquiries: Arc::new(Semaphore::new(1)),
             budget,
         };
         Self {
@@ -126,7 +129,7 @@ impl Webhook {
             Step::Answer(answer) => answer,
             Step::Read(mut pending) => {
                 pending.stamped_first_by(self.told.first_stamp);
-                self.read(&pending, keys, deadline).await
+                self.read(pending, keys, deadline).await
             }
         };
         if let Some(standing) = answer.standing {
@@ -159,17 +162,10 @@ impl Webhook {
         if body.bytes.len() <= LARGE_REVIEW {
             return self.parse(&body, &keys);
         }
-        let turns = self.limits.large_reviews.clone();
-        let turn = timeout_at(deadline, turns.acquire_owned()).await;
-        let turn = turn.map_err(|_| Trouble::Overloaded)?;
         let webhook = self.clone();
-        // It goes on when the client has gone away.
-        let parse = move || {
-            let _turn = turn;
-            webhook.parse(&body, &keys)
-        };
-        let parsed = tokio::task::spawn_blocking(parse).await;
-        parsed.expect("nothing ends it but a panic, which goes on here")
+        let parse = move || webhook.parse(&body, &keys);
+        let parsed = beside(&self.limits.large_reviews, deadline, parse).await;
+        parsed.ok_or(Trouble::Overloaded)?
     }
 
     fn parse(&self, body: &ReviewBody, keys: &Keyring) -> Result<Begun, Trouble> {
@@ -185,7 +181,7 @@ impl Webhook {
     }
 
     /// Reads what the answer depends on. What cannot be read in time is unknown: the loop repairs it.
-    async fn read(&self, pending: &Pending, keys: Arc<Keyring>, deadline: Instant) -> Answer {
+    async fn read(&self, pending: Box<Pending>, keys: Arc<Keyring>, deadline: Instant) -> Answer {
         let reads = async {
             let keys = match pending.lacks_key(&keys) {
                 true => self.keys.read_since(Instant::now()).await?,
@@ -196,6 +192,13 @@ impl Webhook {
             Ok::<_, crate::error::Error>((objects, keys))
         };
         match timeout_at(deadline, reads).await {
+            Ok(Ok((objects, newest))) if pending.is_inquiry() => {
+                let pending = Arc::new(*pending);
+                let asked = pending.clone();
+                let answer = move || asked.answer(Some(&objects), &newest);
+                let answer = beside(&self.limits.inquiries, deadline, answer).await;
+                answer.unwrap_or_else(|| pending.answer(None, &keys))
+            }
             Ok(Ok((objects, keys))) => pending.answer(Some(&objects), &keys),
             Ok(Err(error)) => {
                 warn!(
@@ -283,6 +286,26 @@ impl ReviewBody {
         let reserved = self.bytes.try_reserve_exact(more);
         reserved.map_err(|_| Trouble::Overloaded)
     }
+}
+
+/// Runs `work` on a thread of its own when its turn has come: it keeps no other review, probe or renewal of
+/// the Lease waiting. `None` where it has not ended by the deadline. Then it goes on for nobody, and keeps
+/// its turn until it ends.
+async fn beside<T: Send + 'static>(
+    turns: &Arc<Semaphore>,
+    deadline: Instant,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let computed = async {
+        let turn = turns.clone().acquire_owned().await;
+        let work = move || {
+            let _turn = turn;
+            work()
+        };
+        let computed = tokio::task::spawn_blocking(work).await;
+        computed.expect("nothing ends it but a panic, which goes on here")
+    };
+    timeout_at(deadline, computed).await.ok()
 }
 
 /// A review, taken in.

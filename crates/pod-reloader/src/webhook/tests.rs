@@ -119,6 +119,83 @@ async fn a_dry_run_that_asks_is_told_and_changes_nothing() {
     }
 }
 
+/// A dry run that asks how the workload stands.
+fn inquiry(object: &Value) -> Value {
+    let mut review = update(object, object);
+    review["request"]["dryRun"] = json!(true);
+    review["request"]["options"] = json!({"fieldManager": "pod-reloader-inquiry"});
+    review
+}
+
+#[tokio::test]
+async fn a_dry_run_whose_turn_does_not_come_in_time_is_told_nothing_and_keeps_no_review_waiting() {
+    let (webhook, keys) = parts(Apiserver::Up);
+    keys.read_since(Instant::now()).await.unwrap();
+    let inquiries = webhook.limits.inquiries.clone();
+    let router = webhook.router();
+    let object = stamped(deployment("app:1"), &hash());
+    let asks = || post("/mutate?timeout=1s", &inquiry(&object).to_string());
+    let turn = inquiries.acquire_owned().await.unwrap();
+    let mut asked = std::pin::pin!(call(&router, asks()));
+    let write = async { reviewed(&router, &create(&deployment("app:1"))).await };
+    tokio::select! {
+        biased;
+        answer = &mut asked => panic!("it is not its turn: {}", answer.text()),
+        answer = write => assert!(!operations(&answer).is_empty()),
+    }
+    let told = asked.await.json();
+    let is_told =
+        |told: &Value, standing| told["response"]["warnings"].to_string().contains(standing);
+    assert!(is_told(&told, "asked: unknown"), "{told}");
+    drop(turn);
+    let told = call(&router, asks()).await.json();
+    assert!(is_told(&told, "asked: current"), "{told}");
+}
+
+/// Each took the thread of the webhook, the Lease and the probes for 15 seconds.
+#[tokio::test]
+async fn reviews_are_answered_while_the_worst_dry_runs_are_under_way() {
+    let router = webhook(Apiserver::Up).await;
+    let key_id = hash().split('.').nth(1).unwrap().to_owned();
+    let other = format!("v1.{key_id}.{}", "0".repeat(64));
+    let worst = |keys: usize| {
+        let keys: Vec<_> = (0..keys).map(|n| n.to_string()).collect();
+        let x: Vec<_> = (1..=255).map(|n| format!("x{n}")).collect();
+        let volume =
+            |name: &String| json!({"name": name, "configMap": {"name": name, "optional": true}});
+        let mut object = stamped(deployment("app:1"), &other);
+        object["metadata"]["annotations"] = json!({
+            CONFIG_MAPS: format!("app[{}],{}", keys.join(","), x.join(",")),
+            "pod-reloader.cs.sap.com/restart-on": "needed",
+        });
+        let spec = &mut object["spec"]["template"]["spec"];
+        spec["containers"][0]["envFrom"] = json!([{"configMapRef": {"name": "app"}}]);
+        spec["volumes"] = x.iter().map(volume).collect();
+        post("/mutate?timeout=30s", &inquiry(&object).to_string())
+    };
+    let dry_runs = [4_000, 35_000, 600_000].map(|keys| {
+        let request = worst(keys);
+        let router = router.clone();
+        tokio::spawn(async move { call(&router, request).await })
+    });
+    let mut answered = 0;
+    while dry_runs.iter().any(|it| !it.is_finished()) {
+        let answer = reviewed(&router, &create(&deployment("app:1"))).await;
+        assert!(!operations(&answer).is_empty());
+        answered += 1;
+    }
+    assert!(answered > 0);
+    let told = futures::future::join_all(dry_runs).await.into_iter();
+    let told: Vec<_> = told
+        .map(|told| told.unwrap().json()["response"]["warnings"][0].to_string())
+        .collect();
+    assert!(told[0].contains("restart due for a change"), "{told:?}");
+    // Instead of its keys, the whole object is tracked.
+    assert!(told[1].contains("restart due for a change"), "{told:?}");
+    // The apiserver refuses so many annotations, whatever we say.
+    assert!(told[2].contains("not kept"), "{told:?}");
+}
+
 #[tokio::test]
 async fn a_misspelt_key_is_answered_with_a_warning_and_without_a_read() {
     let mut object = of_the_future(deployment("app:1"));
@@ -586,6 +663,9 @@ fn client(apiserver: Apiserver) -> Client {
                 (StatusCode::OK, config_map())
             }
             ("/api/v1/namespaces/ns/configmaps/absent", Apiserver::Up) => failure(404, "NotFound"),
+            (path, Apiserver::Up) if path.starts_with("/api/v1/namespaces/ns/configmaps/x") => {
+                failure(404, "NotFound")
+            }
             (_, Apiserver::Slow) => std::future::pending().await,
             (_, Apiserver::Down) => failure(500, "InternalError"),
             (_, Apiserver::Up) => panic!("nobody asks for {path}"),
