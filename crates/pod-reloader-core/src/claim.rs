@@ -133,8 +133,7 @@ impl Pattern {
         &self.except
     }
 
-    /// The memory that it takes up, in bytes.
-    #[cfg(test)]
+    /// The memory that it takes up, in bytes, without its exceptions.
     pub(crate) fn size(&self) -> usize {
         self.text.len() + self.regex.size()
     }

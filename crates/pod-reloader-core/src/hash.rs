@@ -155,7 +155,7 @@ impl Comparison {
     }
 
     /// Whether the hash stands for all that was taken in.
-    pub(crate) fn is_met(self) -> bool {
+    pub(crate) fn holds(self) -> bool {
         self.mac.verify_slice(&self.expected).is_ok()
     }
 }

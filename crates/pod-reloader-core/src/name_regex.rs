@@ -159,7 +159,6 @@ impl NameRegex {
     }
 
     /// The memory that it takes up, in bytes.
-    #[cfg(test)]
     pub(crate) fn size(&self) -> usize {
         size_of_val(&*self.states) + size_of_val(&*self.transitions) + size_of_val(&*self.rows)
     }

@@ -361,7 +361,7 @@ fn requirements(
     };
     let requirements = pod_specs
         .iter()
-        .flat_map(|it| it.requirements(namespace, &counts));
+        .flat_map(|it| it.requirements(namespace, counts));
     requirements.collect()
 }
 

@@ -190,7 +190,7 @@ impl<'a> Otherwise<'a> {
             let mut hash = before.clone();
             hash.add(&turned.bytes);
             hash.add(end);
-            if hash.is_met() {
+            if hash.holds() {
                 return true;
             }
         }
@@ -275,7 +275,7 @@ impl<'a> Otherwise<'a> {
             self.left = left;
             hash.add(&encoded.bytes);
         }
-        hash.is_met()
+        hash.holds()
     }
 }
 

@@ -75,7 +75,7 @@ fn of_references(references: &References) -> usize {
             .replace(except)
             .is_some_and(|it| std::ptr::eq(it, except));
         let except = if is_shared { 0 } else { of_names(except) };
-        PATTERN + except
+        PATTERN + pattern.size() + except
     });
     // They are remembered a second time as told.
     let rejected = references.rejected.len() * 2 * (size_of::<Rejected>() + ESCAPED);
@@ -106,8 +106,8 @@ fn text(text: &str) -> usize {
 const WORKLOAD: usize = 1 << 10;
 /// A named object in the tables of the loop: index and digests, each with room to grow.
 const OBJECT: usize = 640;
-/// A regular expression, with what it remembers of its matches.
-const PATTERN: usize = 96 << 10;
+/// A regular expression, beside its text and tables, with its place in the index.
+const PATTERN: usize = 1 << 10;
 /// A config hash or a baseline.
 const OURS: usize = 256;
 /// A name in a set, beside its text.

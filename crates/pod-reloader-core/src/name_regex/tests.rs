@@ -53,10 +53,7 @@ fn nothing_is_compiled_once_the_work_is_used_up() {
 #[test]
 fn expressions_that_people_write_are_compiled() {
     let name = |n: usize| format!("{}-{n:02}-config", "team-a-service-of-the-shop".repeat(2));
-    let names = anchored((0..32).map(name).map(|name| {
-        assert_eq!(name.len(), 62);
-        name
-    }));
+    let names = anchored((0..32).map(name).inspect(|name| assert_eq!(name.len(), 62)));
     let one_by_one = |text: &str| {
         let mut work = Work::new();
         let all = (0..32).map(|n| NameRegex::compile(&format!("^{text}{n}$"), &mut work));

@@ -61,7 +61,7 @@ fn each_mark_of_256_objects_is_tried_within_what_may_be_hashed() {
     let hash = keyring(&[1])
         .hash(&workload.references.contents(&all))
         .to_string();
-    let mut turned = all.clone();
+    let mut turned = all;
     turned.extend(objects(&[(
         &names[MAX_REFERENCES - 1],
         object(&content, Marks::NONE),

@@ -86,7 +86,7 @@ async fn a_controller_that_drops_the_hash_sees_twenty_patches_in_ten_minutes_at_
 
 fn drop_hash(operator: &Operator) {
     let mut web = operator.apiserver.deployment("web");
-    if config_hash(&web) != "" {
+    if !config_hash(&web).is_empty() {
         web["spec"]["template"]["metadata"]["annotations"] = json!({});
         operator.apiserver.write_deployment(web);
     }
