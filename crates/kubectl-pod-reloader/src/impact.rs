@@ -258,7 +258,7 @@ impl Object<'_> {
         let references = &seen.workload.references;
         let aspects = Aspects {
             selector: seen.operator.and_then(|it| it.scope.config_selector()),
-            by_keys: references.by_keys(self.reference),
+            keys: None,
         };
         let presence = match self.body? {
             None => Presence::Absent,

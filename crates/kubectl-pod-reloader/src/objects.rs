@@ -53,18 +53,16 @@ pub(crate) async fn of_workload(
     let (mut all, _) = references.with_matches(there);
     all.extend(besides.cloned());
     let selector = seen.operator.and_then(|it| it.scope.config_selector());
-    let found = read(cluster, &all, |reference| Aspects {
-        selector,
-        by_keys: references.by_keys(reference),
-    });
+    let keys = None;
+    let found = read(cluster, &all, Aspects { selector, keys });
     (found.await, unlisted)
 }
 
 /// Reads objects one by one.
-pub(crate) async fn read<'a>(
+pub(crate) async fn read(
     cluster: &Cluster,
     references: &BTreeSet<Reference>,
-    aspects: impl Fn(&Reference) -> Aspects<'a>,
+    aspects: Aspects<'_>,
 ) -> Found {
     let mut found = Found::default();
     let reads = references.iter().map(|reference| async move {
@@ -78,7 +76,7 @@ pub(crate) async fn read<'a>(
     let mut reads = stream::iter(reads).buffer_unordered(READS_AT_ONCE);
     while let Some((reference, body)) = reads.next().await {
         let presence = match body {
-            Ok(body) => ConfigObject::parse(&body, aspects(reference))
+            Ok(body) => ConfigObject::parse(&body, aspects)
                 .map(Presence::Present)
                 .map_err(|error| Unseen::Refused {
                     what: format!("read {} {}", reference.kind, reference.name),

@@ -291,7 +291,7 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
 async fn lacking(cluster: &Cluster, seen: &Seen<'_>) -> String {
     let needed = seen.workload.requirements.iter();
     let needed = needed.map(|it| it.reference.clone()).collect();
-    let found = objects::read(cluster, &needed, |_| Aspects::default()).await;
+    let found = objects::read(cluster, &needed, Aspects::default()).await;
     let missing = objects::missing(seen, &found);
     let start = "its pods could not start";
     match (&*missing, found.unseen.values().next()) {

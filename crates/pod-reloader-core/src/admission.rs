@@ -13,9 +13,7 @@ use crate::decision::{Cause, Decision, FirstStamp, baseline, decide};
 use crate::digest::Objects;
 use crate::hash::{ConfigHash, Keyring, Verdict};
 use crate::kind::WorkloadKind;
-use crate::name::Name;
 use crate::patch;
-use crate::references::References;
 use crate::review::{InvalidReview, RawWorkload, Request};
 use crate::sap;
 use crate::scope::Scope;
@@ -227,14 +225,9 @@ impl Pending {
         self.is_inquiry
     }
 
-    /// What must be read, each by one consistent read.
-    pub fn references(&self) -> &References {
-        &self.workload.references
-    }
-
-    /// Where.
-    pub fn namespace(&self) -> &Name {
-        &self.workload.id.namespace
+    /// The workload whose objects must be read, each by one consistent read.
+    pub fn workload(&self) -> &Workload {
+        &self.workload
     }
 
     /// Whether the value of KEY was made under a key that `keys` lacks: the stored keys may be newer,
@@ -872,7 +865,8 @@ mod tests {
         };
         assert!(
             pending
-                .references()
+                .workload()
+                .references
                 .named()
                 .all(|reference| ["a", "good"].contains(&reference.name.as_str()))
         );
@@ -1124,7 +1118,7 @@ mod tests {
             let answer = match step(&review) {
                 Step::Answer(answer) => answer,
                 Step::Read(pending) => {
-                    assert_eq!(pending.references().named().count(), 1);
+                    assert_eq!(pending.workload().references.named().count(), 1);
                     let objects = objects(&[("a", holding("1"))]);
                     pending.answer(Some(&objects), &keyring(&[1]))
                 }

@@ -1,7 +1,7 @@
 //! The digest of one config object: what its content comes to.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -60,7 +60,10 @@ impl Presence {
 pub struct ConfigObject {
     /// What its content comes to.
     pub digest: Digest,
-    entries: Entries,
+    /// The keys that were asked for, sorted, with the digest of each entry that is there.
+    entries: Box<[(Box<str>, Option<Digest>)]>,
+    /// Whether every key was asked for.
+    has_all_entries: bool,
     /// What its metadata says about whether it counts. No part of the digest.
     pub marks: Marks,
     /// Its UID. No part of the digest.
@@ -71,22 +74,17 @@ pub struct ConfigObject {
     pub created: Option<Timestamp>,
 }
 
-/// The entries of a config object, sorted by key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Entries {
-    /// Their keys alone.
-    Keys(Box<[Box<str>]>),
-    /// Each with its digest.
-    Digests(Box<[(Box<str>, Digest)]>),
-}
+/// Keys of the data of config objects.
+pub type DataKeys = BTreeSet<Box<str>>;
 
 /// What is asked for of a config object, besides what always is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aspects<'a> {
     /// The labels by which objects count, if any: then it is marked as selected or not.
     pub selector: Option<&'a Selector>,
-    /// Whether each entry gets a digest of its own, for those of whom some keys alone count.
-    pub by_keys: bool,
+    /// The keys that somebody asks about by themselves; without it, every key. An object may have a
+    /// hundred thousand keys: only those that are asked for are remembered.
+    pub keys: Option<&'a DataKeys>,
 }
 
 /// The objects that may count for one workload, each as it was read.
@@ -169,10 +167,8 @@ impl ConfigObject {
             })?;
         Ok(Self {
             digest: object.digest(),
-            entries: match aspects.by_keys {
-                true => Entries::Digests(object.digests()),
-                false => Entries::Keys(object.keys()),
-            },
+            entries: object.entries(aspects.keys),
+            has_all_entries: aspects.keys.is_none(),
             marks: object.marks(aspects.selector),
             uid: object.metadata.uid.into(),
             resource_version: object.metadata.resource_version.into(),
@@ -183,26 +179,32 @@ impl ConfigObject {
         })
     }
 
-    /// Whether it has an entry with this key.
+    /// Whether it has an entry with this key, which must have been asked for.
     pub fn has(&self, key: &str) -> bool {
-        match &self.entries {
-            Entries::Keys(keys) => keys.binary_search_by(|own| (**own).cmp(key)).is_ok(),
-            Entries::Digests(_) => self.entry(key).is_some(),
+        self.entry(key).is_some()
+    }
+
+    /// Whether each of these keys was asked for when it was read.
+    pub fn covers<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
+        self.has_all_entries || keys.all(|key| self.place(key).is_ok())
+    }
+
+    /// The digest of the entry with this key, if it is there. The key must have been asked for.
+    pub(crate) fn entry(&self, key: &str) -> Option<&Digest> {
+        match self.place(key) {
+            Ok(at) => self.entries[at].1.as_ref(),
+            Err(_) => {
+                assert!(
+                    self.has_all_entries,
+                    "a key is needed that was not asked for"
+                );
+                None
+            }
         }
     }
 
-    /// Whether it was read by its keys.
-    pub fn is_by_keys(&self) -> bool {
-        matches!(self.entries, Entries::Digests(_))
-    }
-
-    /// The digest of the entry with this key, if it is there. The object must have been read by its keys.
-    fn entry(&self, key: &str) -> Option<&Digest> {
-        let Entries::Digests(entries) = &self.entries else {
-            panic!("an object of whom some keys count was not read by its keys");
-        };
-        let at = entries.binary_search_by(|(own, _)| (**own).cmp(key));
-        Some(&entries[at.ok()?].1)
+    fn place(&self, key: &str) -> Result<usize, usize> {
+        self.entries.binary_search_by(|(own, _)| (**own).cmp(key))
     }
 }
 
@@ -312,27 +314,24 @@ impl Serialized<'_> {
         Digest(sha.finalize().into())
     }
 
-    /// The keys, sorted.
-    fn keys(&self) -> Box<[Box<str>]> {
-        let keys = self.data.keys().chain(self.binary_data.keys());
-        let mut keys: Vec<Box<str>> = keys.map(|key| (&**key).into()).collect();
-        keys.sort_unstable();
-        keys.into()
-    }
-
-    /// The digest of each entry by itself, by its key.
-    fn digests(&self) -> Box<[(Box<str>, Digest)]> {
-        let mut entries = Vec::with_capacity(self.data.len() + self.binary_data.len());
+    /// The keys that are asked for, or all of them: sorted, with the digest of each entry that is there.
+    fn entries(&self, asked: Option<&DataKeys>) -> Box<[(Box<str>, Option<Digest>)]> {
+        let asked_for = asked.into_iter().flatten();
+        let mut entries: BTreeMap<&str, _> = asked_for.map(|key| (&**key, None)).collect();
         self.each(|entry, key, value| {
-            let mut sha = Sha256::new();
-            entry.add_to(&mut sha, key, value);
-            entries.push((key.into(), Digest(sha.finalize().into())));
+            if asked.is_none_or(|asked| asked.contains(key)) {
+                let mut sha = Sha256::new();
+                entry.add_to(&mut sha, key, value);
+                entries.insert(key, Some(Digest(sha.finalize().into())));
+            }
         });
-        entries.sort_unstable_by(|(one, _): &(Box<str>, _), (other, _)| one.cmp(other));
-        entries.into()
+        let owned = entries
+            .into_iter()
+            .map(|(key, digest)| (key.into(), digest));
+        owned.collect()
     }
 
-    fn each(&self, mut act: impl FnMut(Entry, &str, &str)) {
+    fn each<'s>(&'s self, mut act: impl FnMut(Entry, &'s str, &'s str)) {
         for (kind, entries) in [
             (Entry::Data, &self.data),
             (Entry::Binary, &self.binary_data),
@@ -384,6 +383,26 @@ mod tests {
     use crate::fixtures::{config_map, digest_of};
     use proptest::prelude::*;
     use serde_json::json;
+
+    #[test]
+    fn of_a_hundred_thousand_keys_those_that_are_asked_for_are_remembered() {
+        let data: BTreeMap<_, _> = (0..100_000).map(|n| (n.to_string(), "1")).collect();
+        let json = json!({"metadata": {"uid": "1", "resourceVersion": "1"}, "data": data});
+        let json = json.to_string();
+        let asked: DataKeys = ["7", "absent"].map(Into::into).into();
+        let aspects = Aspects {
+            selector: None,
+            keys: Some(&asked),
+        };
+        let object = ConfigObject::parse(json.as_bytes(), aspects).unwrap();
+        assert_eq!(object.entries.len(), 2);
+        assert!(object.has("7") && !object.has("absent"));
+        assert!(object.covers(["7", "absent"].into_iter()));
+        assert!(!object.covers(["7", "8"].into_iter()));
+        let all = ConfigObject::parse(json.as_bytes(), Aspects::default()).unwrap();
+        assert_eq!(all.digest, object.digest);
+        assert_eq!(all.entry("7"), object.entry("7"));
+    }
 
     #[test]
     fn key_order_and_metadata_are_no_content() {

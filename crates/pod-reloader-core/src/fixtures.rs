@@ -93,14 +93,7 @@ impl Builder {
 pub(crate) fn config_map(content: &Value) -> ConfigObject {
     let mut object = content.clone();
     object["metadata"] = json!({"uid": "uid-c", "resourceVersion": "7"});
-    ConfigObject::parse(
-        object.to_string().as_bytes(),
-        Aspects {
-            by_keys: true,
-            ..Aspects::default()
-        },
-    )
-    .unwrap()
+    ConfigObject::parse(object.to_string().as_bytes(), Aspects::default()).unwrap()
 }
 
 /// A ConfigMap whose one value is `value`.

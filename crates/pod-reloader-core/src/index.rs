@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use crate::digest::DataKeys;
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
 use crate::workload::{Workload, WorkloadId};
@@ -150,6 +151,14 @@ impl Index {
                 .filter(|id| !self.is_named_by(reference, id)),
         );
         all.map(|id| &**id)
+    }
+
+    /// The keys of an object that decide about any workload by themselves.
+    pub fn data_keys(&self, reference: &Reference) -> DataKeys {
+        let consumers = self.workloads_of(reference);
+        let consumers = consumers.filter_map(|id| self.workloads.get(id));
+        let keys: BTreeSet<&str> = consumers.flat_map(|it| it.data_keys(reference)).collect();
+        keys.into_iter().map(Into::into).collect()
     }
 
     /// Whether the object may count for any workload.

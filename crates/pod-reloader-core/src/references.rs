@@ -224,10 +224,14 @@ impl References {
         (all, left_out)
     }
 
-    /// Whether of the object some keys alone count: then it must be read by its keys.
-    pub fn by_keys(&self, reference: &Reference) -> bool {
-        let mut claims = self.claims_on(reference).iter();
-        claims.any(|claim| claim.keys != Keys::All)
+    /// The keys of an object that are tracked by themselves.
+    pub fn data_keys(&self, reference: &Reference) -> impl Iterator<Item = &str> {
+        let claims = self.claims_on(reference).iter();
+        let named = claims.filter_map(|claim| match &claim.keys {
+            Keys::All => None,
+            Keys::Named(keys) => Some(&**keys),
+        });
+        named.flatten().map(|key| &**key)
     }
 
     /// How much of an object may count, by its name or as a match. `None` where nothing does.
@@ -243,7 +247,8 @@ impl References {
         &'a self,
         objects: &'a Objects,
     ) -> impl Iterator<Item = (&'a Reference, u64)> {
-        let by_keys = objects.iter().filter(|(it, _)| self.by_keys(it));
+        let by_keys = |it: &Reference| self.data_keys(it).next().is_some();
+        let by_keys = objects.iter().filter(move |(it, _)| by_keys(it));
         by_keys.filter_map(|(reference, object)| {
             let named = self.claims_on(reference).iter().map(|claim| &claim.keys);
             let matched = self.matches(reference).then_some(&Keys::All);

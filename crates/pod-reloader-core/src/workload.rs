@@ -14,6 +14,7 @@ use crate::digest::{Objects, Presence};
 use crate::discovery::Requirement;
 use crate::kind::{Template, WorkloadKind};
 use crate::name::Name;
+use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
 
 /// The longest settle period: a change that waits longer would be taken for a lost one.
@@ -349,6 +350,15 @@ impl Workload {
     /// Whether there is anything to restart it by: a kind may leave its pod template to another object.
     pub fn can_be_restarted(&self) -> bool {
         self.restart != Restart::Template || self.slots().next().is_some()
+    }
+
+    /// The keys of an object that decide about this workload by themselves: that they are tracked, or
+    /// that its pods cannot start without them.
+    pub fn data_keys<'a>(&'a self, reference: &'a Reference) -> impl Iterator<Item = &'a str> {
+        let requirements = self.requirements.iter();
+        let required = requirements.filter(move |it| it.reference == *reference);
+        let required = required.filter_map(|it| it.key.as_deref());
+        self.references.data_keys(reference).chain(required)
     }
 
     /// The objects and keys that its pods need to start and that are not there, of those that count.

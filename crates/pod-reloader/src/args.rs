@@ -684,8 +684,7 @@ mod tests {
             }
         }
         for usual in [
-            "0s", "500ms", "1.5s", "5s", "90s", "3600s", "1m", "1m30s", "1m 30s", "60m", "0.5h",
-            "1h",
+            "0s", "500ms", "1.5s", "5s", "90s", "3600s", "1m", "1m30s", "60m", "0.5h", "1h",
         ] {
             assert!(is_taken(usual), "{usual}");
         }

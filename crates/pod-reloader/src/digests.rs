@@ -12,13 +12,14 @@ use pod_reloader_core::digest::{Objects, Presence};
 use pod_reloader_core::index::Turned;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
-use pod_reloader_core::references::{References, Rejected};
-use pod_reloader_core::workload::MAX_SETTLE_PERIOD;
+use pod_reloader_core::references::Rejected;
+use pod_reloader_core::workload::{MAX_SETTLE_PERIOD, Workload};
 use tokio::time::Instant;
 use tracing::warn;
 
 use crate::error::{Error, chain};
 use crate::source::Source;
+use crate::workloads::Workloads;
 
 /// How many objects of one workload are asked for at once.
 const READS_AT_ONCE: usize = 8;
@@ -28,6 +29,7 @@ const ATTEMPTS: usize = 3;
 /// The digests of referenced objects, by reference.
 pub(crate) struct Digests {
     source: Source,
+    workloads: Arc<Workloads>,
     entries: Mutex<HashMap<Reference, Arc<Entry>>>,
     /// What is there of a kind in a namespace, for workloads that have regular expressions.
     listings: Mutex<HashMap<(ConfigKind, Name), Arc<Listing>>>,
@@ -57,8 +59,6 @@ struct State {
     read: Option<Read>,
     /// When an event last said that there is something new.
     forgotten: Option<Instant>,
-    /// Whether of some workload some keys alone count.
-    by_keys: bool,
     /// Whether the last attempt to read it failed.
     is_failing: bool,
 }
@@ -97,22 +97,23 @@ struct Read {
 }
 
 impl Digests {
-    pub(crate) fn new(source: Source) -> Self {
+    pub(crate) fn new(source: Source, workloads: Arc<Workloads>) -> Self {
         Self {
             source,
+            workloads,
             entries: Mutex::default(),
             listings: Mutex::default(),
         }
     }
 
-    /// What is known of all that may count by `references` in `namespace`, from reads that began at `since`
-    /// or later where that is given.
+    /// What is known of all that may count for `workload`, from reads that began at `since` or later where
+    /// that is given.
     pub(crate) async fn known(
         &self,
-        references: &References,
-        namespace: &Name,
+        workload: &Workload,
         since: Option<Instant>,
     ) -> Result<Known, Error> {
+        let (references, namespace) = (&workload.references, &workload.id.namespace);
         let mut there = Vec::new();
         let mut changed = None;
         let mut changes = Vec::new();
@@ -127,8 +128,7 @@ impl Digests {
         let (all, left_out) = references.with_matches(there);
         let reads: Vec<(Reference, Read)> = stream::iter(all)
             .map(|reference| async move {
-                let by_keys = references.by_keys(&reference);
-                let read = self.read(&reference, by_keys, since).await?;
+                let read = self.read(&reference, workload, since).await?;
                 Ok::<_, Error>((reference, read))
             })
             .buffer_unordered(READS_AT_ONCE)
@@ -297,23 +297,29 @@ impl Digests {
     async fn read(
         &self,
         reference: &Reference,
-        by_keys: bool,
+        workload: &Workload,
         since: Option<Instant>,
     ) -> Result<Read, Error> {
         let entry = self.entry(reference);
-        entry.state.lock().by_keys |= by_keys;
-        if let Some(read) = entry.state.lock().fresh(since) {
-            return Ok(read.clone());
+        let fresh = || {
+            let state = entry.state.lock();
+            let covers = |read: &&Read| read.covers(workload.data_keys(reference));
+            state.fresh(since).filter(covers).cloned()
+        };
+        if let Some(read) = fresh() {
+            return Ok(read);
         }
         let _reading = entry.reading.lock().await;
         let mut attempt = 1;
         loop {
-            if let Some(read) = entry.state.lock().fresh(since) {
-                return Ok(read.clone());
+            if let Some(read) = fresh() {
+                return Ok(read);
             }
             let began = Instant::now();
-            let by_keys = entry.state.lock().by_keys;
-            let presence = self.source.read(reference, by_keys).await;
+            // What others ask about, too, or each of them would read it again.
+            let mut keys = self.workloads.data_keys(reference);
+            keys.extend(workload.data_keys(reference).map(Into::into));
+            let presence = self.source.read(reference, keys).await;
             let mut state = entry.state.lock();
             let was_failing = std::mem::replace(&mut state.is_failing, presence.is_err());
             let presence = presence.inspect_err(|error| {
@@ -375,13 +381,19 @@ impl State {
         let is_latest = self
             .forgotten
             .is_none_or(|forgotten| read.began > forgotten);
-        let is_whole = matches!(&read.presence, Presence::Present(object) if !object.is_by_keys());
-        let is_enough = !(self.by_keys && is_whole);
-        (is_late_enough && is_latest && is_enough).then_some(read)
+        (is_late_enough && is_latest).then_some(read)
     }
 }
 
 impl Read {
+    /// Whether it tells of each of these keys.
+    fn covers<'a>(&self, keys: impl Iterator<Item = &'a str>) -> bool {
+        match &self.presence {
+            Presence::Present(object) => object.covers(keys),
+            Presence::Absent => true,
+        }
+    }
+
     fn after(last: Option<&Self>, presence: Presence, began: Instant) -> Self {
         match last {
             Some(last) if last.presence.same_content(&presence) => Self {

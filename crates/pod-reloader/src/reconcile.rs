@@ -69,7 +69,7 @@ pub(crate) struct Reconciler {
     keys: Arc<Keys>,
     metrics: Metrics,
     namespaces: SelectedNamespaces,
-    workloads: Workloads,
+    workloads: Arc<Workloads>,
     digests: Digests,
     queue: Mutex<Queue>,
     pushed: Notify,
@@ -96,16 +96,18 @@ impl Reconciler {
     ) -> Self {
         let namespaces = scope.namespaces().map_or(1, Iterator::count);
         let lists = namespaces * WorkloadKind::BUILT_IN.len();
+        let workloads = Arc::new(Workloads::new(settings.namespace_memory));
+        let source = Source::new(
+            client.clone(),
+            DEADLINE,
+            budget.clone(),
+            scope.config_selector(),
+            metrics.reads(Reader::Reconcile),
+        );
         Self {
-            workloads: Workloads::new(settings.namespace_memory),
             settings,
-            digests: Digests::new(Source::new(
-                client.clone(),
-                DEADLINE,
-                budget.clone(),
-                scope.config_selector(),
-                metrics.reads(Reader::Reconcile),
-            )),
+            digests: Digests::new(source, workloads.clone()),
+            workloads,
             client,
             budget,
             keys,

@@ -9,10 +9,10 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use kube::Client;
 use kube::api::ListParams;
 use kube::core::{ListMeta, Selector};
-use pod_reloader_core::digest::{Aspects, ConfigObject, Objects, Presence};
+use pod_reloader_core::digest::{Aspects, ConfigObject, DataKeys, Objects, Presence};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
-use pod_reloader_core::references::References;
+use pod_reloader_core::workload::Workload;
 use tokio::sync::Semaphore;
 
 use crate::budget::{Budget, Share};
@@ -67,11 +67,11 @@ impl Source {
 
     /// What is true of `reference` now: a GET without resourceVersion, which etcd itself answers for.
     ///
-    /// The body is digested, `by_keys` where some keys alone count, and dropped.
+    /// The body is digested, and the entries of `keys` by themselves, and dropped.
     pub(crate) async fn read(
         &self,
         reference: &Reference,
-        by_keys: bool,
+        keys: DataKeys,
     ) -> Result<Presence, Error> {
         let _read = self
             .reads
@@ -88,7 +88,7 @@ impl Source {
             .body(Vec::new())
             .expect("a Name is safe in a path");
         let presence = match within(self.deadline, self.receive(request)).await {
-            Ok(received) => self.parse(received, by_keys).await.map(Presence::Present),
+            Ok(received) => self.parse(received, keys).await.map(Presence::Present),
             Err(error) if error.is_not_found() => Ok(Presence::Absent),
             Err(error) => Err(error),
         };
@@ -127,22 +127,18 @@ impl Source {
         }
     }
 
-    /// What is true now of all that may count by `references` in `namespace`. One that cannot be read is
-    /// an error for all.
-    pub(crate) async fn objects(
-        &self,
-        references: &References,
-        namespace: &Name,
-    ) -> Result<Objects, Error> {
+    /// What is true now of all that may count for `workload`. One that cannot be read is an error for all.
+    pub(crate) async fn objects(&self, workload: &Workload) -> Result<Objects, Error> {
+        let references = &workload.references;
         let mut there = Vec::new();
         for kind in references.pattern_kinds() {
-            there.extend(self.names(kind, namespace).await?);
+            there.extend(self.names(kind, &workload.id.namespace).await?);
         }
         let (all, _) = references.with_matches(there);
         stream::iter(all)
             .map(|reference| async move {
-                let by_keys = references.by_keys(&reference);
-                let presence = self.read(&reference, by_keys).await?;
+                let keys = workload.data_keys(&reference).map(Into::into).collect();
+                let presence = self.read(&reference, keys).await?;
                 Ok((reference, presence))
             })
             .buffer_unordered(READS_AT_ONCE)
@@ -203,14 +199,15 @@ impl Source {
     async fn parse(
         &self,
         (body, share): (Vec<u8>, Share),
-        by_keys: bool,
+        keys: DataKeys,
     ) -> Result<ConfigObject, CallError> {
         let selector = self.selector.clone();
         let is_usual = body.len() <= USUAL;
         let parse = move || {
             let _share = share;
             let selector = selector.as_deref();
-            ConfigObject::parse(&body, Aspects { selector, by_keys })
+            let keys = Some(&keys);
+            ConfigObject::parse(&body, Aspects { selector, keys })
         };
         if is_usual {
             return Ok(parse()?);

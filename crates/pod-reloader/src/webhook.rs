@@ -187,8 +187,7 @@ impl Webhook {
                 true => self.keys.read_since(Instant::now()).await?,
                 false => keys.clone(),
             };
-            let references = pending.references();
-            let objects = self.source.objects(references, pending.namespace()).await?;
+            let objects = self.source.objects(pending.workload()).await?;
             Ok::<_, crate::error::Error>((objects, keys))
         };
         match timeout_at(deadline, reads).await {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use pod_reloader_core::decision::keys_relied_on;
+use pod_reloader_core::digest::DataKeys;
 use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::index::{Applied, Index, Turned};
 use pod_reloader_core::name::Name;
@@ -122,6 +123,11 @@ impl Workloads {
         if let Some(seen) = self.0.lock().seen.get_mut(id) {
             seen.heard = heard.or(seen.heard);
         }
+    }
+
+    /// The keys of an object that decide about any workload by themselves.
+    pub(crate) fn data_keys(&self, reference: &Reference) -> DataKeys {
+        self.0.lock().index.data_keys(reference)
     }
 
     /// Whether the object may count for any workload.

@@ -1,6 +1,8 @@
 //! What is measured on: a Deployment as the apiserver sends it, and the two objects that it lists.
 
-use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Presence};
+use pod_reloader_core::digest::{
+    Aspects, ConfigObject, Contents, DataKeys, NotAConfigObject, Presence,
+};
 use pod_reloader_core::hash::{HashKey, Keyring};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
@@ -66,8 +68,17 @@ pub(crate) fn objects(color: &str) -> [(Reference, String); 2] {
 
 /// An object as it is digested.
 pub(crate) fn present(json: &str) -> Presence {
-    let object = ConfigObject::parse(json.as_bytes(), Aspects::default());
+    let object = parsed(json);
     Presence::Present(object.expect("it is a ConfigMap or Secret"))
+}
+
+/// An object of which no keys are tracked by themselves.
+pub(crate) fn parsed(json: &str) -> Result<ConfigObject, NotAConfigObject> {
+    let aspects = Aspects {
+        selector: None,
+        keys: Some(&DataKeys::new()),
+    };
+    ConfigObject::parse(json.as_bytes(), aspects)
 }
 
 /// An object in the namespace of the Deployment.

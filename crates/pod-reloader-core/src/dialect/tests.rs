@@ -152,14 +152,7 @@ fn object(name: &str, more: &Value) -> (Reference, Presence) {
             _ => object["metadata"][field] = value.clone(),
         }
     }
-    let parsed = ConfigObject::parse(
-        object.to_string().as_bytes(),
-        Aspects {
-            by_keys: true,
-            ..Aspects::default()
-        },
-    )
-    .unwrap();
+    let parsed = ConfigObject::parse(object.to_string().as_bytes(), Aspects::default()).unwrap();
     let reference = Reference {
         kind,
         namespace: Name::parse("ns").unwrap(),

@@ -48,6 +48,19 @@ fn weight_of(list: &str) -> usize {
 }
 
 #[test]
+fn of_an_object_the_keys_of_all_its_workloads_are_asked_for() {
+    let mut index = Index::default();
+    index.apply(deployment("web").lists("app[mode,level],other[x]").build());
+    index.apply(deployment("api").lists("app[level]").build());
+    let required = deployment("job").lists("app").requires("app", Some("url"));
+    index.apply(required.build());
+    let keys = |index: &Index| Vec::from_iter(index.data_keys(&reference("app")));
+    assert_eq!(keys(&index), ["level", "mode", "url"].map(Box::from));
+    index.delete(&deployment("web").build().id);
+    assert_eq!(keys(&index), ["level", "url"].map(Box::from));
+}
+
+#[test]
 fn a_workload_is_found_by_what_it_lists_now() {
     let mut index = Index::default();
     let new = index.apply(deployment("web").lists("a,b").build());

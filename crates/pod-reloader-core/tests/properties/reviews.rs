@@ -76,7 +76,14 @@ fn step(request: &Request<'_>) -> Option<Step> {
 fn possible_objects(pending: &Pending) -> [Option<Objects>; 4] {
     let all = |presence: Presence| {
         let reference = |reference: &_| (Clone::clone(reference), presence.clone());
-        Some(pending.references().named().map(reference).collect())
+        Some(
+            pending
+                .workload()
+                .references
+                .named()
+                .map(reference)
+                .collect(),
+        )
     };
     let present = |value| Presence::Present(object(value));
     [

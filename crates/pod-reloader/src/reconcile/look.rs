@@ -109,10 +109,7 @@ impl Reconciler {
     }
 
     async fn known(&self, workload: &Workload, since: Option<Instant>) -> Result<Known, Error> {
-        let namespace = &workload.id.namespace;
-        self.digests
-            .known(&workload.references, namespace, since)
-            .await
+        self.digests.known(workload, since).await
     }
 
     async fn decide(

@@ -90,9 +90,9 @@ async fn what_was_read_while_nobody_referenced_an_object_is_not_relied_on() {
     let web = operator
         .reconciler
         .workload(WorkloadKind::DEPLOYMENT, object);
-    let references = web.unwrap().references;
+    let web = web.unwrap();
     let digests = &operator.reconciler.digests;
-    drop(digests.known(&references, &name("ns"), None).await);
+    drop(digests.known(&web, None).await);
     operator.apiserver.write_config_map("app", "2");
     assert!(
         !operator.reconciler.is_referenced(&app),

@@ -10,13 +10,21 @@ use crate::budget::BYTES;
 use crate::metrics::{Metrics, Reader};
 use crate::mock;
 
+fn without_keys() -> Aspects<'static> {
+    const NONE: &DataKeys = &DataKeys::new();
+    Aspects {
+        selector: None,
+        keys: Some(NONE),
+    }
+}
+
 #[tokio::test]
 async fn objects_of_every_size_are_read() {
     for size in [0, USUAL, LARGE, 4 * LARGE] {
         let source = source(size, &Budget::new());
-        let presence = source.read(&reference(0), false).await.unwrap();
+        let presence = source.read(&reference(0), DataKeys::new()).await.unwrap();
         let text = config_map(size).to_string();
-        let expected = ConfigObject::parse(text.as_bytes(), Aspects::default()).unwrap();
+        let expected = ConfigObject::parse(text.as_bytes(), without_keys()).unwrap();
         assert_eq!(presence, Presence::Present(expected), "{size}");
     }
 }
@@ -31,7 +39,7 @@ async fn large_objects_are_read_one_after_the_other_where_reviews_leave_little_r
     let references: Vec<_> = (0..2 * READS_AT_ONCE).map(reference).collect();
     let read = |source: &Source| {
         let (source, references) = (source.clone(), references.clone());
-        async move { try_join_all(references.iter().map(|it| source.read(it, false))).await }
+        async move { try_join_all(references.iter().map(|it| source.read(it, DataKeys::new()))).await }
     };
     let (one, other) = try_join(read(&webhook), read(&reconcile)).await.unwrap();
     assert_eq!(one.len() + other.len(), 2 * references.len());
@@ -43,7 +51,7 @@ async fn an_object_for_which_there_is_no_room_is_unknown() {
     let mut reviews = budget.share();
     reviews.grow(BYTES - LARGE).unwrap();
     let error = source(LARGE, &budget)
-        .read(&reference(0), false)
+        .read(&reference(0), DataKeys::new())
         .await
         .unwrap_err();
     assert!(
@@ -52,7 +60,7 @@ async fn an_object_for_which_there_is_no_room_is_unknown() {
     );
     drop(reviews);
     source(LARGE, &budget)
-        .read(&reference(0), false)
+        .read(&reference(0), DataKeys::new())
         .await
         .unwrap();
 }
