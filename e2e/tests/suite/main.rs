@@ -49,4 +49,5 @@ mod stolen_token;
 mod storm;
 mod takeover;
 mod takers_back;
+mod tenant;
 mod unknown;

@@ -1,0 +1,296 @@
+//! One tenant does its worst in its own namespace; the operator and the users of others go on.
+
+use std::{cell::Cell, time::Duration};
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+};
+use pod_reloader_e2e::caller::{Caller, create, request};
+use pod_reloader_e2e::load::under_load;
+use pod_reloader_e2e::workload::{CONFIG_MAPS, Workload, config_map};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, crowd, full, oracle, wait_for};
+use serde_json::json;
+use tokio::time::{Instant, interval, sleep};
+
+/// The memory that the chart lets the operator have, in bytes.
+const LIMIT: usize = 256 << 20;
+
+#[tokio::test]
+async fn what_a_tenant_does_in_its_namespace_stops_nobody_elsewhere() -> Result<()> {
+    let label = std::process::id().to_string();
+    let options = Options {
+        everywhere: true,
+        namespace_labels: vec![format!("tenants={label}")],
+        values: json!({
+            "dialects": ["pod-reloader", "stakater"],
+            "webhook": {
+                "namespaceSelector": {"matchLabels": {"tenants": label}},
+                "timeoutSeconds": 30,
+            },
+        }),
+        args: vec![
+            "--max-restarts=5".to_owned(),
+            format!("--namespace-memory={}", if full() { "32Mi" } else { "2Mi" }),
+        ],
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        let tenant = format!("{}-tenant", scene.namespace);
+        let label = format!("tenants={label}");
+        scene.tool().run(&["create", "namespace", &tenant]).await?;
+        scene
+            .tool()
+            .run(&["label", "namespace", &tenant, &label])
+            .await?;
+        let played = worst(scene, &Worst::in_namespace(&tenant)).await;
+        let delete = ["delete", "namespace", "--wait=false", &tenant];
+        scene.tool().run(&delete).await?;
+        played
+    })
+    .await
+}
+
+async fn worst(scene: &Scene, tenant: &Worst<'_>) -> Result<()> {
+    let users = Users::settle_in(scene).await?;
+    let alone = users.change("alone").await?;
+
+    let ended = Cell::new(false);
+    let process = scene.operator.process();
+    tenant.create_all(scene).await?;
+    let others = async {
+        let during = under_load(scene, 2, async {
+            let mut slowest = Duration::ZERO;
+            for change in 0..3 {
+                slowest = slowest.max(users.change(&format!("during {change}")).await?);
+            }
+            let reviews = users.reviews(if full() { 1000 } else { 20 }).await?;
+            anyhow::Ok((slowest, reviews))
+        });
+        let during = match during.await {
+            Ok(during) => tenant.is_told(scene).await.map(|()| during),
+            failed => failed,
+        };
+        ended.set(true);
+        during
+    };
+    let (during, written) = tokio::join!(others, tenant.goes_on(scene, &ended));
+    let ((slowest, reviews), writes) = during?;
+    let written = written?;
+    process.must_run()?;
+    let peak = process.peak_memory()?;
+    eprintln!(
+        "a change took {alone:?} alone, {slowest:?} at most beside the tenant's {written} writes; \
+         a review {reviews:?} (99 of 100); {writes}; {} MiB at most",
+        peak >> 20
+    );
+    ensure!(peak < LIMIT, "{} MiB", peak >> 20);
+
+    // All that is there is listed at once by one that starts.
+    scene.operator.stop().await;
+    scene.operator.start_again().await?;
+    let restarted = users.change("restarted").await?;
+    let peak = process.peak_memory()?;
+    eprintln!(
+        "a change took {restarted:?} from the start, {} MiB at most",
+        peak >> 20
+    );
+    ensure!(peak < LIMIT, "{} MiB from the start", peak >> 20);
+    if full() {
+        let patient = (alone * 2).max(Duration::from_secs(1));
+        ensure!(slowest <= patient, "{slowest:?} beside it, {alone:?} alone");
+        ensure!(reviews <= Duration::from_millis(50), "a review {reviews:?}");
+    }
+    Ok(())
+}
+
+/// The users of the scene's namespace: three Deployments of one ConfigMap.
+struct Users<'a> {
+    scene: &'a Scene,
+    workloads: Vec<Workload>,
+    caller: Caller,
+}
+
+impl<'a> Users<'a> {
+    async fn settle_in(scene: &'a Scene) -> Result<Self> {
+        let lists = |workload: Workload| workload.lists("app");
+        let workloads: Vec<_> = crowd("web", 3).into_iter().map(lists).collect();
+        scene.apply(&[config_map("app", "first")]).await?;
+        scene.create_all(&workloads).await?;
+        Ok(Self {
+            scene,
+            workloads,
+            caller: Caller::of(scene).await?,
+        })
+    }
+
+    /// Changes the ConfigMap. Returns how long it was until all workloads were rolled.
+    async fn change(&self, value: &str) -> Result<Duration> {
+        let began = Instant::now();
+        self.scene.put_all(&[config_map("app", value)]).await?;
+        let object = self.scene.object(&self.workloads[0].reference()).await?;
+        let key =
+            oracle::config_hash(&self.scene.client, &object, &self.scene.installation).await?;
+        let all = self.workloads.len();
+        wait_for("the users' workloads to be rolled", PATIENCE, async || {
+            let count = self.scene.carrying(&self.scene.namespace, &key).await?;
+            Ok(match count == all {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(format!("{count} of {all} are")),
+            })
+        })
+        .await?;
+        Ok(began.elapsed())
+    }
+
+    /// Has the webhook answer `count` reviews of a new workload, one after the other. Returns how long 99
+    /// of 100 took at most.
+    async fn reviews(&self, count: usize) -> Result<Duration> {
+        let workload = Workload::deployment("new").lists("app");
+        let review = create(&self.scene.namespace, &workload).to_string();
+        let review = request(Duration::from_secs(10), &review);
+        let mut took = Vec::new();
+        for _ in 0..count {
+            let began = Instant::now();
+            let answered = self.caller.send(&review).await?;
+            ensure!(answered.status == 200, "{answered:?}");
+            ensure!(answered.body.contains("patch"), "{answered:?}");
+            took.push(began.elapsed());
+        }
+        took.sort();
+        Ok(took[(took.len() - 1) * 99 / 100])
+    }
+}
+
+/// What the tenant does.
+struct Worst<'a> {
+    namespace: &'a str,
+    /// So many ConfigMaps and Deployments with annotations as long as they may be.
+    fat: usize,
+    /// So many Deployments that name 256 objects each, and no two the same.
+    wide: usize,
+    /// So many Deployments with regular expressions.
+    patterns: usize,
+    /// So many data keys in a dry run.
+    keys: usize,
+}
+
+impl<'a> Worst<'a> {
+    fn in_namespace(namespace: &'a str) -> Self {
+        let size = |whole, part| if full() { whole } else { part };
+        Self {
+            namespace,
+            fat: size(200, 12),
+            wide: size(1000, 24),
+            patterns: size(32, 4),
+            keys: size(600_000, 100_000),
+        }
+    }
+
+    async fn create_all(&self, scene: &Scene) -> Result<()> {
+        // Each character takes six in JSON as the apiserver writes it.
+        let fat = json!("<".repeat((256 << 10) - 1024));
+        let config_maps: Vec<_> = (0..self.fat)
+            .map(|number| {
+                let mut object = config_map(&format!("fat-{number}"), "1");
+                object["metadata"]["annotations"] = json!({"fat": fat});
+                object
+            })
+            .collect();
+        scene.put_all_in(self.namespace, &config_maps).await?;
+        let fat = crowd("fat", self.fat).into_iter().map(|workload| {
+            workload
+                .lists("hot")
+                .with(&["metadata", "annotations", "fat"], fat.clone())
+        });
+        let wide = crowd("wide", self.wide).into_iter().map(|workload| {
+            let names: Vec<_> = (0..256)
+                .map(|number| format!("{}-{number}", workload.name))
+                .collect();
+            workload.lists(&names.join(","))
+        });
+        let patterns = crowd("pattern", self.patterns).into_iter().map(|workload| {
+            let patterns: Vec<_> = (0..32).map(explosive).collect();
+            workload.annotated(
+                "configmap.reloader.stakater.com/reload",
+                &patterns.join(","),
+            )
+        });
+        let hot = Workload::deployment("hot").lists("hot");
+        let all: Vec<_> = fat.chain(wide).chain(patterns).chain([hot]).collect();
+        scene
+            .put_all_in(self.namespace, &[config_map("hot", "0")])
+            .await?;
+        scene.create_all_in(self.namespace, &all).await
+    }
+
+    /// Changes a ConfigMap ten times a second and sends dry runs with many data keys, until `ended`.
+    /// Returns how many writes that were.
+    async fn goes_on(&self, scene: &Scene, ended: &Cell<bool>) -> Result<usize> {
+        let changes = async {
+            let mut pace = interval(Duration::from_millis(100));
+            let mut count = 0;
+            while !ended.get() {
+                pace.tick().await;
+                let hot = config_map("hot", &count.to_string());
+                scene.put_all_in(self.namespace, &[hot]).await?;
+                count += 1;
+            }
+            anyhow::Ok(count)
+        };
+        let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), self.namespace);
+        let asks = async {
+            let names: Vec<_> = (0..self.keys).map(|number| format!("{number:x}")).collect();
+            let list = format!("hot[{}]", names.join(","));
+            let others: Vec<_> = (1..256).map(|number| format!("x{number}")).collect();
+            let list = format!("{list},{}", others.join(","));
+            let annotations = json!({
+                CONFIG_MAPS: list,
+                "pod-reloader.cs.sap.com/restart-on": "needed",
+            });
+            let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+            let params = PatchParams {
+                dry_run: true,
+                field_manager: Some("pod-reloader-inquiry".to_owned()),
+                ..PatchParams::default()
+            };
+            let mut count = 0;
+            while !ended.get() {
+                // The apiserver refuses it in the end: the webhook has been asked by then.
+                let refused = deployments.patch("hot", &params, &patch).await;
+                ensure!(refused.is_err(), "annotations of megabytes were taken");
+                count += 1;
+                sleep(Duration::from_millis(100)).await;
+            }
+            anyhow::Ok(count)
+        };
+        let (changes, asks) = tokio::join!(changes, asks);
+        Ok(changes? + asks?)
+    }
+
+    /// Claims that the tenant is told why its own workloads wait.
+    async fn is_told(&self, scene: &Scene) -> Result<()> {
+        for reason in ["NamespaceTooLarge", "RestartedTooOften"] {
+            let what = format!("an Event {reason} in {}", self.namespace);
+            wait_for(&what, PATIENCE, async || {
+                let field = format!("--field-selector=reason={reason}");
+                let get = ["get", "events.events.k8s.io", "--namespace", self.namespace];
+                let found = [&get[..], &[&field, "--output=name"]].concat();
+                let found = scene.tool().run(&found).await?;
+                Ok(match found.is_empty() {
+                    true => Attempt::NotYet("none".to_owned()),
+                    false => Attempt::Done(()),
+                })
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+/// A regular expression that takes a matcher as many states as it may have.
+fn explosive(number: usize) -> String {
+    format!("([ab]*a[ab]{{{}}}z)", 200 + number)
+}
