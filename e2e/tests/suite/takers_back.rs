@@ -64,8 +64,10 @@ async fn a_policy_that_replaces_the_annotations_of_the_template_makes_a_few_patc
 /// Waits until an update of `web` loses its hash.
 async fn in_force(scene: &Scene, web: &Workload) -> Result<()> {
     let reference = web.reference();
-    let label = ["label", &*reference, "a=b", "--dry-run=server"];
-    let label = [&label[..], &["--output=json"]].concat();
+    let patch = r#"--patch={"metadata": {"labels": {"a": "b"}}}"#;
+    // Other commands than patch may print what they have sent, not what came back.
+    let label = ["patch", &*reference, "--type=merge", patch];
+    let label = [&label[..], &["--dry-run=server", "--output=json"]].concat();
     wait_for("the policy to be in force", PATIENCE, async || {
         let object = scene.kubectl(&label).await?;
         Ok(match object.contains(NOTE) {

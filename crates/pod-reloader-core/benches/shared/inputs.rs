@@ -72,11 +72,11 @@ pub(crate) fn present(json: &str) -> Presence {
     Presence::Present(object.expect("it is a ConfigMap or Secret"))
 }
 
-/// An object of which no keys are tracked by themselves.
+/// An object, with the key that the Deployment names.
 pub(crate) fn parsed(json: &str) -> Result<ConfigObject, NotAConfigObject> {
     let aspects = Aspects {
         selector: None,
-        keys: Some(&DataKeys::new()),
+        keys: Some(&DataKeys::from(["part-0".into()])),
     };
     ConfigObject::parse(json.as_bytes(), aspects)
 }
