@@ -9,7 +9,7 @@ use json_patch::PatchOperation;
 use serde_json::value::RawValue;
 
 use crate::annotations;
-use crate::decision::{Cause, Decision, FirstStamp, baseline, decide};
+use crate::decision::{Cause, Decision, FirstStamp, baseline, decide, speaks_of};
 use crate::digest::Objects;
 use crate::hash::{ConfigHash, Keyring, Verdict};
 use crate::kind::WorkloadKind;
@@ -376,7 +376,11 @@ fn answer(
     let mut patch = patch::change_templates(workload, |at| wanted[at]);
     let baseline = match desired {
         Desired::WithBaseline(_, baseline) => Some(baseline),
-        _ => stored.baseline.as_deref().filter(|_| wanted == old),
+        _ => {
+            let value = old.iter().copied().flatten().next();
+            let is_its_own = |baseline: &&str| wanted == old && speaks_of(baseline, value);
+            stored.baseline.as_deref().filter(is_its_own)
+        }
     };
     let new_baseline = baseline.filter(|it| workload.markers.baseline.as_deref() != Some(*it));
     let (fitting, too_long) = match new_baseline {
@@ -808,6 +812,22 @@ mod tests {
         let answer = answered(&changed, holding("1"));
         assert_eq!(key_after(&changed, &answer), Some(hash("1")));
         assert_eq!(baseline_after(&changed, &answer), None);
+    }
+
+    /// Another release, with keys of its own, writes one that it needs: one of an earlier hash that came back
+    /// each time made it lose a change.
+    #[test]
+    fn a_baseline_of_an_earlier_hash_is_not_put_back() {
+        let web = |baseline| {
+            let web = deployment("web").stamped("foreign");
+            web.annotation("baseline", baseline)
+        };
+        for (stored, comes_back) in [("earlier=x", false), ("foreign=x", true), ("at=x", true)] {
+            let review = review(Some(web(stored)), web("foreign=y"));
+            let answer = answered_at_once(&review);
+            let expected = if comes_back { stored } else { "foreign=y" };
+            assert_eq!(baseline_after(&review, &answer).as_deref(), Some(expected));
+        }
     }
 
     #[test]

@@ -221,6 +221,15 @@ pub fn baseline_by_time(config_hash: &str) -> String {
     format!("{BY_TIME}={config_hash}")
 }
 
+/// Whether a baseline says something about a workload with this KEY.
+pub(crate) fn speaks_of(baseline: &str, value: Option<&str>) -> bool {
+    let own = baseline.rsplit_once('=').map(|(own, _)| own);
+    own.is_some_and(|own| {
+        let own = own.strip_suffix(OTHERWISE).unwrap_or(own);
+        own == BY_TIME || own == value.unwrap_or_default()
+    })
+}
+
 /// The hash of a workload's baseline, where it speaks of this.
 pub(crate) fn baseline<'a>(workload: &'a Workload, of: &str) -> Option<&'a str> {
     let (own, hash) = workload.markers.baseline.as_deref()?.rsplit_once('=')?;
