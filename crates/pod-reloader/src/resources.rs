@@ -83,7 +83,8 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
     /// A list begins with [`Event::Init`] and is whole with [`Event::InitDone`]; one that fails begins anew. An
     /// object that cannot be read is left out.
     pub(crate) async fn follow(&self, mut tell: impl FnMut(Event<K>)) {
-        let mut pauses = DefaultBackoff::default();
+        // Apart: a list that is whole says nothing of the watch that follows it.
+        let (mut list_pauses, mut pauses) = (DefaultBackoff::default(), DefaultBackoff::default());
         let mut limit = PAGE;
         let mut listed_at_once: Option<Instant> = None;
         loop {
@@ -93,10 +94,11 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
                 Ok(version) => version,
                 Err(error) => {
                     self.report("listing", &error);
-                    pause(&mut pauses).await;
+                    pause(&mut list_pauses).await;
                     continue;
                 }
             };
+            list_pauses.reset();
             tell(Event::InitDone);
             let error = self.watch_on(&mut version, &mut pauses, &mut tell).await;
             debug!(
