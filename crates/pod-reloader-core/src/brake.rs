@@ -22,7 +22,7 @@ const BURST: usize = 7;
 
 /// The attempts to write to one workload, as far as they limit the next one.
 ///
-/// It is a bucket of [`BURST`] attempts that gains one every [`INTERVAL`]. An attempt counts when it is made,
+/// It is a bucket of `BURST` attempts that gains one every [`INTERVAL`]. An attempt counts when it is made,
 /// so it makes no difference whether the write stood, was taken back, conflicted, was refused, or never got
 /// an answer. No event and no answer can shorten the wait.
 ///
@@ -34,7 +34,7 @@ const BURST: usize = 7;
 ///
 /// # Caveats
 ///
-/// Where a user allows more than [`BURST`] restarts in a window, that many attempts are allowed at once,
+/// Where a user allows more than `BURST` restarts in a window, that many attempts are allowed at once,
 /// and the bound grows by as many.
 #[derive(Debug, Default)]
 pub struct Allowance {

@@ -86,7 +86,7 @@ pub enum Rejected {
         /// The first object that counts as a whole for that.
         name: Name,
     },
-    /// More than [`MAX_EXCLUDED`] names that are not to count.
+    /// More than `MAX_EXCLUDED` names that are not to count.
     #[error("{0} names are not excluded: a workload may exclude {MAX_EXCLUDED} in each list")]
     TooManyExcluded(ConfigKind),
     /// More than [`MAX_PATTERNS`] regular expressions.
