@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
-use kube::{Api, Client};
+use kube::Client;
 use parking_lot::Mutex;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::index::{Applied, LeftOut, Turned};
@@ -337,9 +337,7 @@ impl Reconciler {
         served: &Served,
         id: &WorkloadId,
     ) -> Result<Option<(Workload, u64)>, CallError> {
-        let namespace = id.namespace.as_str();
-        let api: Api<O> = Api::namespaced_with(self.client.clone(), namespace, served);
-        let object = within(DEADLINE, api.get(&id.name)).await?;
+        let object = within(DEADLINE, self.api::<O>(served, id).get(&id.name)).await?;
         let version = version(&object);
         let workload = self.workload(id.kind, object);
         Ok(workload.map(|workload| (workload, version)))

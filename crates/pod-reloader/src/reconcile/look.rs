@@ -367,7 +367,8 @@ impl Reconciler {
         }
     }
 
-    fn api<O: Object>(&self, served: &Served, id: &WorkloadId) -> Resources<O> {
+    /// The calls about a workload. What they answer is read through the budget.
+    pub(super) fn api<O: Object>(&self, served: &Served, id: &WorkloadId) -> Resources<O> {
         let api = Api::namespaced_with(self.client.clone(), id.namespace.as_str(), served);
         Resources::new(api, id.kind.as_str(), &self.budget)
     }
