@@ -44,7 +44,7 @@ on_older_always := clients:: pending:: rbac::
 on_older_too := contents:: input:: modes:: order:: races:: restart:: secrecy:: takeover:: unknown:: certificates:: scope::
 # They take the machine for themselves, and the others would wait too long for it.
 floods := server:: tenant::
-faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: tenant::
+faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: takers_back:: tenant::
 on_older = RUST_TEST_THREADS=4 $(control_plane:%--=%--older --) cargo test -p $(e2e) --test suite --no-fail-fast -- $(1)
 
 .PHONY: help

@@ -18,19 +18,32 @@ use crate::{
     workload::{Workload, config_map},
 };
 
-/// How long each write took, sorted.
+/// How long each of many calls took, sorted.
 #[derive(Clone, Debug)]
 pub struct Latencies(Vec<Duration>);
 
+impl From<Vec<Duration>> for Latencies {
+    fn from(mut took: Vec<Duration>) -> Self {
+        took.sort();
+        Self(took)
+    }
+}
+
+impl Latencies {
+    /// How long `share` of a hundred took at most.
+    pub fn of_a_hundred(&self, share: usize) -> Duration {
+        let last = self.0.len().saturating_sub(1);
+        self.0.get(last * share / 100).copied().unwrap_or_default()
+    }
+}
+
 impl fmt::Display for Latencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let last = self.0.len().saturating_sub(1);
-        let of_a_hundred = |share| self.0.get(last * share / 100).copied().unwrap_or_default();
-        let [median, most, all] = [50, 99, 100].map(of_a_hundred);
+        let [median, most, all] = [50, 99, 100].map(|share| self.of_a_hundred(share));
         let count = self.0.len();
         write!(
             f,
-            "{count} writes within {median:?} (median), {most:?} (99 of 100), {all:?} (all)"
+            "{count} within {median:?} (median), {most:?} (99 of 100), {all:?} (all)"
         )
     }
 }
@@ -66,10 +79,9 @@ pub async fn under_load<T>(
     };
     let writes = try_join_all(names.iter().map(|name| write(scene, name, &ended)));
     let (outcome, latencies) = try_join(test, writes).await?;
-    let mut latencies = latencies.concat();
-    latencies.sort();
+    let latencies = latencies.concat();
     all_called(scene, mark, latencies.len()).await?;
-    Ok((outcome, Latencies(latencies)))
+    Ok((outcome, latencies.into()))
 }
 
 /// Writes one Deployment again and again until the test has ended.
