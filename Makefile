@@ -6,7 +6,8 @@ e2e := pod-reloader-e2e
 crates := pod-reloader-core webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
 scripts := .ci/run scripts/need scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
-control_plane := $(or $(CARGO_TARGET_DIR),target)/debug/control-plane --
+built := $(or $(CARGO_TARGET_DIR),target)/debug
+control_plane := $(built)/control-plane --
 
 # Taken from PATH, or else built once: no registry has a current binary.
 tools := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pod-reloader/tools
@@ -54,10 +55,11 @@ help: ## List these targets
 
 .PHONY: demo
 demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it running
-	@scripts/need rust cc control-plane
-	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
-	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,demo,cargo run --quiet -p $(e2e) --bin demo $(if $(filter 1,$(KEEP)),-- --keep))
+	@scripts/need rust cc demo
+	@echo 'The first time takes about eight minutes on two cores: five for the control plane, three for the operator. Later, one.'
+	$(call phase,1 of 3: control plane,e2e/control-plane/build.sh --for=demo >/dev/null)
+	$(call phase,2 of 3: build,cargo build -p pod-reloader -p $(e2e) --bin pod-reloader --bin demo)
+	$(call phase,3 of 3: demo,$(built)/demo $(if $(filter 1,$(KEEP)),--keep))
 
 # End-to-end tests mostly wait.
 .PHONY: test

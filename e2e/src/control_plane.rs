@@ -20,7 +20,7 @@ use crate::{
     description::{CONTROL_PLANE_VARIABLE, Description},
     directory::Directory,
     kubeconfig::{KubeconfigFile, client_from},
-    launch::Launch,
+    launch::{Launch, OLDER_APISERVER},
     process::Process,
     programs::Programs,
     readiness::{answers, create_nodes, create_types, ready},
@@ -388,6 +388,9 @@ impl ControlPlane {
         options: &ControlPlaneOptions,
     ) -> Result<(Description, Launch, Vec<(Component, Process)>)> {
         let programs = Programs::find()?;
+        if options.version == Version::Older {
+            programs.must_have(OLDER_APISERVER)?;
+        }
         let launch = Launch::prepare(&directory.path, programs.clone(), options)?;
         let description = Description {
             directory: launch.directory.clone(),

@@ -6,9 +6,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, bail};
-
-use crate::launch::OLDER_APISERVER;
+use anyhow::{Context, Result, bail, ensure};
 
 /// Names the folder of the programs; without it, the cache of the build script is asked.
 pub const PROGRAMS_VARIABLE: &str = "POD_RELOADER_CONTROL_PLANE_BIN";
@@ -29,15 +27,25 @@ impl Programs {
             Some(directory) => PathBuf::from(directory),
             None => built()?,
         };
+        let programs = Self { directory };
         for name in REQUIRED {
-            if !directory.join(name).exists() {
-                bail!(
-                    "{name} is missing in {}: run `make control-plane`",
-                    directory.display()
-                );
-            }
+            programs.must_have(name)?;
         }
-        Ok(Self { directory })
+        Ok(programs)
+    }
+
+    /// Claims that a program is there.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub(crate) fn must_have(&self, name: &str) -> Result<()> {
+        let directory = &self.directory;
+        ensure!(
+            directory.join(name).exists(),
+            "{name} is missing in {}: run `make control-plane`",
+            directory.display()
+        );
+        Ok(())
     }
 
     pub(crate) fn at(directory: &Path) -> Self {
@@ -93,7 +101,7 @@ fn said_by(script: &str, args: &[&str]) -> Result<String> {
 }
 
 fn built() -> Result<PathBuf> {
-    let stdout = said_by("control-plane/build.sh", &["--where"])?;
+    let stdout = said_by("control-plane/build.sh", &["--where", "--for=demo"])?;
     let directory = stdout
         .lines()
         .last()
@@ -104,12 +112,12 @@ fn built() -> Result<PathBuf> {
 const REQUIRED: [&str; 10] = [
     "etcd",
     "kube-apiserver",
-    OLDER_APISERVER,
     "kube-controller-manager",
     "kube-scheduler",
     "kubectl",
     "kwok",
     "stages",
+    "helm",
     "cert-manager",
     "cert-manager-crds",
 ];
