@@ -1,17 +1,23 @@
 //! Installs an operator by the Helm chart, and does what a kubelet does for its pods.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use anyhow::{Context, Result};
-use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, Client};
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, PostParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
-    control_plane::ControlPlane, mounted_secret::MountedSecret, port::free_ports, tool::Tool,
+    apply::api_of, control_plane::ControlPlane, mounted_secret::MountedSecret, port::free_ports,
+    tool::Tool,
 };
 
 /// An operator as the chart installs it, in a namespace of its own.
@@ -27,7 +33,7 @@ pub struct Installation {
     pub port: u16,
     /// helm, as an administrator.
     pub helm: Tool,
-    kubectl: Tool,
+    api_url: String,
     client: Client,
     directory: PathBuf,
     /// The name of its Deployment.
@@ -36,10 +42,13 @@ pub struct Installation {
     args: Vec<String>,
     /// Each with the argument that names its place on this machine.
     mounted: Vec<(String, Arc<MountedSecret>)>,
+    /// What there is of it outside of namespaces, unless it is a release of Helm.
+    outside: Vec<Value>,
 }
 
 impl Installation {
-    /// Runs `helm install` with `values`, and waits until what its pods mount is there.
+    /// Runs `helm install` with `values`, or creates what that would, and waits until what its pods
+    /// mount is there.
     ///
     /// # Errors
     /// When helm or the apiserver refuses.
@@ -48,11 +57,15 @@ impl Installation {
         namespace: &str,
         directory: &Path,
         values: &Value,
+        released: bool,
     ) -> Result<Self> {
         let port = free_port()?;
         let mut installation =
             Self::new(control_plane, namespace, namespace, port, directory).await?;
-        installation.upgrade(values).await?;
+        match released {
+            true => installation.upgrade(values).await?,
+            false => installation.create_objects(values).await?,
+        }
         Ok(installation)
     }
 
@@ -85,13 +98,14 @@ impl Installation {
             namespace: namespace.to_owned(),
             port,
             helm: control_plane.helm(),
-            kubectl: control_plane.kubectl(),
+            api_url: control_plane.api_url().to_owned(),
             client: control_plane.admin_client().await?,
             directory: directory.join("mounted"),
             deployment: deployment.to_owned(),
             service_account: deployment.to_owned(),
             args: Vec::new(),
             mounted: Vec::new(),
+            outside: Vec::new(),
         })
     }
 
@@ -100,6 +114,10 @@ impl Installation {
     /// # Errors
     /// As [`Installation::create`].
     pub async fn upgrade(&mut self, values: &Value) -> Result<()> {
+        ensure!(
+            self.outside.is_empty(),
+            "no release of Helm: `Options::released` makes one"
+        );
         let chart = chart().display().to_string();
         let upgrade = [
             "upgrade",
@@ -116,11 +134,70 @@ impl Installation {
         self.mount().await
     }
 
-    /// Runs `helm uninstall`, and waits until everything of the release is gone.
+    /// Creates what the chart renders.
+    async fn create_objects(&mut self, values: &Value) -> Result<()> {
+        create_namespace(&self.client, &self.namespace, Vec::new()).await?;
+        for object in self.rendered(values).await? {
+            let api = api_of(&self.client, None, &object)?;
+            let created: DynamicObject = serde_json::from_value(object.clone())?;
+            let created = api.create(&PostParams::default(), &created).await;
+            created.with_context(|| format!("creating {object}"))?;
+            if object["metadata"]["namespace"].is_null() {
+                self.outside.push(object);
+            }
+        }
+        self.mount().await
+    }
+
+    /// What the chart renders here, without its tests. Installations that differ in their names alone are
+    /// rendered once.
+    async fn rendered(&self, values: &Value) -> Result<Vec<Value>> {
+        // In the place of what is another each time.
+        const NAME: &str = "name-of-the-test";
+        const PORT: &str = "48271";
+        static RENDERED: Mutex<BTreeMap<(String, String), String>> = Mutex::new(BTreeMap::new());
+        let name = self.namespace.strip_suffix("-op");
+        let name = name.unwrap_or(&self.namespace);
+        let port = self.port.to_string();
+        let values = self.values(values).to_string();
+        let values = values.replace(name, NAME).replace(&port, PORT);
+        let key = (self.api_url.clone(), values);
+        let lock = || RENDERED.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().get(&key).cloned();
+        let rendered = match known {
+            Some(rendered) => rendered,
+            None => {
+                let release = self.namespace.replace(name, NAME);
+                let chart = chart().display().to_string();
+                let template = ["template", &release, &chart, "--namespace", &release];
+                let here = ["--dry-run=server", "--skip-tests", "--values=-"];
+                let template = [&template[..], &here].concat();
+                let rendered = self.helm.run_with_input(&template, &key.1).await?;
+                let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered)?;
+                let rendered = serde_json::to_string(&objects)?;
+                lock().insert(key, rendered.clone());
+                rendered
+            }
+        };
+        let objects = rendered.replace(NAME, name).replace(PORT, &port);
+        let objects: Vec<Value> = serde_json::from_str(&objects)?;
+        Ok(objects.into_iter().filter(|it| !it.is_null()).collect())
+    }
+
+    /// Runs `helm uninstall`, and waits until everything of the release is gone. Of what is no release it
+    /// deletes what is outside of namespaces.
     ///
     /// # Errors
     /// When helm fails.
     pub async fn uninstall(&self) -> Result<()> {
+        for object in &self.outside {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            let api = api_of(&self.client, None, object)?;
+            api.delete(name, &DeleteParams::default()).await?;
+        }
+        if !self.outside.is_empty() {
+            return Ok(());
+        }
         let release = [&self.namespace, "--namespace", &self.namespace, "--wait"];
         let uninstall = [&["uninstall"], &release[..]].concat();
         self.helm.run(&uninstall).await.map(|_| ())
@@ -186,15 +263,8 @@ impl Installation {
 
     /// Takes over what the Deployment says about the operator's container.
     async fn mount(&mut self) -> Result<()> {
-        let deployment = [
-            "--namespace",
-            &self.namespace,
-            "get",
-            "deployment",
-            &self.deployment,
-            "--output=json",
-        ];
-        let deployment: Value = serde_json::from_str(&self.kubectl.run(&deployment).await?)?;
+        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &self.namespace);
+        let deployment = serde_json::to_value(deployments.get(&self.deployment).await?)?;
         let pod = &deployment["spec"]["template"]["spec"];
         let service_account = pod["serviceAccountName"].as_str();
         self.service_account = service_account.context("no service account")?.to_owned();
@@ -232,6 +302,25 @@ const VOLUMES: [(&str, &str, &str); 3] = [
     ("client-ca", "webhook-client-ca-file", "ca.crt"),
     ("notifications", "notify-url-file", "url"),
 ];
+
+/// Creates a namespace with these labels, unless it is there.
+pub(crate) async fn create_namespace(
+    client: &Client,
+    name: &str,
+    labels: Vec<(&str, &str)>,
+) -> Result<()> {
+    let labels = labels.iter().map(|(key, value)| (key, json!(value)));
+    let labels: BTreeMap<_, _> = labels.collect();
+    let metadata = json!({"name": name, "labels": labels});
+    let namespace: Namespace = serde_json::from_value(json!({"metadata": metadata}))?;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    match namespaces.create(&PostParams::default(), &namespace).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        created => created
+            .map(drop)
+            .with_context(|| format!("creating the namespace {name}")),
+    }
+}
 
 /// The folder of the chart.
 pub fn chart() -> PathBuf {

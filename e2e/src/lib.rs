@@ -4,6 +4,7 @@
 //! cert-manager as processes of this machine; [`AuditLog`] tells who asked the apiserver for what;
 //! [`Tool`] runs kubectl and helm on it.
 
+mod apply;
 mod audit;
 mod balancer;
 pub mod caller;

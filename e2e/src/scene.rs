@@ -12,24 +12,30 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::FutureExt;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use kube::{Api, Client};
+use k8s_openapi::api::{
+    admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Namespace,
+};
+use kube::{
+    Api, Client,
+    api::{DeleteParams, DynamicObject, ListParams, PostParams},
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::replicas::{Replicas, kubeconfig};
 pub use self::{crowd::crowd, replicas::Replica};
 use crate::{
+    apply::{api_of, apply},
     audit::{AuditEvent, AuditLog, Mark},
     control_plane::ControlPlane,
     credentials::random_hex,
-    installation::{Installation, merge},
+    installation::{Installation, create_namespace, merge},
     operator::Operator,
     oracle,
     proxy::Proxy,
     tool::Tool,
     wait::{Attempt, PATIENCE, wait_for},
-    workload::{BASELINE, KEY, Workload, config_map, key_of},
+    workload::{BASELINE, Workload, config_map, key_of},
 };
 
 /// How a [`Scene`] is set.
@@ -57,6 +63,9 @@ pub struct Options {
     pub values: Value,
     /// Labels of the namespace of the workloads, such as `stage=live`.
     pub namespace_labels: Vec<String>,
+    /// Whether the chart is a release of Helm, which a test can upgrade. Without it, what the chart
+    /// renders is created, which is much quicker.
+    pub released: bool,
 }
 
 impl Default for Options {
@@ -73,6 +82,17 @@ impl Default for Options {
             everywhere: false,
             values: Value::Null,
             namespace_labels: Vec::new(),
+            released: false,
+        }
+    }
+}
+
+impl Options {
+    /// Those of a release of Helm; otherwise as by default.
+    pub fn released() -> Self {
+        Self {
+            released: true,
+            ..Self::default()
         }
     }
 }
@@ -159,25 +179,21 @@ impl Scene {
         let directory = tempfile::Builder::new()
             .prefix("pod-reloader-e2e-")
             .tempdir()?;
+        let client = control_plane.admin_client().await?;
+        let labels = options.namespace_labels.iter();
+        let labels = labels.filter_map(|label| label.split_once('='));
         // The chart makes Roles in the namespaces that are kept.
-        control_plane
-            .kubectl()
-            .run(&["create", "namespace", &namespace])
-            .await?;
-        for label in &options.namespace_labels {
-            let label = ["label", "namespace", &namespace, label];
-            control_plane.kubectl().run(&label).await?;
-        }
+        create_namespace(&client, &namespace, labels.collect()).await?;
         let installation = Installation::create(
             &control_plane,
             &format!("{namespace}-op"),
             directory.path(),
             &options.values(&namespace),
+            options.released,
         )
         .await?;
         let (replicas, first) =
             Replicas::start(&control_plane, &installation, directory.path(), &options).await?;
-        let client = control_plane.admin_client().await?;
         let scene = Self {
             audit_log,
             began,
@@ -217,21 +233,18 @@ impl Scene {
             ];
             self.tool().run(&[&["patch"], &args[..]].concat()).await?;
         }
-        let probe = Workload::deployment("probe")
-            .lists("absent")
-            .manifest()
-            .to_string();
-        let create = [
-            "create",
-            "--dry-run=server",
-            "--output=json",
-            "--filename=-",
-        ];
+        let probe = Workload::deployment("probe").lists("absent").manifest();
+        let deployments = api_of(&self.client, Some(&self.namespace), &probe)?;
+        let probe: DynamicObject = serde_json::from_value(probe)?;
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
         wait_for("the apiserver to call the webhook", PATIENCE, async || {
-            Ok(match self.kubectl_with_input(&create, &probe).await {
-                Ok(object) if object.contains(KEY) => Attempt::Done(()),
+            Ok(match deployments.create(&params, &probe).await {
+                Ok(object) if key_of(&object.data).is_some() => Attempt::Done(()),
                 Ok(_) => Attempt::NotYet("it was not called".to_owned()),
-                Err(error) => Attempt::NotYet(format!("{error:#}")),
+                Err(error) => Attempt::NotYet(error.to_string()),
             })
         })
         .await
@@ -294,11 +307,14 @@ impl Scene {
         self.tool().output(&namespaced, input).await
     }
 
-    /// `kubectl apply` of these manifests, in this order.
+    /// `kubectl apply` of these manifests, in this order. It takes a process only where it must.
     ///
     /// # Errors
     /// As [`Scene::kubectl`].
     pub async fn apply(&self, manifests: &[Value]) -> Result<()> {
+        if apply(&self.client, &self.namespace, manifests).await? {
+            return Ok(());
+        }
         let list = json!({"apiVersion": "v1", "kind": "List", "items": manifests}).to_string();
         self.kubectl_with_input(&["apply", "--filename=-"], &list)
             .await
@@ -310,8 +326,7 @@ impl Scene {
     /// # Errors
     /// As [`Scene::kubectl`].
     pub async fn object(&self, reference: &str) -> Result<Value> {
-        let text = self.kubectl(&["get", reference, "--output=json"]).await?;
-        Ok(serde_json::from_str(&text)?)
+        self.object_in(&self.namespace, reference).await
     }
 
     /// As [`Scene::object`], in another namespace.
@@ -319,8 +334,19 @@ impl Scene {
     /// # Errors
     /// As [`Scene::kubectl`].
     pub async fn object_in(&self, namespace: &str, reference: &str) -> Result<Value> {
-        let get = ["--namespace", namespace, "get", reference, "--output=json"];
-        Ok(serde_json::from_str(&self.tool().run(&get).await?)?)
+        let (kind, name) = reference.split_once('/').unwrap_or((reference, ""));
+        let Some((_, version, kind)) = KINDS.iter().find(|(of, ..)| *of == kind) else {
+            let get = ["--namespace", namespace, "get", reference, "--output=json"];
+            return Ok(serde_json::from_str(&self.tool().run(&get).await?)?);
+        };
+        let kind = json!({"apiVersion": version, "kind": kind});
+        let object = api_of(&self.client, Some(namespace), &kind)?
+            .get(name)
+            .await;
+        let mut object = object.with_context(|| format!("{namespace}: {reference}"))?;
+        // Nor does kubectl show them.
+        object.metadata.managed_fields = None;
+        Ok(serde_json::to_value(object)?)
     }
 
     /// KEY of a workload.
@@ -513,11 +539,10 @@ impl Scene {
     /// # Errors
     /// As [`Scene::kubectl`].
     pub async fn events(&self, workload: &Workload) -> Result<Vec<(String, String)>> {
-        let list = self
-            .kubectl(&["get", "events.events.k8s.io", "--output=json"])
-            .await?;
-        let list: Value = serde_json::from_str(&list)?;
-        let events = list["items"].as_array().into_iter().flatten();
+        let kind = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event"});
+        let events = api_of(&self.client, Some(&self.namespace), &kind)?;
+        let events = events.list(&ListParams::default()).await?;
+        let events = events.items.iter().map(|event| &event.data);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Ok(events
             .filter(|event| {
@@ -673,14 +698,10 @@ impl Scene {
         }
         // Whatever is left dies with the control plane.
         let _ = self.installation.uninstall().await;
-        let namespaces = [
-            "delete",
-            "namespace",
-            "--wait=false",
-            &self.namespace,
-            &self.installation.namespace,
-        ];
-        let _ = self.tool().run(&namespaces).await;
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        for name in [&self.namespace, &self.installation.namespace] {
+            let _ = namespaces.delete(name, &DeleteParams::default()).await;
+        }
     }
 }
 
@@ -697,6 +718,15 @@ impl Options {
         values
     }
 }
+
+/// Kinds as [`Scene::object`] takes them.
+const KINDS: [(&str, &str, &str); 5] = [
+    ("configmap", "v1", "ConfigMap"),
+    ("secret", "v1", "Secret"),
+    ("deployment", "apps/v1", "Deployment"),
+    ("statefulset", "apps/v1", "StatefulSet"),
+    ("daemonset", "apps/v1", "DaemonSet"),
+];
 
 fn is_of_plugin(event: &AuditEvent) -> bool {
     event.user_agent.starts_with("kubectl-pod-reloader/")

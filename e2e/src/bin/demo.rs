@@ -38,6 +38,7 @@ async fn main() -> Result<()> {
         failure_policy: "Ignore",
         everywhere: true,
         values: json!({"webhook": {"certManager": {"enabled": true}}}),
+        released: true,
         ..Options::default()
     };
     let scene = Scene::set(control_plane, "shop", options).await?;

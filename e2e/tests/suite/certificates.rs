@@ -46,6 +46,7 @@ async fn rotations_by_cert_manager_fail_no_write_and_let_none_past_the_webhook()
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let fail = Options {
         values: json!({"webhook": {"certManager": {"enabled": true}, "timeoutSeconds": TIMEOUT}}),
+        released: true,
         ..Options::default()
     };
     let ignore = Options {
@@ -79,7 +80,7 @@ async fn rotations_by_cert_manager_fail_no_write_and_let_none_past_the_webhook()
 
 #[tokio::test]
 async fn half_of_a_pair_is_kept_out_and_the_last_good_one_serves_on() -> Result<()> {
-    Scene::play(ignoring(), async |scene| {
+    Scene::play(released(), async |scene| {
         writable(scene).await?;
         let ca = TestAuthority::new()?;
         let host = scene.installation.host();
@@ -258,7 +259,7 @@ async fn a_certificate_for_another_name_is_a_failure_that_the_policy_decides_abo
 
 #[tokio::test]
 async fn the_chart_moves_to_cert_manager_and_back_while_writes_go_on() -> Result<()> {
-    Scene::play(ignoring(), async |scene| {
+    Scene::play(released(), async |scene| {
         writable(scene).await?;
         let own_ca = scene.ca_bundle().await?;
         under_load(scene, &[], async {
@@ -696,6 +697,13 @@ fn live(params: &mut CertificateParams, so_far: Duration, left: Duration) {
 }
 
 /// A webhook that may be away for a while.
+fn released() -> Options {
+    Options {
+        released: true,
+        ..ignoring()
+    }
+}
+
 fn ignoring() -> Options {
     Options {
         failure_policy: "Ignore",

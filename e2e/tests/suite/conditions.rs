@@ -61,7 +61,7 @@ async fn looked_at(
     let all = |part: usize| cases.iter().map(|case| expected(case)[part]).collect();
     let (called, kept): (Vec<_>, Vec<_>) = (all(0), all(1));
     let none = vec![false; cases.len()];
-    Scene::play(Options::default(), async |scene| {
+    Scene::play(Options::released(), async |scene| {
         // From here on, who calls the webhook fails.
         scene.operator.stop().await;
         upgrade(scene, "Fail", &values).await?;

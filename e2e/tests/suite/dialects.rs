@@ -371,7 +371,7 @@ async fn what_says_match_counts_for_those_who_search() -> Result<()> {
 
 #[tokio::test]
 async fn a_dialect_that_is_switched_on_rolls_nothing_and_counts_from_then_on() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
+    Scene::play(Options::released(), async |scene| {
         scene.apply(&config("1")).await?;
         let web = Workload::deployment("web").lists("app");
         let own = Case::of(web.annotated(STAKATER_RELOAD, "other"), "app", "");
@@ -476,7 +476,7 @@ async fn no_secret_is_read_where_secrets_are_ignored() -> Result<()> {
 
 #[tokio::test]
 async fn workloads_in_namespaces_to_ignore_are_left_alone() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
+    Scene::play(Options::released(), async |scene| {
         let ignored = format!("{}-ignored", scene.namespace);
         scene.tool().run(&["create", "namespace", &ignored]).await?;
         let outcome = in_an_ignored_namespace(scene, &ignored).await;

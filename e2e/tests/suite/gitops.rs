@@ -118,7 +118,10 @@ async fn syncs_of_our_chart_leave_the_operators_own_ca_alone() -> Result<()> {
 #[tokio::test]
 async fn upgrades_of_our_chart_leave_the_ca_alone() -> Result<()> {
     for certificate in [CertificateOf::CertManager, CertificateOf::Operator] {
-        let options = certificate.options();
+        let options = Options {
+            released: true,
+            ..certificate.options()
+        };
         let values = options.clone();
         Scene::play(options, async |scene| {
             let ca = ca_bundle(scene).await?;

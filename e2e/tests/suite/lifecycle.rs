@@ -52,6 +52,10 @@ fn in_all_namespaces(label: &str, mut values: Value) -> Options {
 /// Install, upgrade, test, rollback, uninstall. Nothing rolls but what the config of the workload asks
 /// for.
 async fn live(options: Options) -> Result<()> {
+    let options = Options {
+        released: true,
+        ..options
+    };
     Scene::play(options.clone(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::deployment("web").lists("app");

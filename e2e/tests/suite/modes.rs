@@ -267,7 +267,7 @@ async fn without_a_list_of_namespaces_all_are_kept_but_kube_system_and_our_own()
     };
     let values = options.values("operator");
     let installation =
-        Installation::create(&control_plane, "operator", directory.path(), &values).await?;
+        Installation::create(&control_plane, "operator", directory.path(), &values, true).await?;
     let token = control_plane
         .service_account_token("operator", installation.service_account())
         .await?;

@@ -79,7 +79,7 @@ async fn a_rollout_is_one_message_and_what_is_none_is_no_message() -> Result<()>
 #[tokio::test]
 async fn the_secret_that_the_chart_mounts_names_the_receiver_and_may_change() -> Result<()> {
     let (first, second) = (Receiver::start(true).await?, Receiver::start(true).await?);
-    let options = Options::default();
+    let options = Options::released();
     Scene::play(options.clone(), async |scene| {
         let url = |receiver: &Receiver| {
             let url = json!({"url": receiver.url(CREDENTIAL)});

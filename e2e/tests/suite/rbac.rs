@@ -125,6 +125,7 @@ async fn without_a_loop_and_with_all_made_from_outside_it_may_read_config_and_no
     let values = json!({"webhook": {"certManager": {"enabled": true}}});
     let mut options = options(false, values);
     options.failure_policy = "Ignore";
+    options.released = true;
     Scene::play(options.clone(), async |scene| {
         scene.operator.stop().await;
         let began = scene.mark().await?;

@@ -319,7 +319,11 @@ async fn two_releases_that_keep_the_same_workload_write_less_and_less_and_roll_n
 #[tokio::test]
 async fn releases_fit_into_one_namespace_and_none_takes_the_names_of_another() -> Result<()> {
     let [first, second] = names("names");
-    Scene::play(release(&first), async |scene| {
+    let first = Options {
+        released: true,
+        ..release(&first)
+    };
+    Scene::play(first, async |scene| {
         let own = &scene.installation;
         let sibling = format!("{}-2", own.namespace);
         let values = |name: &str| {

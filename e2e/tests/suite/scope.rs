@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 #[tokio::test]
 async fn an_object_selector_picks_the_workloads_that_are_kept() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
+    Scene::play(Options::released(), async |scene| {
         let shop = |name| Workload::deployment(name).labelled("team", "shop");
         // What `Scene::quiet` waits for must be kept, too.
         let sentinel = shop("sentinel").lists("sentinel").lists_secrets("sentinel");
@@ -72,7 +72,7 @@ async fn an_object_selector_picks_the_workloads_that_are_kept() -> Result<()> {
 
 #[tokio::test]
 async fn a_namespace_selector_picks_the_namespaces_that_are_kept() -> Result<()> {
-    Scene::play(Options::default(), async |scene| {
+    Scene::play(Options::released(), async |scene| {
         let [loses, gains] = ["loses", "gains"].map(|name| format!("{}-{name}", scene.namespace));
         for namespace in [&loses, &gains] {
             scene

@@ -19,6 +19,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
         values: json!({"webhook": {"namespaceSelector": {"matchLabels": {"stolen-token": "x"}}}}),
         namespace_labels: vec!["stolen-token=x".to_owned()],
         failure_policy: "Ignore",
+        released: true,
         ..Options::default()
     };
     Scene::play(options.clone(), async |scene| {

@@ -1,0 +1,159 @@
+//! Applies manifests as `kubectl apply` does, without a process for each.
+
+use anyhow::{Context, Result};
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+};
+use serde_json::{Map, Value, json};
+
+/// Where `kubectl apply` notes what it has sent.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+const FIELD_MANAGER: &str = "kubectl-client-side-apply";
+
+/// The objects of the kind of `manifest`: those of its own namespace, else of `namespace`, else of the
+/// cluster.
+///
+/// # Errors
+/// When it has no kind.
+pub(crate) fn api_of(
+    client: &Client,
+    namespace: Option<&str>,
+    manifest: &Value,
+) -> Result<Api<DynamicObject>> {
+    let kind = text(&manifest["kind"])?;
+    let version = text(&manifest["apiVersion"])?;
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    Ok(
+        match manifest["metadata"]["namespace"].as_str().or(namespace) {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        },
+    )
+}
+
+/// Applies these, in this order. Returns whether that was possible: kubectl itself must write workloads
+/// that are there already, since only it knows how their lists are merged, and all other kinds.
+///
+/// # Errors
+/// When one is refused.
+pub(crate) async fn apply(client: &Client, namespace: &str, manifests: &[Value]) -> Result<bool> {
+    for manifest in manifests {
+        let is_there = match text(&manifest["kind"])? {
+            "ConfigMap" | "Secret" => false,
+            "Deployment" | "StatefulSet" | "DaemonSet" => {
+                let api = api_of(client, Some(namespace), manifest)?;
+                let name = text(&manifest["metadata"]["name"])?;
+                api.get_metadata_opt(name).await?.is_some()
+            }
+            _ => true,
+        };
+        if is_there {
+            return Ok(false);
+        }
+    }
+    for manifest in manifests {
+        let api = api_of(client, Some(namespace), manifest)?;
+        let manifest = with_last_applied(manifest, namespace);
+        write(&api, &manifest).await?;
+    }
+    Ok(true)
+}
+
+async fn write(api: &Api<DynamicObject>, manifest: &Value) -> Result<()> {
+    let name = text(&manifest["metadata"]["name"])?;
+    let Some(current) = api.get_opt(name).await? else {
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let object = serde_json::from_value(manifest.clone())?;
+        return api
+            .create(&params, &object)
+            .await
+            .map(drop)
+            .with_context(|| format!("creating {name}"));
+    };
+    let noted = current.metadata.annotations.as_ref();
+    let noted = noted.and_then(|annotations| annotations.get(LAST_APPLIED));
+    let original = match noted {
+        Some(noted) => serde_json::from_str(noted)?,
+        None => json!({}),
+    };
+    let patch = three_way(&original, manifest, &serde_json::to_value(&current)?);
+    if patch.is_empty() {
+        return Ok(());
+    }
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patched = api.patch(name, &params, &Patch::Merge(&patch)).await;
+    patched
+        .map(drop)
+        .with_context(|| format!("patching {name}"))
+}
+
+fn with_last_applied(manifest: &Value, namespace: &str) -> Value {
+    let mut manifest = manifest.clone();
+    let metadata = &mut manifest["metadata"];
+    if metadata["namespace"].is_null() {
+        metadata["namespace"] = json!(namespace);
+    }
+    if metadata["annotations"].is_null() {
+        metadata["annotations"] = json!({});
+    }
+    let noted = format!("{manifest}\n");
+    manifest["metadata"]["annotations"][LAST_APPLIED] = json!(noted);
+    manifest
+}
+
+/// The JSON Merge Patch that sets what `modified` says and removes what only `original` said.
+fn three_way(original: &Value, modified: &Value, current: &Value) -> Map<String, Value> {
+    let mut patch = Map::new();
+    for (key, wanted) in modified.as_object().into_iter().flatten() {
+        let found = &current[key];
+        if wanted.is_object() && found.is_object() {
+            let inner = three_way(&original[key], wanted, found);
+            if !inner.is_empty() {
+                patch.insert(key.clone(), Value::Object(inner));
+            }
+        } else if wanted != found {
+            patch.insert(key.clone(), wanted.clone());
+        }
+    }
+    for key in original
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, _)| key)
+    {
+        if modified.get(key).is_none() && current.get(key).is_some() {
+            patch.insert(key.clone(), Value::Null);
+        }
+    }
+    patch
+}
+
+fn text(value: &Value) -> Result<&str> {
+    value.as_str().context("a manifest lacks kind or name")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_applied_before_and_is_no_more_is_removed_and_what_others_wrote_stays() {
+        let original = json!({"data": {"gone": "1", "stays": "1"}});
+        let modified = json!({"data": {"stays": "2", "new": "3"}});
+        let current = json!({"data": {"gone": "1", "stays": "1", "of others": "4"}});
+
+        let patch = three_way(&original, &modified, &current);
+
+        let expected = json!({"data": {"gone": null, "stays": "2", "new": "3"}});
+        assert_eq!(Value::Object(patch), expected);
+        assert!(three_way(&modified, &modified, &modified).is_empty());
+    }
+}
