@@ -4,7 +4,7 @@
 
 e2e := pod-reloader-e2e
 crates := pod-reloader-core webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
-scripts := .ci/run scripts/need scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
+scripts := .ci/run scripts/need scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/timed e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug
 control_plane := $(built)/control-plane --
@@ -40,13 +40,30 @@ IMAGE := pod-reloader:$(version)
 # Where the image says that its source is.
 SOURCE :=
 
+# End-to-end tests wait for half of their time.
+threads := 6
+# Where scripts/timed notes them.
+export TEST_TIMES := $(abspath $(or $(CARGO_TARGET_DIR),target))/test-times
+timed := cargo test --config 'target."cfg(all())".runner="scripts/timed"'
+
+# What a mistake breaks first: one test of each part.
+first := clients::a_release_by_any_client_makes_one_rollout_with_the_new_hash \
+  contents::a_change_of_content_rolls_every_kind_of_workload_once contents::nothing_but_content_rolls \
+  dialects::what_a_regular_expression_matches_rolls_when_it_comes_changes_and_goes \
+  outage::the_policy_keeps_the_hash_while_the_webhook_is_down \
+  pending::a_change_of_the_template_takes_the_pending_change_along_and_leaves_the_loop_nothing \
+  plugin::explain_tells_how_each_workload_stands \
+  rbac::with_a_ca_of_its_own_in_all_namespaces_it_uses_every_rule_and_lacks_none \
+  restart::a_restart_over_unchanged_workloads_writes_nothing \
+  takeover::workloads_of_saps_controller_get_a_baseline_and_roll_at_their_first_change
+
 # Files of tests that run on the older kube-apiserver, which has no MutatingAdmissionPolicy.
 on_older_always := clients:: pending:: rbac::
 on_older_too := contents:: input:: modes:: order:: races:: restart:: secrecy:: takeover:: unknown:: certificates:: scope::
 # They take the machine for themselves, and the others would wait too long for it.
 floods := server:: tenant::
 faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: takers_back:: tenant::
-on_older = RUST_TEST_THREADS=4 $(control_plane:%--=%--older --) cargo test -p $(e2e) --test suite --no-fail-fast -- $(1)
+on_older = RUST_TEST_THREADS=$(threads) $(control_plane:%--=%--older --) $(timed) -p $(e2e) --test suite --no-fail-fast -- $(1)
 
 .PHONY: help
 help: ## List these targets
@@ -61,17 +78,29 @@ demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it runni
 	$(call phase,2 of 3: build,cargo build -p pod-reloader -p $(e2e) --bin pod-reloader --bin demo)
 	$(call phase,3 of 3: demo,$(built)/demo $(if $(filter 1,$(KEEP)),--keep))
 
-# End-to-end tests mostly wait.
 .PHONY: test
 test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name, BROWSER=none and PROMETHEUS=none do without these
 	@scripts/need rust cc jq control-plane
+	@mkdir -p $(dir $(TEST_TIMES)) && : >$(TEST_TIMES)
 	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
-	$(call phase,unit and router tests,$(browser) cargo test $(TEST))
+	$(call phase,unit and router tests,$(browser) $(timed) $(TEST))
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=4 $(control_plane) cargo test -p $(e2e) --no-fail-fast $(or $(TEST),-- --skip $(floods)))
-	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) cargo test -p $(e2e) --test suite --no-fail-fast -- $(floods)))
+	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(timed) -p $(e2e) --no-fail-fast $(or $(TEST),-- --skip $(floods)))
+	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) $(timed) -p $(e2e) --test suite --no-fail-fast -- $(floods)))
 	$(if $(TEST),,$(call phase,on an older apiserver,$(call on_older,$(on_older_always))))
+	@scripts/timed --slowest
+
+.PHONY: check
+check: ## Look for what breaks first, in three minutes: lint, unit tests, and end-to-end tests of each part
+	@scripts/need rust cc control-plane
+	@mkdir -p $(dir $(TEST_TIMES)) && : >$(TEST_TIMES)
+	$(call phase,lint,cargo fmt --all --check && scripts/boundaries && cargo clippy --locked --workspace --all-targets -- -D warnings)
+	$(call phase,unit and router tests,BROWSER_BIN=none $(timed) --lib --bins)
+	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
+	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
+	$(call phase,end-to-end tests,RUST_TEST_THREADS=$(threads) $(control_plane) $(timed) -p $(e2e) --test suite --no-fail-fast -- --exact $(first))
+	@scripts/timed --slowest
 
 .PHONY: test-older
 test-older: ## Run what does not need the newest Kubernetes on an older kube-apiserver, all of it

@@ -5,8 +5,9 @@ mod replicas;
 
 use std::{
     collections::BTreeSet,
+    env, fs,
     panic::{AssertUnwindSafe, resume_unwind},
-    path::Path,
+    path::{Path, PathBuf},
     thread,
 };
 
@@ -17,7 +18,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, ListParams, PostParams},
+    api::{DeleteParams, DynamicObject, GetParams, ListParams, PostParams, Request},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -340,13 +341,16 @@ impl Scene {
             return Ok(serde_json::from_str(&self.tool().run(&get).await?)?);
         };
         let kind = json!({"apiVersion": version, "kind": kind});
-        let object = api_of(&self.client, Some(namespace), &kind)?
-            .get(name)
-            .await;
-        let mut object = object.with_context(|| format!("{namespace}: {reference}"))?;
+        let api = api_of(&self.client, Some(namespace), &kind)?;
+        // As it stands: a test may have put into its metadata what no client can parse.
+        let get = Request::new(api.resource_url()).get(name, &GetParams::default())?;
+        let object = self.client.request(get).await;
+        let mut object: Value = object.with_context(|| format!("{namespace}: {reference}"))?;
         // Nor does kubectl show them.
-        object.metadata.managed_fields = None;
-        Ok(serde_json::to_value(object)?)
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("managedFields");
+        }
+        Ok(object)
     }
 
     /// KEY of a workload.
@@ -588,8 +592,8 @@ impl Scene {
     /// # Errors
     /// When the log cannot be read.
     pub async fn requests(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
-        let mut events = self.audit_log.since(mark).await?;
         let username = self.installation.username();
+        let mut events = self.audit_log.naming(&username, mark).await?;
         let own = &self.installation.namespace;
         events.retain(|event| event.user == username);
         events.retain(|event| {
@@ -614,7 +618,7 @@ impl Scene {
     /// # Errors
     /// When the log cannot be read.
     pub async fn requests_of_plugin(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
-        let mut events = self.audit_log.since(mark).await?;
+        let mut events = self.audit_log.naming("kubectl-pod-reloader/", mark).await?;
         events.retain(is_of_plugin);
         Ok(events)
     }
@@ -666,7 +670,13 @@ impl Scene {
         self.directory.path()
     }
 
+    /// Prints the end of each operator's log, Events and objects, and leaves the whole logs of operators
+    /// and control plane beside what cargo has built.
     async fn show(&self) {
+        match self.keep_logs() {
+            Ok(kept) => eprintln!("--- the logs are in {}", kept.display()),
+            Err(error) => eprintln!("--- the logs cannot be kept: {error:#}"),
+        }
         for replica in self.replicas() {
             let log = replica.operator.log().unwrap_or_default();
             let lines: Vec<_> = log.lines().rev().take(200).collect();
@@ -687,6 +697,25 @@ impl Scene {
                 Err(error) => eprintln!("{error:#}"),
             }
         }
+    }
+
+    fn keep_logs(&self) -> Result<PathBuf> {
+        let own = env::current_exe()?;
+        let built = own.ancestors().nth(2).context("cargo has built it")?;
+        let kept = built.join("test-logs").join(&self.namespace);
+        fs::create_dir_all(&kept)?;
+        for replica in self.replicas() {
+            let log = format!("operator-{}.log", replica.port);
+            fs::write(kept.join(log), replica.operator.log()?)?;
+        }
+        for log in fs::read_dir(self.control_plane.logs_dir())? {
+            let log = log?;
+            // The audit log is of all tests, and has gigabytes.
+            if log.path().extension().is_some_and(|it| it == "log") {
+                fs::copy(log.path(), kept.join(log.file_name()))?;
+            }
+        }
+        Ok(kept)
     }
 
     async fn clear(&self) {

@@ -92,6 +92,8 @@ fn build() -> String {
     let package = env!("CARGO_PKG_NAME");
     let messages = output(
         Command::new(env!("CARGO"))
+            // Who measures the tests sets it, and all would be built anew.
+            .env_remove("RUSTC_BOOTSTRAP")
             .args([
                 "build",
                 "--locked",

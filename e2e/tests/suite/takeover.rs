@@ -118,7 +118,13 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
             .shows("pod_reloader_foreign_hash_workloads", "1")
             .await?;
         let alarm = "a key that is not in the Secret of the hash keys";
-        ensure!(scene.operator.log()?.contains(alarm), "it is silent");
+        wait_for("the log to name the lost key", PATIENCE, async || {
+            Ok(match scene.operator.log()?.contains(alarm) {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet("it is silent".to_owned()),
+            })
+        })
+        .await?;
 
         // The backup of the Secret is found.
         scene.operator.stop().await;
