@@ -61,9 +61,8 @@ async fn a_time_beyond_what_we_can_hold_in_any_object_stops_no_watch() -> Result
     };
     Scene::play(options, async |scene| {
         let [web, other] = ["web", "other"].map(|name| Workload::deployment(name).lists("app"));
-        let config = config_map("app", "1");
         scene
-            .apply(&[config.clone(), web.manifest(), other.manifest()])
+            .apply(&[config_map("app", "1"), web.manifest(), other.manifest()])
             .await?;
         let label = "f:kubernetes.io/metadata.name";
         for (object, fields) in [
@@ -81,7 +80,13 @@ async fn a_time_beyond_what_we_can_hold_in_any_object_stops_no_watch() -> Result
             hash_other_than(scene, "web", &Value::Null).await?,
             hash_other_than(scene, "other", &Value::Null).await?,
         ];
-        scene.apply(&[config_map("app", "2")]).await?;
+        // Our client reads no such time.
+        let patch = [
+            "patch",
+            "configmap/app",
+            r#"--patch={"data": {"key": "2"}}"#,
+        ];
+        scene.kubectl(&patch).await?;
         hash_other_than(scene, "web", &first[0]).await?;
         hash_other_than(scene, "other", &first[1]).await?;
         Ok(())

@@ -133,7 +133,12 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
             entries.entry(new).or_insert(Value::Null);
         }
         patch_keys(scene, &json!({"data": entries})).await?;
+        let sentinel = Workload::deployment("sentinel");
+        let sentinel_before = scene.snapshot(&sentinel).await?;
         scene.operator.start_again().await?;
+        // What changes before that is not seen.
+        has_baseline(scene, &web, &after).await?;
+        has_baseline(scene, &sentinel, &sentinel_before).await?;
         scene.rolls_not(&web, &after).await?;
         scene.rolls_not(&api, &before_api).await?;
         scene.apply(&[config_map("other", "2")]).await?;
