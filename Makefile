@@ -86,7 +86,7 @@ test: ## Run all tests, the last of them on a real control plane; TEST=name pick
 	$(call phase,unit and router tests,$(browser) $(timed) $(TEST))
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(timed) -p $(e2e) --no-fail-fast $(or $(TEST),-- --skip $(floods)))
+	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(timed) -p $(e2e) --no-fail-fast $(or $(TEST),-- $(addprefix --skip=,$(floods))))
 	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) $(timed) -p $(e2e) --test suite --no-fail-fast -- $(floods)))
 	$(if $(TEST),,$(call phase,on an older apiserver,$(call on_older,$(on_older_always))))
 	@scripts/timed --slowest

@@ -34,6 +34,7 @@ pub async fn wait_for<T>(
     mut attempt: impl AsyncFnMut() -> Result<Attempt<T>>,
 ) -> Result<T> {
     let deadline = Instant::now() + timeout;
+    let mut pause = SHORTEST_PAUSE;
     let mut last = String::from("nothing, the first look did not end");
     loop {
         match timeout_at(deadline, pin!(attempt())).await {
@@ -42,13 +43,16 @@ pub async fn wait_for<T>(
             Ok(Err(error)) => return Err(error.context(format!("waiting for {what}"))),
             Err(_) => bail!("waited {timeout:?} for {what}; last seen: {last}"),
         }
-        if Instant::now() + INTERVAL >= deadline {
+        if Instant::now() + pause >= deadline {
             bail!("waited {timeout:?} for {what}; last seen: {last}");
         }
-        sleep(INTERVAL).await;
+        sleep(pause).await;
+        // Most looks are requests: who waits for long need not ask so often.
+        pause = (pause * 5 / 4).min(LONGEST_PAUSE);
     }
 }
 
 /// For what comes within seconds on a machine that is not busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-const INTERVAL: Duration = Duration::from_millis(50);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);

@@ -363,6 +363,7 @@ async fn what_says_match_counts_for_those_who_search() -> Result<()> {
         scene.apply(&[config_map("app", "3")]).await?;
         let before = matched.rolls_once(scene, &before).await?;
         mark(scene, "configmap/app", "reloader.stakater.com/match-").await?;
+        unmatched.has_baseline(scene, &otherwise(&before)?).await?;
         scene.apply(&[config_map("app", "4")]).await?;
         unmatched.rolls_not(scene, &before).await
     })
