@@ -40,9 +40,9 @@ IMAGE := pod-reloader:$(version)
 # Where the image says that its source is.
 SOURCE :=
 
-# End-to-end tests wait for half of their time.
+# End-to-end tests spend half of their time waiting.
 threads := 6
-# Where scripts/timed notes them.
+# The file in which scripts/timed notes how long each test takes.
 export TEST_TIMES := $(abspath $(or $(CARGO_TARGET_DIR),target))/test-times
 timed := cargo test --config 'target."cfg(all())".runner="scripts/timed"'
 
@@ -61,9 +61,9 @@ first := clients::a_release_by_any_client_makes_one_rollout_with_the_new_hash \
 on_older_always := clients:: pending:: rbac::
 on_older_too := contents:: input:: modes:: order:: races:: restart:: secrecy:: takeover:: unknown:: certificates:: scope::
 # They take the machine for themselves, and the others would wait too long for it.
-floods := server:: tenant::
+floods := rolling:: server:: tenant::
 faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: takers_back:: tenant::
-on_older = RUST_TEST_THREADS=$(threads) $(control_plane:%--=%--older --) $(timed) -p $(e2e) --test suite --no-fail-fast -- $(1)
+on_older = RERUN='make test-older' RUST_TEST_THREADS=$(threads) $(control_plane:%--=%--older --) $(timed) -p $(e2e) --test suite --no-fail-fast -- $(1)
 
 .PHONY: help
 help: ## List these targets
@@ -73,7 +73,7 @@ help: ## List these targets
 .PHONY: demo
 demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it running
 	@scripts/need rust cc demo
-	@echo 'The first time takes about eight minutes on two cores: five for the control plane, three for the operator. Later, one.'
+	@echo 'The first run takes about eight minutes on two cores: five for the control plane, two for the operator. Later runs take one.'
 	$(call phase,1 of 3: control plane,e2e/control-plane/build.sh --for=demo >/dev/null)
 	$(call phase,2 of 3: build,cargo build -p pod-reloader -p $(e2e) --bin pod-reloader --bin demo)
 	$(call phase,3 of 3: demo,$(built)/demo $(if $(filter 1,$(KEEP)),--keep))
@@ -81,7 +81,7 @@ demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it runni
 .PHONY: test
 test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name, BROWSER=none and PROMETHEUS=none do without these
 	@scripts/need rust cc jq control-plane
-	@mkdir -p $(dir $(TEST_TIMES)) && : >$(TEST_TIMES)
+	@mkdir -p "$$(dirname "$$TEST_TIMES")" && : >"$$TEST_TIMES"
 	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
 	$(call phase,unit and router tests,$(browser) $(timed) $(TEST))
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
@@ -92,9 +92,9 @@ test: ## Run all tests, the last of them on a real control plane; TEST=name pick
 	@scripts/timed --slowest
 
 .PHONY: check
-check: ## Look for what breaks first, in three minutes: lint, unit tests, and end-to-end tests of each part
-	@scripts/need rust cc control-plane
-	@mkdir -p $(dir $(TEST_TIMES)) && : >$(TEST_TIMES)
+check: ## Run the quick checks, in three minutes: clippy, unit tests, and an end-to-end test of each part
+	@scripts/need rust cc rustfmt clippy control-plane
+	@mkdir -p "$$(dirname "$$TEST_TIMES")" && : >"$$TEST_TIMES"
 	$(call phase,lint,cargo fmt --all --check && scripts/boundaries && cargo clippy --locked --workspace --all-targets -- -D warnings)
 	$(call phase,unit and router tests,BROWSER_BIN=none $(timed) --lib --bins)
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
@@ -107,7 +107,7 @@ test-older: ## Run what does not need the newest Kubernetes on an older kube-api
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,on an older apiserver,$(call on_older,$(on_older_always) $(on_older_too)))
+	$(call phase,on an older apiserver,$(call on_older,$(or $(TEST),$(on_older_always) $(on_older_too))))
 
 .PHONY: soak
 soak: ## Keep users and operator busy while something breaks each minute; MINUTES=15 WORKLOADS=2000 SEED=n

@@ -307,10 +307,10 @@ fail() {
   exit 1
 }
 
-# go waits for its compilers and clears up when it is interrupted, not when it is terminated.
+# Not by SIGINT, which bash has what runs in the background ignore.
 clear_up() {
   if [ -n "$child" ]; then
-    kill -INT "$child" 2>/dev/null || true
+    kill -TERM "$child" 2>/dev/null || true
     wait "$child" 2>/dev/null || true
   fi
   rm -rf "${built:-/nowhere}/.new.$$"

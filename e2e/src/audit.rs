@@ -93,8 +93,8 @@ impl AuditLog {
         self.naming("", mark).await
     }
 
-    /// As [`AuditLog::since`], of those that have this text anywhere: to parse the events of all other
-    /// tests takes long.
+    /// Returns the events as [`AuditLog::since`] does, but only those whose line contains `text`. Parsing
+    /// the events of all other tests takes long.
     ///
     /// # Errors
     /// As [`AuditLog::mark`].
@@ -150,7 +150,7 @@ impl AuditLog {
         file.read_to_end(&mut content).with_context(context)?;
         content.truncate(whole_lines(&content).len());
         let next = Mark(mark.0 + content.len() as u64);
-        // What was cut off in the middle of a character is no event either.
+        // A line that was cut inside a character is no event, so replacing the character does no harm.
         Ok((String::from_utf8_lossy(&content).into_owned(), next))
     }
 

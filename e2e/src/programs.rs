@@ -34,7 +34,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Claims that a program is there.
+    /// Checks that a program is there.
     ///
     /// # Errors
     /// When it is not.

@@ -696,7 +696,6 @@ fn live(params: &mut CertificateParams, so_far: Duration, left: Duration) {
     params.not_after = epoch + now + left;
 }
 
-/// A webhook that may be away for a while.
 fn released() -> Options {
     Options {
         released: true,
@@ -704,6 +703,7 @@ fn released() -> Options {
     }
 }
 
+/// A webhook that may be away for a while.
 fn ignoring() -> Options {
     Options {
         failure_policy: "Ignore",

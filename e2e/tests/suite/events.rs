@@ -98,7 +98,7 @@ async fn a_workload_with_the_longest_name_is_told_of() -> Result<()> {
         scene
             .apply(&[config_map("app", "1"), web.manifest()])
             .await?;
-        // Else it changes before the operator has seen what it was.
+        // Without this, the ConfigMap changes before the operator has seen its first content.
         scene.quiet().await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let note = scene.event(&web, "ConfigChanged").await?;

@@ -80,7 +80,7 @@ async fn a_time_beyond_what_we_can_hold_in_any_object_stops_no_watch() -> Result
             hash_other_than(scene, "web", &Value::Null).await?,
             hash_other_than(scene, "other", &Value::Null).await?,
         ];
-        // Our client reads no such time.
+        // Our client cannot parse such a time, so kubectl writes.
         let patch = [
             "patch",
             "configmap/app",

@@ -136,7 +136,7 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
         let sentinel = Workload::deployment("sentinel");
         let sentinel_before = scene.snapshot(&sentinel).await?;
         scene.operator.start_again().await?;
-        // What changes before that is not seen.
+        // The operator does not see changes made before its baseline.
         has_baseline(scene, &web, &after).await?;
         has_baseline(scene, &sentinel, &sentinel_before).await?;
         scene.rolls_not(&web, &after).await?;

@@ -20,7 +20,7 @@ use tokio::time::{Instant, interval, sleep};
 
 /// The memory that the chart lets the operator have, in bytes.
 const LIMIT: usize = 256 << 20;
-/// Who writes as this one is told how a workload stands.
+/// The field manager that asks how a workload stands.
 const INQUIRY: &str = "pod-reloader-inquiry";
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn worst(scene: &Scene, tenant: &Worst<'_>) -> Result<()> {
     };
     let (during, written) = tokio::join!(others, tenant.goes_on(scene, &ended));
     let ((slowest, writes), written) = (during?, written?);
-    // Past the apiserver, which such reviews keep busy by themselves.
+    // Sent to the webhook itself: such reviews would keep the apiserver busy.
     let reviews = tokio::select! {
         reviews = users.reviews(if full() { 1000 } else { 20 }) => reviews?,
         failed = tenant.keeps_asking(&users.caller) => failed?,
