@@ -3,7 +3,10 @@
 use anyhow::{Context, Result};
 use kube::{
     Api, Client,
-    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+    api::{
+        ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams, Request,
+        ValidationDirective,
+    },
 };
 use serde_json::{Map, Value, json};
 
@@ -11,7 +14,7 @@ use serde_json::{Map, Value, json};
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const FIELD_MANAGER: &str = "kubectl-client-side-apply";
 
-/// The objects of the kind of `manifest`: those of its own namespace, else of `namespace`, else of the
+/// The API of the kind of `manifest`: in the namespace that it names, else in `namespace`, else of the whole
 /// cluster.
 ///
 /// # Errors
@@ -33,14 +36,39 @@ pub(crate) fn api_of(
     )
 }
 
-/// Applies these, in this order. Returns whether that was possible: kubectl itself must write workloads
-/// that are there already, since only it knows how their lists are merged, and all other kinds.
+/// Creates an object, as strictly as kubectl and Helm do: an unknown field is an error.
+///
+/// # Errors
+/// When it is refused.
+pub(crate) async fn create(
+    client: &Client,
+    namespace: Option<&str>,
+    manifest: &Value,
+) -> Result<()> {
+    let params = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let api = api_of(client, namespace, manifest)?;
+    let create = Request::new(api.resource_url());
+    let mut create = create.create(&params, serde_json::to_vec(manifest)?)?;
+    // No parameter of kube's.
+    let strict = format!("{}&fieldValidation=Strict", create.uri());
+    *create.uri_mut() = strict.parse()?;
+    let created = client.request::<Value>(create).await;
+    created
+        .map(drop)
+        .with_context(|| format!("creating {manifest}"))
+}
+
+/// Applies the manifests in this order. Returns false, and writes nothing, where only kubectl can do it: it
+/// knows how to merge the lists of existing workloads, and it knows all other kinds.
 ///
 /// # Errors
 /// When one is refused.
 pub(crate) async fn apply(client: &Client, namespace: &str, manifests: &[Value]) -> Result<bool> {
     for manifest in manifests {
-        let is_there = match text(&manifest["kind"])? {
+        let needs_kubectl = match text(&manifest["kind"])? {
             "ConfigMap" | "Secret" => false,
             "Deployment" | "StatefulSet" | "DaemonSet" => {
                 let api = api_of(client, Some(namespace), manifest)?;
@@ -49,31 +77,22 @@ pub(crate) async fn apply(client: &Client, namespace: &str, manifests: &[Value])
             }
             _ => true,
         };
-        if is_there {
+        if needs_kubectl {
             return Ok(false);
         }
     }
     for manifest in manifests {
-        let api = api_of(client, Some(namespace), manifest)?;
         let manifest = with_last_applied(manifest, namespace);
-        write(&api, &manifest).await?;
+        write(client, namespace, &manifest).await?;
     }
     Ok(true)
 }
 
-async fn write(api: &Api<DynamicObject>, manifest: &Value) -> Result<()> {
+async fn write(client: &Client, namespace: &str, manifest: &Value) -> Result<()> {
+    let api = api_of(client, Some(namespace), manifest)?;
     let name = text(&manifest["metadata"]["name"])?;
     let Some(current) = api.get_opt(name).await? else {
-        let params = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
-        let object = serde_json::from_value(manifest.clone())?;
-        return api
-            .create(&params, &object)
-            .await
-            .map(drop)
-            .with_context(|| format!("creating {name}"));
+        return create(client, Some(namespace), manifest).await;
     };
     let noted = current.metadata.annotations.as_ref();
     let noted = noted.and_then(|annotations| annotations.get(LAST_APPLIED));
@@ -87,6 +106,7 @@ async fn write(api: &Api<DynamicObject>, manifest: &Value) -> Result<()> {
     }
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
+        field_validation: Some(ValidationDirective::Strict),
         ..PatchParams::default()
     };
     let patched = api.patch(name, &params, &Patch::Merge(&patch)).await;
@@ -137,7 +157,9 @@ fn three_way(original: &Value, modified: &Value, current: &Value) -> Map<String,
 }
 
 fn text(value: &Value) -> Result<&str> {
-    value.as_str().context("a manifest lacks kind or name")
+    value
+        .as_str()
+        .context("a manifest lacks its kind, apiVersion or name")
 }
 
 #[cfg(test)]

@@ -11,12 +11,15 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, PostParams},
+    api::{DeleteParams, PostParams},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    apply::api_of, control_plane::ControlPlane, mounted_secret::MountedSecret, port::free_ports,
+    apply::{api_of, create},
+    control_plane::ControlPlane,
+    mounted_secret::MountedSecret,
+    port::free_ports,
     tool::Tool,
 };
 
@@ -42,8 +45,8 @@ pub struct Installation {
     args: Vec<String>,
     /// Each with the argument that names its place on this machine.
     mounted: Vec<(String, Arc<MountedSecret>)>,
-    /// What there is of it outside of namespaces, unless it is a release of Helm.
-    outside: Vec<Value>,
+    /// The cluster-scoped objects that it created; none where it is a release of Helm, or was joined.
+    cluster_scoped: Option<Vec<Value>>,
 }
 
 impl Installation {
@@ -105,7 +108,7 @@ impl Installation {
             service_account: deployment.to_owned(),
             args: Vec::new(),
             mounted: Vec::new(),
-            outside: Vec::new(),
+            cluster_scoped: None,
         })
     }
 
@@ -115,7 +118,7 @@ impl Installation {
     /// As [`Installation::create`].
     pub async fn upgrade(&mut self, values: &Value) -> Result<()> {
         ensure!(
-            self.outside.is_empty(),
+            self.cluster_scoped.is_none(),
             "no release of Helm: `Options::released` makes one"
         );
         let chart = chart().display().to_string();
@@ -136,23 +139,29 @@ impl Installation {
 
     /// Creates what the chart renders.
     async fn create_objects(&mut self, values: &Value) -> Result<()> {
-        create_namespace(&self.client, &self.namespace, Vec::new()).await?;
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        if namespaces
+            .get_metadata_opt(&self.namespace)
+            .await?
+            .is_none()
+        {
+            create_namespace(&self.client, &self.namespace, &[]).await?;
+        }
+        let mut cluster_scoped = Vec::new();
         for object in self.rendered(values).await? {
-            let api = api_of(&self.client, None, &object)?;
-            let created: DynamicObject = serde_json::from_value(object.clone())?;
-            let created = api.create(&PostParams::default(), &created).await;
-            created.with_context(|| format!("creating {object}"))?;
+            create(&self.client, None, &object).await?;
             if object["metadata"]["namespace"].is_null() {
-                self.outside.push(object);
+                cluster_scoped.push(object);
             }
         }
+        self.cluster_scoped = Some(cluster_scoped);
         self.mount().await
     }
 
-    /// What the chart renders here, without its tests. Installations that differ in their names alone are
-    /// rendered once.
+    /// What the chart renders here, without its tests. Installations that differ only in name and port share
+    /// one rendering.
     async fn rendered(&self, values: &Value) -> Result<Vec<Value>> {
-        // In the place of what is another each time.
+        // Placeholders for what differs between installations.
         const NAME: &str = "name-of-the-test";
         const PORT: &str = "48271";
         static RENDERED: Mutex<BTreeMap<(String, String), String>> = Mutex::new(BTreeMap::new());
@@ -184,19 +193,25 @@ impl Installation {
         Ok(objects.into_iter().filter(|it| !it.is_null()).collect())
     }
 
-    /// Runs `helm uninstall`, and waits until everything of the release is gone. Of what is no release it
-    /// deletes what is outside of namespaces.
+    /// Runs `helm uninstall`, and waits until everything of the release is gone. Without a release, deletes
+    /// the cluster-scoped objects only; the rest goes with its namespace.
     ///
     /// # Errors
-    /// When helm fails.
+    /// When helm or the apiserver refuses.
     pub async fn uninstall(&self) -> Result<()> {
-        for object in &self.outside {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            let api = api_of(&self.client, None, object)?;
-            api.delete(name, &DeleteParams::default()).await?;
-        }
-        if !self.outside.is_empty() {
-            return Ok(());
+        if let Some(objects) = &self.cluster_scoped {
+            let mut refused = Ok(());
+            // The webhook goes before the rights, as with Helm.
+            for object in objects.iter().rev() {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                let api = api_of(&self.client, None, object)?;
+                match api.delete(name, &DeleteParams::default()).await {
+                    Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                    Err(error) => refused = Err(error.into()),
+                    Ok(_) => {}
+                }
+            }
+            return refused;
         }
         let release = [&self.namespace, "--namespace", &self.namespace, "--wait"];
         let uninstall = [&["uninstall"], &release[..]].concat();
@@ -303,23 +318,29 @@ const VOLUMES: [(&str, &str, &str); 3] = [
     ("notifications", "notify-url-file", "url"),
 ];
 
-/// Creates a namespace with these labels, unless it is there.
-pub(crate) async fn create_namespace(
-    client: &Client,
-    name: &str,
-    labels: Vec<(&str, &str)>,
-) -> Result<()> {
-    let labels = labels.iter().map(|(key, value)| (key, json!(value)));
-    let labels: BTreeMap<_, _> = labels.collect();
-    let metadata = json!({"name": name, "labels": labels});
-    let namespace: Namespace = serde_json::from_value(json!({"metadata": metadata}))?;
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    match namespaces.create(&PostParams::default(), &namespace).await {
-        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
-        created => created
-            .map(drop)
-            .with_context(|| format!("creating the namespace {name}")),
+/// Creates a namespace with these labels, such as `stage=live`.
+pub(crate) async fn create_namespace(client: &Client, name: &str, labels: &[String]) -> Result<()> {
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.to_owned());
+    for label in labels {
+        let (key, value) = label
+            .split_once('=')
+            .with_context(|| format!("{label} is no label"))?;
+        let labels = namespace.metadata.labels.get_or_insert_default();
+        labels.insert(key.to_owned(), value.to_owned());
     }
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let created = namespaces.create(&PostParams::default(), &namespace).await;
+    created
+        .map(drop)
+        .with_context(|| format!("creating the namespace {name}"))
+}
+
+/// Deletes a namespace, and does not wait until it is gone.
+pub(crate) async fn delete_namespace(client: &Client, name: &str) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.delete(name, &DeleteParams::default()).await?;
+    Ok(())
 }
 
 /// The folder of the chart.

@@ -13,12 +13,10 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use futures::FutureExt;
-use k8s_openapi::api::{
-    admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Namespace,
-};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::{
     Api, Client,
-    api::{DeleteParams, DynamicObject, GetParams, ListParams, PostParams, Request},
+    api::{DynamicObject, GetParams, ListParams, PostParams, Request},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -30,7 +28,7 @@ use crate::{
     audit::{AuditEvent, AuditLog, Mark},
     control_plane::ControlPlane,
     credentials::random_hex,
-    installation::{Installation, create_namespace, merge},
+    installation::{Installation, create_namespace, delete_namespace, merge},
     operator::Operator,
     oracle,
     proxy::Proxy,
@@ -89,7 +87,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Those of a release of Helm; otherwise as by default.
+    /// The defaults, with a release of Helm.
     pub fn released() -> Self {
         Self {
             released: true,
@@ -181,10 +179,8 @@ impl Scene {
             .prefix("pod-reloader-e2e-")
             .tempdir()?;
         let client = control_plane.admin_client().await?;
-        let labels = options.namespace_labels.iter();
-        let labels = labels.filter_map(|label| label.split_once('='));
         // The chart makes Roles in the namespaces that are kept.
-        create_namespace(&client, &namespace, labels.collect()).await?;
+        create_namespace(&client, &namespace, &options.namespace_labels).await?;
         let installation = Installation::create(
             &control_plane,
             &format!("{namespace}-op"),
@@ -218,6 +214,23 @@ impl Scene {
             }
         }
         Ok(scene)
+    }
+
+    /// Runs `test` with one more namespace, NAMESPACE-`suffix`, which has the labels of the first and is
+    /// deleted in the end.
+    ///
+    /// # Errors
+    /// Those of the test.
+    pub async fn with_namespace(
+        &self,
+        suffix: &str,
+        test: impl AsyncFnOnce(&str) -> Result<()>,
+    ) -> Result<()> {
+        let name = format!("{}-{suffix}", self.namespace);
+        create_namespace(&self.client, &name, &self.options.namespace_labels).await?;
+        let outcome = test(&name).await;
+        delete_namespace(&self.client, &name).await?;
+        outcome
     }
 
     /// Waits until the apiserver calls the webhook.
@@ -254,6 +267,19 @@ impl Scene {
     /// kubectl as an administrator. Name the namespace with [`Scene::kubectl`], which does it for you.
     pub fn tool(&self) -> Tool {
         self.control_plane.kubectl()
+    }
+
+    /// A client with the token of the operator.
+    ///
+    /// # Errors
+    /// When the apiserver gives no token.
+    pub async fn operators_client(&self) -> Result<Client> {
+        let installation = &self.installation;
+        let token = self
+            .control_plane
+            .service_account_token(&installation.namespace, installation.service_account())
+            .await?;
+        self.control_plane.kubeconfig_for(token).client().await
     }
 
     /// Runs kubectl in the operator's own namespace.
@@ -342,11 +368,11 @@ impl Scene {
         };
         let kind = json!({"apiVersion": version, "kind": kind});
         let api = api_of(&self.client, Some(namespace), &kind)?;
-        // As it stands: a test may have put into its metadata what no client can parse.
+        // Untyped: a test may have written metadata that the client cannot parse.
         let get = Request::new(api.resource_url()).get(name, &GetParams::default())?;
         let object = self.client.request(get).await;
         let mut object: Value = object.with_context(|| format!("{namespace}: {reference}"))?;
-        // Nor does kubectl show them.
+        // kubectl hides these, too.
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
         }
@@ -703,7 +729,10 @@ impl Scene {
 
     fn keep_logs(&self) -> Result<PathBuf> {
         let own = env::current_exe()?;
-        let built = own.ancestors().nth(2).context("cargo has built it")?;
+        let built = own
+            .ancestors()
+            .nth(2)
+            .context("the test program is in no folder of cargo's")?;
         let kept = built.join("test-logs").join(&self.namespace);
         fs::create_dir_all(&kept)?;
         for replica in self.replicas() {
@@ -712,7 +741,7 @@ impl Scene {
         }
         for log in fs::read_dir(self.control_plane.logs_dir())? {
             let log = log?;
-            // The audit log is of all tests, and has gigabytes.
+            // The audit log is shared by all tests and has gigabytes.
             if log.path().extension().is_some_and(|it| it == "log") {
                 fs::copy(log.path(), kept.join(log.file_name()))?;
             }
@@ -729,9 +758,8 @@ impl Scene {
         }
         // Whatever is left dies with the control plane.
         let _ = self.installation.uninstall().await;
-        let namespaces: Api<Namespace> = Api::all(self.client.clone());
         for name in [&self.namespace, &self.installation.namespace] {
-            let _ = namespaces.delete(name, &DeleteParams::default()).await;
+            let _ = delete_namespace(&self.client, name).await;
         }
     }
 }
