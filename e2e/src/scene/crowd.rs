@@ -14,6 +14,7 @@ use kube::{
 use serde_json::{Value, json};
 
 use super::{Scene, Snapshot};
+use crate::apply::api_of;
 use crate::wait::{Attempt, PATIENCE, wait_for};
 use crate::workload::{Kind, Workload, key_of};
 
@@ -67,13 +68,10 @@ impl Scene {
     pub async fn put_all_in(&self, namespace: &str, objects: &[Value]) -> Result<()> {
         let params = &PatchParams::apply("user").force();
         let writes = objects.iter().map(|object| async move {
-            let text = |value: &Value| value.as_str().map(str::to_owned).context("no text");
-            let (kind, name) = (text(&object["kind"])?, text(&object["metadata"]["name"])?);
-            let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", &kind));
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(self.client.clone(), namespace, &kind);
-            let written = api.patch(&name, params, &Patch::Apply(object)).await;
-            written.map(drop).with_context(|| name)
+            let api = api_of(&self.client, Some(namespace), object)?;
+            let name = object["metadata"]["name"].as_str().context("no name")?;
+            let written = api.patch(name, params, &Patch::Apply(object)).await;
+            written.map(drop).with_context(|| name.to_owned())
         });
         stream::iter(writes)
             .buffer_unordered(AT_ONCE)
@@ -169,10 +167,7 @@ impl Scene {
 
     /// A workload as it is stored.
     pub(super) async fn stored(&self, namespace: &str, workload: &Workload) -> Result<Value> {
-        let api = self.workloads(namespace, workload.kind);
-        let object = api.get(&workload.name).await;
-        let object = object.with_context(|| workload.reference())?;
-        Ok(serde_json::to_value(object)?)
+        self.object_in(namespace, &workload.reference()).await
     }
 
     /// How many Deployments carry this value of KEY.

@@ -478,12 +478,8 @@ async fn no_secret_is_read_where_secrets_are_ignored() -> Result<()> {
 #[tokio::test]
 async fn workloads_in_namespaces_to_ignore_are_left_alone() -> Result<()> {
     Scene::play(Options::released(), async |scene| {
-        let ignored = format!("{}-ignored", scene.namespace);
-        scene.tool().run(&["create", "namespace", &ignored]).await?;
-        let outcome = in_an_ignored_namespace(scene, &ignored).await;
-        let delete = ["delete", "namespace", "--wait=false", &ignored];
-        scene.tool().run(&delete).await?;
-        outcome
+        let test = async |ignored: &str| in_an_ignored_namespace(scene, ignored).await;
+        scene.with_namespace("ignored", test).await
     })
     .await
 }

@@ -496,12 +496,7 @@ async fn fence_is_in_force(scene: &Scene, workload: &Workload) -> Result<()> {
 
 /// The workloads of a kind, with the token of the operator.
 async fn as_the_operator(scene: &Scene, kind: Kind) -> Result<Api<DynamicObject>> {
-    let installation = &scene.installation;
-    let token = scene
-        .control_plane
-        .service_account_token(&installation.namespace, installation.service_account())
-        .await?;
-    let client = scene.control_plane.kubeconfig_for(token).client().await?;
+    let client = scene.operators_client().await?;
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", kind.as_str()));
     Ok(Api::namespaced_with(client, &scene.namespace, &resource))
 }

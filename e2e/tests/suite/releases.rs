@@ -373,24 +373,15 @@ async fn play(
     second: Options,
     test: impl AsyncFnOnce(&Stage<'_>) -> Result<()>,
 ) -> Result<()> {
-    let label = first.namespace_labels[0].clone();
     Scene::play(first, async |a| {
         Scene::play(second, async |b| {
-            let namespace = format!("{}-moves", a.namespace);
-            for args in [
-                &["create", "namespace", &namespace][..],
-                &["label", "namespace", &namespace, &label],
-            ] {
-                a.tool().run(args).await?;
-            }
-            let stage = Stage { a, b, namespace };
-            let outcome = match stage.has_come_to(a).await {
-                Ok(()) => test(&stage).await,
-                not_begun => not_begun,
-            };
-            let delete = ["delete", "namespace", "--wait=false", &stage.namespace];
-            a.tool().run(&delete).await?;
-            outcome
+            a.with_namespace("moves", async |namespace| {
+                let namespace = namespace.to_owned();
+                let stage = Stage { a, b, namespace };
+                stage.has_come_to(a).await?;
+                test(&stage).await
+            })
+            .await
         })
         .await
     })

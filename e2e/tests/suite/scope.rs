@@ -73,17 +73,11 @@ async fn an_object_selector_picks_the_workloads_that_are_kept() -> Result<()> {
 #[tokio::test]
 async fn a_namespace_selector_picks_the_namespaces_that_are_kept() -> Result<()> {
     Scene::play(Options::released(), async |scene| {
-        let [loses, gains] = ["loses", "gains"].map(|name| format!("{}-{name}", scene.namespace));
-        for namespace in [&loses, &gains] {
-            scene
-                .tool()
-                .run(&["create", "namespace", namespace])
-                .await?;
-        }
-        let outcome = in_namespaces(scene, &loses, &gains).await;
-        let delete = ["delete", "namespace", "--wait=false", &loses, &gains];
-        scene.tool().run(&delete).await?;
-        outcome
+        let test = async |loses: &str| {
+            let test = async |gains: &str| in_namespaces(scene, loses, gains).await;
+            scene.with_namespace("gains", test).await
+        };
+        scene.with_namespace("loses", test).await
     })
     .await
 }

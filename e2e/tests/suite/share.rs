@@ -20,15 +20,8 @@ async fn a_namespace_beyond_its_share_of_memory_is_told_and_holds_up_no_other() 
         ..Options::default()
     };
     Scene::play(options, async |scene| {
-        let other = format!("{}-large", scene.namespace);
-        let label = format!("share={label}");
-        let tool = scene.tool();
-        tool.run(&["create", "namespace", &other]).await?;
-        tool.run(&["label", "namespace", &other, &label]).await?;
-        let played = overfull(scene, &other, size).await;
-        let delete = ["delete", "namespace", "--wait=false", &other];
-        tool.run(&delete).await?;
-        played
+        let test = async |other: &str| overfull(scene, other, size).await;
+        scene.with_namespace("large", test).await
     })
     .await
 }

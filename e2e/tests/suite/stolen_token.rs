@@ -144,13 +144,8 @@ async fn answers(scene: &Scene, others: &[(&str, Answer)]) -> Result<()> {
         let answered = expected.get_mut(*row);
         *answered.with_context(|| format!("no row: {row}"))? = *answer;
     }
-    let installation = &scene.installation;
-    let token = scene
-        .control_plane
-        .service_account_token(&installation.namespace, installation.service_account())
-        .await?;
-    let client = scene.control_plane.kubeconfig_for(token).client().await?;
-    let tries = tries(&installation.namespace, &scene.namespace);
+    let client = scene.operators_client().await?;
+    let tries = tries(&scene.installation.namespace, &scene.namespace);
     let tried: BTreeSet<_> = tries.iter().map(|(row, _)| *row).collect();
     let documented: BTreeSet<_> = expected.keys().map(String::as_str).collect();
     ensure!(tried == documented, "{tried:#?}\n{documented:#?}");

@@ -87,23 +87,15 @@ async fn a_change_that_concerns_thousands_holds_up_no_other_namespace() -> Resul
     let label = format!("storm={}", std::process::id());
     let options = Options {
         everywhere: true,
-        namespace_labels: vec![label.clone()],
+        namespace_labels: vec![label],
         values: json!({"webhook": {"namespaceSelector": {
             "matchLabels": {"storm": std::process::id().to_string()},
         }}}),
         ..Options::default()
     };
     Scene::play(options, async |scene| {
-        let other = format!("{}-other", scene.namespace);
-        scene.tool().run(&["create", "namespace", &other]).await?;
-        scene
-            .tool()
-            .run(&["label", "namespace", &other, &label])
-            .await?;
-        let played = fan_out(scene, &other, size).await;
-        let delete = ["delete", "namespace", "--wait=false", &other];
-        scene.tool().run(&delete).await?;
-        played
+        let test = async |other: &str| fan_out(scene, other, size).await;
+        scene.with_namespace("other", test).await
     })
     .await
 }
