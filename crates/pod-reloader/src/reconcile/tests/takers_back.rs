@@ -257,9 +257,13 @@ async fn play(reactions: Vec<Reaction>, deeds: Vec<(Deed, usize)>, has_limit: bo
     assert_bounded(&patches);
 
     operator.apiserver.reacts([]);
-    // Restarts by changes have pauses of their own, and whoever refuses is waited for.
+    // Restarts by changes, also of what is tracked, have pauses of their own, and whoever refuses is waited for.
+    let lists = deeds
+        .iter()
+        .any(|(deed, _)| matches!(deed, Deed::ListAnother));
+    let is_braked = changes || (lists && limit > 0);
     let refuses = reactions.contains(&Reaction::Refused(403));
-    if !changes && !refuses {
+    if !is_braked && !refuses {
         watch(&operator, A_MINUTE + Duration::from_secs(2), |_| {}).await;
         let settled = operator.patches().len();
         watch(&operator, TEN_MINUTES, |_| {}).await;
