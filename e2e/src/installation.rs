@@ -11,7 +11,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::{
     Api, Client,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
 };
 use serde_json::{Value, json};
 
@@ -342,6 +342,30 @@ pub(crate) async fn delete_namespace(client: &Client, name: &str) -> Result<()> 
     namespaces.delete(name, &DeleteParams::default()).await?;
     Ok(())
 }
+
+/// Deletes what other tests would have to list, and leaves the namespace. To delete that, the controller
+/// manager would ask for every kind of object that there is, twice.
+pub(crate) async fn empty_namespace(client: &Client, name: &str) -> Result<()> {
+    for (version, kind) in LISTED {
+        let kind = json!({"apiVersion": version, "kind": kind});
+        let api = api_of(client, Some(name), &kind)?;
+        let all = ListParams::default();
+        api.delete_collection(&DeleteParams::background(), &all)
+            .await?;
+    }
+    Ok(())
+}
+
+/// The kinds of which tests create many objects.
+const LISTED: [(&str, &str); 7] = [
+    ("apps/v1", "Deployment"),
+    ("apps/v1", "StatefulSet"),
+    ("apps/v1", "DaemonSet"),
+    ("batch/v1", "CronJob"),
+    ("batch/v1", "Job"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+];
 
 /// The folder of the chart.
 pub fn chart() -> PathBuf {

@@ -28,7 +28,7 @@ use crate::{
     audit::{AuditEvent, AuditLog, Mark},
     control_plane::ControlPlane,
     credentials::random_hex,
-    installation::{Installation, create_namespace, delete_namespace, merge},
+    installation::{Installation, create_namespace, delete_namespace, empty_namespace, merge},
     operator::Operator,
     oracle,
     proxy::Proxy,
@@ -368,10 +368,28 @@ impl Scene {
         };
         let kind = json!({"apiVersion": version, "kind": kind});
         let api = api_of(&self.client, Some(namespace), &kind)?;
+        self.object_at(api.resource_url(), name).await
+    }
+
+    /// An object of a kind that `api_version` serves as `plural`, as it is stored.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub async fn custom_object(
+        &self,
+        api_version: &str,
+        plural: &str,
+        name: &str,
+    ) -> Result<Value> {
+        let url = format!("/apis/{api_version}/namespaces/{}/{plural}", self.namespace);
+        self.object_at(&url, name).await
+    }
+
+    async fn object_at(&self, url: &str, name: &str) -> Result<Value> {
         // Untyped: a test may have written metadata that the client cannot parse.
-        let get = Request::new(api.resource_url()).get(name, &GetParams::default())?;
+        let get = Request::new(url).get(name, &GetParams::default())?;
         let object = self.client.request(get).await;
-        let mut object: Value = object.with_context(|| format!("{namespace}: {reference}"))?;
+        let mut object: Value = object.with_context(|| format!("{url}/{name}"))?;
         // kubectl hides these, too.
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("managedFields");
@@ -759,7 +777,7 @@ impl Scene {
         // Whatever is left dies with the control plane.
         let _ = self.installation.uninstall().await;
         for name in [&self.namespace, &self.installation.namespace] {
-            let _ = delete_namespace(&self.client, name).await;
+            let _ = empty_namespace(&self.client, name).await;
         }
     }
 }

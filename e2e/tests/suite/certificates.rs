@@ -374,7 +374,7 @@ async fn under_load(
     ports: &[u16],
     test: impl Future<Output = Result<()>>,
 ) -> Result<()> {
-    let mut bursts = interval(Duration::from_millis(500));
+    let mut bursts = interval(Duration::from_secs(1));
     bursts.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let tested = Cell::new(false);
     let test = async {

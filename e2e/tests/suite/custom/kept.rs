@@ -149,7 +149,9 @@ impl Kept {
     }
 
     pub(super) async fn state(&self, scene: &Scene) -> Result<State> {
-        let object = scene.object(&self.reference()).await?;
+        let api_version = self.manifest["apiVersion"].as_str().unwrap_or_default();
+        let (plural, _) = self.resource.split_once('.').unwrap_or_default();
+        let object = scene.custom_object(api_version, plural, &self.name).await?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         Ok(State {
             value: object.pointer(&self.field).and_then(text),
