@@ -3,11 +3,14 @@
 .DEFAULT_GOAL := help
 
 e2e := pod-reloader-e2e
-crates := pod-reloader-core webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
+crates := layers pod-reloader-core webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
 scripts := .ci/run scripts/need scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/timed e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug
 control_plane := $(built)/control-plane --
+
+# In which order the modules of each crate use each other.
+layers := cargo run --quiet -p layers -- crates/* webhook-certs e2e e2e/browser
 
 # Taken from PATH, or else built once: no registry has a current binary.
 tools := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pod-reloader/tools
@@ -95,7 +98,7 @@ test: ## Run all tests, the last of them on a real control plane; TEST=name pick
 check: ## Run the quick checks, in three minutes: clippy, unit tests, and an end-to-end test of each part
 	@scripts/need rust cc rustfmt clippy control-plane
 	@mkdir -p "$$(dirname "$$TEST_TIMES")" && : >"$$TEST_TIMES"
-	$(call phase,lint,cargo fmt --all --check && scripts/boundaries && cargo clippy --locked --workspace --all-targets -- -D warnings)
+	$(call phase,lint,cargo fmt --all --check && scripts/boundaries && $(layers) && cargo clippy --locked --workspace --all-targets -- -D warnings)
 	$(call phase,unit and router tests,BROWSER_BIN=none $(timed) --lib --bins)
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
@@ -138,6 +141,7 @@ lint: $(cargo_deny) ## Check format, lints, crate boundaries, dependencies and d
 	@scripts/need rust cc rustfmt clippy
 	$(call phase,format,cargo fmt --all --check)
 	$(call phase,boundaries,scripts/boundaries)
+	$(call phase,layers,$(layers))
 	$(call phase,dependencies,$(cargo_deny) --locked check --hide-inclusion-graph bans licenses sources)
 	$(call phase,clippy,cargo clippy --locked --workspace --all-targets -- -D warnings)
 	$(call phase,each crate alone,for crate in $(crates); do cargo check -p $$crate || exit 1; done)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pod_reloader_core::claim::Keys;
+use pod_reloader_core::extent::Extent;
 use pod_reloader_core::hash::ConfigHash;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
@@ -77,9 +77,9 @@ fn graph(kept: &[Kept], there: &BTreeMap<ConfigKind, BTreeSet<Reference>>) -> Gr
         let matching = in_namespace.flatten().filter(|it| references.matches(it));
         let (all, _) = references.with_matches(matching.map(|it| (*it).clone()));
         for reference in all {
-            let keys = match references.keys(&reference) {
-                Some(Keys::Named(keys)) => Some(keys.iter().map(|key| key.to_string()).collect()),
-                Some(Keys::All) | None => None,
+            let keys = match references.extent(&reference) {
+                Some(Extent::Named(keys)) => Some(keys.iter().map(|key| key.to_string()).collect()),
+                Some(Extent::All) | None => None,
             };
             let mut requirements = workload.requirements.iter();
             let is_required = requirements.any(|it| it.reference == reference);

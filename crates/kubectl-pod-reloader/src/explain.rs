@@ -7,8 +7,8 @@ use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 use pod_reloader::args::Reconcile;
-use pod_reloader_core::claim::Keys;
 use pod_reloader_core::discovery::Consumption;
+use pod_reloader_core::extent::Extent;
 use pod_reloader_core::hash::ConfigHash;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::standing::Standing;
@@ -303,7 +303,7 @@ fn rows(
     let needed = seen.needs();
     let all: BTreeSet<_> = found.objects.keys().chain(found.unseen.keys()).collect();
     let row = |reference: &Reference| {
-        let keys = references.keys(reference);
+        let keys = references.extent(reference);
         let presence = found.objects.get(reference);
         let needs = needed.iter();
         let needs = needs.filter(|it| it.reference == *reference);
@@ -316,8 +316,8 @@ fn rows(
                     references.counts(reference, presence)
                 }),
             keys: match keys {
-                Some(Keys::Named(keys)) => Some(keys.iter().map(|key| key.to_string()).collect()),
-                Some(Keys::All) | None => None,
+                Some(Extent::Named(keys)) => Some(keys.iter().map(|key| key.to_string()).collect()),
+                Some(Extent::All) | None => None,
             },
             uses: uses
                 .get(reference)

@@ -1,8 +1,8 @@
 //! `impact`: which workloads a change of an object restarts, and which could not start without it.
 
 use pod_reloader::args::Reconcile;
-use pod_reloader_core::claim::Keys;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Presence};
+use pod_reloader_core::extent::Extent;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use serde::Serialize;
@@ -203,7 +203,7 @@ impl Object<'_> {
         let workload = &seen.workload;
         let uses = seen.uses();
         let ways = uses.get(self.reference);
-        let keys = workload.references.keys(self.reference);
+        let keys = workload.references.extent(self.reference);
         if keys.is_none() && ways.is_none() {
             return None;
         }
@@ -235,7 +235,7 @@ impl Object<'_> {
     }
 
     /// Why a change does not restart the workload.
-    fn obstacle(&self, seen: &Seen<'_>, keys: Option<&Keys>) -> Option<String> {
+    fn obstacle(&self, seen: &Seen<'_>, keys: Option<&Extent>) -> Option<String> {
         if let Some(obstacle) = &seen.obstacle {
             return Some(format!("not kept: {obstacle}"));
         }
@@ -249,7 +249,7 @@ impl Object<'_> {
             Some(Reconcile::Observe) => return Some("the operator only observes".to_owned()),
             Some(Reconcile::On) | None => {}
         }
-        if let (Keys::Named(named), Some(key)) = (keys, self.key)
+        if let (Extent::Named(named), Some(key)) = (keys, self.key)
             && !named.contains(key)
         {
             let named = Vec::from_iter(named.iter().map(|key| &**key)).join(", ");

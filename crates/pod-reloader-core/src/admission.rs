@@ -488,7 +488,7 @@ const OVERRIDDEN: &str = "pod-reloader: the request's config-hash does not count
 mod tests {
     use super::*;
     use crate::decision::Cause;
-    use crate::dialect::Dialects;
+    use crate::dialects::Dialects;
     use crate::digest::{ConfigObject, Contents};
     use crate::fixtures::{Builder, deployment, holding, keyring, objects};
     use crate::name::Name;

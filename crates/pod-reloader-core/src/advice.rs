@@ -10,10 +10,10 @@ use crate::annotations::{
     ANY, AT, AUTO, CONFIG_HASH, KEYS, Key, NEEDED, PER_KEY, PREFIX, Place, RESTART, RESTART_ON,
     SETTLE_PERIOD, TEMPLATE,
 };
-use crate::dialect::{Dialect, Dialects, is_auto};
-use crate::duration;
+use crate::dialect::Dialect;
+use crate::dialects::{Dialects, is_auto};
+use crate::duration::{self, MAX_SETTLE_PERIOD};
 use crate::list::{escaped, quoted};
-use crate::workload::MAX_SETTLE_PERIOD;
 
 /// The most that is said of one workload: it may hold thousands of keys.
 const MAX_ADVICE: usize = 10;

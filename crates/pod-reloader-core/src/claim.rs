@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::dialect::Dialect;
 use crate::digest::Presence;
+use crate::extent::Extent;
 use crate::mark::Marks;
 use crate::name::Name;
 use crate::name_regex::{NameRegex, Work};
@@ -19,17 +20,8 @@ pub struct Claim {
     pub dialect: Dialect,
     /// The marks that the object must have to count.
     pub needs: Marks,
-    /// How much of it counts.
-    pub keys: Keys,
-}
-
-/// How much of an object counts.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Keys {
-    /// All of it.
-    All,
-    /// These keys alone.
-    Named(Arc<BTreeSet<Box<str>>>),
+    /// How much of it is tracked.
+    pub extent: Extent,
 }
 
 impl Claim {
@@ -51,42 +43,6 @@ impl Claim {
         self.needs != Marks::NONE
             || self.dialect.denying_marks() != Marks::NOT_SELECTED
             || matches!(object, Presence::Present(object) if object.marks.meet(labels))
-    }
-}
-
-impl Keys {
-    /// The named keys; all without any.
-    pub(crate) fn named<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
-        let keys: BTreeSet<Box<str>> = keys.into_iter().map(Into::into).collect();
-        match keys.is_empty() {
-            true => Self::All,
-            false => Self::Named(Arc::new(keys)),
-        }
-    }
-
-    /// What counts by either.
-    #[must_use]
-    pub(crate) fn or(self, other: &Self) -> Self {
-        match (self, other) {
-            (Self::Named(one), Self::Named(other)) if one == *other => Self::Named(one),
-            (Self::Named(mut one), Self::Named(other)) => {
-                // Nobody else has it while a workload is read, so nothing is copied.
-                Arc::make_mut(&mut one).extend(other.iter().cloned());
-                Self::Named(one)
-            }
-            _ => Self::All,
-        }
-    }
-
-    /// What counts by both. `None` where nothing does.
-    pub(crate) fn and(&self, other: &Self) -> Option<Self> {
-        match (self, other) {
-            (Self::All, keys) | (keys, Self::All) => Some(keys.clone()),
-            (Self::Named(one), Self::Named(other)) => {
-                let both: BTreeSet<_> = one.intersection(other).cloned().collect();
-                (!both.is_empty()).then(|| Self::Named(Arc::new(both)))
-            }
-        }
     }
 }
 

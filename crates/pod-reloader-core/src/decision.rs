@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::dialect::Subscription;
+use crate::dialects::Subscription;
 use crate::digest::{Contents, Objects};
 use crate::discovery::Requirement;
 use crate::hash::{ConfigHash, KeyId, Keyring, Verdict};
@@ -240,7 +240,8 @@ pub(crate) fn baseline<'a>(workload: &'a Workload, of: &str) -> Option<&'a str> 
 mod tests {
     use super::*;
     use crate::annotations;
-    use crate::dialect::{Dialect, Dialects};
+    use crate::dialect::Dialect;
+    use crate::dialects::Dialects;
     use crate::digest::ConfigObject;
     use crate::fixtures::{Builder, config_map, deployment, holding, keyring, objects};
     use crate::hash::{HashKey, KEY_LENGTH};

@@ -1,4 +1,4 @@
-//! Dialects: whose annotations are read, and what each of them asks for.
+//! Grammars: the annotations of each dialect, and what they ask for.
 //!
 //! A dialect is a row of a table, `Grammar`: its keys, and what it takes out of a pod spec. What does not
 //! fit into a row is our own `auto` (`own`) and the rules of Stakater's Reloader (`stakater`).
@@ -10,36 +10,16 @@ pub(crate) mod stakater;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::str::FromStr;
 
 use self::reader::Reader;
 use crate::annotations as keys;
+use crate::dialect::Dialect;
 use crate::discovery::{Consumption, PodSpec};
 use crate::kind::WorkloadKind;
 use crate::mark::Marks;
 use crate::name::Name;
 use crate::reference::ConfigKind;
 use crate::references::References;
-
-/// Whose words they are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Dialect {
-    /// Our own.
-    PodReloader,
-    /// Nobody's: the operator takes every workload.
-    AutoAll,
-    /// Stakater's Reloader.
-    Stakater,
-    /// Wave.
-    Wave,
-    /// The restarter of Stackable's commons-operator.
-    Stackable,
-    /// k8s-trigger-controller.
-    TriggerController,
-    /// fabric8's configmapcontroller.
-    Fabric8,
-}
 
 /// What a dialect consists of.
 struct Grammar {
@@ -166,39 +146,6 @@ const FABRIC8: Grammar = Grammar {
 };
 
 impl Dialect {
-    /// Those that can be chosen.
-    pub const ALL: [Self; 6] = [
-        Self::PodReloader,
-        Self::Stakater,
-        Self::Wave,
-        Self::Stackable,
-        Self::TriggerController,
-        Self::Fabric8,
-    ];
-
-    /// Its name on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::PodReloader => "pod-reloader",
-            Self::AutoAll => "auto-all",
-            Self::Stakater => "stakater",
-            Self::Wave => "wave",
-            Self::Stackable => "stackable",
-            Self::TriggerController => "trigger-controller",
-            Self::Fabric8 => "fabric8",
-        }
-    }
-
-    /// The marks that keep an object from counting.
-    pub(crate) fn denying_marks(self) -> Marks {
-        let own = match self {
-            Self::Stakater | Self::AutoAll => Marks::STAKATER_IGNORE,
-            Self::Stackable => Marks::STACKABLE_IGNORE,
-            Self::PodReloader | Self::Wave | Self::TriggerController | Self::Fabric8 => Marks::NONE,
-        };
-        own | Marks::NOT_SELECTED
-    }
-
     fn grammar(self) -> &'static Grammar {
         match self {
             Self::PodReloader => &POD_RELOADER,
@@ -209,24 +156,6 @@ impl Dialect {
             Self::TriggerController => &TRIGGER_CONTROLLER,
             Self::Fabric8 => &FABRIC8,
         }
-    }
-}
-
-impl fmt::Display for Dialect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Dialect {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|it| it.as_str() == text);
-        known.ok_or_else(|| {
-            let known = Self::ALL.map(Self::as_str).join(", ");
-            format!("{text:?} is no dialect; there are {known}")
-        })
     }
 }
 

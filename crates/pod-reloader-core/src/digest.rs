@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use sha2::{Digest as _, Sha256};
 
-use crate::claim::Keys;
+use crate::extent::Extent;
 use crate::mark::{Marks, STACKABLE_IGNORE, STAKATER_IGNORE, STAKATER_MATCH};
 use crate::reference::Reference;
 
@@ -106,21 +106,21 @@ pub enum Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// What counts of an object by any of `keys`. `None` without any.
+    /// What of an object any of `extents` tracks. `None` without any.
     pub(crate) fn of(
         object: &'a Presence,
-        keys: impl IntoIterator<Item = &'a Keys>,
+        extents: impl IntoIterator<Item = &'a Extent>,
     ) -> Option<Self> {
-        let mut keys = keys.into_iter().peekable();
-        keys.peek()?;
+        let mut extents = extents.into_iter().peekable();
+        extents.peek()?;
         let Presence::Present(object) = object else {
             return Some(Self::Absent);
         };
         let mut named: Vec<&str> = Vec::new();
-        for keys in keys {
-            match keys {
-                Keys::All => return Some(Self::Whole(&object.digest)),
-                Keys::Named(keys) => named.extend(keys.iter().map(|key| &**key)),
+        for extent in extents {
+            match extent {
+                Extent::All => return Some(Self::Whole(&object.digest)),
+                Extent::Named(keys) => named.extend(keys.iter().map(|key| &**key)),
             }
         }
         named.sort_unstable();
@@ -142,7 +142,7 @@ impl Content<'_> {
 impl<'a> Contents<'a> {
     /// All of `objects`, whatever their marks.
     pub fn whole(objects: &'a Objects) -> Self {
-        let whole = |(reference, object)| Some((reference, Content::of(object, [&Keys::All])?));
+        let whole = |(reference, object)| Some((reference, Content::of(object, [&Extent::All])?));
         Self(objects.iter().filter_map(whole).collect())
     }
 

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The longest settle period: a change that waits longer would be taken for a lost one.
+pub const MAX_SETTLE_PERIOD: Duration = Duration::from_secs(60 * 60);
+
 /// Reads what Go's `time.ParseDuration` takes, such as `300ms`, `1.5h` or `2h45m`, but for negative ones.
 pub fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::annotations;
-use crate::dialect::Dialects;
+use crate::dialects::Dialects;
 use crate::digest::{Aspects, ConfigObject, Digest, Objects, Presence};
 use crate::hash::{HashKey, Keyring};
 use crate::kind::WorkloadKind;

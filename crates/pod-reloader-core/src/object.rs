@@ -13,17 +13,17 @@ use serde_json::value::RawValue;
 
 use crate::advice;
 use crate::annotations::{self, Place};
-use crate::dialect::Subject;
+use crate::dialects::Subject;
 use crate::discovery::{PodSpec, Requirement};
-use crate::duration;
+use crate::duration::{self, MAX_SETTLE_PERIOD};
 use crate::kind::{FieldPath, WorkloadKind};
 use crate::name::{InvalidName, Name};
 use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
 use crate::review::fields;
 use crate::workload::{
-    MAX_ANNOTATIONS_SIZE, MAX_SETTLE_PERIOD, Markers, Reading, Restart, Stall, TemplateState,
-    Workload, WorkloadId, annotations_size,
+    MAX_ANNOTATIONS_SIZE, Markers, Reading, Restart, Stall, TemplateState, Workload, WorkloadId,
+    annotations_size,
 };
 
 /// A kind of workload, in the version of the API that the cluster serves.

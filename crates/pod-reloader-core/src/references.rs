@@ -1,12 +1,15 @@
 //! References: everything that counts for one workload.
 
+mod otherwise;
+
 use std::collections::BTreeSet;
 
-use crate::claim::{Claim, Keys, Pattern};
+use self::otherwise::{Candidate, Otherwise};
+use crate::claim::{Claim, Pattern};
 use crate::digest::{Content, Contents, Objects, Presence};
+use crate::extent::Extent;
 use crate::hash::Comparison;
 use crate::name::{InvalidName, Name};
-use crate::otherwise::{Candidate, Otherwise};
 use crate::reference::{ConfigKind, Reference};
 
 /// The most distinct objects that count for one workload.
@@ -114,8 +117,8 @@ impl References {
                 && next.dialect == claim.dialect
                 && next.needs == claim.needs;
             if is_same {
-                let keys = std::mem::replace(&mut claim.keys, Keys::All);
-                claim.keys = keys.or(&next.keys);
+                let extent = std::mem::replace(&mut claim.extent, Extent::All);
+                claim.extent = extent.or(&next.extent);
             }
             is_same
         });
@@ -227,18 +230,18 @@ impl References {
     /// The keys of an object that are tracked by themselves.
     pub fn data_keys(&self, reference: &Reference) -> impl Iterator<Item = &str> {
         let claims = self.claims_on(reference).iter();
-        let named = claims.filter_map(|claim| match &claim.keys {
-            Keys::All => None,
-            Keys::Named(keys) => Some(&**keys),
+        let named = claims.filter_map(|claim| match &claim.extent {
+            Extent::All => None,
+            Extent::Named(keys) => Some(&**keys),
         });
         named.flatten().map(|key| &**key)
     }
 
     /// How much of an object may count, by its name or as a match. `None` where nothing does.
-    pub fn keys(&self, reference: &Reference) -> Option<Keys> {
+    pub fn extent(&self, reference: &Reference) -> Option<Extent> {
         let named = self.claims_on(reference).iter();
-        let named = named.map(|claim| claim.keys.clone());
-        let matched = self.matches(reference).then_some(Keys::All);
+        let named = named.map(|claim| claim.extent.clone());
+        let matched = self.matches(reference).then_some(Extent::All);
         named.chain(matched).reduce(|one, other| one.or(&other))
     }
 
@@ -250,8 +253,8 @@ impl References {
         let by_keys = |it: &Reference| self.data_keys(it).next().is_some();
         let by_keys = objects.iter().filter(move |(it, _)| by_keys(it));
         by_keys.filter_map(|(reference, object)| {
-            let named = self.claims_on(reference).iter().map(|claim| &claim.keys);
-            let matched = self.matches(reference).then_some(&Keys::All);
+            let named = self.claims_on(reference).iter().map(|claim| &claim.extent);
+            let matched = self.matches(reference).then_some(&Extent::All);
             let content = Content::of(object, named.chain(matched))?;
             Some((reference, content.fingerprint()))
         })
@@ -308,8 +311,8 @@ fn within_room(claims: &mut [Claim]) -> Option<Rejected> {
     let mut room = KeyRoom::default();
     let mut first = None;
     for claim in claims {
-        if !room.take(&claim.keys) {
-            claim.keys = Keys::All;
+        if !room.take(&claim.extent) {
+            claim.extent = Extent::All;
             first.get_or_insert(Rejected::TooManyKeys {
                 kind: claim.reference.kind,
                 name: claim.reference.name.clone(),
@@ -336,8 +339,8 @@ impl Default for KeyRoom {
 
 impl KeyRoom {
     /// Says whether there is room for these, and takes it.
-    fn take(&mut self, keys: &Keys) -> bool {
-        let Keys::Named(named) = keys else {
+    fn take(&mut self, extent: &Extent) -> bool {
+        let Extent::Named(named) = extent else {
             return true;
         };
         let bytes = named.iter().map(|key| key.len()).sum();

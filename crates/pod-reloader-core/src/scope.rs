@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kube_core::{Expression, Selector, SelectorExt};
 
-use crate::dialect::Dialects;
+use crate::dialects::Dialects;
 use crate::kind::WorkloadKind;
 use crate::name::{InvalidName, Name};
 

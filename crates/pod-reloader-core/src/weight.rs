@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::advice::Advice;
-use crate::claim::{Claim, Keys};
+use crate::claim::Claim;
 use crate::discovery::Requirement;
+use crate::extent::Extent;
 use crate::references::{References, Rejected};
 use crate::workload::{Restart, Values, Workload};
 
@@ -59,9 +60,9 @@ fn of_ours(value: Option<&str>) -> usize {
 fn of_references(references: &References) -> usize {
     let objects = references.named().count() * OBJECT;
     let claims = references.claims().iter().map(|claim| {
-        let keys = match &claim.keys {
-            Keys::All => 0,
-            Keys::Named(keys) => of_names(keys),
+        let keys = match &claim.extent {
+            Extent::All => 0,
+            Extent::Named(keys) => of_names(keys),
         };
         // The name may be there a second time, since the workload was first seen. Of the entry with each
         // key, a digest is remembered.

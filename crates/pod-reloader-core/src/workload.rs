@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::advice::Advice;
 use crate::annotations;
-use crate::dialect::{Dialects, Subscription};
+use crate::dialects::{Dialects, Subscription};
 use crate::digest::{Objects, Presence};
 use crate::discovery::Requirement;
 use crate::kind::{Template, WorkloadKind};
@@ -17,8 +17,6 @@ use crate::name::Name;
 use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
 
-/// The longest settle period: a change that waits longer would be taken for a lost one.
-pub const MAX_SETTLE_PERIOD: Duration = Duration::from_secs(60 * 60);
 /// The largest map of annotations that Kubernetes takes, on an object or on a pod template, in bytes.
 pub const MAX_ANNOTATIONS_SIZE: usize = 256 << 10;
 /// ReplicaSets copy the annotations of their Deployment, which adds a few of its own.
@@ -70,7 +68,7 @@ pub struct Workload {
     pub stall: Option<Stall>,
     /// What of its metadata the decision rests on, as it stands there.
     pub markers: Markers,
-    /// Its own settle period, at most [`MAX_SETTLE_PERIOD`]. `None` where it has none, or one that cannot
+    /// Its own settle period, at most [`duration::MAX_SETTLE_PERIOD`](crate::duration::MAX_SETTLE_PERIOD). `None` where it has none, or one that cannot
     /// be read.
     pub settle_period: Option<Duration>,
     /// What of its keys and values of ours cannot mean what its author hopes.
@@ -380,7 +378,8 @@ impl Workload {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_SETTLE_PERIOD, Restart};
+    use super::Restart;
+    use crate::duration::MAX_SETTLE_PERIOD;
     use crate::fixtures::{config_map, deployment, objects};
     use serde_json::json;
     use std::time::Duration;

@@ -13,14 +13,14 @@ use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, ValueEnum
 use http::Uri;
 use kube::core::Selector;
 use pod_reloader_core::decision::FirstStamp;
-use pod_reloader_core::dialect::{Dialect, Dialects};
-use pod_reloader_core::duration;
+use pod_reloader_core::dialect::Dialect;
+use pod_reloader_core::dialects::Dialects;
+use pod_reloader_core::duration::{self, MAX_SETTLE_PERIOD};
 use pod_reloader_core::kind::{CustomResource, WorkloadKind};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 use pod_reloader_core::scope::{Labels, Scope};
 use pod_reloader_core::selector;
-use pod_reloader_core::workload::MAX_SETTLE_PERIOD;
 use webhook_certs::MinTlsVersion;
 
 use crate::notify::{self, NotifyOn};

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use pod_reloader_core::digest::{Objects, Presence};
+use pod_reloader_core::duration::MAX_SETTLE_PERIOD;
 use pod_reloader_core::index::Turned;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::references::Rejected;
-use pod_reloader_core::workload::{MAX_SETTLE_PERIOD, Workload};
+use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 use tracing::warn;
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{Advice, on_settle_period};
 use crate::annotations::Place;
-use crate::dialect::stakater::{
+use crate::dialects::stakater::{
     EXCLUDE_CONFIG_MAPS, EXCLUDE_SECRETS, PAUSE_PERIOD, READ, ROLLOUT_STRATEGY,
 };
 
@@ -92,7 +92,8 @@ const MAX_ERRORS: usize = 2;
 
 #[cfg(test)]
 mod tests {
-    use crate::dialect::{Dialect, Dialects};
+    use crate::dialect::Dialect;
+    use crate::dialects::Dialects;
     use crate::fixtures::{Builder, deployment};
     use serde_json::json;
 

@@ -3,9 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Dialect, Grammar, POD_RELOADER, Subject, Wishes, own};
-use crate::claim::{Claim, Keys, Pattern};
+use super::{Grammar, POD_RELOADER, Subject, Wishes, own};
+use crate::claim::{Claim, Pattern};
+use crate::dialect::Dialect;
 use crate::discovery::Use;
+use crate::extent::Extent;
 use crate::list::{first, items, items_with_keys, name_and_keys, quoted};
 use crate::mark::Marks;
 use crate::name::Name;
@@ -108,7 +110,7 @@ impl<'a> Reader<'a> {
         excluded: &BTreeSet<&str>,
     ) {
         let takes_keys = dialect == Dialect::PodReloader;
-        let mut named: BTreeMap<Name, Keys> = BTreeMap::new();
+        let mut named: BTreeMap<Name, Extent> = BTreeMap::new();
         let distinct: BTreeSet<_> = match takes_keys {
             true => items_with_keys(list).collect(),
             false => items(list).collect(),
@@ -139,46 +141,48 @@ impl<'a> Reader<'a> {
             if excluded.contains(name.as_str()) {
                 continue;
             }
-            let keys = match keys {
+            let extent = match keys {
                 Some(keys) if keys.len() > MAX_KEYS => {
                     self.reject(|| Rejected::TooManyKeys {
                         kind,
                         name: name.clone(),
                     });
-                    Keys::All
+                    Extent::All
                 }
-                Some(keys) if self.per_key != Some(false) => Keys::named(keys),
-                _ => Keys::All,
+                Some(keys) if self.per_key != Some(false) => Extent::named(keys),
+                _ => Extent::All,
             };
-            let keys = match named.remove(&name) {
-                Some(known) => known.or(&keys),
-                None => keys,
+            let extent = match named.remove(&name) {
+                Some(known) => known.or(&extent),
+                None => extent,
             };
-            named.insert(name, keys);
+            named.insert(name, extent);
             // One too many is enough to name it.
             if named.len() > MAX_REFERENCES + 1 {
                 named.pop_last();
             }
         }
-        for (name, keys) in named {
-            self.claim_listed(dialect, kind, name, keys);
+        for (name, extent) in named {
+            self.claim_listed(dialect, kind, name, extent);
         }
     }
 
-    fn claim_listed(&mut self, dialect: Dialect, kind: ConfigKind, name: Name, keys: Keys) {
+    fn claim_listed(&mut self, dialect: Dialect, kind: ConfigKind, name: Name, extent: Extent) {
         let uses = self.uses_of(kind, &name).iter();
         let (seen, missed): (Vec<_>, Vec<_>) = uses.partition(|it| it.consumption.sees_changes());
         let is_seen = !seen.is_empty();
-        let of_missed = missed.iter().map(|it| Keys::named(it.keys.iter().copied()));
+        let of_missed = missed
+            .iter()
+            .map(|it| Extent::named(it.keys.iter().copied()));
         let of_missed = of_missed.reduce(|one, other| one.or(&other));
         if !self.only_where_needed || (of_missed.is_none() && !is_seen) {
-            return self.claim(dialect, kind, name, Marks::NONE, keys);
+            return self.claim(dialect, kind, name, Marks::NONE, extent);
         }
-        if let Some(keys) = of_missed.and_then(|of_missed| keys.and(&of_missed)) {
-            self.claim(dialect, kind, name.clone(), Marks::NONE, keys);
+        if let Some(extent) = of_missed.and_then(|of_missed| extent.and(&of_missed)) {
+            self.claim(dialect, kind, name.clone(), Marks::NONE, extent);
         }
         if is_seen {
-            self.claim(dialect, kind, name, Marks::IMMUTABLE, keys);
+            self.claim(dialect, kind, name, Marks::IMMUTABLE, extent);
         }
     }
 
@@ -203,11 +207,11 @@ impl<'a> Reader<'a> {
                 true => needs | Marks::IMMUTABLE,
                 false => needs,
             };
-            let keys = match takes_keys {
-                true => Keys::named(it.keys.iter().copied()),
-                false => Keys::All,
+            let extent = match takes_keys {
+                true => Extent::named(it.keys.iter().copied()),
+                false => Extent::All,
             };
-            self.claim(dialect, kind, it.name.clone(), needs, keys);
+            self.claim(dialect, kind, it.name.clone(), needs, extent);
         }
         self.uses = uses;
     }
@@ -241,7 +245,7 @@ impl<'a> Reader<'a> {
                 Ok(name) if !item.contains('.') => {
                     if !excluded.contains(item) && names <= MAX_REFERENCES {
                         names += 1;
-                        self.claim_listed(dialect, kind, name, Keys::All);
+                        self.claim_listed(dialect, kind, name, Extent::All);
                     }
                 }
                 Err(reason) if !item.contains(is_of_a_pattern) => self.reject(|| Rejected::Name {
@@ -268,7 +272,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn claim(&mut self, dialect: Dialect, kind: ConfigKind, name: Name, needs: Marks, keys: Keys) {
+    fn claim(
+        &mut self,
+        dialect: Dialect,
+        kind: ConfigKind,
+        name: Name,
+        needs: Marks,
+        extent: Extent,
+    ) {
         self.claims.push(Claim {
             reference: Reference {
                 kind,
@@ -277,7 +288,7 @@ impl<'a> Reader<'a> {
             },
             dialect,
             needs,
-            keys,
+            extent,
         });
     }
 

@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::dialect::{Dialect, Dialects};
+use crate::dialect::Dialect;
+use crate::dialects::Dialects;
 use crate::fixtures::{Builder, deployment, reference};
 
 fn turned(applied: Applied) -> Option<Turned> {

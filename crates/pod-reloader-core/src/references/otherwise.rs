@@ -1,11 +1,13 @@
 //! Tells whether a config hash stands for the same objects as of a time when something else counted.
 
-use crate::claim::{Claim, Keys, Pattern};
+use crate::claim::{Claim, Pattern};
 use crate::dialect::Dialect;
 use crate::digest::{Content, Presence};
+use crate::extent::Extent;
 use crate::hash::{Comparison, encode};
 use crate::reference::Reference;
-use crate::references::References;
+
+use super::References;
 
 /// The most bytes that are hashed for one answer: enough to try each mark of 256 objects with short names.
 pub(crate) const MAX_HASHED: usize = 4 << 20;
@@ -58,8 +60,11 @@ impl<'a> Candidate<'a> {
     ) -> Option<Content<'a>> {
         let by_name = self.claims.iter().filter(|claim| claims(claim));
         let is_matched = self.matching.iter().any(|pattern| patterns(pattern));
-        let matched = is_matched.then_some(&Keys::All);
-        Content::of(self.object, by_name.map(|claim| &claim.keys).chain(matched))
+        let matched = is_matched.then_some(&Extent::All);
+        Content::of(
+            self.object,
+            by_name.map(|claim| &claim.extent).chain(matched),
+        )
     }
 
     /// What of it would count if what decides about that were turned round.

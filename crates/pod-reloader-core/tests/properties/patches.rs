@@ -1,7 +1,7 @@
 //! The loop's patch applies to the workload that it was made from, and to none that differs in what it tests.
 
 use pod_reloader_core::annotations::{self, KEYS, Place};
-use pod_reloader_core::dialect::Dialects;
+use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::patch::{set_baseline, set_config_hash};

@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use pod_reloader_core::decision::Cause;
-use pod_reloader_core::dialect::Dialects;
+use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::WorkloadObject;

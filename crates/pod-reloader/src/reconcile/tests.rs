@@ -7,7 +7,7 @@ mod takers_back;
 
 use pod_reloader_core::annotations::{BASELINE, CONFIG_HASH, CONFIG_MAPS, SETTLE_PERIOD};
 use pod_reloader_core::brake::WINDOW;
-use pod_reloader_core::dialect::Dialects;
+use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
 use pod_reloader_core::name::Name;

@@ -8,7 +8,7 @@ use futures::stream;
 use http::Uri;
 use pod_reloader_core::annotations::CONFIG_MAPS;
 use pod_reloader_core::decision::FirstStamp;
-use pod_reloader_core::dialect::Dialects;
+use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::kind::CustomResource;
 use pod_reloader_core::scope::Labels;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::dialect::Dialects;
+use crate::dialects::Dialects;
 use crate::digest::{ConfigObject, Objects};
 use crate::fixtures::{config_map, deployment, keyring, objects};
 use crate::mark::Marks;

@@ -1,0 +1,78 @@
+//! Dialects: the annotations of this operator, and of others that it understands.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::mark::Marks;
+
+/// Whose annotations they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dialect {
+    /// Our own.
+    PodReloader,
+    /// Nobody's: the operator takes every workload.
+    AutoAll,
+    /// Stakater's Reloader.
+    Stakater,
+    /// Wave.
+    Wave,
+    /// The restarter of Stackable's commons-operator.
+    Stackable,
+    /// k8s-trigger-controller.
+    TriggerController,
+    /// fabric8's configmapcontroller.
+    Fabric8,
+}
+
+impl Dialect {
+    /// Those that can be chosen.
+    pub const ALL: [Self; 6] = [
+        Self::PodReloader,
+        Self::Stakater,
+        Self::Wave,
+        Self::Stackable,
+        Self::TriggerController,
+        Self::Fabric8,
+    ];
+
+    /// Its name on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::PodReloader => "pod-reloader",
+            Self::AutoAll => "auto-all",
+            Self::Stakater => "stakater",
+            Self::Wave => "wave",
+            Self::Stackable => "stackable",
+            Self::TriggerController => "trigger-controller",
+            Self::Fabric8 => "fabric8",
+        }
+    }
+
+    /// The marks that keep an object from counting.
+    pub(crate) fn denying_marks(self) -> Marks {
+        let own = match self {
+            Self::Stakater | Self::AutoAll => Marks::STAKATER_IGNORE,
+            Self::Stackable => Marks::STACKABLE_IGNORE,
+            Self::PodReloader | Self::Wave | Self::TriggerController | Self::Fabric8 => Marks::NONE,
+        };
+        own | Marks::NOT_SELECTED
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Dialect {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|it| it.as_str() == text);
+        known.ok_or_else(|| {
+            let known = Self::ALL.map(Self::as_str).join(", ");
+            format!("{text:?} is no dialect; there are {known}")
+        })
+    }
+}
