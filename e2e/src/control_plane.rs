@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::{
     audit::AuditLog,
+    components::{Component, ControlPlaneOptions, Version},
     credentials::User,
     description::{CONTROL_PLANE_VARIABLE, Description},
     directory::Directory,
@@ -26,76 +27,6 @@ use crate::{
     readiness::{answers, create_nodes, create_types, ready},
     tool::Tool,
 };
-
-/// How to start a [`ControlPlane`].
-#[derive(Clone, Debug)]
-pub struct ControlPlaneOptions {
-    /// Which kube-apiserver runs.
-    pub version: Version,
-    /// How many nodes kwok plays.
-    pub nodes: usize,
-    /// More arguments for kube-apiserver; one given twice counts as the last says.
-    pub apiserver_args: Vec<String>,
-    /// Where the directory with data and logs is made; without it, where the system has such things.
-    pub parent: Option<PathBuf>,
-    /// Leaves that directory behind.
-    pub keep: bool,
-    /// How long one component may take to become ready.
-    pub patience: Duration,
-}
-
-impl Default for ControlPlaneOptions {
-    fn default() -> Self {
-        Self {
-            version: Version::Current,
-            nodes: 2,
-            apiserver_args: Vec::new(),
-            parent: None,
-            keep: false,
-            // Tests start several at once.
-            patience: Duration::from_secs(180),
-        }
-    }
-}
-
-/// Which kube-apiserver a control plane has; all other components are the same for both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// The one that the other components belong to.
-    Current,
-    /// An older one, which lacks what newer ones have.
-    Older,
-}
-
-/// A process of a control plane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Component {
-    /// The store.
-    Etcd,
-    /// kube-apiserver.
-    Apiserver,
-    /// kube-controller-manager.
-    ControllerManager,
-    /// kube-scheduler.
-    Scheduler,
-    /// kwok, which plays the kubelets.
-    Kwok,
-    /// cert-manager: its controllers for self-signed and CA issuers, and its injector of CA bundles.
-    CertManager,
-}
-
-impl Component {
-    /// In an order in which they can be started. They are stopped the other way round: an apiserver
-    /// without etcd does not end on SIGTERM.
-    pub const ALL: [Self; 6] = [
-        Self::Etcd,
-        Self::Apiserver,
-        Self::ControllerManager,
-        Self::Scheduler,
-        Self::Kwok,
-        Self::CertManager,
-    ];
-}
 
 /// A real control plane without containers.
 ///

@@ -5,7 +5,7 @@ use std::{env, fs::Permissions, os::unix::fs::PermissionsExt, path::PathBuf};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use crate::control_plane::ControlPlaneOptions;
+use crate::components::ControlPlaneOptions;
 
 /// The directory of one control plane: a temporary one, unless it is to be kept.
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result};
 use tempfile::TempDir;
 
-use crate::control_plane::{Component, ControlPlane};
+use crate::components::Component;
+use crate::control_plane::ControlPlane;
 
 /// The data of etcd as it was at some time.
 #[derive(Debug)]

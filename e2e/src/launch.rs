@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
-    control_plane::{Component, ControlPlaneOptions, Version},
+    components::{Component, ControlPlaneOptions, Version},
     credentials::{Credentials, User},
     kubeconfig::KubeconfigFile,
     port::free_ports,

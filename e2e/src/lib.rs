@@ -8,6 +8,7 @@ mod apply;
 mod audit;
 mod balancer;
 pub mod caller;
+mod components;
 mod control_plane;
 pub mod crds;
 mod credentials;
@@ -37,7 +38,8 @@ pub mod workload;
 
 pub use audit::{AuditEvent, AuditLog, Mark};
 pub use balancer::Balancer;
-pub use control_plane::{AnotherApiserver, Component, ControlPlane, ControlPlaneOptions, Version};
+pub use components::{Component, ControlPlaneOptions, Version};
+pub use control_plane::{AnotherApiserver, ControlPlane};
 pub use description::{CONTROL_PLANE_VARIABLE, Description};
 pub use etcd_copy::{EtcdCopy, Restore};
 pub use installation::{Installation, chart, free_port, merge};

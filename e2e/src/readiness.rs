@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::{
-    control_plane::{Component, ControlPlaneOptions},
+    components::{Component, ControlPlaneOptions},
     kubeconfig::KubeconfigFile,
     launch::Launch,
     process::Process,

@@ -11,8 +11,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::Status;
 use kube::core::discovery::v2::{ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscoveryList};
 use kube::{Client, Config};
-use pod_reloader::chain;
-use pod_reloader::serving::{self, State};
+use pod_reloader_core::api_discovery::{self, State};
+use pod_reloader_core::error::chain;
 use pod_reloader_core::name::{InvalidName, Name};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -329,7 +329,7 @@ impl Cluster {
             groups.map_err(|error| unreadable(&what, &error))
         };
         let groups = self.groups.get_or_try_init(ask).await?;
-        match serving::state(groups, group, plural) {
+        match api_discovery::state(groups, group, plural) {
             State::Served(version) => Ok(version.to_owned()),
             State::Missing => {
                 let text = format!("the cluster does not serve {plural}.{group}");

@@ -142,9 +142,9 @@ pub(crate) fn title(namespace: Option<&Name>) -> String {
 mod tests {
     use super::*;
     use crate::operators::read;
-    use pod_reloader::args::Args;
     use pod_reloader_core::kind::WorkloadKind;
     use pod_reloader_core::scope::Scope;
+    use pod_reloader_settings::Args;
     use serde_json::json;
     use serde_json::value::to_raw_value;
 

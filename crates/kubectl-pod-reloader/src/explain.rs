@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
-use pod_reloader::args::Reconcile;
 use pod_reloader_core::discovery::Consumption;
 use pod_reloader_core::extent::Extent;
 use pod_reloader_core::hash::ConfigHash;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::standing::Standing;
 use pod_reloader_core::workload::{Restart, Stall};
+use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 
 use self::standing::stands;

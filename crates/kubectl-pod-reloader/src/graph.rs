@@ -5,6 +5,7 @@ mod dot;
 mod examples;
 mod html;
 mod layout;
+mod markup;
 mod mermaid;
 #[cfg(test)]
 mod on_screen;

@@ -1,10 +1,10 @@
 //! `impact`: which workloads a change of an object restarts, and which could not start without it.
 
-use pod_reloader::args::Reconcile;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Presence};
 use pod_reloader_core::extent::Extent;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 
 use crate::cluster::{Cluster, Place, Unseen};

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use kube::core::SelectorExt;
-use pod_reloader::args::Args;
 use pod_reloader_core::annotations;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::{CustomObject, WorkloadObject};
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::Workload;
+use pod_reloader_settings::Args;
 use serde_json::Value;
 use serde_json::value::RawValue;
 

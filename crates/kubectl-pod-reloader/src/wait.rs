@@ -5,10 +5,10 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use pod_reloader::args::Reconcile;
 use pod_reloader_core::digest::Aspects;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::standing::Standing;
+use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout_at};
 

@@ -5,7 +5,8 @@ use std::iter::Peekable;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree, token_stream};
 
-use crate::source::Module;
+/// The names that lead from the root of a crate to a module: `["server", "connection"]`.
+pub(crate) type Module = Vec<String>;
 
 /// A path from the root of the crate, and the line where it stands.
 pub(crate) struct Use {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
-use crate::source::{Arrow, Crate, Module};
+use crate::arrows::Module;
+use crate::source::{Arrow, Crate};
 
 /// What is wrong with a crate, a line each.
 pub(crate) fn faults(of: &Crate) -> Vec<String> {

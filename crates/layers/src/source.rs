@@ -7,10 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use proc_macro2::TokenStream;
 
-use crate::arrows::{Declared, Use, scan};
-
-/// The names that lead from the root of a crate to a module: `["server", "connection"]`.
-pub(crate) type Module = Vec<String>;
+use crate::arrows::{Declared, Module, Use, scan};
 
 /// A crate's modules, without those of its tests.
 pub(crate) struct Crate {

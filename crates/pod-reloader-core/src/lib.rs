@@ -4,7 +4,9 @@
 //! Read in the order of the modules below: each group uses those above it, which `make lint` checks.
 
 pub mod annotations;
+pub mod api_discovery;
 pub mod duration;
+pub mod error;
 pub mod kind;
 mod list;
 pub mod mark;

@@ -1,55 +1,36 @@
 //! Restarts pods when the ConfigMaps and Secrets that they read change.
 //!
-//! The operator is [`main`]; its command line is [`args`], which also says how others are to read its
-//! settings. What else is public, the plugin for kubectl uses as well.
+//! The operator is [`main`]. A group of modules below uses those above it, which `make lint` checks.
 
-mod admin;
-pub mod args;
-mod authority;
-mod budget;
-mod certificate;
-mod client;
-mod cron_jobs;
-mod custom;
-mod digests;
-mod error;
-mod events;
-mod keys;
-mod leader;
-mod logging;
+mod runtime;
+
 mod metrics;
+
+mod config;
+mod report;
+
+mod restart;
+mod webhook;
+
+mod run;
+
 #[cfg(test)]
 mod mock;
-mod namespaces;
-mod notify;
-mod objects;
-mod progress;
-mod pulse;
-mod queue;
-mod reconcile;
-mod resources;
-mod run;
-mod server;
-pub mod serving;
-mod source;
-mod watch;
-mod webhook;
-mod workloads;
-
-pub use crate::error::chain;
 
 use std::process::ExitCode;
 use std::{future, thread};
 
+use pod_reloader_core::error::chain;
+use pod_reloader_settings::Args;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use tokio::runtime::Builder;
 
 /// Runs the operator with the arguments and the environment of the process.
 pub fn main() -> ExitCode {
     forbid_core_dumps();
-    let args = args::Args::of_process();
-    logging::init(args.log_format, args.log_level);
-    server::allow_connections();
+    let args = Args::of_process();
+    runtime::logging::init(args.log_format, args.log_level);
+    runtime::server::allow_connections();
     // One thread for the webhook, and one for the loop: a fan-out keeps no review waiting, and nothing is
     // handed from thread to thread.
     let runtime = || Builder::new_current_thread().enable_all().build();
@@ -64,7 +45,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = error::chain(&error), "stopped");
+            tracing::error!(error = chain(&error), "stopped");
             ExitCode::FAILURE
         }
     }

@@ -2,7 +2,6 @@
 
 mod process;
 mod registry;
-mod watches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use pod_reloader_core::digest::Presence;
 use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::workload::Stall;
+use pod_reloader_settings::Reconcile;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -23,11 +23,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::args::Reconcile;
-use crate::error::CallError;
-use crate::notify;
+use crate::runtime::error::CallError;
 
-pub(crate) use self::watches::{Watches, Watching};
+use crate::runtime::watches::{Watches, since_1970};
 
 /// Labels from closed sets only.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
@@ -133,7 +131,7 @@ impl Metrics {
             drop(self.errors.get_or_create(&[("reason", reason)]));
         }
         self.hashes([]);
-        for outcome in notify::Outcome::ALL {
+        for outcome in Delivery::ALL {
             let labels = [("outcome", outcome.as_str())];
             drop(self.notifications.get_or_create(&labels));
         }
@@ -251,7 +249,7 @@ impl Metrics {
     }
 
     /// Counts a message to the receiver of notifications, or what was dropped before.
-    pub(crate) fn notification(&self, outcome: notify::Outcome) {
+    pub(crate) fn notification(&self, outcome: Delivery) {
         let labels = [("outcome", outcome.as_str())];
         self.notifications.get_or_create(&labels).inc();
     }
@@ -285,6 +283,31 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a String takes everything");
         text
+    }
+}
+
+/// What became of a message, or of what would have been in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// The receiver has taken it.
+    Sent,
+    /// It has not, and will not be asked again.
+    Failed,
+    /// It never got into a message.
+    Dropped,
+}
+
+impl Delivery {
+    /// Every outcome.
+    pub(crate) const ALL: [Self; 3] = [Self::Sent, Self::Failed, Self::Dropped];
+
+    /// As the metrics call it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Failed => "failed",
+            Self::Dropped => "dropped",
+        }
     }
 }
 
@@ -351,12 +374,6 @@ const READS: [(&str, &str); 5] = [
     ("list", "listed"),
     ("list", "error"),
 ];
-
-/// Times are shown in seconds since 1970.
-fn since_1970(at: SystemTime) -> f64 {
-    let since = at.duration_since(SystemTime::UNIX_EPOCH);
-    since.unwrap_or_default().as_secs_f64()
-}
 
 fn read_labels(by: Reader, verb: &'static str, result: &'static str) -> Labels<3> {
     let by = match by {

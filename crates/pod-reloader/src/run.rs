@@ -16,28 +16,31 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
-use webhook_certs::{Acceptor, CertificateDirectory, ClientAuthorities, CurrentCertificate};
+use webhook_certs::{
+    Acceptor, CertificateDirectory, ClientAuthorities, CurrentCertificate, MinTlsVersion,
+};
 
-use crate::admin::{self, Readiness};
-use crate::args::{Args, Reconcile};
-use crate::authority::{OwnAuthority, Places};
-use crate::budget::Budget;
-use crate::certificate;
-use crate::client::{self, Clients, DEADLINE};
-use crate::error::Error;
-use crate::events::Events;
-use crate::keys::{self, Keys};
-use crate::leader::lead;
-use crate::logging::Complaint;
+use crate::config::keys::{self, Keys};
+use crate::config::source::Source;
 use crate::metrics::{Metrics, Reader};
-use crate::notify::{FAREWELL, Notifications, Sink, Style};
-use crate::progress::{Brakes, Progress};
-use crate::pulse::{self, Pulse};
-use crate::reconcile::{Reconciler, Settings};
-use crate::server::{self, Limits, Transport};
-use crate::source::Source;
-use crate::watch;
+use crate::report::events::Events;
+use crate::report::notify::{FAREWELL, Notifications, Sink, Style};
+use crate::restart::progress::{Brakes, Progress};
+use crate::restart::reconcile::{Reconciler, Settings};
+use crate::restart::watch;
+use crate::runtime::admin;
+use crate::runtime::budget::Budget;
+use crate::runtime::client::{self, Clients, DEADLINE};
+use crate::runtime::error::StartError;
+use crate::runtime::heartbeat::{self, Heartbeat};
+use crate::runtime::leader::lead;
+use crate::runtime::logging::Complaint;
+use crate::runtime::server::{self, Limits, Transport};
+use crate::webhook::authority::{OwnAuthority, Places};
+use crate::webhook::certificate;
+use crate::webhook::readiness::Readiness;
 use crate::webhook::{Told, Webhook};
+use pod_reloader_settings::{Args, Reconcile, TlsVersion};
 
 /// How long to wait before a call is tried again that must succeed before we are of use.
 const RETRY: Duration = Duration::from_secs(1);
@@ -45,7 +48,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Runs the operator until it is told to stop; the reconcile loop on a runtime of its own.
 ///
 /// *Errors*: it could not start, or one of its tasks ended by itself.
-pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
+pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), StartError> {
     let namespace = own_namespace(&args)?;
     let metrics = Metrics::new();
     let clients = Clients::infer(reconciling, &metrics.watches).await?;
@@ -54,7 +57,7 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
         .namespaces()
         .is_some_and(|mut namespaces| namespaces.next().is_none())
     {
-        return Err(Error::NothingToKeep);
+        return Err(StartError::NothingToKeep);
     }
     metrics.keeps(scope.custom_kinds());
     metrics.mode(args.reconcile);
@@ -68,31 +71,35 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
     let has_webhook = args.webhook_tls_directory.is_some() || args.webhook_tls_secret.is_some();
     let certificate = has_webhook.then(CurrentCertificate::new);
     let is_trusted = Arc::new(AtomicBool::new(args.webhook_tls_secret.is_none()));
-    let pulse = Arc::new(Pulse::default());
+    let heartbeat = Arc::new(Heartbeat::default());
     let readiness = Arc::new(Readiness {
         certificate: certificate.clone(),
         is_trusted: is_trusted.clone(),
         keys: keys.clone(),
         ourselves: ourselves.clone(),
         stopping: AtomicBool::new(false),
-        pulse: pulse.clone(),
     });
     let stop = CancellationToken::new();
     let mut tasks = Tasks::new(stop.clone());
 
     info!(version = env!("CARGO_PKG_VERSION"), %namespace, namespaces = ?args.namespaces.0, reconcile = ?args.reconcile, "starting");
     if let Some(address) = args.health_probe_bind_address.0 {
+        let readiness = readiness.clone();
+        let obstacle = move || readiness.obstacle(SystemTime::now());
         tasks.serve(
             "probes",
             admin::listen(address).await?,
-            admin::probes(readiness.clone()),
+            admin::probes(heartbeat.clone(), obstacle),
         );
     }
     if let Some(address) = args.metrics_bind_address.0 {
         tasks.serve(
             "metrics",
             admin::listen(address).await?,
-            admin::metrics(metrics.clone()),
+            admin::metrics({
+                let metrics = metrics.clone();
+                move || metrics.text()
+            }),
         );
     }
     tasks.spawn("keys", refresh_keys(keys.clone()));
@@ -122,7 +129,8 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
                 certificate.clone(),
                 is_trusted,
                 metrics.clone(),
-            )?;
+            );
+            let authority = authority.map_err(|source| StartError::Authority { source })?;
             tasks.spawn("certificate", authority.keep());
         }
         let selector = scope.config_selector();
@@ -145,13 +153,13 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
             },
             budget.clone(),
         );
-        let minimum = args.webhook_tls_min_version.into();
+        let minimum = minimum(args.webhook_tls_min_version);
         let acceptor = match args.webhook_client_ca_file {
             None => Acceptor::new(&certificate, minimum),
             Some(file) => {
                 let authorities = ClientAuthorities::new();
                 let read = authorities.reload(&file);
-                read.map_err(|source| Error::ClientAuthorities { source })?;
+                read.map_err(|source| StartError::ClientAuthorities { source })?;
                 let acceptor =
                     Acceptor::with_client_authorities(&certificate, minimum, &authorities);
                 let reload = certificate::reload_client_authorities(file, authorities);
@@ -220,7 +228,7 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
             notifications,
             metrics: metrics.clone(),
             brakes: Brakes::default(),
-            pulse,
+            heartbeat,
             ourselves: ourselves.clone(),
         };
         let reconciling = reconciling.clone();
@@ -243,7 +251,7 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), Error> {
     readiness.stopping.store(true, Ordering::Relaxed);
     stop.cancel();
     match ended {
-        Some(name) => Err(Error::TaskEnded(name)),
+        Some(name) => Err(StartError::TaskEnded(name)),
         None => {
             info!("stopping");
             tasks.drain().await;
@@ -266,7 +274,7 @@ struct Term {
     notifications: Option<Notifications>,
     metrics: Metrics,
     brakes: Brakes,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
     ourselves: Arc<OnceLock<String>>,
 }
 
@@ -293,20 +301,20 @@ impl Term {
             ),
             self.metrics.clone(),
         ));
-        let _leading = Leading::new(self.metrics.clone(), self.pulse.clone());
+        let _leading = Leading::new(self.metrics.clone(), self.heartbeat.clone());
         let watches = || watch::spawn(&self.clients.watch, &self.scope, &reconciler, &self.budget);
         let mut watching = watches();
         let mut running = pin!(reconciler.run());
-        let mut heartbeat = tokio::time::interval(pulse::INTERVAL);
+        let mut beats = tokio::time::interval(heartbeat::INTERVAL);
         let mut resync =
             tokio::time::interval_at(Instant::now() + self.resync_period, self.resync_period);
         loop {
             tokio::select! {
                 () = &mut running => return,
                 _ = watching.join_next() => return,
-                _ = heartbeat.tick() => {
+                _ = beats.tick() => {
                     reconciler.publish();
-                    self.pulse.beat();
+                    self.heartbeat.beat();
                     self.metrics.heartbeat(Some(SystemTime::now()));
                 }
                 // Everything is listed again, in case a watch has lost something.
@@ -376,12 +384,20 @@ async fn learn_username(client: kube::Client, ourselves: Arc<OnceLock<String>>) 
     std::future::pending().await
 }
 
-fn own_namespace(args: &Args) -> Result<Name, Error> {
+/// Returns the oldest version of TLS that clients may speak.
+fn minimum(version: TlsVersion) -> MinTlsVersion {
+    match version {
+        TlsVersion::Tls12 => MinTlsVersion::Tls12,
+        TlsVersion::Tls13 => MinTlsVersion::Tls13,
+    }
+}
+
+fn own_namespace(args: &Args) -> Result<Name, StartError> {
     let pod_namespace = || Name::parse(&client::pod_namespace()?).ok();
     args.namespace
         .clone()
         .or_else(pod_namespace)
-        .ok_or(Error::NoNamespace)
+        .ok_or(StartError::NoNamespace)
 }
 
 async fn told_to_stop() {
@@ -394,11 +410,11 @@ async fn told_to_stop() {
 }
 
 /// Sets the gauge of leadership for as long as it lives; what else the loop shows ends with it.
-struct Leading(Metrics, Arc<Pulse>);
+struct Leading(Metrics, Arc<Heartbeat>);
 
 impl Leading {
-    fn new(metrics: Metrics, pulse: Arc<Pulse>) -> Self {
-        let this = Self(metrics, pulse);
+    fn new(metrics: Metrics, heartbeat: Arc<Heartbeat>) -> Self {
+        let this = Self(metrics, heartbeat);
         // What is aborted late may have counted after the last term.
         this.reset();
         this.0.leading.set(1);

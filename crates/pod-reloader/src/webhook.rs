@@ -1,5 +1,10 @@
 //! The webhook: answers admission reviews at `/mutate`, from the review and live reads alone.
 
+pub(crate) mod authority;
+pub(crate) mod certificate;
+pub(crate) mod error;
+pub(crate) mod readiness;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -22,11 +27,12 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
 use webhook_certs::CurrentCertificate;
 
-use crate::budget::{Budget, Share};
-use crate::error::chain;
-use crate::keys::Keys;
+use crate::config::error::ReadError;
+use crate::config::keys::Keys;
+use crate::config::source::Source;
 use crate::metrics::Metrics;
-use crate::source::Source;
+use crate::runtime::budget::{Budget, Share};
+use pod_reloader_core::error::chain;
 
 #[cfg(test)]
 mod tests;
@@ -188,7 +194,7 @@ impl Webhook {
                 false => keys.clone(),
             };
             let objects = self.source.objects(pending.workload()).await?;
-            Ok::<_, crate::error::Error>((objects, keys))
+            Ok::<_, ReadError>((objects, keys))
         };
         match timeout_at(deadline, reads).await {
             Ok(Ok((objects, newest))) if pending.is_inquiry() => {

@@ -1,11 +1,11 @@
 //! What it means how a workload stands, in words.
 
-use pod_reloader::args::Reconcile;
 use pod_reloader_core::annotations::BASELINE;
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::hash::ConfigHash;
 use pod_reloader_core::standing::Standing;
 use pod_reloader_core::workload::Restart;
+use pod_reloader_settings::Reconcile;
 
 use crate::print::Verdict;
 use crate::rollout::Rollout;

@@ -8,7 +8,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
 
-use super::{Graph, layout::Spacing, section::sections, svg::svg, words};
+use super::{Graph, layout::Spacing, markup::escaped, section::sections, svg::svg, words};
 use crate::print::{count, is_hidden};
 
 /// A page with the graph as a drawing, a filter, and words about the node that is chosen. The fragment
@@ -78,23 +78,6 @@ fn page(graph: &Graph, title: &str) -> Result<String, fmt::Error> {
         json(graph, &links, spacing)
     )?;
     Ok(text)
-}
-
-/// For text and for attributes in quotes. What could not be seen would be lost, or hide the rest.
-pub(super) fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            _ if is_hidden(character) => escaped.push('\u{fffd}'),
-            _ => escaped.push(character),
-        }
-    }
-    escaped
 }
 
 /// What the script reads. JSON may be written with escapes instead of any letter, so that no end of the

@@ -4,8 +4,8 @@ use std::fmt::{self, Write};
 
 use super::{
     ConfigNode, Graph, WorkloadNode,
-    html::escaped,
     layout::{Spacing, layout},
+    markup::escaped,
     section::Section,
     words,
 };

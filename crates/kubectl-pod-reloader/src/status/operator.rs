@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use pod_reloader::args::Reconcile;
 use pod_reloader_core::annotations::{CONFIG_MAPS, INQUIRER};
 use pod_reloader_core::hash::ConfigHash;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::standing::Report;
+use pod_reloader_settings::Reconcile;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};

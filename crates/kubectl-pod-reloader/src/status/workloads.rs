@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
-use pod_reloader::args::Reconcile;
 use pod_reloader_core::hash::ConfigHash;
 use pod_reloader_core::standing::{Report, Standing};
+use pod_reloader_settings::Reconcile;
 use serde_json::Value;
 
 use super::Check;

@@ -1,0 +1,773 @@
+//! The command line, which is also the reference of every setting.
+
+mod stakater;
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use http::Uri;
+use kube_core::Selector;
+use pod_reloader_core::decision::FirstStamp;
+use pod_reloader_core::dialect::Dialect;
+use pod_reloader_core::dialects::Dialects;
+use pod_reloader_core::duration::{self, MAX_SETTLE_PERIOD};
+use pod_reloader_core::kind::{CustomResource, WorkloadKind};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::ConfigKind;
+use pod_reloader_core::scope::{Labels, Scope};
+use pod_reloader_core::selector;
+
+/// Restarts pods when the ConfigMaps and Secrets that they read change.
+///
+/// Talks to the cluster that KUBECONFIG names, or else to the one it runs in. Every flag can also be
+/// given as the environment variable that is named with it, where an empty one counts as not set; of a
+/// flag that is given twice, the last counts.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "pod-reloader",
+    version,
+    disable_help_flag = true,
+    args_override_self = true
+)]
+pub struct Args {
+    /// Print this.
+    #[arg(short, long, action = ArgAction::HelpShort)]
+    help: Option<bool>,
+
+    /// Address of the webhook (HTTPS, at /mutate).
+    #[arg(long, env = "POD_RELOADER_WEBHOOK_BIND_ADDRESS", value_name = "[HOST]:PORT", default_value = ":9443", value_parser = address)]
+    pub webhook_bind_address: SocketAddr,
+
+    /// Directory of the webhook's tls.crt and tls.key, reread when it changes; without it, or the Secret below, no webhook is served.
+    #[arg(long, env = "POD_RELOADER_WEBHOOK_TLS_DIRECTORY", value_name = "PATH")]
+    pub webhook_tls_directory: Option<PathBuf>,
+
+    /// Secret, in the operator's own namespace, where it keeps a CA and a certificate of its own making.
+    #[arg(long, env = "POD_RELOADER_WEBHOOK_TLS_SECRET", value_name = "NAME", conflicts_with = "webhook_tls_directory", value_parser = name)]
+    pub webhook_tls_secret: Option<Name>,
+
+    /// Service of the webhook, in the operator's own namespace: the name that such a certificate is for.
+    #[arg(long, env = "POD_RELOADER_WEBHOOK_SERVICE", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
+    pub webhook_service: Name,
+
+    /// MutatingWebhookConfiguration that is told to trust such a CA, in its caBundle.
+    #[arg(long, env = "POD_RELOADER_WEBHOOK_CONFIGURATION", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
+    pub webhook_configuration: Name,
+
+    /// Bundle of CAs, in PEM, reread when it changes: only clients with a certificate of one of them may call the webhook [default: all].
+    #[arg(long, env = "POD_RELOADER_WEBHOOK_CLIENT_CA_FILE", value_name = "PATH")]
+    pub webhook_client_ca_file: Option<PathBuf>,
+
+    /// Oldest version of TLS that the webhook speaks.
+    #[arg(
+        long,
+        env = "POD_RELOADER_WEBHOOK_TLS_MIN_VERSION",
+        value_name = "VERSION",
+        default_value = "1.3"
+    )]
+    pub webhook_tls_min_version: TlsVersion,
+
+    /// Address of the metrics (HTTP, at /metrics); 0 switches them off.
+    #[arg(long, env = "POD_RELOADER_METRICS_BIND_ADDRESS", value_name = "[HOST]:PORT", default_value = ":8080", value_parser = optional_address)]
+    pub metrics_bind_address: OptionalAddress,
+
+    /// Address of the probes (HTTP, at /healthz and /readyz); 0 switches them off.
+    #[arg(long, env = "POD_RELOADER_HEALTH_PROBE_BIND_ADDRESS", value_name = "[HOST]:PORT", default_value = ":8081", value_parser = optional_address)]
+    pub health_probe_bind_address: OptionalAddress,
+
+    /// Reconcile in one replica at a time, elected by a Lease.
+    #[arg(long, env = "POD_RELOADER_LEADER_ELECT", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub leader_elect: bool,
+
+    /// Namespace of that Lease [default: the operator's own].
+    #[arg(long, env = "POD_RELOADER_LEADER_ELECTION_NAMESPACE", value_name = "NAMESPACE", value_parser = name)]
+    pub leader_election_namespace: Option<Name>,
+
+    /// Name of that Lease: one for each installation.
+    #[arg(long, env = "POD_RELOADER_LEADER_ELECTION_LEASE", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
+    pub leader_election_lease: Name,
+
+    /// Namespace of the operator itself, never kept [default in a cluster: that of the pod].
+    #[arg(long, env = "POD_NAMESPACE", value_parser = name)]
+    pub namespace: Option<Name>,
+
+    /// Namespaces to keep, comma-separated [default: all].
+    #[arg(long, env = "POD_RELOADER_NAMESPACES", default_value = "", hide_default_value = true, value_parser = namespaces)]
+    pub namespaces: Namespaces,
+
+    /// Namespaces not to keep, comma-separated [default: none].
+    #[arg(long, env = "POD_RELOADER_NAMESPACES_TO_IGNORE", value_name = "NAMESPACES", default_value = "", hide_default_value = true, value_parser = namespaces)]
+    pub namespaces_to_ignore: Namespaces,
+
+    /// Labels of the namespaces to keep: stage=live,team in (shop,web), or a LabelSelector in JSON [default: any].
+    #[arg(long, env = "POD_RELOADER_NAMESPACE_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
+    pub namespace_selector: Option<Selector>,
+
+    /// Labels of the workloads to keep, likewise [default: any].
+    #[arg(long, env = "POD_RELOADER_WORKLOAD_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
+    pub workload_selector: Option<Selector>,
+
+    /// Labels of the ConfigMaps and Secrets that count, likewise [default: any].
+    #[arg(long, env = "POD_RELOADER_RESOURCE_LABEL_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
+    pub resource_label_selector: Option<Selector>,
+
+    /// Kind of config object that never counts: configmaps or secrets [default: none].
+    #[arg(long, env = "POD_RELOADER_RESOURCES_TO_IGNORE", value_name = "KIND", default_value = "", hide_default_value = true, value_parser = ignored_kind)]
+    pub resources_to_ignore: IgnoredKind,
+
+    /// Whose annotations are understood, comma-separated: pod-reloader, stakater, wave, stackable, trigger-controller, fabric8.
+    #[arg(long, env = "POD_RELOADER_DIALECTS", value_name = "DIALECTS", default_value = "pod-reloader", value_parser = spoken)]
+    pub dialects: Spoken,
+
+    /// Further kinds of workload, in JSON: [{"group":"argoproj.io","resource":"rollouts","kind":"Rollout","podTemplates":["spec.template"],"restartAt":"spec.restartAt"}] [default: none].
+    #[arg(long, env = "POD_RELOADER_CUSTOM_RESOURCES", value_name = "KINDS", default_value = "", hide_default_value = true, value_parser = custom_resources)]
+    pub custom_resources: CustomKinds,
+
+    /// Run a CronJob at once when its config changes, where --custom-resources names CronJobs; one that is suspended stays so.
+    #[arg(long, env = "POD_RELOADER_RUN_CRONJOBS_ON_CHANGE", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub run_cronjobs_on_change: bool,
+
+    /// Keep every workload that does not opt out, as if it had auto: "true".
+    #[arg(long, alias = "auto-reload-all", env = "POD_RELOADER_AUTO_ALL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub auto_all: bool,
+
+    /// How long the objects of a workload must be quiet before it is restarted; at most five times as long in all.
+    #[arg(long, env = "POD_RELOADER_SETTLE_PERIOD", value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub settle_period: Duration,
+
+    /// How often everything is listed and compared again, whatever the watches say.
+    #[arg(long, env = "POD_RELOADER_RESYNC_PERIOD", value_name = "DURATION", default_value = "10m", value_parser = resync_period)]
+    pub resync_period: Duration,
+
+    /// How often one workload is restarted in ten minutes before the next restart waits, a minute at first and longer each time; 0 for no limit.
+    #[arg(
+        long,
+        env = "POD_RELOADER_MAX_RESTARTS",
+        value_name = "NUMBER",
+        default_value = "5"
+    )]
+    pub max_restarts: usize,
+
+    /// How much memory the workloads of one namespace may take, as long as the operator manages them; those that do not fit are left out.
+    #[arg(long, env = "POD_RELOADER_NAMESPACE_MEMORY", value_name = "QUANTITY", default_value = "32Mi", value_parser = memory)]
+    pub namespace_memory: usize,
+
+    /// What the reconcile loop does: restart workloads, only say which it would restart, or nothing at all.
+    #[arg(long, env = "POD_RELOADER_RECONCILE", default_value = "on")]
+    pub reconcile: Reconcile,
+
+    /// What a workload gets that has just subscribed: a rollout, or a baseline without one.
+    #[arg(long, env = "POD_RELOADER_FIRST_STAMP", default_value = "rollout")]
+    pub first_stamp: FirstStampArg,
+
+    /// Name of the Secret with the keys of the config hash, in the operator's own namespace.
+    #[arg(long, env = "POD_RELOADER_HASH_KEYS_SECRET", value_name = "NAME", default_value = "pod-reloader-hash-keys", value_parser = name)]
+    pub hash_keys_secret: Name,
+
+    /// File with the URL to send notifications to, read again for each of them [default: none are sent].
+    #[arg(long, env = "POD_RELOADER_NOTIFY_URL_FILE", value_name = "PATH")]
+    pub notify_url_file: Option<PathBuf>,
+
+    /// What the receiver of notifications understands.
+    #[arg(
+        long,
+        env = "POD_RELOADER_NOTIFY_FORMAT",
+        value_name = "FORMAT",
+        default_value = "webhook"
+    )]
+    pub notify_format: NotifyFormat,
+
+    /// What is notified of: restarts (also those that --reconcile=observe only tells of), problems (what waits, or cannot be written), or all.
+    #[arg(
+        long,
+        env = "POD_RELOADER_NOTIFY_ON",
+        value_name = "WHAT",
+        default_value = "restarts"
+    )]
+    pub notify_on: NotifyOn,
+
+    /// What notifications call this cluster [default: they do not name it].
+    #[arg(long, env = "POD_RELOADER_NOTIFY_CLUSTER", value_name = "NAME")]
+    pub notify_cluster: Option<String>,
+
+    /// Bundle of CAs, in PEM, that the receiver of notifications is trusted by, in place of the public ones.
+    #[arg(long, env = "POD_RELOADER_NOTIFY_CA_FILE", value_name = "PATH")]
+    pub notify_ca_file: Option<PathBuf>,
+
+    /// HTTP proxy on the way there, such as http://proxy:3128, which is asked for a tunnel [default: none].
+    #[arg(long, env = "POD_RELOADER_NOTIFY_PROXY", value_name = "URL", value_parser = proxy)]
+    pub notify_proxy: Option<Uri>,
+
+    /// How long to go on serving after SIGTERM, until nobody sends calls here any more.
+    #[arg(long, env = "POD_RELOADER_DRAIN_PERIOD", value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub drain_period: Duration,
+
+    /// Form of the log.
+    #[arg(
+        long,
+        env = "POD_RELOADER_LOG_FORMAT",
+        default_value = "text",
+        ignore_case = true
+    )]
+    pub log_format: LogFormat,
+
+    /// Level of the log: error, warn, info, debug or trace.
+    #[arg(long, env = "POD_RELOADER_LOG_LEVEL", default_value = "info", value_parser = log_level)]
+    pub log_level: tracing::Level,
+}
+
+impl Args {
+    /// The arguments and environment of the process; ends it with a message if they are wrong.
+    pub fn of_process() -> Self {
+        let matches = command(|variable| env::var_os(variable)).try_get_matches();
+        let args = matches.and_then(|mut matches| Self::from_arg_matches_mut(&mut matches));
+        args.unwrap_or_else(|error| stakater::with_tip(error).exit())
+    }
+
+    /// Returns the settings of an operator whose container has these arguments and variables.
+    ///
+    /// # Errors
+    /// The arguments are those of another version.
+    pub fn of_container<'a>(
+        arguments: impl IntoIterator<Item = &'a str>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, clap::Error> {
+        let mut command = Self::command();
+        let mut all = vec![command.get_name().to_owned()];
+        for flag in command.get_arguments() {
+            let value = flag.get_env().and_then(OsStr::to_str).and_then(&variable);
+            if let (Some(name), Some(value)) = (flag.get_long(), value)
+                && !value.is_empty()
+            {
+                all.push(format!("--{name}={value}"));
+            }
+        }
+        // After what the environment says: of two, the last counts.
+        all.extend(arguments.into_iter().map(ToOwned::to_owned));
+        command = command.mut_args(|flag| flag.env(None));
+        Self::from_arg_matches(&command.try_get_matches_from(all)?)
+    }
+
+    /// What is kept by an operator in the namespace `own`, and what is read of it.
+    pub fn scope(&self, own: Name) -> Scope {
+        let labels = Labels {
+            namespace: self.namespace_selector.clone(),
+            workload: self.workload_selector.clone(),
+            config: self.resource_label_selector.clone(),
+        };
+        let dialects = Dialects {
+            spoken: self.dialects.0.clone(),
+            auto_all: self.auto_all,
+            ignored: self.resources_to_ignore.0,
+        };
+        Scope::new(self.namespaces.0.iter().cloned(), own)
+            .without(self.namespaces_to_ignore.0.iter().cloned())
+            .and_kinds(self.custom_resources.0.clone())
+            .with(labels, dialects)
+    }
+}
+
+/// The command line, blind to those environment variables that are empty: a manifest often sets a
+/// variable to an empty value where it means none.
+fn command(variable: impl Fn(&OsStr) -> Option<OsString>) -> Command {
+    Args::command().mut_args(|flag| {
+        let value = flag.get_env().and_then(&variable);
+        if value.is_some_and(|value| value.is_empty()) {
+            flag.env(None)
+        } else {
+            flag
+        }
+    })
+}
+
+/// What the reconcile loop does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Reconcile {
+    /// It restarts workloads.
+    On,
+    /// It says in Events and metrics what it would restart.
+    Observe,
+    /// It does not run: only the webhook does.
+    Off,
+}
+
+/// [`FirstStamp`] on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FirstStampArg {
+    /// Stamp it, which restarts its pods once.
+    Rollout,
+    /// Write down what is true now: its first restart is its first change.
+    Baseline,
+}
+
+impl From<FirstStampArg> for FirstStamp {
+    fn from(argument: FirstStampArg) -> Self {
+        match argument {
+            FirstStampArg::Rollout => Self::Rollout,
+            FirstStampArg::Baseline => Self::Baseline,
+        }
+    }
+}
+
+/// The form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// One line of text for each event.
+    Text,
+    /// One JSON object for each event.
+    Json,
+}
+
+/// The notices that are sent as notifications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NotifyOn {
+    /// Workloads that are restarted; with `--reconcile=observe` those that would be.
+    Restarts,
+    /// What has a Warning as its Event: changes that wait, or cannot be written.
+    Problems,
+    /// Both.
+    All,
+}
+
+/// Which receivers understand it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NotifyFormat {
+    /// JSON of our own, for programs: docs/notifications.md describes it.
+    Webhook,
+    /// Incoming webhooks of Slack, and of Mattermost and Rocket.Chat, which take the same.
+    Slack,
+    /// Workflows of Microsoft Teams that post what a webhook receives: an Adaptive Card.
+    Teams,
+    /// Incoming webhooks of Google Chat.
+    GoogleChat,
+}
+
+/// The oldest version of TLS that the webhook speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TlsVersion {
+    /// TLS 1.2
+    #[value(name = "1.2")]
+    Tls12,
+    /// TLS 1.3
+    #[value(name = "1.3")]
+    Tls13,
+}
+
+/// Namespaces to keep, none for all: one value with commas, so that the last of two flags counts.
+#[derive(Clone, Debug)]
+pub struct Namespaces(pub Vec<Name>);
+
+/// Dialects: one value with commas, too.
+#[derive(Clone, Debug)]
+pub struct Spoken(pub BTreeSet<Dialect>);
+
+/// Kinds of workload: one value, too.
+#[derive(Clone, Debug)]
+pub struct CustomKinds(pub Vec<WorkloadKind>);
+
+/// A kind that never counts, or none: see [`OptionalAddress`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IgnoredKind(pub Option<ConfigKind>);
+
+/// An address, or none: a type of its own, because clap takes `Option` for "may be left out".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionalAddress(pub Option<SocketAddr>);
+
+/// `host:port`, or `:port` for all interfaces, as Go programs take it.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    match text.strip_prefix(':') {
+        Some(port) => {
+            let port = port.parse().map_err(|_| format!("{port:?} is no port"))?;
+            Ok((Ipv6Addr::UNSPECIFIED, port).into())
+        }
+        None => text
+            .to_socket_addrs()
+            .map_err(|error| error.to_string())?
+            .next()
+            .ok_or_else(|| format!("{text:?} has no address")),
+    }
+}
+
+fn optional_address(text: &str) -> Result<OptionalAddress, String> {
+    if text == "0" {
+        Ok(OptionalAddress(None))
+    } else {
+        address(text).map(|at| OptionalAddress(Some(at)))
+    }
+}
+
+fn proxy(text: &str) -> Result<Uri, String> {
+    let url: Uri = text.parse().map_err(|_| "it is no URL".to_owned())?;
+    match (url.scheme_str(), url.authority()) {
+        // What stands on a command line is no secret.
+        (Some("http"), Some(authority)) if !authority.as_str().contains('@') => Ok(url),
+        _ => Err("write it like http://proxy:3128, without a user".to_owned()),
+    }
+}
+
+fn name(text: &str) -> Result<Name, String> {
+    Name::parse(text.trim()).map_err(|error| error.to_string())
+}
+
+fn spoken(text: &str) -> Result<Spoken, String> {
+    text.split(',')
+        .map(|name| name.trim().parse())
+        .collect::<Result<_, _>>()
+        .map(Spoken)
+}
+
+fn custom_resources(text: &str) -> Result<CustomKinds, String> {
+    if text.trim().is_empty() {
+        return Ok(CustomKinds(vec![]));
+    }
+    let resources: Vec<CustomResource> =
+        serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let mut kinds: Vec<WorkloadKind> = Vec::new();
+    for resource in resources {
+        let kind = resource.into_kind()?;
+        if kind.is_built_in() || kinds.contains(&kind) {
+            return Err(format!("{kind} is there twice"));
+        }
+        kinds.push(kind);
+    }
+    Ok(CustomKinds(kinds))
+}
+
+fn ignored_kind(text: &str) -> Result<IgnoredKind, String> {
+    if text.is_empty() {
+        return Ok(IgnoredKind(None));
+    }
+    let is_meant = |kind: &ConfigKind| text.eq_ignore_ascii_case(kind.plural());
+    let kind = ConfigKind::ALL.into_iter().find(is_meant);
+    kind.map(|kind| IgnoredKind(Some(kind)))
+        .ok_or_else(|| "it is neither configmaps nor secrets; name one, not both".to_owned())
+}
+
+fn namespaces(text: &str) -> Result<Namespaces, String> {
+    if text.trim().is_empty() {
+        return Ok(Namespaces(vec![]));
+    }
+    text.split(',')
+        .map(name)
+        .collect::<Result<_, _>>()
+        .map(Namespaces)
+}
+
+/// The levels of tracing, and what other programs call them.
+fn log_level(text: &str) -> Result<tracing::Level, String> {
+    let text = text.to_lowercase();
+    let level = match &*text {
+        "warning" => "warn",
+        "fatal" | "panic" | "critical" => "error",
+        other => other,
+    };
+    let level = level.parse();
+    level.map_err(|_| "it is none of error, warn, info, debug and trace".to_owned())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let duration = duration::parse(text).ok_or("write it like 2s, 500ms or 1m30s")?;
+    if duration > MAX_SETTLE_PERIOD {
+        return Err(format!("at most {MAX_SETTLE_PERIOD:?}"));
+    }
+    Ok(duration)
+}
+
+/// An amount of memory, in bytes.
+fn memory(text: &str) -> Result<usize, String> {
+    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
+    let parts = units
+        .iter()
+        .find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
+    let bytes = parts.and_then(|(number, shift)| {
+        let number: usize = number.parse().ok()?;
+        number.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
+    });
+    bytes.ok_or_else(|| "write it like 32Mi, with Ki, Mi or Gi".to_owned())
+}
+
+fn resync_period(text: &str) -> Result<Duration, String> {
+    let period = duration(text)?;
+    if period < Duration::from_secs(1) {
+        return Err("at least 1s".to_owned());
+    }
+    Ok(period)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amount_of_memory_has_a_binary_unit() {
+        assert_eq!(memory("512Ki"), Ok(512 << 10));
+        assert_eq!(memory("32Mi"), Ok(32 << 20));
+        assert_eq!(memory("1Gi"), Ok(1 << 30));
+        for wrong in [
+            "",
+            "32",
+            "32M",
+            "0Mi",
+            "-1Mi",
+            "1.5Gi",
+            "Mi",
+            "99999999999999999Gi",
+        ] {
+            assert!(memory(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_an_environment_variable_and_a_line_of_help() {
+        for flag in Args::command()
+            .get_arguments()
+            .filter(|flag| *flag.get_id() != "help")
+        {
+            let name = flag.get_id();
+            assert!(
+                flag.get_env().is_some(),
+                "{name} has no environment variable"
+            );
+            assert!(flag.get_help().is_some(), "{name} has no help");
+        }
+    }
+
+    #[test]
+    fn the_flags_of_saps_controller_are_understood() {
+        let args = Args::parse_from([
+            "pod-reloader",
+            "--webhook-bind-address=:2443",
+            "--webhook-tls-directory=/tls",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=127.0.0.1:8081",
+            "--leader-elect",
+            "--leader-election-namespace=operator",
+        ]);
+        assert_eq!(args.webhook_bind_address, "[::]:2443".parse().unwrap());
+        assert_eq!(args.metrics_bind_address, OptionalAddress(None));
+        assert!(args.leader_elect);
+        assert!(!Args::parse_from(["pod-reloader", "--leader-elect=false"]).leader_elect);
+    }
+
+    #[test]
+    fn the_settings_of_a_container_are_those_of_its_arguments_before_its_variables() {
+        let variable = |name: &str| match name {
+            "POD_RELOADER_RECONCILE" => Some("off".to_owned()),
+            "POD_RELOADER_SETTLE_PERIOD" => Some("9s".to_owned()),
+            "POD_RELOADER_NAMESPACES" => Some(String::new()),
+            _ => None,
+        };
+        let args = Args::of_container(["--reconcile=observe", "--auto-all"], variable).unwrap();
+        assert_eq!(args.reconcile, Reconcile::Observe);
+        assert_eq!(args.settle_period, Duration::from_secs(9));
+        assert!(args.auto_all);
+        assert!(Args::of_container(["--of-the-future"], |_| None).is_err());
+    }
+
+    #[test]
+    fn of_a_flag_given_twice_the_last_counts() {
+        let args = Args::parse_from([
+            "pod-reloader",
+            "--reconcile=off",
+            "--reconcile=observe",
+            "--namespaces=a,b",
+            "--namespaces=c",
+            "--leader-elect",
+            "--leader-elect=false",
+        ]);
+        assert_eq!(args.reconcile, Reconcile::Observe);
+        assert_eq!(args.namespaces.0, [Name::parse("c").unwrap()]);
+        assert!(!args.leader_elect);
+    }
+
+    #[test]
+    fn no_namespaces_are_all() {
+        for none in [&["pod-reloader"][..], &["pod-reloader", "--namespaces="]] {
+            assert_eq!(Args::parse_from(none).namespaces.0, []);
+        }
+        let two = Args::parse_from(["pod-reloader", "--namespaces=a, b"]);
+        assert_eq!(
+            two.namespaces.0,
+            ["a", "b"].map(|name| Name::parse(name).unwrap())
+        );
+    }
+
+    #[test]
+    fn an_empty_environment_variable_counts_as_not_set() {
+        let empty = "POD_RELOADER_RECONCILE";
+        let command = command(|variable| (variable == empty).then(OsString::new));
+        for flag in command
+            .get_arguments()
+            .filter(|flag| *flag.get_id() != "help")
+        {
+            assert_eq!(flag.get_env().is_none(), *flag.get_id() == "reconcile");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_mounted_or_made_not_both() {
+        let both = [
+            "pod-reloader",
+            "--webhook-tls-directory=/tls",
+            "--webhook-tls-secret=tls",
+        ];
+        assert!(Args::try_parse_from(both).is_err());
+        let args = Args::parse_from([both[0], both[2]]);
+        assert_eq!(args.webhook_tls_secret.unwrap().as_str(), "tls");
+        assert_eq!(args.webhook_service.as_str(), "pod-reloader");
+        assert_eq!(args.webhook_configuration.as_str(), "pod-reloader");
+    }
+
+    #[test]
+    fn the_level_of_the_log_is_understood_in_the_words_of_other_programs() {
+        for (word, level) in [
+            ("warning", tracing::Level::WARN),
+            ("WARN", tracing::Level::WARN),
+            ("Info", tracing::Level::INFO),
+            ("fatal", tracing::Level::ERROR),
+        ] {
+            let flag = format!("--log-level={word}");
+            assert_eq!(Args::parse_from(["pod-reloader", &flag]).log_level, level);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_right_is_refused() {
+        for wrong in [
+            "--webhook-bind-address=nowhere",
+            "--settle-period=-1s",
+            "--settle-period=soon",
+            "--settle-period=5 minutes",
+            "--log-level=loud",
+            "--settle-period=1000000000h",
+            "--namespaces=a,?limit=1",
+            "--namespaces=a,",
+            "--reconcile=maybe",
+            "--workload-selector=team near shop",
+            "--dialects=",
+            "--dialects=pod-reloader,klingon",
+            "--resources-to-ignore=configmaps,secrets",
+            "--workload-selector={}",
+            "--notify-format=pager",
+            "--notify-proxy=proxy:3128",
+            "--notify-proxy=http://user:password@proxy:3128",
+            r#"--namespace-selector={"matchLabels":{"a":"b"},"matchExpresions":[]}"#,
+            r#"--namespace-selector={"matchExpressions":[{"key":"a","operator":"Near"}]}"#,
+        ] {
+            assert!(
+                Args::try_parse_from(["pod-reloader", wrong]).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+
+    /// With such a value the chart would be installed, and its container would end at once.
+    #[test]
+    fn no_duration_or_number_that_the_chart_takes_is_refused_here() {
+        let schema = include_str!("../../../charts/pod-reloader/values.schema.json");
+        let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+        let values = &schema["properties"];
+        let is_parsed = |flag: &str, value: &str| {
+            Args::try_parse_from(["", &format!("{flag}={value}")]).is_ok()
+        };
+
+        let settle_period = values["settlePeriod"]["pattern"].as_str().unwrap();
+        let settle_period = regex::Regex::new(settle_period).unwrap();
+        let is_taken = |value: &str| {
+            let is_taken = settle_period.is_match(value);
+            assert!(!is_taken || is_parsed("--settle-period", value), "{value}");
+            is_taken
+        };
+        for number in NUMBERS {
+            for unit in UNITS {
+                let value = format!("{number}{unit}");
+                is_taken(&value);
+                for more in [
+                    "s", "0s", "1s", "30s", "59s", "60s", "0.5s", "1ms", "3m", "1h",
+                ] {
+                    for between in ["", " ", "  ", ", ", "\n"] {
+                        is_taken(&format!("{value}{between}{more}"));
+                    }
+                }
+            }
+        }
+        for usual in [
+            "0s", "500ms", "1.5s", "5s", "90s", "3600s", "1m", "1m30s", "60m", "0.5h", "1h",
+        ] {
+            assert!(is_taken(usual), "{usual}");
+        }
+
+        for (flag, prefix, of) in [
+            ("--max-restarts", "", &values["maxRestarts"]),
+            (
+                "--webhook-bind-address",
+                ":",
+                &values["webhook"]["properties"]["port"],
+            ),
+        ] {
+            assert_eq!(of["type"], "integer");
+            for bound in ["minimum", "maximum"] {
+                let value = format!("{prefix}{}", of[bound].as_u64().unwrap());
+                assert!(is_parsed(flag, &value), "{flag}={value}");
+            }
+        }
+    }
+
+    const NUMBERS: [&str; 42] = [
+        "",
+        "0",
+        "00",
+        "05",
+        "1",
+        "5",
+        "9",
+        "10",
+        "59",
+        "60",
+        "61",
+        "90",
+        "99",
+        "100",
+        "999",
+        "1000",
+        "2999",
+        "3599",
+        "3600",
+        "3601",
+        "3999",
+        "9999",
+        "59999",
+        "999999",
+        "1000000",
+        "3599999",
+        "3600000",
+        "3600001",
+        "9999999",
+        "36000000",
+        "-1",
+        "+1",
+        "1e3",
+        "0.5",
+        "1.5",
+        "59.9",
+        "60.5",
+        "3599.999999999",
+        "0.0000000001",
+        "1.",
+        ".5",
+        "1.5.5",
+    ];
+    const UNITS: [&str; 15] = [
+        "", "ns", "us", "µs", "ms", "s", "sec", "m", "min", "h", "hr", "d", "S", "H", " s",
+    ];
+}

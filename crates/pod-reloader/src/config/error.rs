@@ -1,0 +1,62 @@
+//! What can go wrong with config objects and hash keys.
+
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::{ConfigKind, Reference};
+
+use crate::runtime::error::CallError;
+
+/// A read that failed, of what, and the cause.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error("reading {reference}")]
+    Object {
+        reference: Reference,
+        #[source]
+        source: CallError,
+    },
+    #[error("listing the {} of {namespace}", kind.plural())]
+    List {
+        kind: ConfigKind,
+        namespace: Name,
+        #[source]
+        source: CallError,
+    },
+    #[error("reading the hash keys in {secret}")]
+    Keys {
+        secret: Reference,
+        #[source]
+        source: CallError,
+    },
+    #[error("{0} holds no hash key")]
+    NoKeys(Reference),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_kind_of_an_object_once() {
+        let secret = || Reference {
+            kind: ConfigKind::Secret,
+            namespace: Name::parse("operator").unwrap(),
+            name: Name::parse("keys").unwrap(),
+        };
+        let source = || CallError::NoRoom;
+        for error in [
+            ReadError::Keys {
+                secret: secret(),
+                source: source(),
+            },
+            ReadError::NoKeys(secret()),
+            ReadError::Object {
+                reference: secret(),
+                source: source(),
+            },
+        ] {
+            let text = pod_reloader_core::error::chain(&error);
+            assert_eq!(text.matches("Secret").count(), 1, "{text}");
+            assert!(text.contains("Secret operator/keys"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Reads config objects live, by consistent reads.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::io::AsyncBufReadExt;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use kube::Client;
+use kube::api::ListParams;
+use kube::core::{ListMeta, Selector};
+use pod_reloader_core::digest::{Aspects, ConfigObject, DataKeys, Objects, Presence};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
+use pod_reloader_core::workload::Workload;
+use tokio::sync::Semaphore;
+
+use crate::config::error::ReadError;
+use crate::metrics::Reads;
+use crate::runtime::budget::{Budget, Share};
+use crate::runtime::client::within;
+use crate::runtime::error::CallError;
+use crate::runtime::resources::{Resources, api, next_page};
+use pod_reloader_core::error::chain;
+
+#[cfg(test)]
+mod tests;
+
+/// How many config objects one source reads at once. Those of the webhook and those of the loop, all of
+/// them large, leave a quarter of the budget to reviews.
+const READS_AT_ONCE: usize = 12;
+/// As much as most config objects take, in bytes.
+const USUAL: usize = 256 << 10;
+/// As much as one mebibyte takes in base64, with its metadata. Only what is full of characters that JSON
+/// escapes takes more.
+const LARGE: usize = 2 << 20;
+
+/// The config objects of a kind that can be tracked, by their metadata.
+pub(crate) fn listed(
+    client: &Client,
+    namespace: Option<&Name>,
+    kind: ConfigKind,
+    budget: &Budget,
+) -> Resources<ConfigMetadata> {
+    let api = api(client, namespace, kind);
+    Resources::new(api, kind.as_str(), budget).with_fields(config_fields(kind))
+}
+
+/// The fields by which objects are left out of watches and lists. Helm keeps its releases in Secrets:
+/// large, often written, and never read by pods.
+fn config_fields(kind: ConfigKind) -> Option<&'static str> {
+    (kind == ConfigKind::Secret).then_some("type!=helm.sh/release.v1")
+}
+
+/// The apiserver, as a source of config objects. Remembers nothing.
+#[derive(Clone)]
+pub(crate) struct Source {
+    client: Client,
+    deadline: Duration,
+    reads: Arc<Semaphore>,
+    budget: Budget,
+    /// The labels by which objects count, if any.
+    selector: Option<Arc<Selector>>,
+    counted: Reads,
+}
+
+impl Source {
+    /// A source whose reads take `deadline` at most, and what they receive from `budget`, and are counted.
+    pub(crate) fn new(
+        client: Client,
+        deadline: Duration,
+        budget: Budget,
+        selector: Option<&Selector>,
+        counted: Reads,
+    ) -> Self {
+        Self {
+            selector: selector.cloned().map(Arc::new),
+            client,
+            deadline,
+            reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
+            budget,
+            counted,
+        }
+    }
+
+    /// What is true of `reference` now: a GET without resourceVersion, which etcd itself answers for.
+    ///
+    /// The body is digested, and the entries of `keys` by themselves, and dropped.
+    pub(crate) async fn read(
+        &self,
+        reference: &Reference,
+        keys: DataKeys,
+    ) -> Result<Presence, ReadError> {
+        let _read = self
+            .reads
+            .acquire()
+            .await
+            .expect("the semaphore is never closed");
+        let Reference {
+            kind,
+            namespace,
+            name,
+        } = reference;
+        let path = format!("/api/v1/namespaces/{namespace}/{}/{name}", kind.plural());
+        let request = http::Request::get(path)
+            .body(Vec::new())
+            .expect("a Name is safe in a path");
+        let presence = match within(self.deadline, self.receive(request)).await {
+            Ok(received) => self.parse(received, keys).await.map(Presence::Present),
+            Err(error) if error.is_not_found() => Ok(Presence::Absent),
+            Err(error) => Err(error),
+        };
+        self.counted.get(presence.as_ref());
+        presence.map_err(|source| ReadError::Object {
+            reference: reference.clone(),
+            source,
+        })
+    }
+
+    /// The body of the answer, which counts against the budget as long as the share is there.
+    ///
+    /// It never goes through the typed calls of the client, which log a body that they cannot read, nor
+    /// through those that copy it.
+    async fn receive(
+        &self,
+        request: http::Request<Vec<u8>>,
+    ) -> Result<(Vec<u8>, Share), CallError> {
+        let mut share = self.budget.share();
+        share.grow_in_turn(USUAL).await;
+        let mut answer = pin!(self.client.request_stream(request).await?);
+        let mut body = Vec::new();
+        loop {
+            let part = answer.fill_buf().await;
+            let part = part.map_err(|error| CallError::Connection(chain(&error)))?;
+            if part.is_empty() {
+                return Ok((body, share));
+            }
+            while body.len() + part.len() > share.bytes() {
+                grow(&mut share).await?;
+                body.reserve_exact(share.bytes() - body.len());
+            }
+            body.extend_from_slice(part);
+            let length = part.len();
+            answer.consume_unpin(length);
+        }
+    }
+
+    /// What is true now of all that may count for `workload`. One that cannot be read is an error for all.
+    pub(crate) async fn objects(&self, workload: &Workload) -> Result<Objects, ReadError> {
+        let references = &workload.references;
+        let mut there = Vec::new();
+        for kind in references.pattern_kinds() {
+            there.extend(self.names(kind, &workload.id.namespace).await?);
+        }
+        let (all, _) = references.with_matches(there);
+        stream::iter(all)
+            .map(|reference| async move {
+                let keys = workload.data_keys(&reference).map(Into::into).collect();
+                let presence = self.read(&reference, keys).await?;
+                Ok((reference, presence))
+            })
+            .buffer_unordered(READS_AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    /// The objects of a kind that are there in a namespace now, of those that the watches show: consistent
+    /// lists of metadata.
+    pub(crate) async fn names(
+        &self,
+        kind: ConfigKind,
+        namespace: &Name,
+    ) -> Result<Vec<Reference>, ReadError> {
+        let objects = listed(&self.client, Some(namespace), kind, &self.budget);
+        let mut page = ListParams::default();
+        let mut names = Vec::new();
+        loop {
+            let list = self.page(&objects, &page, &mut names).await;
+            self.counted.list(&list);
+            let list = list.map_err(|source| ReadError::List {
+                kind,
+                namespace: namespace.clone(),
+                source,
+            })?;
+            match next_page(&list) {
+                Some(token) => page = page.continue_token(token),
+                None => break,
+            }
+        }
+        let references = names.iter().filter_map(|object| object.reference(kind));
+        Ok(references.collect())
+    }
+
+    /// A page of a list of metadata. One object that cannot be read is an error for all.
+    async fn page(
+        &self,
+        objects: &Resources<ConfigMetadata>,
+        page: &ListParams,
+        names: &mut Vec<ConfigMetadata>,
+    ) -> Result<ListMeta, CallError> {
+        let _read = self
+            .reads
+            .acquire()
+            .await
+            .expect("the semaphore is never closed");
+        let mut unreadable = None;
+        let listed = objects.page(page, |item| match item {
+            Ok(object) => names.push(object),
+            Err(error) => unreadable = Some(error),
+        });
+        let list = within(self.deadline, listed).await?;
+        unreadable.map_or(Ok(list), Err)
+    }
+
+    /// A large object keeps no thread of the runtime: who waits for many must see his deadline pass.
+    async fn parse(
+        &self,
+        (body, share): (Vec<u8>, Share),
+        keys: DataKeys,
+    ) -> Result<ConfigObject, CallError> {
+        let selector = self.selector.clone();
+        let is_usual = body.len() <= USUAL;
+        let parse = move || {
+            let _share = share;
+            let selector = selector.as_deref();
+            let keys = Some(&keys);
+            ConfigObject::parse(&body, Aspects { selector, keys })
+        };
+        if is_usual {
+            return Ok(parse()?);
+        }
+        let parsed = tokio::task::spawn_blocking(parse).await;
+        Ok(parsed.expect("nothing ends it but a panic, which goes on here")?)
+    }
+}
+
+/// Makes room for more of an object. What waits here has no more than the usual share, so it never waits
+/// for others of its kind.
+async fn grow(share: &mut Share) -> Result<(), CallError> {
+    if share.bytes() < LARGE {
+        share.grow_in_turn(LARGE - share.bytes()).await;
+        Ok(())
+    } else {
+        share.grow(LARGE).map_err(|_| CallError::NoRoom)
+    }
+}

@@ -1,0 +1,161 @@
+//! What happened to a workload, as far as it may leave the cluster: names, and words of ours.
+//!
+//! No error of the apiserver, no name of a key, nothing that a user wrote: policies quote what they refuse,
+//! and who reads a chat may not read the cluster.
+
+use pod_reloader_core::decision::Cause;
+use pod_reloader_core::reference::Reference;
+use pod_reloader_core::workload::{Stall, Workload, WorkloadId};
+
+use crate::report::events::Notice;
+
+/// What happened to one workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct News {
+    pub(super) topic: Topic,
+    /// The config objects that it is about, by name. Sorted: in which order they changed is no matter.
+    pub(super) objects: Vec<Reference>,
+    pub(super) api_version: String,
+    pub(super) workload: WorkloadId,
+}
+
+/// What happened, whatever it happened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Topic {
+    /// The reason of its Event.
+    pub(super) reason: &'static str,
+    /// Whether somebody has to do something about it.
+    pub(super) is_problem: bool,
+    /// Why pods are restarted, as the metrics call it.
+    pub(super) cause: Option<&'static str>,
+    /// The same in words, where no object is named.
+    pub(super) why: Option<&'static str>,
+    /// The beginning of a line about it.
+    pub(super) heading: &'static str,
+    /// What there is to say of the objects.
+    pub(super) predicate: &'static str,
+}
+
+impl News {
+    /// What `notice` says of `workload`.
+    pub(super) fn of(workload: &Workload, notice: &Notice) -> Self {
+        let mut objects = objects(notice);
+        objects.sort();
+        objects.dedup();
+        Self {
+            topic: Topic::of(notice),
+            objects,
+            api_version: workload.api_version().to_owned(),
+            workload: workload.id.clone(),
+        }
+    }
+}
+
+impl Topic {
+    fn of(notice: &Notice) -> Self {
+        let (heading, predicate) = match notice {
+            Notice::Restarted(..) => ("Restarted", "changed"),
+            Notice::WouldRestart(..) => ("Would be restarted (--reconcile=observe)", "changed"),
+            Notice::Stalled(_, _, Stall::Paused) => {
+                ("Paused, not restarted until resumed", "changed")
+            }
+            Notice::Stalled(_, _, Stall::OnDelete) => {
+                ("OnDelete, each pod is restarted when deleted", "changed")
+            }
+            Notice::Waiting(_) => ("Not restarted, pods could not start", "missing"),
+            Notice::Braked(_) => ("Restarted too often, the next restart waits", ""),
+            Notice::Reverted => (
+                "Config hash taken back again and again, the next restart waits",
+                "",
+            ),
+            Notice::Rejected(_) => ("Items of its lists are no valid names", ""),
+            Notice::Unreadable(..) => ("Not known whether its config changed", "cannot be read"),
+            Notice::NotRun(_) => ("Config changed, but its Job could not be created", ""),
+            Notice::Refused(_) => ("Not restarted, the apiserver refuses the config hash", ""),
+            Notice::NamespaceTooLarge(_) => {
+                ("Not managed, its namespace has no memory left for it", "")
+            }
+        };
+        let (cause, why) = match notice {
+            Notice::Restarted(cause, _)
+            | Notice::WouldRestart(cause, _)
+            | Notice::Stalled(cause, ..) => match cause {
+                Cause::FirstStamp => (Some("first_stamp"), Some("first config hash")),
+                Cause::Changed => (Some("changed"), Some("changed while nobody watched")),
+                Cause::ChangedBeforeTakeover => (
+                    Some("changed_before_takeover"),
+                    Some("changed before pod-reloader took over"),
+                ),
+            },
+            _ => (None, None),
+        };
+        Self {
+            reason: notice.reason(),
+            is_problem: notice.is_problem(),
+            cause,
+            why,
+            heading,
+            predicate,
+        }
+    }
+}
+
+fn objects(notice: &Notice) -> Vec<Reference> {
+    match notice {
+        Notice::Restarted(Cause::Changed, changed)
+        | Notice::WouldRestart(Cause::Changed, changed)
+        | Notice::Stalled(Cause::Changed, changed, _) => changed.clone(),
+        Notice::Waiting(missing) => missing.iter().map(|it| it.reference.clone()).collect(),
+        Notice::Unreadable(reference, _) => vec![reference.clone()],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{reference, restarted, workload};
+    use super::*;
+    use pod_reloader_core::discovery::Requirement;
+
+    #[test]
+    fn no_word_of_anybody_else_gets_out() {
+        let secret = "hunter2";
+        for notice in [
+            Notice::Unreadable(reference("a"), secret.to_owned()),
+            Notice::Refused(secret.to_owned()),
+            Notice::NotRun(secret.to_owned()),
+            Notice::Waiting(vec![Requirement {
+                reference: reference("a"),
+                key: Some(secret.into()),
+            }]),
+        ] {
+            let news = News::of(&workload("web"), &notice);
+            assert!(!format!("{news:?}").contains(secret), "{news:?}");
+            assert!(news.topic.is_problem);
+        }
+    }
+
+    #[test]
+    fn keys_of_one_object_are_one_object() {
+        let missing = ["k", "l"].map(|key| Requirement {
+            reference: reference("a"),
+            key: Some(key.into()),
+        });
+        let news = News::of(&workload("web"), &Notice::Waiting(missing.into()));
+        assert_eq!(news.objects, [reference("a")]);
+    }
+
+    #[test]
+    fn the_order_of_changes_makes_no_difference() {
+        let news = [["a", "b"], ["b", "a"]].map(|names| restarted("web", &names));
+        assert_eq!(news[0], news[1]);
+    }
+
+    #[test]
+    fn a_first_hash_is_nobodys_change() {
+        let notice = Notice::Restarted(Cause::FirstStamp, vec![reference("a")]);
+        let news = News::of(&workload("web"), &notice);
+        assert_eq!(news.objects, []);
+        assert!(!news.topic.is_problem);
+    }
+}

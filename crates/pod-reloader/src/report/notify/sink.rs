@@ -1,0 +1,143 @@
+//! One call to whoever receives notifications.
+
+use std::error::Error as _;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::uri::Scheme;
+use http::{Request, Response, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::connect::{Connect, HttpConnector};
+use hyper_util::client::legacy::{Client, Error};
+use hyper_util::rt::TokioExecutor;
+use jiff::Timestamp;
+use kube::Config;
+use kube::client::ConfigExt;
+use serde_json::Value;
+use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+
+use super::retry::{Failure, Patience, retry_after};
+use crate::runtime::client;
+use pod_reloader_core::error::chain;
+
+/// Where messages are sent to.
+pub(crate) struct Sink {
+    url_file: PathBuf,
+    ca_file: Option<PathBuf>,
+    proxy: Option<Uri>,
+}
+
+type Post = Box<
+    dyn Fn(Request<Full<Bytes>>) -> BoxFuture<'static, Result<Response<Incoming>, Error>>
+        + Send
+        + Sync,
+>;
+
+impl Sink {
+    /// A sink whose URL is in `url_file`. Trusts the public authorities, or those in `ca_file` in their
+    /// place. Both are read for each call.
+    pub(crate) fn new(url_file: PathBuf, ca_file: Option<PathBuf>, proxy: Option<Uri>) -> Self {
+        Self {
+            url_file,
+            ca_file,
+            proxy,
+        }
+    }
+
+    /// Sends one message, once. Redirects are not followed.
+    pub(super) async fn send(&self, message: &Value, patience: &Patience) -> Result<(), Failure> {
+        let request = Request::post(self.url()?)
+            .header(CONTENT_TYPE, "application/json")
+            .header(USER_AGENT, client::USER_AGENT)
+            .body(Full::from(message.to_string()))
+            .map_err(|_| Failure::BadUrl("holds no URL"))?;
+        let post = self.post()?;
+        let response = match tokio::time::timeout(patience.deadline, post(request)).await {
+            Err(_) => return Err(Failure::TimedOut(patience.deadline)),
+            Ok(Err(error)) => return Err(Failure::Connection(cause(&error))),
+            // Nobody needs its body: the connection ends here.
+            Ok(Ok(response)) => response,
+        };
+        if response.status().is_success() {
+            return Ok(());
+        }
+        Err(Failure::Refused {
+            status: response.status(),
+            retry_after: retry_after(response.headers().get(RETRY_AFTER), Timestamp::now()),
+        })
+    }
+
+    /// Whether there is a URL now, and authorities.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.url().and_then(|_| self.post()).map(drop)
+    }
+
+    /// A client that trusts who is to be trusted now.
+    fn post(&self) -> Result<Post, Failure> {
+        // Of kube's client only how it does TLS: the name is that of nobody.
+        let mut tls = Config::new(Uri::from_static("https://receiver.invalid"));
+        // The image holds none. Those of a file take their place, also if there are none in it.
+        let public = || TLS_SERVER_ROOT_CERTS.iter().map(|it| it.to_vec());
+        tls.root_cert = Some(match self.ca_file {
+            Some(_) => Vec::new(),
+            None => public().collect(),
+        });
+        tls.root_cert_file.clone_from(&self.ca_file);
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        let post = match &self.proxy {
+            None => tls
+                .rustls_https_connector_with_connector(connector)
+                .map(poster),
+            Some(proxy) => tls
+                .rustls_https_connector_with_connector(Tunnel::new(proxy.clone(), connector))
+                .map(poster),
+        };
+        post.map_err(|error| Failure::BadAuthorities(chain(&error)))
+    }
+
+    /// The URL as it is now: the Secret behind the file may be another one than before.
+    fn url(&self) -> Result<Uri, Failure> {
+        let text = std::fs::read_to_string(&self.url_file)
+            .map_err(|error| Failure::NoUrl(error.kind()))?;
+        let uri: Uri = text
+            .trim()
+            .parse()
+            .map_err(|_| Failure::BadUrl("holds no URL"))?;
+        if uri.authority().is_some_and(|it| it.as_str().contains('@')) {
+            return Err(Failure::BadUrl(
+                "holds one with a user, which is not supported",
+            ));
+        }
+        match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTPS => Ok(uri),
+            Some(scheme) if *scheme == Scheme::HTTP && self.proxy.is_none() => Ok(uri),
+            Some(scheme) if *scheme == Scheme::HTTP => Err(Failure::BadUrl(
+                "holds one without https, which a proxy is not used for",
+            )),
+            _ => Err(Failure::BadUrl("holds one that is neither https nor http")),
+        }
+    }
+}
+
+fn poster(connector: impl Connect + Clone + Send + Sync + 'static) -> Post {
+    // A message in minutes: a connection that waited for it would often be dead.
+    let client = Client::builder(TokioExecutor::new())
+        .pool_max_idle_per_host(0)
+        .build(connector);
+    Box::new(move |request| client.request(request).boxed())
+}
+
+/// The first cause, such as a certificate that is not trusted. Those above it are about layers.
+fn cause(error: &Error) -> String {
+    let mut cause = error.source();
+    while let Some(deeper) = cause.and_then(|cause| cause.source()) {
+        cause = Some(deeper);
+    }
+    cause.map_or_else(|| error.to_string(), ToString::to_string)
+}

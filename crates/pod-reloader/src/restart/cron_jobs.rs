@@ -1,0 +1,112 @@
+//! Runs a CronJob out of turn, where its config changed and that is wished for.
+
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::PostParams;
+use kube::{Api, Client};
+use pod_reloader_core::annotations::FIELD_MANAGER;
+use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::workload::WorkloadId;
+
+use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::error::CallError;
+
+/// What `kubectl create job --from` writes, too.
+const INSTANTIATE: &str = "cronjob.kubernetes.io/instantiate";
+
+/// Whether workloads of this kind can be run out of turn.
+pub(crate) fn is_cron_job(kind: WorkloadKind) -> bool {
+    kind.is("batch", "CronJob")
+}
+
+/// Creates a Job of a CronJob, as `kubectl create job --from` does. One that is suspended stays so. Says
+/// the name of the Job.
+pub(crate) async fn run(client: &Client, id: &WorkloadId) -> Result<Option<String>, CallError> {
+    let cron_jobs: Api<CronJob> = Api::namespaced(client.clone(), id.namespace.as_str());
+    let cron_job = within(DEADLINE, cron_jobs.get(&id.name)).await?;
+    let Some(job) = job(cron_job) else {
+        return Ok(None);
+    };
+    let jobs: Api<Job> = Api::namespaced(client.clone(), id.namespace.as_str());
+    let params = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let job = within(DEADLINE, jobs.create(&params, &job)).await?;
+    Ok(job.metadata.name)
+}
+
+fn job(cron_job: CronJob) -> Option<Job> {
+    let spec = cron_job.spec?;
+    if spec.suspend == Some(true) {
+        return None;
+    }
+    let (name, uid) = (cron_job.metadata.name?, cron_job.metadata.uid?);
+    let template = spec.job_template;
+    let ObjectMeta {
+        annotations,
+        labels,
+        ..
+    } = template.metadata.unwrap_or_default();
+    let mut annotations = annotations.unwrap_or_default();
+    annotations.insert(INSTANTIATE.to_owned(), "manual".to_owned());
+    // The name of a Job is that of its pods, too, and has 63 characters at most.
+    let prefix: String = name.chars().take(52).collect();
+    Some(Job {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{prefix}-")),
+            annotations: Some(annotations),
+            labels,
+            owner_references: Some(vec![OwnerReference {
+                api_version: "batch/v1".to_owned(),
+                kind: "CronJob".to_owned(),
+                name,
+                uid,
+                controller: Some(true),
+                block_owner_deletion: None,
+            }]),
+            ..ObjectMeta::default()
+        },
+        spec: template.spec,
+        status: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn cron_job(suspend: bool) -> CronJob {
+        serde_json::from_value(json!({
+            "metadata": {"name": "n".repeat(60), "uid": "1"},
+            "spec": {
+                "schedule": "@daily",
+                "suspend": suspend,
+                "jobTemplate": {
+                    "metadata": {"labels": {"app": "n"}, "annotations": {"a": "b"}},
+                    "spec": {"template": {"spec": {"containers": []}}},
+                },
+            },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_job_is_made_as_kubectl_makes_it() {
+        let job = serde_json::to_value(job(cron_job(false)).unwrap()).unwrap();
+        assert_eq!(job["metadata"]["generateName"].as_str().unwrap().len(), 53);
+        assert_eq!(
+            job["metadata"]["annotations"],
+            json!({"a": "b", INSTANTIATE: "manual"})
+        );
+        assert_eq!(job["metadata"]["labels"], json!({"app": "n"}));
+        assert_eq!(job["metadata"]["ownerReferences"][0]["controller"], true);
+        assert!(job["spec"]["template"]["spec"]["containers"].is_array());
+    }
+
+    #[test]
+    fn one_that_is_suspended_stays_so() {
+        assert!(job(cron_job(true)).is_none());
+    }
+}

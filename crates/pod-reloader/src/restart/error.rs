@@ -1,0 +1,27 @@
+//! What can go wrong with one workload.
+
+use pod_reloader_core::workload::WorkloadId;
+
+use crate::config::error::ReadError;
+use crate::runtime::error::CallError;
+
+/// What was tried, on what, and the cause.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RestartError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error("reading {workload}")]
+    ReadWorkload {
+        workload: WorkloadId,
+        #[source]
+        source: CallError,
+    },
+    #[error("patching {workload}")]
+    Patch {
+        workload: WorkloadId,
+        #[source]
+        source: CallError,
+    },
+    #[error("setting the config hash of {0}: it was accepted and taken back")]
+    Undone(WorkloadId),
+}

@@ -1,0 +1,452 @@
+//! What the reconcile loop remembers of a workload between two looks at it, and has told its user.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use pod_reloader_core::brake::{Allowance, Brake, INTERVAL, WINDOW};
+use pod_reloader_core::hash::KeyId;
+use pod_reloader_core::reference::Reference;
+use pod_reloader_core::references::Rejected;
+use pod_reloader_core::workload::{Workload, WorkloadId};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::metrics::Metrics;
+use crate::report::events::{Events, Notice};
+use crate::report::notify::Notifications;
+
+/// Restarts wait for at most this many settle periods.
+pub(crate) const MAX_SETTLE_PERIODS: u32 = 5;
+
+/// Recent writes to workloads, by this process: the end of a term is no reason to forget them.
+pub(crate) type Brakes = Arc<Mutex<HashMap<WorkloadId, Writes>>>;
+
+/// The recent writes to one workload.
+#[derive(Debug, Default)]
+pub(crate) struct Writes {
+    /// Every attempt.
+    allowance: Allowance,
+    /// Those that restarted its pods with another config hash than before.
+    restarts: Brake,
+    /// The last one that stood.
+    last: Option<Written>,
+}
+
+#[derive(Debug)]
+struct Written {
+    /// The config hash or the baseline.
+    value: Box<str>,
+    /// When the content for it had been read.
+    at: Instant,
+}
+
+impl Writes {
+    fn is_again(&self, value: &str) -> bool {
+        self.last.as_ref().is_some_and(|last| *last.value == *value)
+    }
+
+    /// Whether nothing of it matters any more.
+    fn is_over(&self, now: Instant) -> bool {
+        let last = self.last.as_ref();
+        self.allowance.is_full(now.into_std())
+            && self.restarts.is_released(now.into_std())
+            && last.is_none_or(|last| now.duration_since(last.at) >= WINDOW)
+    }
+}
+
+/// How far the loop is with each workload. What is at rest takes no room.
+pub(crate) struct Progress {
+    events: Events,
+    notifications: Option<Notifications>,
+    metrics: Metrics,
+    entries: Mutex<HashMap<WorkloadId, Entry>>,
+    brakes: Brakes,
+    /// Fingerprints of the entries of objects that workloads track by key, as of when their hash was right.
+    entries_at_rest: Mutex<HashMap<WorkloadId, HashMap<Reference, u64>>>,
+    /// The workloads whose KEY cannot be verified.
+    foreign: Mutex<HashSet<WorkloadId>>,
+    /// Keys that the log has said to be missing.
+    unknown_keys: Mutex<BTreeSet<KeyId>>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// The restart that is due.
+    pending: Option<Pending>,
+    /// Since when its pods could not start.
+    missing_since: Option<Instant>,
+    /// How often in a row looking at it has failed in the same way: it was refused, or it was not.
+    failures: u32,
+    /// Whether it was refused the last time.
+    refused: bool,
+    /// The last thing its user was told, and when, so as not to repeat it.
+    told: Option<(Notice, Instant)>,
+    /// Of which bad items its user was told last.
+    told_rejected: Vec<Rejected>,
+}
+
+/// A restart that is due.
+#[derive(Debug)]
+struct Pending {
+    since: Instant,
+    /// The config hash that it would write, which stands for all that is tracked and nothing else.
+    config_hash: Box<str>,
+    /// When that last changed.
+    changed: Instant,
+}
+
+impl Entry {
+    fn told(&self) -> Option<&Notice> {
+        self.told.as_ref().map(|(notice, _)| notice)
+    }
+}
+
+impl Progress {
+    pub(crate) fn new(
+        events: Events,
+        notifications: Option<Notifications>,
+        metrics: Metrics,
+        brakes: Brakes,
+    ) -> Self {
+        Self {
+            events,
+            notifications,
+            metrics,
+            entries: Mutex::default(),
+            brakes,
+            entries_at_rest: Mutex::default(),
+            foreign: Mutex::default(),
+            unknown_keys: Mutex::default(),
+        }
+    }
+
+    /// Says that a workload is about to get `config_hash`, and when its objects, which last changed at
+    /// `changed`, will have settled. A change that leaves the config hash as it is, such as one of keys
+    /// that are not tracked, makes no difference.
+    pub(crate) fn settled(
+        &self,
+        id: &WorkloadId,
+        config_hash: &str,
+        changed: Instant,
+        period: Duration,
+    ) -> Instant {
+        self.with(id, |entry| {
+            entry.missing_since = None;
+            let since = entry.pending.as_ref().map_or(changed, |it| it.since);
+            let unchanged = entry.pending.take();
+            let unchanged = unchanged.filter(|it| *it.config_hash == *config_hash);
+            let pending = entry.pending.insert(unchanged.unwrap_or_else(|| Pending {
+                since,
+                config_hash: config_hash.into(),
+                changed,
+            }));
+            (pending.changed + period).min(since + period * MAX_SETTLE_PERIODS)
+        })
+    }
+
+    /// Says that the pods of a workload could not start, and since when that has been so.
+    pub(crate) fn missing_since(&self, id: &WorkloadId) -> Instant {
+        self.with(id, |entry| {
+            entry.pending = None;
+            *entry.missing_since.get_or_insert_with(Instant::now)
+        })
+    }
+
+    /// When a workload may be written to next, where that is not now.
+    pub(crate) fn next_write(&self, id: &WorkloadId, max_restarts: usize) -> Option<Instant> {
+        let brakes = self.brakes.lock();
+        let now = Instant::now().into_std();
+        let next = brakes.get(id)?.allowance.not_before(now, max_restarts)?;
+        Some(next.into())
+    }
+
+    /// Counts a write to a workload, which is about to be sent.
+    ///
+    /// # Errors
+    ///
+    /// The time from which it may be sent, where that is not now.
+    pub(crate) fn begin_write(&self, id: &WorkloadId, max_restarts: usize) -> Result<(), Instant> {
+        let mut brakes = self.brakes.lock();
+        let writes = brakes.entry(id.clone()).or_default();
+        let now = Instant::now().into_std();
+        Ok(writes.allowance.attempt(now, max_restarts)?)
+    }
+
+    /// Notes that a workload was restarted with a config hash, of content that had been read at `at`.
+    /// `is_changed` says that an object has changed since the restart before. If it has, and there is no
+    /// limit to restarts, then it is nobody's but the users' doing.
+    pub(crate) fn restarted(
+        &self,
+        id: &WorkloadId,
+        config_hash: &str,
+        at: Instant,
+        is_changed: bool,
+        max_restarts: usize,
+    ) {
+        let mut brakes = self.brakes.lock();
+        let writes = brakes.entry(id.clone()).or_default();
+        if max_restarts == 0 && is_changed {
+            writes.allowance.give_back();
+        }
+        if max_restarts > 0 && !writes.is_again(config_hash) {
+            let now = Instant::now().into_std();
+            writes.restarts.restarted(now, max_restarts);
+        }
+        let value = config_hash.into();
+        writes.last = Some(Written { value, at });
+    }
+
+    /// Notes that a baseline was written for a workload.
+    pub(crate) fn baseline_written(&self, id: &WorkloadId, baseline: &str) {
+        let mut brakes = self.brakes.lock();
+        let (value, at) = (baseline.into(), Instant::now());
+        brakes.entry(id.clone()).or_default().last = Some(Written { value, at });
+    }
+
+    /// When the content for the last restart of a workload had been read.
+    pub(crate) fn last_write(&self, id: &WorkloadId) -> Option<Instant> {
+        Some(self.brakes.lock().get(id)?.last.as_ref()?.at)
+    }
+
+    /// Whether this is what was last written to a workload: somebody has taken it back.
+    pub(crate) fn is_again(&self, id: &WorkloadId, value: &str) -> bool {
+        let brakes = self.brakes.lock();
+        brakes.get(id).is_some_and(|writes| writes.is_again(value))
+    }
+
+    /// Where a workload was restarted `limit` times of late: when it may be again, and how long that is
+    /// after the last time. A restart that somebody has taken back is made again without that.
+    pub(crate) fn braked(
+        &self,
+        id: &WorkloadId,
+        config_hash: &str,
+        limit: usize,
+    ) -> Option<(Instant, Duration)> {
+        let brakes = self.brakes.lock();
+        let writes = brakes.get(id).filter(|it| !it.is_again(config_hash))?;
+        let now = Instant::now().into_std();
+        let at = writes.restarts.not_before(now, limit)?;
+        Some((at.into(), writes.restarts.pause()))
+    }
+
+    /// Whether the user was told last that somebody takes writes back.
+    pub(crate) fn is_told_reverted(&self, id: &WorkloadId) -> bool {
+        let entries = self.lock();
+        let told = entries.get(id).and_then(Entry::told);
+        matches!(told, Some(Notice::Reverted))
+    }
+
+    /// Where the user was told that somebody takes writes back, and the last one stands by now: when it
+    /// will have stood for long enough.
+    pub(crate) fn disputed_until(&self, id: &WorkloadId) -> Option<Instant> {
+        let until = self.last_write(id)? + INTERVAL;
+        (self.is_told_reverted(id) && Instant::now() < until).then_some(until)
+    }
+
+    /// Forgets writes that matter no more.
+    pub(crate) fn tidy(&self) {
+        let now = Instant::now();
+        self.brakes.lock().retain(|_, writes| !writes.is_over(now));
+    }
+
+    /// Takes in the fingerprints of the entries that a workload tracks by key: for good where its hash is
+    /// right, and otherwise those of objects that were not known. Says which are the same as when it was.
+    pub(crate) fn entries(
+        &self,
+        id: &WorkloadId,
+        fingerprints: impl Iterator<Item = (Reference, u64)>,
+        is_right: bool,
+    ) -> HashSet<Reference> {
+        let fingerprints: HashMap<_, _> = fingerprints.collect();
+        let mut all = self.entries_at_rest.lock();
+        if fingerprints.is_empty() {
+            all.remove(id);
+            return HashSet::new();
+        }
+        let known = all.entry(id.clone()).or_default();
+        known.retain(|reference, _| fingerprints.contains_key(reference));
+        let mut unchanged = HashSet::new();
+        for (reference, fingerprint) in fingerprints {
+            let known = known.entry(reference.clone()).or_insert(fingerprint);
+            if *known == fingerprint {
+                unchanged.insert(reference);
+            } else if is_right {
+                *known = fingerprint;
+            }
+        }
+        unchanged
+    }
+
+    /// Since when a workload has been about to be restarted.
+    pub(crate) fn pending_since(&self, id: &WorkloadId) -> Option<Instant> {
+        Some(self.lock().get(id)?.pending.as_ref()?.since)
+    }
+
+    /// Says that a workload is not about to be restarted: what changes from here on settles anew.
+    pub(crate) fn not_pending(&self, id: &WorkloadId) {
+        if let Some(entry) = self.lock().get_mut(id) {
+            entry.pending = None;
+        }
+    }
+
+    /// Says that looking at a workload failed, and how often in a row it has in the same way. An outage
+    /// may end in a refusal, which is the first one then: an apiserver that starts knows no RBAC rules yet.
+    pub(crate) fn failed(&self, id: &WorkloadId, refused: bool) -> u32 {
+        self.with(id, |entry| {
+            let before = if entry.refused == refused {
+                entry.failures
+            } else {
+                0
+            };
+            (entry.failures, entry.refused) = (before + 1, refused);
+            entry.pending = None;
+            entry.failures
+        })
+    }
+
+    /// Says that looking at a workload went well.
+    pub(crate) fn went_well(&self, id: &WorkloadId) {
+        if let Some(entry) = self.lock().get_mut(id) {
+            entry.failures = 0;
+        }
+    }
+
+    /// Says that a workload carries what it should: all but its bad items is forgotten.
+    pub(crate) fn at_rest(&self, id: &WorkloadId) {
+        let mut entries = self.lock();
+        if let Some(entry) = entries.remove(id) {
+            self.count_kept_from(entry.told(), None);
+            let told_rejected = entry.told_rejected;
+            if !told_rejected.is_empty() {
+                entries.insert(
+                    id.clone(),
+                    Entry {
+                        told_rejected,
+                        ..Entry::default()
+                    },
+                );
+            }
+        }
+    }
+
+    /// Drops what is remembered of a workload that is no longer kept.
+    pub(crate) fn forget(&self, id: &WorkloadId) {
+        if let Some(entry) = self.lock().remove(id) {
+            self.count_kept_from(entry.told(), None);
+        }
+        self.entries_at_rest.lock().remove(id);
+        self.foreign(id, false);
+    }
+
+    /// Publishes `notice`, unless it is what the user was told last. Says whether it is news. A problem
+    /// that lasts is told again in an Event, as Events are gone after an hour.
+    pub(crate) fn tell(&self, workload: &Workload, notice: Notice) -> bool {
+        let now = Instant::now();
+        self.with(&workload.id, |entry| {
+            let told_at = match &entry.told {
+                Some((told, at)) if *told == notice => Some(*at),
+                _ => None,
+            };
+            match told_at {
+                None => {
+                    self.count_kept_from(entry.told(), Some(&notice));
+                    self.publish(workload, notice.clone());
+                }
+                Some(at) if notice.is_problem() && now.duration_since(at) >= WINDOW => {
+                    self.events.publish(workload, notice.clone());
+                }
+                Some(_) => return false,
+            }
+            entry.told = Some((notice, now));
+            told_at.is_none()
+        })
+    }
+
+    /// Says whether any workload is being looked at: until none is, what is to be told may wait.
+    pub(crate) fn is_busy(&self, is_busy: bool) {
+        self.events.hold_back(is_busy);
+    }
+
+    /// Publishes which items of its lists are no references, and what else was `left_out`, where that is
+    /// news.
+    pub(crate) fn tell_rejected(&self, workload: &Workload, left_out: Option<&Rejected>) {
+        let rejected = workload.references.rejected.iter().chain(left_out);
+        let rejected: Vec<_> = rejected.cloned().collect();
+        let mut entries = self.lock();
+        let told = entries
+            .get(&workload.id)
+            .map_or(&[][..], |entry| &entry.told_rejected);
+        if told != rejected {
+            entries
+                .entry(workload.id.clone())
+                .or_default()
+                .told_rejected
+                .clone_from(&rejected);
+            if !rejected.is_empty() {
+                self.publish(workload, Notice::Rejected(rejected));
+            }
+        }
+    }
+
+    /// Problems are logged, too: Events are gone after an hour.
+    fn publish(&self, workload: &Workload, notice: Notice) {
+        if notice.is_problem() {
+            let (reason, note) = (notice.reason(), notice.note());
+            info!(workload = %workload.id, reason, note, "a workload is not as it should be");
+        }
+        self.send(workload, notice);
+    }
+
+    /// Tells users, and not the log.
+    pub(crate) fn send(&self, workload: &Workload, notice: Notice) {
+        if let Some(notifications) = &self.notifications {
+            notifications.publish(workload, &notice);
+        }
+        self.events.publish(workload, notice);
+    }
+
+    /// Says whether KEY of a workload can be verified.
+    pub(crate) fn foreign(&self, id: &WorkloadId, is_foreign: bool) {
+        let mut foreign = self.foreign.lock();
+        if is_foreign {
+            foreign.insert(id.clone())
+        } else {
+            foreign.remove(id)
+        };
+        self.metrics.foreign.set(foreign.len() as i64);
+    }
+
+    /// Says once in the log that config hashes were made under a key that is not there.
+    pub(crate) fn tell_unknown_key(&self, key_id: KeyId, workloads: usize) {
+        if self.unknown_keys.lock().insert(key_id) {
+            warn!(%key_id, workloads, "config hashes were made under a key that is not in the Secret of the hash keys: they are kept, and changes from before now are not seen; restore the key if you can");
+        }
+    }
+
+    /// Counts the workloads that something keeps from their restart, of which their users were told.
+    fn count_kept_from(&self, before: Option<&Notice>, after: Option<&Notice>) {
+        let change = |is: fn(&Notice) -> bool| {
+            i64::from(after.is_some_and(is)) - i64::from(before.is_some_and(is))
+        };
+        let waits = change(|notice| matches!(notice, Notice::Waiting(_)));
+        let braked = change(|notice| matches!(notice, Notice::Braked(_)));
+        let reverted = change(|notice| matches!(notice, Notice::Reverted));
+        let refused = change(|notice| matches!(notice, Notice::Refused(_)));
+        let unreadable = change(|notice| matches!(notice, Notice::Unreadable(..)));
+        self.metrics.reverted.inc_by(reverted);
+        self.metrics.refused.inc_by(refused);
+        self.metrics.unreadable.inc_by(unreadable);
+        self.metrics.waiting.inc_by(waits);
+        self.metrics.braked.inc_by(braked);
+    }
+
+    fn with<T>(&self, id: &WorkloadId, act: impl FnOnce(&mut Entry) -> T) -> T {
+        act(self.lock().entry(id.clone()).or_default())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<WorkloadId, Entry>> {
+        self.entries.lock()
+    }
+}

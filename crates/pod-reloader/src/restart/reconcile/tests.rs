@@ -1,0 +1,869 @@
+//! The loop against an apiserver that is a function, in a time that passes when nothing else happens.
+
+mod apiserver;
+mod metrics;
+mod share;
+mod takers_back;
+
+use pod_reloader_core::annotations::{BASELINE, CONFIG_HASH, CONFIG_MAPS, SETTLE_PERIOD};
+use pod_reloader_core::brake::WINDOW;
+use pod_reloader_core::dialects::Dialects;
+use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
+use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::object::WorkloadObject;
+use pod_reloader_core::reference::ConfigKind;
+use pod_reloader_core::scope::Labels;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use self::apiserver::{Apiserver, Call, Reaction};
+use super::*;
+use crate::report::events::Events;
+use crate::restart::progress::{Brakes, MAX_SETTLE_PERIODS};
+
+#[tokio::test(start_paused = true)]
+async fn a_change_is_not_lost_to_a_workload_that_was_looked_at_before_its_event() {
+    let operator = Operator::with([deployment("web"), deployment("api")]).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.apiserver.write_deployment(deployment("new"));
+    operator.sees("new");
+    pass(Duration::from_millis(50)).await;
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    for name in ["web", "api", "new"] {
+        assert_eq!(
+            operator.config_hash(name),
+            operator.hash_of("app"),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_huge_settle_period_is_an_hour_and_ends_no_loop() {
+    let operator = Operator::with([]).await;
+    operator.apiserver.write_config_map("app", "1");
+    let huge = settling(deployment("web"), "9000000000000000000s");
+    operator.apiserver.write_deployment(huge);
+    operator.sees("web");
+    pass(Duration::from_secs(59 * 60)).await;
+    assert_eq!(operator.config_hash("web"), "");
+    pass(Duration::from_secs(2 * 60)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert!(!operator.running.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_is_taken_back_is_no_restart_and_is_tried_again_with_pauses() {
+    let operator = Operator::with([deployment("web")]).await;
+    let restarts = operator.restarts();
+    operator.apiserver.reacts([Reaction::TakenBack]);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(100)).await;
+    assert_grow(&operator.patches()[..6]);
+    assert_eq!(operator.restarts(), restarts);
+    assert_eq!(operator.events("PatchRefused"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hash_that_would_make_the_annotations_too_long_is_told_and_not_written() {
+    let operator = Operator::with([]).await;
+    operator.apiserver.write_config_map("app", "1");
+    let mut web = deployment("web");
+    web["spec"]["template"]["metadata"]["annotations"] = json!({"note": "x".repeat(262_090)});
+    operator.apiserver.write_deployment(web);
+    operator.sees("web");
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.patches().len(), 0);
+    assert_eq!(operator.events("PatchRefused"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_while_nobody_referenced_an_object_is_not_relied_on() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.reconciler.workload_gone(&id("web"));
+    // A look that was under way when the workload went.
+    let app = reference("app");
+    let object: WorkloadObject = serde_json::from_value(deployment("web")).unwrap();
+    let web = operator
+        .reconciler
+        .workload(WorkloadKind::DEPLOYMENT, object);
+    let web = web.unwrap();
+    let digests = &operator.reconciler.digests;
+    drop(digests.known(&web, None).await);
+    operator.apiserver.write_config_map("app", "2");
+    assert!(
+        !operator.reconciler.is_referenced(&app),
+        "the watch passes no event on"
+    );
+    operator.sees("web");
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_within_the_settle_period_make_one_restart_with_the_last_content() {
+    let operator = Operator::with([deployment("web")]).await;
+    for value in ["2", "3"] {
+        operator.apiserver.write_config_map("app", value);
+        operator.hears("app").await;
+        pass(Duration::from_millis(1500)).await;
+    }
+    assert_eq!(operator.patches().len(), 0, "it has not been quiet yet");
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 1);
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_keeps_changing_waits_for_five_settle_periods_at_most() {
+    let operator = Operator::with([deployment("web")]).await;
+    let began = Instant::now();
+    operator.changes_every_second("app", 11).await;
+    let waited = operator.patches()[0] - began;
+    assert_about(waited, SETTLE_PERIOD_OF_ALL * MAX_SETTLE_PERIODS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_a_restart_is_written_settles_anew() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator
+        .apiserver
+        .now(|state| state.patch_answer_takes = Duration::from_millis(1500));
+    operator.changes_every_second("app", 20).await;
+    let patches = operator.patches();
+    let between = patches.get(1).map(|second| *second - patches[0]);
+    assert!(
+        between.is_none_or(|between| between > SETTLE_PERIOD_OF_ALL * (MAX_SETTLE_PERIODS - 1)),
+        "{between:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_leads_to_no_patch_and_is_read_again_with_pauses() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator
+        .apiserver
+        .now(|state| state.failing_reads = Some(503));
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    assert_grow(&operator.reads("app")[..6]);
+    assert_eq!(operator.patches().len(), 0);
+    operator.apiserver.now(|state| state.failing_reads = None);
+    pass(Duration::from_secs(90)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_that_ends_in_a_refusal_does_not_make_its_pause_longer() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator
+        .apiserver
+        .now(|state| state.failing_reads = Some(503));
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    operator
+        .apiserver
+        .now(|state| state.failing_reads = Some(403));
+    let before = operator.reads("app").len();
+    while operator.reads("app").len() == before {
+        pass(Duration::from_secs(1)).await;
+    }
+    operator.apiserver.now(|state| state.failing_reads = None);
+    pass(Duration::from_secs(25)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forbidden_read_is_told_once() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator
+        .apiserver
+        .now(|state| state.failing_reads = Some(403));
+    operator.hears_of_loss("app").await;
+    pass(Duration::from_secs(120)).await;
+    assert!(operator.reads("app").len() > 1);
+    assert_eq!(operator.events("ConfigUnreadable"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_moved_while_it_was_patched_is_patched_again_at_once_and_quietly() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.now(|state| state.moves = 1);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    let patches = operator.patches();
+    assert_eq!(patches.len(), 2);
+    assert!(patches[1] - patches[0] < Duration::from_millis(100));
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.events("PatchRefused"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_whose_tests_never_hold_is_given_a_pause_after_a_few_moves() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.now(|state| state.fails_tests = true);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    let patches = operator.patches();
+    assert!(patches[5] - patches[0] < Duration::from_millis(100));
+    assert!(patches[6] - patches[5] > Duration::from_secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fan_out_of_fifty_makes_fifty_patches_and_one_read() {
+    let names: Vec<_> = (0..50).map(|number| format!("web-{number}")).collect();
+    let fan = names.iter().map(|name| settling(deployment(name), "0s"));
+    let operator = Operator::with(fan).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 50);
+    assert_eq!(operator.reads("app").len(), 1);
+    for name in names {
+        assert_eq!(operator.config_hash(&name), operator.hash_of("app"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_leader_writes_nothing_where_nothing_changed() {
+    let old = Operator::with([deployment("web"), deployment("api")]).await;
+    old.running.abort();
+    let new = Operator::start(old.apiserver.clone());
+    for name in ["web", "api"] {
+        new.sees(name);
+    }
+    new.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    assert!(!new.reads("app").is_empty());
+    assert_eq!(new.patches().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_older_than_what_the_watch_has_shown_moves_nothing_back() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator
+        .apiserver
+        .now(|state| state.patch_answer_takes = Duration::from_secs(5));
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(3)).await;
+    assert_eq!(operator.patches().len(), 1, "its answer is on its way");
+    let mut moved = operator.apiserver.deployment("web");
+    moved["metadata"]["annotations"][CONFIG_MAPS] = json!("other");
+    operator.apiserver.write_config_map("other", "1");
+    operator.apiserver.write_deployment(moved);
+    operator.sees("web");
+    // The answer has arrived by then, and the patch for what it lists now.
+    pass(Duration::from_secs(20)).await;
+    assert!(operator.reconciler.is_referenced(&reference("other")));
+    assert!(!operator.reconciler.is_referenced(&reference("app")));
+    assert_eq!(operator.config_hash("web"), operator.hash_of("other"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_over_one_workload_leaves_the_others_alone_and_passes() {
+    let operator = Operator::with([]).await;
+    operator
+        .apiserver
+        .now(|state| state.panicking_read = Some("bug"));
+    for name in ["app", "bug"] {
+        operator.apiserver.write_config_map(name, "1");
+    }
+    operator
+        .apiserver
+        .write_deployment(listing(deployment("web"), "bug"));
+    operator.apiserver.write_deployment(deployment("api"));
+    operator.sees("web");
+    operator.sees("api");
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("api"), operator.hash_of("app"));
+
+    operator.apiserver.now(|state| state.panicking_read = None);
+    pass(PANIC_PAUSE).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("bug"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_whose_config_flaps_is_restarted_less_and_less_and_ends_right() {
+    let operator = Operator::with([deployment("web")]).await;
+    for round in 2..=60 {
+        operator
+            .apiserver
+            .write_config_map("app", &round.to_string());
+        operator.hears("app").await;
+        pass(Duration::from_secs(10)).await;
+        operator.sees("web");
+    }
+    // The first stamp and four more at once, then after one, two and four minutes.
+    assert_eq!(operator.patches().len(), 4 + 3);
+    assert_eq!(operator.metrics.braked.get(), 1);
+    pass(Duration::from_secs(20 * 60)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.metrics.braked.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_not_tracked_delays_no_restart_and_is_not_named() {
+    let operator = Operator::start(Apiserver::default());
+    let status = |mode: &str, beat: u32| {
+        let data = json!({"mode": mode, "heartbeat": beat.to_string()});
+        operator.apiserver.write_data("status", data);
+    };
+    status("1", 0);
+    operator.apiserver.write_config_map("app", "1");
+    operator
+        .apiserver
+        .write_deployment(listing(deployment("web"), "app,status[mode]"));
+    operator.sees("web");
+    watch(&operator, Duration::from_secs(60), |_| {}).await;
+    operator.apiserver.forget_calls();
+
+    let began = Instant::now();
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    for beat in 1..=15 {
+        status("1", beat);
+        operator.hears("status").await;
+        watch(&operator, Duration::from_secs(1), |_| {}).await;
+    }
+    let patches = operator.patches();
+    assert_eq!(patches.len(), 1);
+    assert_about(patches[0] - began, SETTLE_PERIOD_OF_ALL);
+    let note = "restarting pods: ConfigMap app changed";
+    assert_eq!(operator.notes("ConfigChanged"), [note]);
+
+    operator.apiserver.forget_calls();
+    status("2", 99);
+    operator.hears("status").await;
+    watch(&operator, Duration::from_secs(10), |_| {}).await;
+    let note = "restarting pods: ConfigMap status changed";
+    assert_eq!(operator.notes("ConfigChanged"), [note]);
+}
+
+/// A Deployment whose pods need ConfigMap `app`, with the hash that the webhook made without it.
+async fn created_before_its_config() -> Operator {
+    let operator = Operator::start(Apiserver::default());
+    let mut web = deployment("web");
+    let template = &mut web["spec"]["template"];
+    let objects = Objects::from([(reference("app"), Presence::Absent)]);
+    let absent = keys().hash(&Contents::whole(&objects)).to_string();
+    template["metadata"]["annotations"] = json!({CONFIG_HASH: absent});
+    template["spec"]["containers"] =
+        json!([{"name": "main", "envFrom": [{"configMapRef": {"name": "app"}}]}]);
+    operator.apiserver.write_deployment(web);
+    operator.sees("web");
+    pass(SETTLE_PERIOD_OF_ALL / 2).await;
+    operator
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_created_before_a_required_object_is_told_to_wait_for_it() {
+    let operator = created_before_its_config().await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.events("WaitingForConfig"), 1);
+    assert_eq!(operator.metrics.waiting.get(), 1);
+    assert_eq!(operator.patches().len(), 0);
+
+    operator.apiserver.write_config_map("app", "1");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.metrics.waiting.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_creates_the_config_a_moment_after_the_workload_is_told_nothing() {
+    let operator = created_before_its_config().await;
+    operator.apiserver.write_config_map("app", "1");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.events("WaitingForConfig"), 0);
+}
+
+fn of_team_shop() -> Option<kube::core::Selector> {
+    Some(
+        [("team".to_owned(), "shop".to_owned())]
+            .into_iter()
+            .collect(),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_whose_label_was_taken_away_unseen_is_not_restarted() {
+    let labels = Labels {
+        workload: of_team_shop(),
+        ..Labels::default()
+    };
+    let operator = Operator::start_for(Apiserver::default(), labels);
+    operator.apiserver.write_config_map("app", "1");
+    let mut web = deployment("web");
+    web["metadata"]["labels"] = json!({"team": "shop"});
+    operator.apiserver.write_deployment(web);
+    operator.sees("web");
+    pass(Duration::from_secs(10)).await;
+    let before = operator.config_hash("web");
+    assert_eq!(before, operator.hash_of("app"));
+
+    let mut web = operator.apiserver.deployment("web");
+    web["metadata"]["labels"] = json!({"team": "other"});
+    operator.apiserver.write_deployment(web);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(30)).await;
+    assert_eq!(operator.config_hash("web"), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waited_when_its_namespace_was_deselected_settles_anew() {
+    let operator = Operator::with_namespace().await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    operator.reconciler.namespace_left(&name("ns"));
+    pass(Duration::from_secs(60 * 60)).await;
+    operator.apiserver.forget_calls();
+    operator.apiserver.write_config_map("app", "3");
+    operator.hears("app").await;
+    let selected = Instant::now();
+    operator.reconciler.namespace_selected(&name("ns"));
+    operator.sees("web");
+    pass(Duration::from_secs(30)).await;
+    let patches = operator.patches();
+    assert_eq!(patches.len(), 1);
+    assert!(patches[0] - selected >= SETTLE_PERIOD_OF_ALL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_leaves_while_its_config_is_read_is_written_to_no_more() {
+    let operator = Operator::with_namespace().await;
+    operator.apiserver.write_config_map("app", "2");
+    operator
+        .apiserver
+        .now(|state| state.read_takes = Duration::from_secs(5));
+    operator.hears("app").await;
+    // One read finds the change, another one confirms it once it has settled.
+    wait_for_reads(&operator, 2).await;
+    assert_eq!(operator.patches().len(), 0);
+    operator.reconciler.namespace_left(&name("ns"));
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.patches().len(), 0);
+    operator.reconciler.namespace_selected(&name("ns"));
+    operator.sees("web");
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.patches().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_namespaces_that_are_not_picked() {
+    let operator = Operator::with_namespace().await;
+    for _ in WorkloadKind::BUILT_IN {
+        operator.reconciler.list_is_whole();
+    }
+    let shown = || {
+        operator.reconciler.publish();
+        let text = operator.metrics.text();
+        let lines = text.lines().filter(|line| {
+            line.starts_with("pod_reloader_workloads ")
+                || line.starts_with("pod_reloader_hashes{")
+                || line.starts_with("pod_reloader_foreign_hash_workloads ")
+        });
+        lines.map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    let mut foreign = deployment("foreign");
+    foreign["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: "foreign"});
+    operator.apiserver.write_deployment(foreign);
+    operator.sees("foreign");
+    pass(Duration::from_secs(10)).await;
+    let kept = shown();
+    assert!(kept.contains("pod_reloader_workloads 2"), "{kept}");
+    assert!(
+        kept.contains("pod_reloader_foreign_hash_workloads 1"),
+        "{kept}"
+    );
+    assert!(
+        kept.contains("} 2"),
+        "one by its hash, one by its baseline: {kept}"
+    );
+    operator.reconciler.namespace_left(&name("ns"));
+    operator.sees("web");
+    pass(Duration::from_secs(10)).await;
+    assert!(!operator.reconciler.is_referenced(&reference("app")));
+    let kept = shown();
+    assert!(kept.contains("pod_reloader_workloads 0"), "{kept}");
+    assert!(
+        kept.contains("pod_reloader_foreign_hash_workloads 0"),
+        "{kept}"
+    );
+    let hashes: Vec<_> = kept.lines().filter(|it| it.contains("hashes{")).collect();
+    assert_eq!(hashes, ["pod_reloader_hashes{key_id=\"unknown\"} 0"]);
+}
+
+/// As a second release does that keeps the same workload by mistake.
+#[tokio::test(start_paused = true)]
+async fn a_config_hash_that_an_owner_takes_back_is_written_once_in_a_while() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    // For half an hour, the owner puts its own form back as soon as it sees ours.
+    for _ in 0..30 * 60 {
+        pass(Duration::from_secs(1)).await;
+        if operator.config_hash("web") == operator.hash_of("app") {
+            operator.apiserver.write_deployment(deployment("web"));
+            operator.sees("web");
+        }
+    }
+    let patches = operator.patches();
+    assert_bounded(&patches);
+    for pair in patches[7..].windows(2) {
+        assert!(pair[1] - pair[0] >= Duration::from_secs(44), "{pair:?}");
+    }
+    let events = operator.events("ConfigHashReverted");
+    assert!((1..=4).contains(&events), "{events}");
+    assert!(
+        operator
+            .metrics
+            .text()
+            .contains("pod_reloader_reverted_workloads 1")
+    );
+    operator.apiserver.write_config_map("app", "3");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_that_comes_to_nothing_is_told() {
+    let paused = |name: &str| {
+        let mut object = deployment(name);
+        object["spec"]["paused"] = json!(true);
+        object
+    };
+    let operator = Operator::with([paused("web"), deployment("api")]).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.events("RestartStalled"), 1);
+    assert_eq!(operator.events("ConfigChanged"), 1);
+    let shown = "stalled_restarts_total{kind=\"Deployment\",reason=\"paused\"} 2";
+    assert!(operator.metrics.text().contains(shown));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_baseline_that_somebody_else_overwrites_is_written_once_in_a_while() {
+    let operator = Operator::start(Apiserver::default());
+    operator.apiserver.write_config_map("app", "1");
+    let mut web = deployment("web");
+    web["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: "foreign"});
+    operator.apiserver.write_deployment(web);
+    let overwritten = format!("foreign=v1.deadbeef.{}", "0".repeat(64));
+    for _ in 0..1_000 {
+        let mut web = operator.apiserver.deployment("web");
+        web["metadata"]["annotations"][BASELINE] = json!(overwritten);
+        operator.apiserver.write_deployment(web);
+        operator.sees("web");
+        pass(Duration::from_secs(1)).await;
+    }
+    let patches = operator.patches();
+    assert!(patches.len() > 7, "{}", patches.len());
+    assert_bounded(&patches);
+    assert_eq!(operator.metrics.reverted.get(), 1);
+}
+
+/// A loop that runs, and the apiserver that it keeps.
+struct Operator {
+    apiserver: Apiserver,
+    reconciler: Arc<Reconciler>,
+    metrics: Metrics,
+    running: JoinHandle<()>,
+}
+
+impl Operator {
+    fn start(apiserver: Apiserver) -> Self {
+        Self::start_for(apiserver, Labels::default())
+    }
+
+    /// For workloads or namespaces with these labels.
+    fn start_for(apiserver: Apiserver, labels: Labels) -> Self {
+        let dialects = Dialects::default();
+        Self::start_with(apiserver, settings(), labels, dialects, Brakes::default())
+    }
+
+    /// With what an earlier term has written, too.
+    fn start_with(
+        apiserver: Apiserver,
+        settings: Settings,
+        labels: Labels,
+        dialects: Dialects,
+        brakes: Brakes,
+    ) -> Self {
+        let (client, own) = (apiserver.client(), name("operator"));
+        let keys = Arc::new(Keys::new(client.clone(), &own, &name("keys")));
+        let (events, sending) = Events::new(client.clone());
+        tokio::spawn(sending);
+        let metrics = Metrics::new();
+        let scope = Scope::new([], own).with(labels, dialects);
+        let reconciler = Reconciler::new(
+            settings,
+            scope,
+            client,
+            Budget::new(),
+            keys,
+            Progress::new(events, None, metrics.clone(), brakes),
+            metrics.clone(),
+        );
+        let reconciler = Arc::new(reconciler);
+        let running = reconciler.clone();
+        apiserver.forget_calls();
+        Self {
+            apiserver,
+            reconciler,
+            metrics,
+            running: tokio::spawn(async move { running.run().await }),
+        }
+    }
+
+    /// With these Deployments, which carry the config hash of ConfigMap `app`. Nothing was asked yet.
+    async fn with(deployments: impl IntoIterator<Item = Value>) -> Self {
+        let operator = Self::start(Apiserver::default());
+        operator.apiserver.write_config_map("app", "1");
+        let mut names = Vec::new();
+        for object in deployments {
+            names.push(apiserver::name_of(&object));
+            operator.apiserver.write_deployment(object);
+        }
+        names.iter().for_each(|name| operator.sees(name));
+        pass(Duration::from_secs(10)).await;
+        for name in names {
+            assert_eq!(operator.config_hash(&name), operator.hash_of("app"));
+        }
+        operator.apiserver.forget_calls();
+        operator
+    }
+
+    /// With one Deployment `web` in a namespace that was picked by its labels.
+    async fn with_namespace() -> Self {
+        let labels = Labels {
+            namespace: of_team_shop(),
+            ..Labels::default()
+        };
+        let operator = Self::start_for(Apiserver::default(), labels);
+        operator.apiserver.write_config_map("app", "1");
+        operator.apiserver.write_deployment(deployment("web"));
+        operator.sees("web");
+        pass(Duration::from_secs(10)).await;
+        assert_eq!(operator.config_hash("web"), "", "nothing is selected yet");
+        operator.reconciler.namespace_selected(&name("ns"));
+        operator.sees("web");
+        pass(Duration::from_secs(20)).await;
+        assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+        operator.sees("web");
+        operator.apiserver.forget_calls();
+        operator
+    }
+
+    /// The watch shows the Deployment as it is.
+    fn sees(&self, name: &str) {
+        let object: WorkloadObject =
+            serde_json::from_value(self.apiserver.deployment(name)).unwrap();
+        self.reconciler
+            .workload_seen(WorkloadKind::DEPLOYMENT, object);
+    }
+
+    /// The watch shows the ConfigMap as it is.
+    async fn hears(&self, config_map: &str) {
+        let object = self.apiserver.config_map(config_map);
+        let version = object["metadata"]["resourceVersion"].as_str();
+        self.reconciler.config_seen(&reference(config_map), version);
+        // Whatever the loop does about it, it does later.
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+
+    /// The watch shows that the ConfigMap is gone.
+    async fn hears_of_loss(&self, config_map: &str) {
+        self.reconciler.config_seen(&reference(config_map), None);
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+
+    async fn changes_every_second(&self, config_map: &str, seconds: u32) {
+        for second in 0..seconds {
+            let value = format!("after {second}");
+            self.apiserver.write_config_map(config_map, &value);
+            self.hears(config_map).await;
+            pass(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// What the Deployment carries; nothing where it has none.
+    fn config_hash(&self, name: &str) -> String {
+        let object = self.apiserver.deployment(name);
+        let hash = &object["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH];
+        hash.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// What a Deployment should carry that lists this ConfigMap alone.
+    fn hash_of(&self, config_map: &str) -> String {
+        hash_of(config_map, &self.apiserver.config_map(config_map))
+    }
+
+    /// The same, once the ConfigMap has this value.
+    fn hash_of_value(&self, config_map: &str, value: &str) -> String {
+        let mut object = self.apiserver.config_map(config_map);
+        object["data"]["key"] = json!(value);
+        hash_of(config_map, &object)
+    }
+
+    fn patches(&self) -> Vec<Instant> {
+        self.apiserver.times(|call| matches!(call, Call::Patch(_)))
+    }
+
+    fn reads(&self, config_map: &str) -> Vec<Instant> {
+        let read = Call::ReadConfigMap(config_map.to_owned());
+        self.apiserver.times(|call| *call == read)
+    }
+
+    fn events(&self, reason: &str) -> usize {
+        let is_meant = |call: &Call| matches!(call, Call::Event(it, _) if it == reason);
+        self.apiserver.times(is_meant).len()
+    }
+
+    /// The notes of the Events with this reason.
+    fn notes(&self, reason: &str) -> Vec<String> {
+        let calls = self.apiserver.calls().into_iter();
+        let notes = calls.filter_map(|call| match call {
+            Call::Event(it, note) if it == reason => Some(note),
+            _ => None,
+        });
+        notes.collect()
+    }
+
+    fn restarts(&self) -> String {
+        let text = self.metrics.text();
+        let restarts = |line: &&str| line.starts_with("pod_reloader_restarts_total");
+        text.lines().filter(restarts).collect()
+    }
+}
+
+fn settings() -> Settings {
+    Settings {
+        settle_period: SETTLE_PERIOD_OF_ALL,
+        max_restarts: 5,
+        first_stamp: FirstStamp::Rollout,
+        observe: false,
+        run_cron_jobs: false,
+        namespace_memory: 32 << 20,
+    }
+}
+
+/// Waits until ConfigMap `app` has been asked for so often.
+async fn wait_for_reads(operator: &Operator, reads: usize) {
+    while operator.reads("app").len() < reads {
+        pass(Duration::from_millis(1)).await;
+    }
+}
+
+/// Lets that time pass, in which the watch shows each change of `web`, and somebody may do something
+/// every tenth of a second.
+async fn watch(operator: &Operator, time: Duration, mut does: impl FnMut(&Operator)) {
+    let (until, mut seen) = (Instant::now() + time, Value::Null);
+    while Instant::now() < until {
+        let web = operator.apiserver.deployment("web");
+        let version = &web["metadata"]["resourceVersion"];
+        if *version != seen {
+            operator.sees("web");
+            seen = version.clone();
+        }
+        does(operator);
+        pass(Duration::from_millis(100)).await;
+    }
+}
+
+/// Lets the loop do what is to be done in that time.
+async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// A Deployment that lists ConfigMap `app`.
+fn deployment(name: &str) -> Value {
+    let object = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "ns", "uid": name, "generation": 1},
+        "spec": {"template": {"metadata": {}, "spec": {"containers": []}}},
+    });
+    listing(object, "app")
+}
+
+fn listing(mut object: Value, config_maps: &str) -> Value {
+    object["metadata"]["annotations"][CONFIG_MAPS] = json!(config_maps);
+    object
+}
+
+fn settling(mut object: Value, period: &str) -> Value {
+    object["metadata"]["annotations"][SETTLE_PERIOD] = json!(period);
+    object
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+fn id(text: &str) -> WorkloadId {
+    WorkloadId {
+        kind: WorkloadKind::DEPLOYMENT,
+        namespace: name("ns"),
+        name: text.into(),
+    }
+}
+
+fn reference(text: &str) -> Reference {
+    Reference {
+        kind: ConfigKind::ConfigMap,
+        namespace: name("ns"),
+        name: name(text),
+    }
+}
+
+/// What a Deployment should carry that lists this ConfigMap alone.
+fn hash_of(config_map: &str, object: &Value) -> String {
+    let object = object.to_string();
+    let object = ConfigObject::parse(object.as_bytes(), Aspects::default()).unwrap();
+    let objects = Objects::from([(reference(config_map), Presence::Present(object))]);
+    keys().hash(&Contents::whole(&objects)).to_string()
+}
+
+fn keys() -> Keyring {
+    Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap()
+}
+
+/// The pauses between `times` become longer and longer.
+fn assert_grow(times: &[Instant]) {
+    let pauses: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses[0] >= Duration::from_millis(700), "{pauses:?}");
+    assert!(pauses.is_sorted(), "{pauses:?}");
+}
+
+/// Any ten minutes hold twenty of `times` at most.
+fn assert_bounded(times: &[Instant]) {
+    for (first, at) in times.iter().enumerate() {
+        let within = times[first..].iter().filter(|it| **it - *at <= WINDOW);
+        assert!(within.clone().count() <= 20, "{}", within.count());
+    }
+}
+
+fn assert_about(actual: Duration, expected: Duration) {
+    let late = actual.saturating_sub(expected);
+    assert!(
+        actual >= expected && late < Duration::from_millis(100),
+        "{actual:?}"
+    );
+}
+
+const SETTLE_PERIOD_OF_ALL: Duration = Duration::from_secs(2);

@@ -1,0 +1,240 @@
+//! What the loop counts.
+
+use pod_reloader_core::kind::CustomResource;
+
+use super::*;
+use crate::mock;
+use crate::restart::watch::custom::watch_kinds;
+
+#[tokio::test(start_paused = true)]
+async fn the_time_to_a_patch_begins_with_the_first_event_about_its_change() {
+    let operator = Operator::with([deployment("web")]).await;
+    assert_eq!(operator.shows("change_to_patch_seconds_count"), 0.0);
+    for value in ["2", "3"] {
+        operator.apiserver.write_config_map("app", value);
+        operator.hears("app").await;
+        pass(Duration::from_millis(1500)).await;
+    }
+    pass(Duration::from_secs(60)).await;
+    // Both are one restart, a settle period after the second.
+    assert_eq!(operator.shows("change_to_patch_seconds_count"), 1.0);
+    let first = operator.shows("change_to_patch_seconds_sum");
+    assert!((3.5..3.7).contains(&first), "{first}");
+
+    operator.apiserver.write_config_map("app", "4");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    let second = operator.shows("change_to_patch_seconds_sum") - first;
+    assert!((2.0..2.2).contains(&second), "{second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_watch_of_a_custom_kind_is_no_younger_when_all_is_listed_again() {
+    let operator = Operator::start(Apiserver::default());
+    let resource: CustomResource = serde_json::from_value(json!({
+        "group": "argoproj.io", "resource": "rollouts", "kind": "Rollout",
+        "podTemplates": ["spec.template"],
+    }))
+    .unwrap();
+    let kind = resource.into_kind().unwrap();
+    // It serves the kind, and answers no watch.
+    let client = mock::client(|head, _| async move {
+        match head.uri.path() {
+            "/apis" => Ok(
+                json!({"items": [{"metadata": {"name": "argoproj.io"}, "versions": [
+                    {"version": "v1alpha1", "resources": [{"resource": "rollouts"}]},
+                ]}]}),
+            ),
+            _ => Err((503, "ServiceUnavailable")),
+        }
+    });
+    let watch = || {
+        let reconciler = operator.reconciler.clone();
+        tokio::spawn(watch_kinds(
+            client.clone(),
+            vec![kind],
+            vec![None],
+            reconciler,
+            Budget::new(),
+        ))
+    };
+    let heard = || operator.shows("watch_heard_timestamp_seconds{kind=\"Rollout\"}");
+    let before = watch();
+    pass(Duration::from_secs(1)).await;
+    let at = heard();
+    assert!(at > 0.0);
+    before.abort();
+    pass(Duration::from_secs(1)).await;
+    let again = watch();
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(heard(), at);
+    operator.reconciler.kind_served(kind, None);
+    again.abort();
+    pass(Duration::from_secs(1)).await;
+    assert!(!operator.metrics.text().contains("Rollout"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_keys_that_are_not_there_are_one_series() {
+    let operator = Operator::with([deployment("web")]).await;
+    let hash = operator.config_hash("web");
+    let known = hash.split('.').nth(1).unwrap();
+    for made_up in ["0", "1"] {
+        let name = format!("api-{made_up}");
+        let made_up = hash.replace(known, &made_up.repeat(known.len()));
+        let mut object = deployment(&name);
+        object["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: made_up});
+        operator.apiserver.write_deployment(object);
+        operator.sees(&name);
+    }
+    for _ in WorkloadKind::BUILT_IN {
+        operator.reconciler.list_is_whole();
+    }
+    operator.reconciler.publish();
+    assert_eq!(operator.shows("hashes{key_id=\"unknown\"}"), 2.0);
+    assert_eq!(
+        operator.shows(&format!("hashes{{key_id=\"{known}\"}}")),
+        1.0
+    );
+    assert_eq!(operator.metrics.text().matches("key_id=").count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_a_patch_is_on_its_way_is_timed_from_its_own_event() {
+    let operator = Operator::with([deployment("web")]).await;
+    let takes = |time| {
+        let set = |state: &mut apiserver::State| state.patch_answer_takes = time;
+        operator.apiserver.now(set);
+    };
+    takes(Duration::from_secs(5));
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(3)).await;
+    assert_eq!(operator.patches().len(), 1, "its answer is on its way");
+    operator.apiserver.write_config_map("app", "3");
+    operator.hears("app").await;
+    pass(Duration::from_secs(2)).await;
+    takes(Duration::ZERO);
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.shows("change_to_patch_seconds_count"), 2.0);
+    // Two seconds to settle and five to answer; four of these until the next read, and two to settle.
+    let both = operator.shows("change_to_patch_seconds_sum");
+    assert!((7.0 + 6.0..7.0 + 6.3).contains(&both), "{both}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_brings_no_change_begins_nothing() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.write_config_map("app", "1");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    let time = operator.shows("change_to_patch_seconds_sum");
+    assert!((2.0..2.2).contains(&time), "{time}");
+    assert_eq!(operator.shows("saved_restarts_total"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_that_the_release_makes_itself_is_saved() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(1)).await;
+    let mut released = operator.apiserver.deployment("web");
+    released["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH] =
+        json!(operator.hash_of("app"));
+    operator.apiserver.write_deployment(released);
+    operator.sees("web");
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 0);
+    assert_eq!(operator.shows("saved_restarts_total"), 1.0);
+    assert_eq!(operator.shows("change_to_patch_seconds_count"), 0.0);
+    // That is told once.
+    operator.hears("app").await;
+    operator.sees("web");
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.shows("saved_restarts_total"), 1.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_of_what_has_moved_is_no_error() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.now(|state| state.moves = 1);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.shows("patch_conflicts_total"), 1.0);
+    assert_eq!(operator.errors(), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_is_not_let_be_patched_is_counted_for_as_long() {
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.reacts([Reaction::TakenBack]);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.shows("refused_workloads"), 1.0);
+    assert!(operator.errors() > 1.0);
+    operator.apiserver.reacts([]);
+    pass(Duration::from_secs(120)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.shows("refused_workloads"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_whose_config_may_not_be_read_is_counted_for_as_long() {
+    let operator = Operator::with([deployment("web")]).await;
+    let fails = |code| operator.apiserver.now(|state| state.failing_reads = code);
+    fails(Some(403));
+    operator.hears_of_loss("app").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.shows("unreadable_workloads"), 1.0);
+    let denied = r#"config_reads_total{by="reconcile",verb="get",result="error"}"#;
+    assert!(operator.shows(denied) > 1.0);
+    fails(None);
+    pass(Duration::from_secs(600)).await;
+    assert_eq!(operator.shows("unreadable_workloads"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_referenced_is_counted() {
+    let api = listing(deployment("api"), "app,absent");
+    let operator = Operator::with([deployment("web")]).await;
+    operator.apiserver.write_deployment(api);
+    operator.sees("api");
+    pass(Duration::from_secs(10)).await;
+    let counts = || {
+        operator.reconciler.publish();
+        ["config_objects", "references", "digests"].map(|name| operator.shows(name))
+    };
+    assert_eq!(counts(), [2.0, 3.0, 2.0]);
+    operator.reconciler.workload_gone(&id("api"));
+    assert_eq!(counts(), [1.0, 1.0, 1.0]);
+}
+
+impl Operator {
+    /// The value of a metric of ours, named with its labels.
+    fn shows(&self, name: &str) -> f64 {
+        let text = self.metrics.text();
+        let start = format!("pod_reloader_{name} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&start));
+        value
+            .unwrap_or_else(|| panic!("{name} is not in\n{text}"))
+            .parse()
+            .unwrap()
+    }
+
+    /// How many looks at a workload have failed.
+    fn errors(&self) -> f64 {
+        let text = self.metrics.text();
+        let counted = text
+            .lines()
+            .filter(|line| line.starts_with("pod_reloader_reconcile_errors_total{"));
+        counted
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
+            .sum()
+    }
+}

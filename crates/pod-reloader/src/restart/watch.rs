@@ -1,0 +1,224 @@
+//! Watches workloads and config objects, and tells the reconciler what it sees.
+
+pub(super) mod custom;
+mod picked;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use kube::runtime::watcher::Event;
+use kube::{Api, Client};
+use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::object::{Object, Served, WorkloadObject};
+use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, NamespaceMetadata, Reference};
+use pod_reloader_core::scope::Scope;
+use pod_reloader_core::workload::WorkloadId;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use self::custom::watch_kinds;
+use self::picked::list_picked;
+use crate::config::source::listed;
+use crate::restart::reconcile::Reconciler;
+use crate::runtime::budget::Budget;
+use crate::runtime::resources::{Resources, api};
+
+#[cfg(test)]
+mod tests;
+
+/// Starts every watch that `scope` needs. They end with the set.
+///
+/// What they read takes its turns by `budget`.
+pub(crate) fn spawn(
+    client: &Client,
+    scope: &Scope,
+    reconciler: &Arc<Reconciler>,
+    budget: &Budget,
+) -> JoinSet<()> {
+    let mut watches = JoinSet::new();
+    let namespaces: Vec<Option<Name>> = match scope.namespaces() {
+        Some(namespaces) => namespaces.cloned().map(Some).collect(),
+        None => vec![None],
+    };
+    if !scope.custom_kinds().is_empty() {
+        watches.spawn(watch_kinds(
+            client.clone(),
+            scope.custom_kinds().to_vec(),
+            namespaces.clone(),
+            reconciler.clone(),
+            budget.clone(),
+        ));
+    }
+    for namespace in namespaces {
+        for kind in WorkloadKind::BUILT_IN {
+            let workloads = api(client, namespace.as_ref(), Served::built_in(kind));
+            let workloads = Resources::new(workloads, kind.as_str(), budget);
+            let namespace = namespace.clone();
+            watches.spawn(watch_workloads::<WorkloadObject>(
+                workloads,
+                kind,
+                namespace,
+                reconciler.clone(),
+            ));
+        }
+        // What never counts may be what we have no right to list.
+        for kind in ConfigKind::ALL
+            .into_iter()
+            .filter(|kind| scope.tracks(*kind))
+        {
+            let config = listed(client, namespace.as_ref(), kind, budget);
+            let namespace = namespace.clone();
+            watches.spawn(watch_config(config, kind, namespace, reconciler.clone()));
+        }
+    }
+    if let Some(selector) = scope.namespace_selector() {
+        let (picked, to_list) = mpsc::unbounded_channel();
+        let namespaces = Resources::new(Api::all(client.clone()), "Namespace", budget)
+            .with_labels(selector.to_string());
+        watches.spawn(watch_namespaces(namespaces, reconciler.clone(), picked));
+        let listing = list_picked(client.clone(), reconciler.clone(), budget.clone(), to_list);
+        watches.spawn(listing);
+    }
+    watches
+}
+
+/// Sends to `picked` the namespaces whose workloads no list will show that begins from here on.
+async fn watch_namespaces(
+    namespaces: Resources<NamespaceMetadata>,
+    reconciler: Arc<Reconciler>,
+    picked: mpsc::UnboundedSender<Name>,
+) {
+    let selected = |name: &Name| {
+        // The lists of all workloads begin when the namespaces have been listed.
+        if reconciler.namespace_selected(name) && reconciler.namespaces().are_listed() {
+            let _ = picked.send(name.clone());
+        }
+    };
+    let watches = &reconciler.metrics().watches;
+    let _watching = watches.begin(namespaces.path(), "Namespace");
+    let name = NamespaceMetadata::name;
+    let mut listed: HashSet<Name> = HashSet::new();
+    let watching = namespaces.follow(|event| match event {
+        Event::Init => listed.clear(),
+        Event::InitApply(object) => {
+            if let Some(name) = name(&object) {
+                selected(&name);
+                listed.insert(name);
+            }
+        }
+        Event::Apply(object) => {
+            name(&object).iter().for_each(selected);
+        }
+        Event::Delete(object) => {
+            name(&object)
+                .iter()
+                .for_each(|name| reconciler.namespace_left(name));
+        }
+        Event::InitDone => {
+            let namespaces = reconciler.namespaces();
+            for name in namespaces.picked(|name| !listed.contains(name)) {
+                reconciler.namespace_left(&name);
+            }
+            namespaces.list_is_whole();
+            listed = HashSet::new();
+        }
+    });
+    watching.await;
+}
+
+pub(crate) async fn watch_workloads<O: Object>(
+    resources: Resources<O>,
+    kind: WorkloadKind,
+    namespace: Option<Name>,
+    reconciler: Arc<Reconciler>,
+) {
+    let namespaces = reconciler.namespaces();
+    namespaces.listed().await;
+    let watches = &reconciler.metrics().watches;
+    let _watching = watches.begin(resources.path(), kind.as_str());
+    let mut listed: HashSet<WorkloadId> = HashSet::new();
+    let mut began = Instant::now();
+    let watching = resources.follow(|event| match event {
+        Event::Init => {
+            listed.clear();
+            began = Instant::now();
+        }
+        Event::InitApply(object) => listed.extend(reconciler.workload_listed(kind, object)),
+        Event::Apply(object) => reconciler.workload_seen(kind, object),
+        Event::Delete(object) => reconciler.workload_deleted(kind, object),
+        // Only a list that is whole says what is gone, and only of namespaces that it began with.
+        Event::InitDone => {
+            let in_list = |id: &WorkloadId| {
+                id.kind == kind
+                    && namespaces.contain_since(began, &id.namespace)
+                    && namespace
+                        .as_ref()
+                        .is_none_or(|namespace| *namespace == id.namespace)
+            };
+            for id in reconciler
+                .workloads()
+                .ids(|id| in_list(id) && !listed.contains(id))
+            {
+                reconciler.workload_gone(&id);
+            }
+            // The other kinds come and go.
+            if kind.is_built_in() {
+                reconciler.list_is_whole();
+            }
+            listed = HashSet::new();
+        }
+    });
+    watching.await;
+}
+
+async fn watch_config(
+    resources: Resources<ConfigMetadata>,
+    kind: ConfigKind,
+    namespace: Option<Name>,
+    reconciler: Arc<Reconciler>,
+) {
+    let watches = &reconciler.metrics().watches;
+    let _watching = watches.begin(resources.path(), kind.as_str());
+    let mut listed: HashSet<Reference> = HashSet::new();
+    // Of what no workload references, nothing is kept.
+    let referenced = |object: &ConfigMetadata| {
+        let reference = object.reference(kind);
+        reference.filter(|reference| reconciler.is_referenced(reference))
+    };
+    let watching = resources.follow(|event| match event {
+        Event::Init => listed.clear(),
+        Event::InitApply(object) => {
+            if let Some(reference) = referenced(&object) {
+                reconciler.config_seen(&reference, object.resource_version());
+                listed.insert(reference);
+            }
+        }
+        Event::Apply(object) => {
+            if let Some(reference) = referenced(&object) {
+                reconciler.config_seen(&reference, object.resource_version());
+            }
+        }
+        Event::Delete(object) => {
+            if let Some(reference) = referenced(&object) {
+                reconciler.config_seen(&reference, None);
+            }
+        }
+        Event::InitDone => {
+            let in_list = |reference: &Reference| {
+                reference.kind == kind
+                    && namespace
+                        .as_ref()
+                        .is_none_or(|namespace| *namespace == reference.namespace)
+            };
+            for reference in reconciler.present_config() {
+                if in_list(&reference) && !listed.contains(&reference) {
+                    reconciler.config_seen(&reference, None);
+                }
+            }
+            listed = HashSet::new();
+        }
+    });
+    watching.await;
+}

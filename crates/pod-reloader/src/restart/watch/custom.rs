@@ -1,0 +1,141 @@
+//! Finds out which of the configured kinds the cluster serves, and watches those.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::ACCEPT;
+use kube::core::discovery::v2::{
+    ACCEPT_AGGREGATED_DISCOVERY_V2, APIGroupDiscovery, APIGroupDiscoveryList,
+};
+use kube::{Api, Client};
+use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::object::{CustomObject, Served};
+use tokio::task::JoinSet;
+use tracing::info;
+
+use crate::restart::reconcile::Reconciler;
+use crate::restart::watch::watch_workloads;
+use crate::runtime::budget::Budget;
+use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::error::CallError;
+use crate::runtime::logging::Complaint;
+use crate::runtime::objects::page;
+use crate::runtime::resources::{Resources, api};
+use pod_reloader_core::api_discovery::{State, state};
+
+/// How often the cluster is asked what it serves: one call for all kinds.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Watches each of `kinds` in `namespaces` for as long as the cluster serves it. `None` stands for all
+/// namespaces at once.
+pub(crate) async fn watch_kinds(
+    client: Client,
+    kinds: Vec<WorkloadKind>,
+    namespaces: Vec<Option<Name>>,
+    reconciler: Arc<Reconciler>,
+    budget: Budget,
+) {
+    let mut watched: HashMap<WorkloadKind, (Arc<str>, JoinSet<()>)> = HashMap::new();
+    let mut complaint = Complaint::default();
+    loop {
+        match within(DEADLINE, groups(&client, &budget, &kinds)).await {
+            Err(error) => {
+                complaint.warn(&error, "cannot tell which kinds are served, trying again")
+            }
+            Ok(groups) => {
+                complaint.settled();
+                for kind in &kinds {
+                    let version = match state(&groups, kind.shape().group, kind.shape().plural) {
+                        State::Served(version) => Some(Arc::from(version)),
+                        State::Missing => None,
+                        State::Unknown => continue,
+                    };
+                    let known = watched.get(kind).map(|(version, _)| version);
+                    if known == version.as_ref() && reconciler.serves(*kind) == version.is_some() {
+                        continue;
+                    }
+                    // A resync begins anew what has not changed.
+                    if reconciler.serves(*kind) != version.is_some() {
+                        let group = kind.shape().group;
+                        match &version {
+                            Some(version) => {
+                                info!(%kind, group, %version, "the cluster serves a kind")
+                            }
+                            None => info!(%kind, group, "the cluster serves a kind no more"),
+                        }
+                    }
+                    watched.remove(kind);
+                    let Some(version) = version else {
+                        reconciler.kind_served(*kind, None);
+                        continue;
+                    };
+                    let apis = apis(&client, *kind, &version, &namespaces);
+                    let begun = apis.iter().map(|(_, api)| {
+                        let watches = &reconciler.metrics().watches;
+                        watches.begin(api.resource_url(), kind.as_str())
+                    });
+                    reconciler.kind_served(*kind, Some((version.clone(), begun.collect())));
+                    watched.insert(*kind, (version, watches(apis, *kind, &reconciler, &budget)));
+                }
+            }
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+/// What the cluster serves of the API groups of `kinds`.
+async fn groups(
+    client: &Client,
+    budget: &Budget,
+    kinds: &[WorkloadKind],
+) -> Result<APIGroupDiscoveryList, CallError> {
+    let request = http::Request::get("/apis").header(ACCEPT, ACCEPT_AGGREGATED_DISCOVERY_V2);
+    let request = request.body(Vec::new()).expect("the header is valid");
+    let is_ours = |group: &APIGroupDiscovery| {
+        let name = group.metadata.as_ref().and_then(|it| it.name.as_deref());
+        kinds.iter().any(|kind| Some(kind.shape().group) == name)
+    };
+    let mut groups = APIGroupDiscoveryList::default();
+    let mut unreadable = None;
+    let listed = page(client, request, budget, |item| match item {
+        Ok(group) if is_ours(&group) => groups.items.push(group),
+        Ok(_) => {}
+        Err(error) => unreadable = Some(error),
+    });
+    listed.await?;
+    unreadable.map_or(Ok(groups), Err)
+}
+
+type Apis = Vec<(Option<Name>, Api<CustomObject>)>;
+
+fn apis(
+    client: &Client,
+    kind: WorkloadKind,
+    version: &Arc<str>,
+    namespaces: &[Option<Name>],
+) -> Apis {
+    let api = |namespace: &Option<Name>| {
+        let version = version.clone();
+        let served = Served { kind, version };
+        let api = api(client, namespace.as_ref(), served);
+        (namespace.clone(), api)
+    };
+    namespaces.iter().map(api).collect()
+}
+
+fn watches(
+    apis: Apis,
+    kind: WorkloadKind,
+    reconciler: &Arc<Reconciler>,
+    budget: &Budget,
+) -> JoinSet<()> {
+    let mut watches = JoinSet::new();
+    for (namespace, api) in apis {
+        let workloads = Resources::new(api, kind.as_str(), budget);
+        let reconciler = reconciler.clone();
+        watches.spawn(watch_workloads(workloads, kind, namespace, reconciler));
+    }
+    watches
+}

@@ -1,0 +1,103 @@
+//! Lists the workloads of namespaces that have come to be picked by their labels.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use kube::Client;
+use kube::runtime::watcher::DefaultBackoff;
+use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tracing::warn;
+
+use crate::restart::reconcile::Reconciler;
+use crate::runtime::budget::Budget;
+use crate::runtime::error::CallError;
+use crate::runtime::resources::{PAGE, Resources, api, pause};
+use pod_reloader_core::error::chain;
+
+/// How many namespaces are listed at once, for each kind: a selector may pick a thousand at a time.
+const LISTS_AT_ONCE: usize = 4;
+
+/// Lists the workloads of each namespace that is `picked`: what the watches have shown of them before was
+/// dropped.
+///
+/// Each kind is listed by itself, so that one that cannot be listed holds up no other, and no namespace
+/// another.
+pub(super) async fn list_picked(
+    client: Client,
+    reconciler: Arc<Reconciler>,
+    budget: Budget,
+    mut picked: mpsc::UnboundedReceiver<Name>,
+) {
+    let mut lists = JoinSet::new();
+    let mut turns: HashMap<WorkloadKind, Arc<Semaphore>> = HashMap::new();
+    loop {
+        tokio::select! {
+            namespace = picked.recv() => {
+                let Some(namespace) = namespace else { return };
+                for Served { kind, .. } in reconciler.kinds_served() {
+                    let turns = turns.entry(kind);
+                    let turns = turns.or_insert_with(|| Arc::new(Semaphore::new(LISTS_AT_ONCE)));
+                    let list = List {
+                        client: client.clone(),
+                        reconciler: reconciler.clone(),
+                        budget: budget.clone(),
+                        turns: turns.clone(),
+                        namespace: namespace.clone(),
+                        kind,
+                    };
+                    lists.spawn(list.run());
+                }
+            }
+            Some(ended) = lists.join_next() => ended.expect("a list does not panic"),
+        }
+    }
+}
+
+/// The list of one kind in one namespace.
+struct List {
+    client: Client,
+    reconciler: Arc<Reconciler>,
+    budget: Budget,
+    turns: Arc<Semaphore>,
+    namespace: Name,
+    kind: WorkloadKind,
+}
+
+impl List {
+    /// Tries until it succeeds, for as long as the namespace is picked and the cluster serves the kind: what
+    /// comes after that is shown by a list of its own.
+    async fn run(self) {
+        let mut pauses = DefaultBackoff::default();
+        let mut told = String::new();
+        let mut limit = PAGE;
+        while self.reconciler.namespaces().contain(&self.namespace)
+            && let Some(served) = self.reconciler.served(self.kind)
+        {
+            let turn = self.turns.acquire().await;
+            let listed = match self.kind.is_built_in() {
+                true => self.list::<WorkloadObject>(served, &mut limit).await,
+                false => self.list::<CustomObject>(served, &mut limit).await,
+            };
+            drop(turn.expect("the semaphore is never closed"));
+            let Err(error) = listed else { return };
+            let error = chain(&error);
+            if error != told {
+                let (kind, namespace) = (self.kind.as_str(), &self.namespace);
+                warn!(kind, %namespace, error, "listing failed, trying again");
+                told = error;
+            }
+            pause(&mut pauses).await;
+        }
+    }
+
+    async fn list<O: Object>(&self, served: Served, limit: &mut u32) -> Result<(), CallError> {
+        let api = api(&self.client, Some(&self.namespace), served);
+        let objects = Resources::<O>::new(api, self.kind.as_str(), &self.budget);
+        let seen = |object| self.reconciler.workload_seen(self.kind, object);
+        objects.list(limit, seen).await.map(drop)
+    }
+}

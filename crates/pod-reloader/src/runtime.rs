@@ -1,0 +1,14 @@
+//! The parts of any operator: they know no workload.
+
+pub(crate) mod admin;
+pub(crate) mod budget;
+pub(crate) mod client;
+pub(crate) mod error;
+pub(crate) mod heartbeat;
+pub(crate) mod leader;
+pub(crate) mod logging;
+pub(crate) mod objects;
+pub(crate) mod queue;
+pub(crate) mod resources;
+pub(crate) mod server;
+pub(crate) mod watches;

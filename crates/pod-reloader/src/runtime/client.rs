@@ -1,0 +1,198 @@
+//! Clients of the apiserver: found, told apart by purpose, and never without a deadline.
+
+use std::time::Duration;
+
+use http::{HeaderValue, header};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::{PatchParams, PostParams};
+use kube::client::ClientBuilder;
+use kube::{Api, Client, Config};
+use pod_reloader_core::annotations::FIELD_MANAGER;
+use tokio::runtime::Handle;
+
+use crate::runtime::error::{CallError, StartError};
+use crate::runtime::watches::Watches;
+
+/// How long one call may take, watches aside.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long one watch call lasts.
+pub(crate) const WATCH_CALL: Duration = Duration::from_secs(60);
+
+/// How long a watch, or the list before it, may bring no byte: a connection that is dead is given up then.
+const WATCH_DEADLINE: Duration = Duration::from_secs(70);
+
+/// What the apiserver's audit log and metrics call us.
+pub(crate) const USER_AGENT: &str = concat!("pod-reloader/", env!("CARGO_PKG_VERSION"));
+
+/// Where the namespace of a pod stands.
+const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// One client for each purpose, with a connection pool each: none waits behind another.
+#[derive(Clone)]
+pub(crate) struct Clients {
+    /// Reads of the webhook.
+    pub(crate) admission: Client,
+    /// Reads and patches of the reconcile loop.
+    pub(crate) reconcile: Client,
+    /// Watches.
+    pub(crate) watch: Client,
+    /// The Lease.
+    pub(crate) lease: Client,
+    /// Events.
+    pub(crate) events: Client,
+}
+
+impl Clients {
+    /// Clients for the cluster that KUBECONFIG names, or else for the one we run in. Those of the loop
+    /// work on the runtime `reconciling`. What the apiserver answers to watches is noted.
+    pub(crate) async fn infer(reconciling: &Handle, noted: &Watches) -> Result<Self, StartError> {
+        let config = Config::infer()
+            .await
+            .map_err(|source| StartError::NoCluster { source })?;
+        Self::new(config, reconciling, noted)
+    }
+
+    fn new(mut config: Config, reconciling: &Handle, noted: &Watches) -> Result<Self, StartError> {
+        // We know better than a client which call is worth another try, and when.
+        config.default_retry = false;
+        let user_agent = HeaderValue::from_static(USER_AGENT);
+        config.headers.push((header::USER_AGENT, user_agent));
+        let mut watches = config.clone();
+        watches.read_timeout = Some(WATCH_DEADLINE);
+        watches.reset_reader_on_write = true;
+        let mut calls = config;
+        calls.read_timeout = Some(DEADLINE);
+        calls.reset_reader_on_write = true;
+        let builder = |config: &Config| {
+            ClientBuilder::try_from(config.clone()).map_err(|source| StartError::Client {
+                source: source.into(),
+            })
+        };
+        let client = |config| Ok(builder(config)?.build());
+        let (admission, lease) = (client(&calls)?, client(&calls)?);
+        let _reconciling = reconciling.enter();
+        Ok(Self {
+            admission,
+            lease,
+            reconcile: client(&calls)?,
+            watch: builder(&watches)?.with_layer(noted).build(),
+            events: client(&calls)?,
+        })
+    }
+}
+
+/// The namespace of the pod that we run in, if we run in one.
+pub(crate) fn pod_namespace() -> Option<String> {
+    std::fs::read_to_string(POD_NAMESPACE_FILE)
+        .ok()
+        .map(|namespace| namespace.trim().to_owned())
+}
+
+/// The user that the apiserver takes us for.
+pub(crate) async fn own_username(client: &Client) -> Result<String, CallError> {
+    let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
+    let review = within(
+        DEADLINE,
+        reviews.create(&PostParams::default(), &SelfSubjectReview::default()),
+    )
+    .await?;
+    let user = review.status.and_then(|status| status.user_info);
+    user.and_then(|user| user.username)
+        .ok_or(CallError::Unreadable)
+}
+
+/// How we create and replace.
+pub(crate) fn post_params() -> PostParams {
+    PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+/// How we patch.
+pub(crate) fn patch_params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+/// Waits for a call, but not longer than `deadline`.
+pub(crate) async fn within<T, E: Into<CallError>>(
+    deadline: Duration,
+    call: impl Future<Output = Result<T, E>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(deadline, call).await {
+        Ok(result) => result.map_err(Into::into),
+        Err(_) => Err(CallError::TimedOut(deadline)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+    use futures::StreamExt;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::WatchParams;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+
+    const HEAD: &[u8] =
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n";
+
+    /// Clients of an apiserver that begins each answer, and goes silent then.
+    async fn clients(noted: &Watches) -> Clients {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // As where many clusters are reached by one address.
+        let url = format!("http://{}/clusters/c", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let mut connections = Vec::new();
+            loop {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                let _ = connection.read(&mut [0; 4096]).await.unwrap();
+                connection.write_all(HEAD).await.unwrap();
+                connections.push(connection);
+            }
+        });
+        Clients::new(Config::new(url.parse().unwrap()), &Handle::current(), noted).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_brings_no_byte_is_given_up() {
+        let watch = clients(&Watches::default()).await.watch;
+        let config_maps: Api<ConfigMap> = Api::namespaced(watch, "ns");
+        let events = config_maps.watch(&WatchParams::default(), "0").await;
+        let mut events = std::pin::pin!(events.unwrap());
+        // From here on time passes as fast as all wait for it.
+        tokio::time::pause();
+        let silent_since = Instant::now();
+        assert!(matches!(events.next().await, Some(Err(_)) | None));
+        let silence = silent_since.elapsed();
+        assert!(silence >= WATCH_DEADLINE, "{silence:?}");
+        assert!(silence < WATCH_DEADLINE * 2, "{silence:?}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_a_watch_is_noted_and_one_to_another_call_is_not() {
+        let metrics = Metrics::new();
+        let clients = clients(&metrics.watches).await;
+        let config_maps = |client| Api::<ConfigMap>::namespaced(client, "ns");
+        let watched = config_maps(clients.watch);
+        let _watching = metrics.watches.begin(watched.resource_url(), "ConfigMap");
+        let noted = || {
+            let text = metrics.text();
+            let name = "pod_reloader_watch_heard_timestamp_seconds{kind=\"ConfigMap\"} ";
+            let at = text.lines().find_map(|line| line.strip_prefix(name));
+            at.unwrap().parse::<f64>().unwrap()
+        };
+        let began = noted();
+        let other = config_maps(clients.reconcile);
+        drop(other.watch(&WatchParams::default(), "0").await.unwrap());
+        assert_eq!(noted(), began);
+        drop(watched.watch(&WatchParams::default(), "0").await.unwrap());
+        assert!(noted() > began);
+    }
+}

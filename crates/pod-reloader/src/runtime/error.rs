@@ -1,0 +1,276 @@
+//! What can go wrong with the apiserver, and with the process.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use kube::core::Status;
+use pod_reloader_core::digest::NotAConfigObject;
+use pod_reloader_core::error::chain;
+use pod_reloader_core::workload::MAX_ANNOTATIONS_SIZE;
+
+use super::budget::LONGEST;
+
+/// A reason not to start, or not to go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error("finding a cluster: neither KUBECONFIG nor the service account of a pod names one")]
+    NoCluster {
+        #[source]
+        source: kube::config::InferConfigError,
+    },
+    #[error("building a client for the cluster")]
+    Client {
+        #[source]
+        source: CallError,
+    },
+    #[error(
+        "outside a cluster, --namespace must name the namespace of our Lease and our hash keys, which is not kept itself"
+    )]
+    NoNamespace,
+    #[error("--namespaces names none that can be kept: kube-system and our own never are")]
+    NothingToKeep,
+    #[error("listening on {address}")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the task {0} has ended")]
+    TaskEnded(&'static str),
+    #[error("issuing the webhook's certificate")]
+    Authority {
+        #[source]
+        source: webhook_certs::Error,
+    },
+    #[error("reading whose clients may call the webhook")]
+    ClientAuthorities {
+        #[source]
+        source: webhook_certs::Error,
+    },
+}
+
+/// Why a call to the apiserver brought no answer that we can use.
+///
+/// Holds no error of kube or serde: those may quote what they received.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error("no answer within {0:?}")]
+    TimedOut(Duration),
+    #[error("the apiserver says {code}: {message}")]
+    Refused {
+        code: u16,
+        reason: String,
+        message: String,
+        has_details: bool,
+    },
+    #[error(
+        "the annotations of its pod template would be {0} bytes with it, Kubernetes takes {MAX_ANNOTATIONS_SIZE} bytes: they are too long, shorten them"
+    )]
+    AnnotationsTooLong(usize),
+    #[error("the connection failed: {0}")]
+    Connection(String),
+    #[error("there is no memory left to read it")]
+    NoRoom,
+    #[error("it is longer than {} MiB", LONGEST >> 20)]
+    TooLong,
+    #[error(transparent)]
+    NotAConfigObject(#[from] NotAConfigObject),
+    #[error("the answer cannot be read")]
+    Unreadable,
+}
+
+impl CallError {
+    /// Every [`CallError::reason`].
+    pub(crate) const REASONS: [&str; 6] = [
+        "timeout",
+        "forbidden",
+        "unavailable",
+        "refused",
+        "unreachable",
+        "unreadable",
+    ];
+
+    /// A closed set of words, for metrics and Events.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::TimedOut(_) => "timeout",
+            Self::Refused {
+                code: 401 | 403, ..
+            } => "forbidden",
+            Self::NoRoom
+            | Self::Refused {
+                code: 429 | 500.., ..
+            } => "unavailable",
+            Self::Refused { .. } | Self::AnnotationsTooLong(_) => "refused",
+            Self::Connection(_) => "unreachable",
+            Self::NotAConfigObject(_) | Self::TooLong | Self::Unreadable => "unreadable",
+        }
+    }
+
+    /// The object, or its namespace, is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        // A proxy may say 404 in words of its own: that is no word about the object.
+        matches!(self, Self::Refused { code: 404, reason, .. } if reason == "NotFound")
+    }
+
+    /// A watch, or a list, is too old to go on: all must be listed again.
+    pub(crate) fn is_expired(&self) -> bool {
+        matches!(self, Self::Refused { code: 410, .. })
+    }
+
+    /// Somebody made the object before us, or changed it.
+    pub(crate) fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { code: 409, .. })
+    }
+
+    /// A `test` of our JSON Patch did not hold: the apiserver answers 422 without details. A policy or
+    /// a webhook that refuses the patch gives some.
+    pub(crate) fn is_failed_test(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused {
+                code: 422,
+                has_details: false,
+                ..
+            }
+        )
+    }
+
+    /// The apiserver refuses it, and will again until somebody changes something. A 401 is about our
+    /// token, which is replaced without anybody's doing.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::AnnotationsTooLong(_)
+                | Self::Refused {
+                    code: 400 | 402..=428 | 430..=499,
+                    ..
+                }
+        )
+    }
+}
+
+impl From<kube::Error> for CallError {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            // Every object in JSON can be taken for a Status that says nothing.
+            kube::Error::Api(status) if status.code == 0 => Self::Unreadable,
+            kube::Error::Api(status) => Self::Refused {
+                code: status.code,
+                has_details: status
+                    .details
+                    .as_ref()
+                    .is_some_and(|details| !details.name.is_empty() || !details.causes.is_empty()),
+                message: if is_status(&status) {
+                    status.message.chars().take(MAX_MESSAGE).collect()
+                } else {
+                    "in words that are no Status".to_owned()
+                },
+                reason: status.reason,
+            },
+            kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => Self::Unreadable,
+            other => Self::Connection(chain(&other)),
+        }
+    }
+}
+
+/// How much of a message is kept, in characters: an Event takes 1 KiB.
+const MAX_MESSAGE: usize = 500;
+
+/// Whether the apiserver itself said it. Of anything else, such as the page of a proxy, kube makes a
+/// Status that quotes it.
+fn is_status(status: &Status) -> bool {
+    status.reason != "Failed to parse error data"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::response::{StatusCause, StatusDetails};
+
+    fn refused(code: u16, reason: &str, details: Option<StatusDetails>) -> CallError {
+        let status = Status {
+            details,
+            ..Status::failure("no", reason).with_code(code)
+        };
+        kube::Error::Api(status.boxed()).into()
+    }
+
+    #[test]
+    fn a_failed_test_is_told_from_a_policy_that_refuses() {
+        let details = |name: &str, causes| StatusDetails {
+            name: name.to_owned(),
+            group: String::new(),
+            kind: String::new(),
+            uid: String::new(),
+            causes,
+            retry_after_seconds: 0,
+        };
+        let cause = StatusCause {
+            reason: String::new(),
+            message: "no".to_owned(),
+            field: String::new(),
+        };
+        assert!(refused(422, "Invalid", None).is_failed_test());
+        assert!(refused(422, "Invalid", Some(details("", vec![]))).is_failed_test());
+        assert!(!refused(422, "Invalid", Some(details("web", vec![]))).is_failed_test());
+        assert!(!refused(422, "Invalid", Some(details("", vec![cause]))).is_failed_test());
+        assert!(!refused(409, "Conflict", None).is_failed_test());
+    }
+
+    #[test]
+    fn what_a_proxy_says_is_not_quoted() {
+        let status = Status::failure("hunter2", "Failed to parse error data").with_code(502);
+        let error = CallError::from(kube::Error::Api(status.boxed()));
+        assert_eq!(
+            error.to_string(),
+            "the apiserver says 502: in words that are no Status"
+        );
+    }
+
+    #[test]
+    fn every_error_of_a_call_reads_well() {
+        let status = |code, message: &str| Status::failure(message, "Expired").with_code(code);
+        let api = |status: Status| kube::Error::Api(status.boxed());
+        let broken = || std::io::Error::other("connection reset");
+        let json = serde_json::from_str::<u8>("hunter2").unwrap_err();
+        let text = String::from_utf8(vec![255]).unwrap_err();
+        for (error, expected) in [
+            (
+                api(status(410, "too old resource version")),
+                "the apiserver says 410: too old resource version",
+            ),
+            (api(status(0, "")), "the answer cannot be read"),
+            (kube::Error::SerdeError(json), "the answer cannot be read"),
+            (kube::Error::FromUtf8(text), "the answer cannot be read"),
+            (
+                kube::Error::Service(broken().into()),
+                "the connection failed: ServiceError: connection reset",
+            ),
+            (
+                kube::Error::ReadEvents(broken()),
+                "the connection failed: Error reading events stream: connection reset",
+            ),
+        ] {
+            assert_eq!(chain(&CallError::from(error)), expected);
+        }
+        assert_eq!(CallError::TooLong.to_string(), "it is longer than 12 MiB");
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_no_refusal() {
+        for code in [401, 429, 500, 503, 504] {
+            assert!(!refused(code, "", None).is_refusal(), "{code}");
+        }
+        for code in [400, 403, 404, 409, 422] {
+            assert!(refused(code, "", None).is_refusal(), "{code}");
+        }
+    }
+
+    #[test]
+    fn only_the_apiservers_own_404_says_that_an_object_is_absent() {
+        assert!(refused(404, "NotFound", None).is_not_found());
+        assert!(!refused(404, "Failed to parse error data", None).is_not_found());
+        assert!(!refused(403, "Forbidden", None).is_not_found());
+    }
+}

@@ -1,0 +1,56 @@
+//! Tells whether the reconcile loop still turns.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// How often a loop that turns says so.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
+/// After how long without a word it is stuck. It never waits for the apiserver itself.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
+
+/// The last sign of life of a loop, while one runs.
+#[derive(Default)]
+pub(crate) struct Heartbeat(Mutex<Option<Instant>>);
+
+impl Heartbeat {
+    /// Notes that the loop turns.
+    pub(crate) fn beat(&self) {
+        *self.0.lock() = Some(Instant::now());
+    }
+
+    /// Notes that no loop runs, and none has to.
+    pub(crate) fn rest(&self) {
+        *self.0.lock() = None;
+    }
+
+    /// Whether there is a loop that does not turn.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.0
+            .lock()
+            .is_some_and(|beat| beat.elapsed() > STUCK_AFTER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_is_stuck_that_has_not_been_heard_of_for_a_while() {
+        let heartbeat = Heartbeat::default();
+        tokio::time::advance(STUCK_AFTER * 2).await;
+        assert!(!heartbeat.is_stuck(), "none runs");
+        heartbeat.beat();
+        tokio::time::advance(STUCK_AFTER).await;
+        assert!(!heartbeat.is_stuck());
+        tokio::time::advance(INTERVAL).await;
+        assert!(heartbeat.is_stuck());
+        heartbeat.beat();
+        assert!(!heartbeat.is_stuck());
+        tokio::time::advance(STUCK_AFTER * 2).await;
+        heartbeat.rest();
+        assert!(!heartbeat.is_stuck());
+    }
+}

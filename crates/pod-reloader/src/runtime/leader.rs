@@ -1,0 +1,393 @@
+//! Leader election: who reconciles. For economy only; two leaders for a while do no harm.
+//!
+//! The protocol is that of client-go, so that clocks need not agree: a Lease is held until it has not
+//! changed for its duration, by the clock of whoever watches it. Crates that do this compare the time
+//! in the Lease with their own clock, and none gives up a Lease that it cannot renew.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease as LeaseObject, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{GetParams, Patch};
+use kube::core::request::{Error as InvalidRequest, Request};
+use kube::{Client, Resource};
+use pod_reloader_core::name::Name;
+use serde_json::{Value, json};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::runtime::client::{patch_params, post_params, within};
+use crate::runtime::error::CallError;
+use crate::runtime::logging::Complaint;
+
+/// How long a Lease is good that is not renewed.
+const DURATION: Duration = Duration::from_secs(15);
+/// How long it is at most, whatever it says. None of ours says more than [`DURATION`]: a Lease that claims
+/// years was written by mistake or by a stranger, and would keep everybody from leading for years.
+const LONGEST: Duration = Duration::from_secs(60);
+/// How long its holder relies on the last renewal: so much less that nobody else holds it by then.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// How long after the beginning of one renewal its holder begins the next.
+const RENEW_INTERVAL: Duration = Duration::from_secs(2);
+/// How often somebody else looks at it.
+const RETRY: Duration = Duration::from_secs(2);
+/// How long one call may take: so long that two may be lost before the holder gives up.
+const CALL: Duration = Duration::from_secs(3);
+
+/// Runs a term whenever this replica is elected, until told to stop or a term ends by itself.
+///
+/// A term is dropped when the Lease is lost. It is begun anew when the Lease shows that the cluster was
+/// restored from a backup: its watches stand at a time that is yet to come there, and would be silent.
+pub(crate) async fn lead<T: Future<Output = ()>>(
+    client: Client,
+    namespace: Name,
+    name: Name,
+    term: impl Fn() -> T,
+    stop: CancellationToken,
+) {
+    let mut candidate = Candidate::new(client, &namespace, name);
+    let terms = async {
+        loop {
+            candidate.elected().await;
+            info!("elected");
+            tokio::select! {
+                biased;
+                end = candidate.hold() => match end {
+                    End::Lost => warn!("no longer the leader: the Lease was not renewed in time"),
+                    End::Taken => warn!("no longer the leader: somebody else holds the Lease"),
+                    End::Restored => warn!("the cluster was restored to an earlier state: reading everything again"),
+                },
+                () = term() => return,
+            }
+        }
+    };
+    stop.run_until_cancelled(terms).await;
+    candidate.release().await;
+}
+
+/// One who stands for election.
+struct Candidate {
+    client: Client,
+    leases: Request,
+    name: Name,
+    identity: String,
+    seen: Option<Seen>,
+    /// Until when the Lease is relied on; a time that has passed while it is not held.
+    held_until: Instant,
+    complaint: Complaint,
+}
+
+/// The parts of a Lease that the election goes by.
+///
+/// Times are none of them, as no clock is compared with another. So they are never parsed: the API takes
+/// times that no library here can hold, and a Lease that could not be read would never be taken.
+#[derive(Debug, PartialEq, Eq)]
+struct Lease {
+    version: Option<String>,
+    /// `None` where nobody holds it.
+    holder: Option<String>,
+    /// How long it says that it is good; ours where it does not say.
+    claimed: Duration,
+    transitions: i32,
+}
+
+impl Lease {
+    fn of(lease: &Value) -> Self {
+        let spec = &lease["spec"];
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let transitions = spec["leaseTransitions"].as_i64();
+        let claimed = spec["leaseDurationSeconds"].as_u64();
+        Self {
+            version: text(&lease["metadata"]["resourceVersion"]),
+            holder: text(&spec["holderIdentity"]).filter(|holder| !holder.is_empty()),
+            claimed: claimed.map_or(DURATION, Duration::from_secs),
+            transitions: transitions
+                .and_then(|count| i32::try_from(count).ok())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// Whether it can be taken when it has not changed for so long.
+    fn is_free(&self, unchanged: Duration) -> bool {
+        self.holder.is_none() || unchanged > self.claimed.clamp(DURATION, LONGEST)
+    }
+
+    /// Tells once what is odd about it.
+    fn report(&self, before: Option<&Self>) {
+        let claims_too_much = |lease: &Self| lease.holder.is_some() && lease.claimed > LONGEST;
+        if claims_too_much(self) && !before.is_some_and(claims_too_much) {
+            warn!(
+                holder = self.holder,
+                seconds = self.claimed.as_secs(),
+                "the Lease claims to be good for longer than any of ours: it is taken once it has not changed for {} s",
+                LONGEST.as_secs()
+            );
+        }
+    }
+}
+
+/// A Lease as it was seen last.
+struct Seen {
+    lease: Lease,
+    /// Since when it has been seen so.
+    since: Instant,
+}
+
+/// Why a term ends.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// The Lease could not be renewed in time.
+    Lost,
+    /// Somebody else has it.
+    Taken,
+    /// The cluster is not what it was.
+    Restored,
+}
+
+/// What a look at the Lease has shown.
+#[derive(Debug, PartialEq, Eq)]
+enum Sight {
+    /// It is as it was, or has moved on.
+    Usual,
+    /// Its resourceVersion has gone back, which only a restore does.
+    Restored,
+}
+
+impl Candidate {
+    fn new(client: Client, namespace: &Name, name: Name) -> Self {
+        let mut random = [0; 4];
+        // Without random bytes the host's name alone tells replicas apart.
+        let _ = getrandom::fill(&mut random);
+        let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "pod-reloader".to_owned());
+        let leases = LeaseObject::url_path(&(), Some(namespace.as_str()));
+        Self {
+            client,
+            leases: Request::new(leases),
+            name,
+            identity: format!("{host}_{:08x}", u32::from_be_bytes(random)),
+            seen: None,
+            held_until: Instant::now(),
+            complaint: Complaint::default(),
+        }
+    }
+
+    /// Waits until this replica holds the Lease.
+    async fn elected(&mut self) {
+        loop {
+            match self.try_to_take().await {
+                Ok(true) => return,
+                Ok(false) => self.complaint.settled(),
+                Err(error) => self
+                    .complaint
+                    .warn(&error, "cannot reach the Lease, trying again"),
+            }
+            sleep(RETRY).await;
+        }
+    }
+
+    /// Renews the Lease for as long as that goes well.
+    async fn hold(&mut self) -> End {
+        let mut renewals = interval(RENEW_INTERVAL);
+        renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // It has just been written.
+        renewals.reset();
+        loop {
+            let held_until = self.held_until;
+            let renewal = async {
+                loop {
+                    renewals.tick().await;
+                    match self.renew().await {
+                        Ok(end) => {
+                            self.complaint.settled();
+                            return end;
+                        }
+                        Err(error) => self
+                            .complaint
+                            .warn(&error, "cannot renew the Lease, trying again"),
+                    }
+                }
+            };
+            let end = tokio::select! {
+                biased;
+                () = sleep_until(held_until) => Some(End::Lost),
+                end = renewal => end,
+            };
+            if let Some(end) = end {
+                return end;
+            }
+        }
+    }
+
+    /// Gives the Lease up, so that another replica need not wait until it expires.
+    async fn release(&mut self) {
+        if Instant::now() >= self.held_until {
+            return;
+        }
+        // The last renewal may have been broken off: what is known of the Lease may be out of date.
+        let released = async {
+            self.look().await?;
+            if self.is_ours() {
+                let nobody = json!({"holderIdentity": null, "leaseDurationSeconds": 1});
+                self.write(nobody).await?;
+            }
+            Ok::<_, CallError>(())
+        };
+        if let Err(error) = released.await {
+            warn!(%error, "cannot release the Lease: another replica takes over when it expires");
+        }
+    }
+
+    /// Takes the Lease if it is free. Says whether it is ours.
+    async fn try_to_take(&mut self) -> Result<bool, CallError> {
+        match self.look().await {
+            Err(error) if error.is_not_found() => return Ok(self.create().await?.is_some()),
+            looked => looked.map(drop)?,
+        }
+        let Some(Seen { lease, since }) = &self.seen else {
+            return Ok(false);
+        };
+        if !self.is_ours() && !lease.is_free(since.elapsed()) {
+            return Ok(false);
+        }
+        let ours = LeaseSpec {
+            lease_transitions: Some(lease.transitions.saturating_add(1)),
+            ..self.taken()
+        };
+        // The apiserver stores times that it cannot read again itself, such as those of the year 10000,
+        // and refuses every patch of an object that has one. So none that may be there is left.
+        let taking = json!({"metadata": {"managedFields": [{}]}, "spec": ours});
+        match self.patch(taking).await {
+            // Somebody else was faster.
+            Err(error) if error.is_conflict() => Ok(false),
+            written => written.map(|_| self.is_ours()),
+        }
+    }
+
+    /// Renews the Lease, or says why the term ends.
+    async fn renew(&mut self) -> Result<Option<End>, CallError> {
+        let renewal = json!({"renewTime": now()});
+        let mut sight = match self.write(renewal.clone()).await {
+            Err(error) if error.is_not_found() => match self.create().await? {
+                Some(sight) => sight,
+                None => self.look().await?,
+            },
+            // It is not as it was: written by somebody, or restored.
+            Err(error) if error.is_conflict() => self.look().await?,
+            written => return written.map(|_| None),
+        };
+        if sight == Sight::Usual && self.is_ours() {
+            sight = self.write(renewal).await?;
+        }
+        Ok(match sight {
+            Sight::Restored => Some(End::Restored),
+            Sight::Usual if self.is_ours() => None,
+            Sight::Usual => Some(End::Taken),
+        })
+    }
+
+    /// Makes the Lease, and has it then. `None` where somebody else was faster.
+    async fn create(&mut self) -> Result<Option<Sight>, CallError> {
+        let began = Instant::now();
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self.name.as_str()},
+            "spec": self.taken(),
+        });
+        let lease = lease.to_string().into_bytes();
+        match self.call(self.leases.create(&post_params(), lease)).await {
+            Ok(lease) => Ok(Some(self.written(lease, began))),
+            Err(error) if error.is_conflict() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Looks at the Lease.
+    async fn look(&mut self) -> Result<Sight, CallError> {
+        let name = self.name.as_str();
+        let lease = self.call(self.leases.get(name, &GetParams::default()));
+        let lease = lease.await?;
+        Ok(self.take_in(lease))
+    }
+
+    /// Writes `spec` into the Lease, as long as it is as it was seen last.
+    async fn write(&mut self, spec: Value) -> Result<Sight, CallError> {
+        self.patch(json!({"metadata": {}, "spec": spec})).await
+    }
+
+    /// Merges `patch` into the Lease, as long as it is as it was seen last.
+    async fn patch(&mut self, mut patch: Value) -> Result<Sight, CallError> {
+        let began = Instant::now();
+        let seen = self.seen.as_ref();
+        let version = seen.and_then(|seen| seen.lease.version.as_ref());
+        patch["metadata"]["resourceVersion"] = json!(version);
+        let patch = Patch::Merge(patch);
+        let params = patch_params();
+        let request = self.leases.patch(self.name.as_str(), &params, &patch);
+        let lease = self.call(request).await?;
+        Ok(self.written(lease, began))
+    }
+
+    async fn call(
+        &self,
+        request: Result<http::Request<Vec<u8>>, InvalidRequest>,
+    ) -> Result<Lease, CallError> {
+        let answer = async {
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            self.client.request::<Value>(request).await
+        };
+        let lease = within(CALL, answer).await?;
+        Ok(Lease::of(&lease))
+    }
+
+    /// Takes in the answer to a write that began at `began`.
+    fn written(&mut self, lease: Lease, began: Instant) -> Sight {
+        let sight = self.take_in(lease);
+        self.held_until = match self.is_ours() {
+            true => began + RENEW_DEADLINE,
+            false => began,
+        };
+        sight
+    }
+
+    /// The Lease in our hands.
+    fn taken(&self) -> LeaseSpec {
+        LeaseSpec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+            acquire_time: Some(now()),
+            renew_time: Some(now()),
+            lease_transitions: Some(0),
+            ..LeaseSpec::default()
+        }
+    }
+
+    fn take_in(&mut self, lease: Lease) -> Sight {
+        let number = |lease: &Lease| lease.version.as_ref()?.parse::<u64>().ok();
+        let before = self.seen.as_ref().map(|seen| &seen.lease);
+        let same = before.is_some_and(|before| before.version == lease.version);
+        let older = before
+            .and_then(|before| Some(number(&lease)? < number(before)?))
+            .unwrap_or_default();
+        if !same {
+            lease.report(before);
+            let since = Instant::now();
+            self.seen = Some(Seen { lease, since });
+        }
+        if older { Sight::Restored } else { Sight::Usual }
+    }
+
+    fn is_ours(&self) -> bool {
+        let seen = self.seen.as_ref();
+        seen.and_then(|seen| seen.lease.holder.as_ref()) == Some(&self.identity)
+    }
+}
+
+fn now() -> MicroTime {
+    MicroTime(Timestamp::now())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! Reads an answer of the apiserver object by object, so that one of them is in memory at a time.
+
+pub(crate) mod cut;
+
+use std::pin::Pin;
+
+use futures::AsyncBufRead;
+use futures::io::AsyncBufReadExt;
+use kube::Client;
+use kube::core::ListMeta;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
+
+use self::cut::{Cut, Items, Whole};
+use crate::runtime::budget::{Budget, LONGEST, Turn};
+use crate::runtime::client::DEADLINE;
+use crate::runtime::error::CallError;
+use pod_reloader_core::error::chain;
+
+/// Objects of up to so many bytes are read without a turn, as into the buffer of a connection.
+const SHORT: usize = 16 << 10;
+
+/// An answer that is cut into objects as it comes.
+pub(crate) struct Objects<C> {
+    answer: Pin<Box<dyn AsyncBufRead + Send>>,
+    cut: C,
+    budget: Budget,
+    /// The present object, as far as it has come.
+    bytes: Vec<u8>,
+    /// The turn of the present object, if it is long, and until when it must have come.
+    turn: Option<(Turn, Instant)>,
+    is_too_long: bool,
+}
+
+/// The next part of an answer.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Next<'a> {
+    /// An object.
+    Object(&'a [u8]),
+    /// An object of more than [`LONGEST`] bytes, which were dropped as they came.
+    TooLong,
+    /// The end of the answer. An object that was cut off there is not told of.
+    End,
+}
+
+impl<C: Cut> Objects<C> {
+    /// Sends `request` and awaits the head of its answer, which takes up no more memory than that.
+    ///
+    /// The body never goes through the typed calls of the client, which log what they cannot read, nor
+    /// through those that copy it.
+    pub(crate) async fn ask(
+        client: &Client,
+        request: http::Request<Vec<u8>>,
+        budget: &Budget,
+        cut: C,
+    ) -> Result<Self, CallError> {
+        Ok(Self {
+            answer: Box::pin(client.request_stream(request).await?),
+            cut,
+            budget: budget.clone(),
+            bytes: Vec::new(),
+            turn: None,
+            is_too_long: false,
+        })
+    }
+
+    /// The next object. The one before is dropped, with its turn.
+    pub(crate) async fn next(&mut self) -> Result<Next<'_>, CallError> {
+        self.clear();
+        loop {
+            let part = self.answer.fill_buf();
+            let part = match &self.turn {
+                None => part.await,
+                // Others wait for the turn.
+                Some((_, until)) => {
+                    let part = timeout_at(*until, part).await;
+                    part.map_err(|_| CallError::TimedOut(DEADLINE))?
+                }
+            };
+            let part = part.map_err(|error| CallError::Connection(chain(&error)))?;
+            if part.is_empty() {
+                return Ok(Next::End);
+            }
+            let piece = self.cut.cut(part);
+            let length = self.bytes.len() + piece.object.len();
+            if length > LONGEST {
+                self.is_too_long = true;
+                self.bytes = Vec::new();
+            } else if !self.is_too_long {
+                if length > SHORT && self.turn.is_none() {
+                    let turn = self.budget.turn().await;
+                    self.turn = Some((turn, Instant::now() + DEADLINE));
+                    // What is not written to takes up nothing.
+                    self.bytes.reserve_exact(LONGEST - self.bytes.len());
+                }
+                self.bytes.extend_from_slice(&part[piece.object]);
+            }
+            self.answer.as_mut().consume(piece.taken);
+            if piece.ends {
+                return Ok(match self.is_too_long {
+                    true => Next::TooLong,
+                    false => Next::Object(&self.bytes),
+                });
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.is_too_long = false;
+        match self.turn.take() {
+            None => self.bytes.clear(),
+            Some(_) => self.bytes = Vec::new(),
+        }
+    }
+}
+
+/// Reads a list, or a page of one, and hands each item to `each`: also those that cannot be read, with the
+/// reason.
+///
+/// # Errors
+/// It could not be read to its end, or is no list.
+pub(crate) async fn page<T: DeserializeOwned>(
+    client: &Client,
+    request: http::Request<Vec<u8>>,
+    budget: &Budget,
+    mut each: impl FnMut(Result<T, CallError>),
+) -> Result<ListMeta, CallError> {
+    let mut items = Objects::ask(client, request, budget, Items::default()).await?;
+    loop {
+        match items.next().await? {
+            Next::Object(item) => each(parse(item)),
+            Next::TooLong => each(Err(CallError::TooLong)),
+            Next::End => return items.cut.metadata(),
+        }
+    }
+}
+
+/// Reads an answer that is one object.
+pub(crate) async fn one<T: DeserializeOwned>(
+    client: &Client,
+    request: http::Request<Vec<u8>>,
+    budget: &Budget,
+) -> Result<T, CallError> {
+    let mut answer = Objects::ask(client, request, budget, Whole).await?;
+    answer.next().await?;
+    match answer.is_too_long {
+        true => Err(CallError::TooLong),
+        false => parse(&answer.bytes),
+    }
+}
+
+/// Reads an object.
+///
+/// # Errors
+/// It is none. What stands there is not quoted.
+pub(crate) fn parse<T: DeserializeOwned>(object: &[u8]) -> Result<T, CallError> {
+    serde_json::from_slice(object).map_err(|_| CallError::Unreadable)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Readiness: whether calls should be sent to this replica.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
+
+use webhook_certs::CurrentCertificate;
+
+use crate::config::keys::Keys;
+
+/// The conditions of readiness.
+pub(crate) struct Readiness {
+    /// The webhook's certificate, where a webhook is served.
+    pub(crate) certificate: Option<CurrentCertificate>,
+    /// The apiserver was told to trust it, if that is for us to do.
+    pub(crate) is_trusted: Arc<AtomicBool>,
+    /// The keys of the config hash.
+    pub(crate) keys: Arc<Keys>,
+    /// The user that we are to the apiserver.
+    pub(crate) ourselves: Arc<OnceLock<String>>,
+    /// Set once we are about to stop.
+    pub(crate) stopping: AtomicBool,
+}
+
+impl Readiness {
+    /// What keeps us from being ready, if anything does.
+    pub(crate) fn obstacle(&self, now: SystemTime) -> Option<&'static str> {
+        if self.stopping.load(Ordering::Relaxed) {
+            return Some("stopping");
+        }
+        if self.keys.keyring().is_none() {
+            return Some("the hash keys have not been read");
+        }
+        if self.ourselves.get().is_none() {
+            return Some("the apiserver has not told who we are");
+        }
+        let certificate = match &self.certificate {
+            None => return None,
+            Some(current) => current.current(),
+        };
+        match certificate {
+            None => Some("there is no serving certificate"),
+            Some(certificate) if certificate.not_after() <= now => {
+                Some("the serving certificate has expired")
+            }
+            Some(certificate) if certificate.not_before() > now => {
+                Some("the serving certificate is not valid yet")
+            }
+            Some(_) if !self.is_trusted.load(Ordering::Relaxed) => {
+                Some("the webhook configuration has not been seen with our CA")
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
