@@ -65,8 +65,8 @@ fn of_references(references: &References) -> usize {
             Extent::All => 0,
             Extent::Named(keys) => of_names(keys),
         };
-        // The name may be stored a second time, with the time at which the workload was first seen. A
-        // digest is remembered for the entry of each key.
+        // The name may be stored a second time, with the fingerprint taken when the workload was first seen.
+        // A digest is remembered for the entry of each key.
         size_of::<Claim>() + 2 * text(claim.reference.name.as_str()) + 2 * keys
     });
     let mut excepted = None;
