@@ -71,8 +71,8 @@ pub struct Pending {
     workload: Workload,
     /// `None` during a create.
     stored: Option<Stored>,
-    /// True if the request set the config hash annotation itself, even if a policy has since put the old
-    /// value back.
+    /// True if the request set the config hash annotation itself. A policy may have put the old value back
+    /// since then.
     claims_key: bool,
     /// True if the request is a status query.
     is_inquiry: bool,
@@ -142,8 +142,8 @@ pub fn begin(
     }
     let is_inquiry =
         request.dry_run == Some(true) && field_manager(request) == Some(annotations::INQUIRER);
-    // A status query is about the stored object: with an invented workload, anyone could find out which
-    // objects exist.
+    // A status query is about the stored object: an invented one would let anyone find out which objects
+    // exist.
     let (object, name) = match is_inquiry && !created {
         true => (request.old_object, "oldObject"),
         false => (request.object, "object"),
@@ -221,8 +221,7 @@ pub fn begin(
 }
 
 impl Pending {
-    /// Sets how the loop treats a workload that has just opted in, so that a status query gets the same
-    /// answer.
+    /// Sets how the loop treats a newly opted-in workload, so that a status query gets the same answer.
     pub fn stamped_first_by(&mut self, first_stamp: FirstStamp) {
         self.first_stamp = first_stamp;
     }
@@ -305,7 +304,7 @@ impl Pending {
         })
     }
 
-    /// Returns the value to keep when nothing is known about the objects.
+    /// Returns the value to leave in place when nothing is known about the objects.
     fn unchanged(&self) -> Desired<'_> {
         self.restored().map_or(Desired::Stored, Desired::Hash)
     }
@@ -556,8 +555,7 @@ mod tests {
         }
     }
 
-    /// Returns the config hash of the object of `review` after the patch of `answer`, which changes nothing
-    /// else.
+    /// Returns the config hash of the object of `review` after `answer`, whose patch changes nothing else.
     fn key_after(review: &Value, answer: &Answer) -> Option<String> {
         const KEY: &str =
             "/spec/template/metadata/annotations/pod-reloader.cs.sap.com~1config-hash";

@@ -1,5 +1,4 @@
-//! Advice: warnings about our annotations and labels, or those of a dialect, that cannot do what their
-//! author intended.
+//! Advice: warnings about annotations and labels that cannot do what their author intended.
 
 mod stakater;
 

@@ -125,7 +125,7 @@ pub(crate) const CONFIG_HASH_FIELD: &str = "f:pod-reloader.cs.sap.com/config-has
 
 /// On a workload: `<value of CONFIG_HASH>=<config hash>`. Only we write it.
 ///
-/// It says which content a config hash that we cannot verify stands for.
+/// A baseline says which content a config hash that we cannot verify stands for.
 pub const BASELINE: &str = "pod-reloader.cs.sap.com/baseline";
 
 /// On a workload: the time for which its config must be unchanged before a restart, such as `10s`.
@@ -139,7 +139,7 @@ pub const DISABLED: &str = "pod-reloader.cs.sap.com/disabled";
 
 /// The field manager of all our writes.
 ///
-/// It must not begin with `kubectl`: Flux strips the fields of such managers.
+/// The name must not begin with `kubectl`: Flux strips the fields of such managers.
 pub const FIELD_MANAGER: &str = "pod-reloader";
 
 /// The field manager of dry runs that ask for a workload's sync status: see [`standing`](crate::standing).

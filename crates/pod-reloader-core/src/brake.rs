@@ -2,8 +2,7 @@
 //!
 //! There are two bounds, for two reasons. [`Allowance`] bounds every attempt to write, so that a controller
 //! that keeps reverting our writes cannot make us spin. [`Brake`] bounds restarts, so that flapping config
-//! cannot wear out the pods. This has happened: a flapping certificate gave one Deployment 80,000
-//! ReplicaSets.
+//! cannot wear out the pods. It has happened: a flapping certificate gave one Deployment 80,000 ReplicaSets.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -23,9 +22,9 @@ const BURST: usize = 7;
 
 /// The recent attempts to write to one workload, as far as they limit the next one.
 ///
-/// It is a bucket of `BURST` attempts that gains one every [`INTERVAL`]. An attempt counts when it is made,
-/// so it makes no difference whether the write succeeded, was reverted, conflicted, was refused, or never
-/// got an answer. No event and no answer can shorten the wait.
+/// The allowance is a bucket of `BURST` attempts that gains one every [`INTERVAL`]. An attempt counts when it
+/// is made, so it makes no difference whether the write succeeded, was reverted, conflicted, was refused, or
+/// never got an answer. No event and no answer can shorten the wait.
 ///
 /// # Guarantees
 ///
@@ -109,8 +108,7 @@ impl Brake {
     }
 
     /// Returns the time of the next restart, if it must wait because there were `limit` restarts in
-    /// [`WINDOW`]. The workload is then in a storm, until two pauses pass without a restart being asked
-    /// for.
+    /// [`WINDOW`]. The workload is then in a storm, until two pauses pass without a request for a restart.
     pub fn not_before(&self, now: Instant, limit: usize) -> Option<Instant> {
         let last = *self.recent.back()?;
         let is_full = self.recent.len() >= limit && last - self.recent[0] < WINDOW;
@@ -139,8 +137,7 @@ mod tests {
     const LIMIT: usize = 5;
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Restarts a workload whose config changes every ten seconds until `end`, and returns the times of the
-    /// restarts, in seconds.
+    /// Restarts a workload whose config changes every ten seconds until `end`. Returns the times in seconds.
     fn restarts(brake: &mut Brake, begin: Instant, end: u32) -> Vec<u32> {
         (0..end)
             .step_by(10)

@@ -12,9 +12,9 @@ use crate::workload::{Restart, Workload};
 /// The treatment of a workload that has opted in and has no config hash yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstStamp {
-    /// It gets a config hash, which restarts its pods once.
+    /// A config hash, which restarts the pods once.
     Rollout,
-    /// It gets a baseline, so its first restart is at the first change of content.
+    /// A baseline, so the first restart comes with the first change of content.
     Baseline,
 }
 
@@ -81,8 +81,7 @@ pub fn decide(
         // A workload with a baseline retains it when `firstStamp: baseline` is switched off, and when the
         // workload is no longer restarted by a time.
         None if facts.baseline("").or(facts.baseline(BY_TIME)).is_some() => facts.keep_baseline(""),
-        // A workload that opted in through another controller's annotations had no restart for that there,
-        // either.
+        // Opting in through another controller's annotations causes no restart there, either.
         None if workload.subscription != Subscription::ByUs => facts.keep_baseline(""),
         None if first_stamp == FirstStamp::Baseline => facts.keep_baseline(""),
         // Nothing is tracked yet, so the first object to appear is a change.
@@ -162,8 +161,8 @@ impl<'a> Facts<'a> {
         stands_in.or_else(otherwise).or(value)
     }
 
-    /// Leaves a hash that stands for the contents. If the hash stands for these same objects as of a time
-    /// when different ones were tracked, writes a baseline that says so.
+    /// Decides by a hash that should stand for the contents. If it stands for these same objects as of a time
+    /// when different ones were tracked, the decision is a baseline that says so.
     fn keep_hash(&self, hash: &str, of: &str) -> Decision {
         match self.keys.verify(hash, &self.contents) {
             Verdict::Current => Decision::Keep,
@@ -200,7 +199,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Replaces the config hash in a baseline: the workload was last restarted by a time, for the hash that
+/// Stands in place of the config hash in a baseline: the last restart was by a time, for the hash that
 /// follows.
 const BY_TIME: &str = "at";
 
@@ -532,8 +531,7 @@ mod tests {
         assert_eq!(decision, Decision::Keep);
     }
 
-    /// A workload read in our dialect and Stakater's, with ConfigMaps `a`, `b` and so on that hold given
-    /// values.
+    /// A workload read in our dialect and Stakater's, with ConfigMaps `a`, `b` and so on of given values.
     struct Mixed {
         workload: Builder,
         objects: Objects,

@@ -293,8 +293,7 @@ impl Dialects {
         is_paused.then(|| annotation(stakater::PAUSE_PERIOD))?
     }
 
-    /// Returns true if a workload asks to be restarted by a time in a field, provided that its kind has
-    /// one.
+    /// Returns true if a workload asks to be restarted by a time in a field, if its kind has one.
     pub(crate) fn restarts_at<'a>(&self, annotation: impl Fn(&str) -> Option<&'a str>) -> bool {
         match annotation(keys::RESTART) {
             Some(keys::AT) => true,

@@ -80,8 +80,7 @@ pub type DataKeys = BTreeSet<Box<str>>;
 /// The optional facts to read from a config object.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aspects<'a> {
-    /// The selector of tracked objects, if there is one. It decides if the object is marked as selected or
-    /// not.
+    /// The selector of tracked objects, if any. With one, the object is marked as selected or not.
     pub selector: Option<&'a Selector>,
     /// The keys that are needed individually. `None` means every key. An object may have a hundred thousand
     /// keys, so only those that are asked for are remembered.
@@ -98,7 +97,7 @@ pub struct Contents<'a>(pub(crate) Vec<(&'a Reference, Content<'a>)>);
 /// The tracked content of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Content<'a> {
-    /// None, because the object does not exist.
+    /// No content: the object does not exist.
     Absent,
     /// The whole object.
     Whole(&'a Digest),
@@ -310,8 +309,7 @@ fn values<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Values<'d
 }
 
 impl Serialized<'_> {
-    /// Digests every entry in sorted order, tagged and length-prefixed, so that different contents cannot
-    /// collide.
+    /// Digests all entries in sorted order, tagged and length-prefixed, so different contents cannot collide.
     fn digest(&self) -> Digest {
         let mut sha = Sha256::new();
         self.each(|entry, key, value| entry.add_to(&mut sha, key, value));

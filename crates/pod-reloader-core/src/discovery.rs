@@ -169,8 +169,8 @@ impl PodSpec {
         mountings
     }
 
-    /// Returns every source of configuration without which a pod may not start, with the kind of object
-    /// that it names.
+    /// Returns every source of configuration that a pod may need in order to start, with the kind of its
+    /// object.
     fn sources(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
         let drivers = self.driver_secrets().map(|it| (ConfigKind::Secret, it));
         self.env()

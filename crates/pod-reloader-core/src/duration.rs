@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The maximum settle period. A change that waited longer would look like a lost one.
 pub const MAX_SETTLE_PERIOD: Duration = Duration::from_secs(60 * 60);
 
-/// Parses the syntax of Go's `time.ParseDuration`, such as `300ms`, `1.5h` or `2h45m`, except negative
+/// Parses what Go's `time.ParseDuration` takes, such as `300ms`, `1.5h` or `2h45m`, except negative
 /// durations.
 pub fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);

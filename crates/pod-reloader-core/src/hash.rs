@@ -14,7 +14,7 @@ pub const KEY_LENGTH: usize = 32;
 
 /// The value of the config hash annotation: `v1.<key id>.<HMAC-SHA256>`, with the HMAC in lower case hex.
 ///
-/// It is an HMAC because everyone who may view workloads can read a pod template: an unkeyed hash of a
+/// The hash is an HMAC because anyone who may view workloads can read a pod template: from an unkeyed hash, a
 /// short password could be guessed offline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigHash {
@@ -106,7 +106,7 @@ impl HashKey {
     }
 }
 
-/// Passes the bytes that the MAC covers for one object to `sink`. Every part has a fixed length or a length
+/// Passes to `sink` the bytes that the MAC covers for one object. Parts have a fixed length or a length
 /// prefix.
 pub(crate) fn encode(reference: &Reference, content: &Content<'_>, mut sink: impl FnMut(&[u8])) {
     const ABSENT: u8 = 0;

@@ -63,8 +63,7 @@ pub struct LeftOut {
     pub is_first: bool,
 }
 
-/// The objects affected by a change of the index: events may have been missed for what is remembered of
-/// them.
+/// The objects affected by a change of the index: what is remembered of them may have missed events.
 #[derive(Debug, Default)]
 pub struct Turned {
     /// The objects that are no longer tracked by any workload, or were tracked by none before.
@@ -84,8 +83,7 @@ impl Default for Index {
 }
 
 impl Index {
-    /// Creates an empty index, in which the workloads of one namespace weigh at most `share` bytes
-    /// together.
+    /// Creates an empty index, in which the workloads of one namespace may weigh at most `share` bytes.
     pub fn new(share: usize) -> Self {
         Self {
             share,
@@ -120,8 +118,8 @@ impl Index {
         Applied::Managed(self.turned(before, Some(now)))
     }
 
-    /// Removes a workload that is gone or no longer managed. Returns the affected objects if it was
-    /// managed.
+    /// Removes a workload that is gone or no longer managed. Returns the affected objects if the index managed
+    /// the workload.
     pub fn delete(&mut self, id: &WorkloadId) -> Option<Turned> {
         let before = self.remove(id);
         if let Some(namespace) = self.namespaces.get_mut(&id.namespace) {
@@ -169,8 +167,8 @@ impl Index {
         self.consumers.contains_key(reference) || self.matching(reference).next().is_some()
     }
 
-    /// Returns true if a workload that tracked the object before `turned` still tracks it. Then no event of
-    /// the object was missed.
+    /// Returns true if a workload that tracked the object before `turned` still tracks it, so no event was
+    /// missed.
     pub fn stays_tracked(&self, reference: &Reference, turned: &Turned) -> bool {
         let mentions = |workload: &Option<Arc<Workload>>| {
             workload
@@ -212,8 +210,7 @@ impl Index {
         self.namespaces.values().flat_map(|it| it.left_out.keys())
     }
 
-    /// Returns the left-out workloads of a namespace for which there is room now, in the order of their
-    /// names, as many as fit.
+    /// Returns the left-out workloads of a namespace that fit now, in the order of their names.
     pub fn that_fit(&self, namespace: &Name) -> Vec<WorkloadId> {
         let Some(namespace) = self.namespaces.get(namespace) else {
             return Vec::new();
@@ -305,8 +302,7 @@ impl Index {
         Some(workload)
     }
 
-    /// Returns the objects affected by replacing, adding or removing a workload. The index is already up to
-    /// date.
+    /// Returns the objects affected by a change of a workload, which the index already contains.
     fn turned(&self, before: Option<Arc<Workload>>, now: Option<Arc<Workload>>) -> Turned {
         let mut turned = Turned {
             before,

@@ -29,8 +29,7 @@ pub struct Shape {
 pub struct Template {
     /// The path to the template.
     pub path: FieldPath,
-    /// True if the template may be created when it is missing: it holds metadata only, so it needs no
-    /// containers.
+    /// True if a missing template may be created: it takes metadata alone, and needs no containers.
     pub may_be_made: bool,
 }
 

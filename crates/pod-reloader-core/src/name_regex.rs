@@ -29,7 +29,7 @@ const WORK_OF_REFUSAL: usize = 16 << 10;
 ///
 /// # Guarantees
 ///
-/// All expressions of a workload together take a few milliseconds to compile, and at most 64 KiB.
+/// All expressions of a workload together take a few milliseconds to compile, and at most 64 KiB of memory.
 #[derive(Debug)]
 pub(crate) struct Work {
     left: usize,
@@ -166,8 +166,7 @@ impl NameRegex {
     }
 }
 
-/// Returns true if the text enables Unicode, which RE2 cannot do: Unicode classes have thousands of
-/// members.
+/// Returns true if the text enables Unicode, which RE2 cannot: such classes have thousands of members.
 fn asks_for_unicode(text: &str) -> bool {
     let groups = text.split("(?").skip(1);
     groups
@@ -360,8 +359,8 @@ impl<'a> Determinizer<'a> {
         })
     }
 
-    /// Returns the states that a subset reaches without a character, if a character like `next` follows, or
-    /// the end of the name.
+    /// Returns the states that a subset reaches without a character, before one like `next` or the end of the
+    /// name.
     fn closure(&mut self, subset: &Subset, next: Option<u8>) -> Option<Closure> {
         self.round += 1;
         let before = subset.before;

@@ -10,10 +10,10 @@ use crate::annotations;
 use crate::kind::Template;
 use crate::workload::{Restart, Workload};
 
-/// Returns the loop's patch that sets the config hash. It fails if anything has changed that the decision
-/// depends on.
+/// Returns the loop's patch that sets the config hash. It fails if anything changed that the decision rests
+/// on.
 ///
-/// It tests UID, generation, every annotation and label that was read, and the config hash. A churning
+/// The patch tests UID, generation, every annotation and label that was read, and the config hash. A churning
 /// status cannot make it fail, and a leader that was frozen and thawed cannot overwrite newer state.
 pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
     let mut operations = tests(workload);
@@ -75,8 +75,7 @@ pub fn change_templates<'a>(
     once(operations)
 }
 
-/// Returns the patch that writes a baseline to the metadata of `workload`: one `add`, and its parent if
-/// missing.
+/// Returns the patch that writes a baseline to the metadata of `workload`: one `add`, and any missing parent.
 pub fn add_baseline(workload: &Workload, baseline: &str) -> Vec<PatchOperation> {
     let parent = (!workload.markers.has_annotations).then(|| add(&BASELINE[..2], json!({})));
     let baseline = add(&BASELINE, json!(baseline));
@@ -182,8 +181,8 @@ mod tests {
     use super::*;
     use crate::fixtures::{Builder, deployment};
 
-    /// Applies a patch like the apiserver, whose `test` for `null` passes if the member is absent; the
-    /// crate's does not.
+    /// Applies a patch like the apiserver, whose `test` for `null` passes for an absent member, unlike the
+    /// crate's.
     fn applied(patch: &Patch, onto: Builder) -> Result<Value, String> {
         let mut object = onto.json();
         let with_nulls: Vec<_> = patch.iter().filter_map(absent_test).collect();

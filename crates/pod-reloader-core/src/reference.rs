@@ -62,8 +62,8 @@ impl fmt::Display for Reference {
     }
 }
 
-/// The metadata of a config object. Only the identity is parsed: the rest may be large, and nothing in it
-/// should get in the way.
+/// The metadata of a config object. Only the identity is parsed: the rest may be large, and must not
+/// get in the way.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ConfigMetadata {
     #[serde(deserialize_with = "identity")]
@@ -71,8 +71,7 @@ pub struct ConfigMetadata {
 }
 
 impl ConfigMetadata {
-    /// Returns the reference to the object. `None` if its names are invalid, which the apiserver never
-    /// sends.
+    /// Returns the reference to the object. `None` if a name is invalid, which the apiserver never sends.
     pub fn reference(&self, kind: ConfigKind) -> Option<Reference> {
         let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
         Some(Reference {

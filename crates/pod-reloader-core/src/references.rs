@@ -79,15 +79,14 @@ pub enum Rejected {
         /// The first name that is left out.
         name: Name,
     },
-    /// An object with more named keys than there is room for. All of it is tracked, so that no change is
-    /// lost.
+    /// An object with more named keys than there is room for. All of it is tracked, so no change is lost.
     #[error(
         "{kind} {name} counts as a whole: a workload may name {MAX_KEYS} keys, of {MAX_KEY_BYTES} bytes in all"
     )]
     TooManyKeys {
         /// The name of the first object that is tracked as a whole for this reason.
         kind: ConfigKind,
-        /// The first object that counts as a whole for that.
+        /// The name of the first object that is tracked as a whole for this reason.
         name: Name,
     },
     /// A list that excludes more than `MAX_EXCLUDED` names.
@@ -246,7 +245,7 @@ impl References {
         named.chain(matched).reduce(|one, other| one.or(&other))
     }
 
-    /// Returns a fingerprint of the tracked entries of each object in `objects` whose keys are tracked
+    /// Returns a fingerprint of the tracked entries, for each of `objects` whose keys are tracked
     /// individually.
     pub fn fingerprints<'a>(
         &'a self,
@@ -262,8 +261,7 @@ impl References {
         })
     }
 
-    /// Returns the tracked content of `objects`, which holds those of [`References::with_matches`] as they
-    /// were read.
+    /// Returns the tracked content of `objects`, which are those of [`References::with_matches`], as read.
     pub fn contents<'a>(&'a self, objects: &'a Objects) -> Contents<'a> {
         let of = |(reference, object): (&'a Reference, &'a Presence)| {
             let candidate = Candidate::new(self, reference, object);
@@ -277,8 +275,7 @@ impl References {
     ///
     /// # Caveats
     ///
-    /// The search gives up once it would hash more than 4 MiB. Then the answer is no, so that no change is
-    /// lost.
+    /// The search gives up before it hashes more than 4 MiB. Then the answer is no, so no change is lost.
     pub fn counted_otherwise(&self, objects: &Objects, hash: &Comparison) -> bool {
         let candidates = objects.iter();
         let candidates =

@@ -108,8 +108,8 @@ impl<'a> Request<'a> {
 /// The reason why a call cannot be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidReview {
-    /// A body that is not JSON, or not shaped like a review. The parser's text is dropped, because it
-    /// quotes the body.
+    /// A body that is not JSON, or not shaped like a review. The parser's text is dropped: it quotes the
+    /// body.
     #[error("the body is no AdmissionReview (line {line}, column {column})")]
     Json {
         /// The line, from 1.

@@ -38,8 +38,7 @@ pub struct Labels {
 }
 
 impl Scope {
-    /// Creates a scope of the given namespaces, or of all if there are none. `own` is the operator's
-    /// namespace.
+    /// Creates a scope of the given namespaces, or of all if none are given. `own` is the operator's.
     pub fn new(namespaces: impl IntoIterator<Item = Name>, own: Name) -> Self {
         let namespaces: BTreeSet<_> = namespaces.into_iter().collect();
         Self {

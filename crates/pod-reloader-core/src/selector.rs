@@ -100,8 +100,7 @@ fn expression(part: &str) -> Result<Expression, String> {
     })
 }
 
-/// Returns the text if it is a valid label key: `name`, or `prefix/name` with a DNS subdomain as the
-/// prefix.
+/// Returns the text if it is a valid label key: `name`, or `prefix/name`, where `prefix` is a DNS subdomain.
 fn label_key(text: &str) -> Option<String> {
     let text = text.trim();
     let is_key = match text.split_once('/') {

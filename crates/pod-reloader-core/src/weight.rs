@@ -11,8 +11,7 @@ use crate::workload::{Restart, Values, Workload};
 
 impl Workload {
     /// Returns the maximum memory that the reconcile loop needs for the workload, in bytes: its references,
-    /// the facts remembered about objects that no other workload references, and its part of queues and
-    /// tables.
+    /// what is remembered of objects that no other workload references, and its part of queues and tables.
     ///
     /// # Caveats
     ///

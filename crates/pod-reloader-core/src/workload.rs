@@ -107,8 +107,7 @@ impl Markers {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values {
     asked: Arc<[Box<str>]>,
-    /// The requested keys that are present, sorted, and every present key that begins with a requested
-    /// prefix.
+    /// The requested keys that are present, and all that begin with a requested prefix, sorted.
     present: Box<[(Box<str>, Box<str>)]>,
 }
 
@@ -163,7 +162,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Reads what these dialects need, and the labels whose keys are in `selecting`.
+    /// Selects what these dialects read, and the labels whose keys are in `selecting`.
     pub fn new<'a>(dialects: Dialects, selecting: impl IntoIterator<Item = &'a str>) -> Self {
         let annotations: BTreeSet<_> = dialects.annotation_keys().collect();
         let own = [annotations::IGNORED, annotations::DISABLED];
@@ -310,8 +309,7 @@ impl Workload {
         templates.find_map(|template| template.config_hash.as_deref())
     }
 
-    /// Returns the size of the largest pod template's annotations with this config hash, if Kubernetes
-    /// would refuse it.
+    /// Returns the size of a pod template's annotations with this config hash, if Kubernetes would refuse it.
     pub fn too_long_with(&self, config_hash: &str) -> Option<usize> {
         let sizes = self.slots();
         let sizes = sizes.map(|(_, slot)| slot.state.size_with(config_hash));
@@ -325,8 +323,7 @@ impl Workload {
         slots.all(|(_, slot)| Some(&slot.state.config_hash) == first)
     }
 
-    /// Returns the pod templates that should carry the config hash annotation, each with its index and
-    /// position.
+    /// Returns the pod templates that should carry the config hash annotation, each with its index.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, Slot<'_>)> {
         let templates = match self.restart {
             Restart::Template => self.id.kind.shape().templates,
@@ -349,8 +346,7 @@ impl Workload {
             })
     }
 
-    /// Returns true if there is a way to restart the workload. Some kinds leave the pod template to another
-    /// object.
+    /// Returns true if the workload can be restarted. Some kinds leave the pod template to another object.
     pub fn can_be_restarted(&self) -> bool {
         self.restart != Restart::Template || self.slots().next().is_some()
     }

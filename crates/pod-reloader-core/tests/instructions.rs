@@ -1,8 +1,7 @@
 //! Counts the instructions of the most frequent paths, so that none becomes longer unnoticed.
 //!
-//! Callgrind counts them on an emulated processor, so the counts are the same on every machine, however
-//! busy it is. That processor has no instructions for SHA-256, so digests weigh more here than in
-//! production.
+//! Callgrind counts them on an emulated processor, so the counts are the same on every machine, however busy
+//! it is. That processor has no SHA-256 instructions, so digests weigh more here than in production.
 
 use std::collections::BTreeMap;
 use std::io::{Write, stderr};

@@ -1,5 +1,4 @@
-//! Compares the weights of workloads with the memory they really take, in a process with nothing else in
-//! it.
+//! Compares the weight of workloads with the memory they really take, in a process of their own.
 
 use std::fmt::Write;
 

@@ -10,8 +10,7 @@ use crate::dialects::stakater::{
 
 /// Returns the advice on one annotation.
 pub(super) fn on(place: Place, key: &str, value: &str) -> Option<Advice> {
-    // Stakater's Reloader reads no labels. All its annotations are short, and this check rules out most
-    // others.
+    // Stakater's Reloader reads no labels. All its annotations are short, so this rules out most others.
     if place == Place::Label || key.len() > LONGEST_KEY || !key.contains("stakater.com/") {
         return None;
     }

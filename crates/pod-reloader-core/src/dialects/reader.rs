@@ -81,8 +81,7 @@ impl<'a> Reader<'a> {
         self.patterns(dialect, kind, wishes.patterns, &excluded);
     }
 
-    /// Returns the names to leave out: those of the dialect, and those of our own annotations, which always
-    /// apply.
+    /// Returns the names to leave out: those of the dialect, and always those of our own annotations.
     fn excluded(&mut self, dialect: Dialect, kind: ConfigKind) -> BTreeSet<&'a str> {
         let own = &self.excluded[kind as usize];
         match dialect {

@@ -9,7 +9,7 @@ use crate::reference::Reference;
 
 use super::References;
 
-/// The maximum number of bytes hashed for one answer: enough to try each mark of 256 objects with short
+/// The maximum number of bytes hashed for one answer: enough to try the marks of 256 objects with short
 /// names.
 pub(crate) const MAX_HASHED: usize = 4 << 20;
 
@@ -203,8 +203,7 @@ impl<'a> Otherwise<'a> {
         false
     }
 
-    /// Returns true if the hash stood before the latest objects appeared, which were tracked only while
-    /// absent.
+    /// Returns true if the hash stood before the latest objects came, which were tracked only while absent.
     fn stood_before_the_latest_came(&mut self) -> bool {
         let came = |at: usize| match self.candidates[at].object {
             Presence::Present(object) => object.created,
@@ -266,8 +265,7 @@ impl<'a> Otherwise<'a> {
         self.stood_numbered(|_, candidate| content(candidate))
     }
 
-    /// Returns true if the hash stands for these contents. Returns false once the limit on bytes is used
-    /// up.
+    /// Returns true if the hash stands for these contents, or false once no bytes are left to hash.
     fn stood_numbered(
         &mut self,
         content: impl Fn(usize, &Candidate<'a>) -> Option<Content<'a>>,

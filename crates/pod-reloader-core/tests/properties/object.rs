@@ -55,8 +55,7 @@ pub(crate) fn baseline(object: &Value) -> Option<&str> {
     annotations.get(annotations::BASELINE)?.as_str()
 }
 
-/// Returns `object` without the baseline and the config hash, and without parents of the latter that are
-/// then empty.
+/// Returns `object` without the baseline, the config hash, and the parents of the hash that are then empty.
 pub(crate) fn without_ours(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(annotations) = member(&mut object, &["metadata", "annotations"]) {

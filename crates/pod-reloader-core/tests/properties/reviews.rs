@@ -157,8 +157,7 @@ fn annotations_size(object: &Value, place: &[&str]) -> usize {
     sizes.sum()
 }
 
-/// Checks that the answer stays the same if the apiserver asks again, with the object that our patch has
-/// changed.
+/// Checks that nothing changes if the apiserver asks again, with the object that our patch has changed.
 fn holds_again(request: &Request<'_>, object: &Value, objects: Option<&Objects>) {
     let object = serde_json::value::to_raw_value(object).expect("it is JSON");
     let again = Request {
@@ -203,8 +202,7 @@ fn holds_of_response(request: &Request<'_>, answer: &Answer) {
     assert_eq!(patch, json!(answer.patch));
 }
 
-/// Returns the pod template without the config hash. A `null` member is the same as none, and so is empty
-/// metadata.
+/// Returns the pod template without the config hash. `null` members and empty metadata are the same as none.
 fn template(object: &Value) -> Value {
     let mut object = without_ours(object);
     for path in [&["spec", "template", "metadata"][..], &["spec", "template"]] {
