@@ -16,8 +16,9 @@ pub const MAX_LEFT_OUT: usize = 1000;
 ///
 /// # Guarantees
 ///
-/// The workloads of one namespace weigh no more than its share. A managed workload stays managed: a full
-/// namespace takes in no further workload until one of its own is removed or becomes smaller.
+/// The workloads of one namespace weigh no more than its share. A managed workload stays managed unless it
+/// outgrows the room itself: a full namespace takes in no further workload until one of its own is removed or
+/// becomes smaller.
 #[derive(Debug)]
 pub struct Index {
     /// The maximum total weight of the workloads of one namespace, in bytes.
@@ -118,8 +119,8 @@ impl Index {
         Applied::Managed(self.turned(before, Some(now)))
     }
 
-    /// Removes a workload that is gone or no longer managed. Returns the affected objects if the index managed
-    /// the workload.
+    /// Removes a workload that is gone or no longer managed. Returns the affected objects if it was in
+    /// the index.
     pub fn delete(&mut self, id: &WorkloadId) -> Option<Turned> {
         let before = self.remove(id);
         if let Some(namespace) = self.namespaces.get_mut(&id.namespace) {
