@@ -34,14 +34,14 @@ fn main() {
     }
 }
 
-/// Runs `path` uncounted at first: what is set up once, such as the seeds of hash maps, is no part of it.
+/// Runs `path` once uncounted: one-time setup, such as the seeds of hash maps, should not be counted.
 fn twice<T>(input: impl Fn() -> T, path: impl Fn(&mut T) -> Vec<u8>) {
     path(&mut input());
     let mut input = input();
     black_box(counted(|| path(black_box(&mut input))));
 }
 
-/// What is counted, by its name.
+/// Runs the counted code; callgrind finds it by this function's name.
 #[inline(never)]
 fn counted(path: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
     black_box(path())

@@ -1,4 +1,4 @@
-//! How long the rules take: `make bench-rules`.
+//! Measures how long the rules take: `make bench-rules`.
 
 mod shared;
 
@@ -139,7 +139,7 @@ fn index(workloads: Vec<Workload>) -> Index {
     index
 }
 
-/// In each of 100 namespaces 100 workloads, which list ten objects each, and each object is listed by five.
+/// Returns 100 workloads in each of 100 namespaces. Each lists ten objects, each of which is listed by five.
 fn workloads() -> Vec<Workload> {
     let workload = |namespace: usize, n: usize| {
         let lists = |item: usize| format!("config-{}", (n * 10 + item) % 200);

@@ -1,9 +1,10 @@
-//! Decides what an admission review is answered: the rule of the webhook.
+//! Decides how to answer an admission review: the rule of the webhook.
 //!
-//! An admission never starts a rollout: where the pod template is the same apart from KEY, the old
-//! KEY stays, and nothing is read. Where the template really changes, or the workload is created, KEY
-//! becomes the hash of what is true now. So the rule has two steps, with the caller's reads between:
-//! [`begin`] says [`Step::Answer`] or [`Step::Read`], and [`Pending::answer`] takes what was read.
+//! An admission never starts a rollout. If the pod template is the same apart from the config hash
+//! annotation, the stored hash stays and nothing is read. If the template really changes, or the workload
+//! is created, the annotation gets the hash of the current state. So the rule has two steps, with the
+//! caller's reads between them: [`begin`] returns [`Step::Answer`] or [`Step::Read`], and
+//! [`Pending::answer`] takes what was read.
 
 use json_patch::PatchOperation;
 use serde_json::value::RawValue;
@@ -22,71 +23,73 @@ use crate::standing::Standing;
 use crate::object::{CustomObject, Object, WorkloadObject};
 use crate::workload::{MAX_ANNOTATIONS_SIZE, Slot, Workload};
 
-/// What comes next for a review.
+/// The next step for a review.
 #[derive(Debug)]
 pub enum Step {
-    /// It can be answered at once.
+    /// The review can be answered at once.
     Answer(Answer),
-    /// Its answer depends on what the workload references.
+    /// The answer depends on the objects that the workload references.
     Read(Box<Pending>),
 }
 
-/// What a review is answered. The write itself is always allowed.
+/// The answer to a review. The write itself is always allowed.
 #[derive(Debug, Default, PartialEq)]
 pub struct Answer {
-    /// The change to the object: none, one `add` of KEY with missing parents, or one `remove`; and an
-    /// `add` of the baseline, where the request dropped it, or where a workload is restored.
+    /// The change to the object: for each pod template, nothing, one `add` of the config hash annotation
+    /// with any missing parents, or one `remove`. An `add` of the baseline follows if the request dropped
+    /// it or the workload is being restored.
     pub patch: Vec<PatchOperation>,
-    /// What the user at the other end is told.
+    /// Warnings shown to the user who made the request.
     pub warnings: Vec<String>,
-    /// What became of KEY.
+    /// The result for the config hash annotation.
     pub outcome: Outcome,
-    /// How the workload stands, where that was asked.
+    /// The sync status, if the request was a status query.
     pub standing: Option<Standing>,
 }
 
-/// What became of KEY, for metrics.
+/// The result for the config hash annotation, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The workload is not kept: whatever the request says.
+    /// The workload is not managed, so the request is left as it is.
     #[default]
     Ignored,
-    /// It stays as it was.
+    /// The stored value stays.
     Kept,
-    /// It is the hash of what is true now.
+    /// The value is now the hash of the current state.
     Set,
-    /// It stays as it was, because the pods need something that is not there.
+    /// The stored value stays because the pods need something that is missing.
     Held,
-    /// It stays as it was, because what is true could not be read; the loop repairs it.
+    /// The stored value stays because the current state could not be read. The loop repairs it.
     Unknown,
-    /// It is left out, because Kubernetes takes no more annotations on the pod template.
+    /// The value is left out because Kubernetes accepts no more annotations on the pod template.
     TooLong,
 }
 
-/// A review whose answer depends on what the workload references.
+/// A review whose answer depends on the objects that the workload references.
 #[derive(Debug)]
 pub struct Pending {
     workload: Workload,
-    /// `None` while it is created.
+    /// `None` during a create.
     stored: Option<Stored>,
-    /// Whether the request gave KEY, though it may not be in the object any more.
+    /// True if the request set the config hash annotation itself. A policy may have put the old value back
+    /// since then.
     claims_key: bool,
-    /// Whether it is only asked how the workload stands.
+    /// True if the request is a status query.
     is_inquiry: bool,
-    /// What becomes of it without a hash, for who asks.
+    /// The treatment of a newly opted-in workload, needed to answer a status query.
     first_stamp: FirstStamp,
 }
 
-/// What of ours the stored object carries.
+/// The annotations of ours that the stored object carries.
 #[derive(Debug, Default)]
 struct Stored {
-    /// KEY of each pod template, in the order of its kind. Empty while it is created.
+    /// The config hash of each pod template, in the order that the kind lists them. Empty during a create.
     config_hashes: Vec<Option<Box<str>>>,
     baseline: Option<Box<str>>,
 }
 
 impl Stored {
-    /// KEY of each pod template of `workload` that is to carry it now.
+    /// Returns the stored config hash of each pod template of `workload` that should carry one now.
     fn hashes<'a>(&'a self, workload: &'a Workload) -> impl Iterator<Item = Option<&'a str>> {
         workload
             .slots()
@@ -94,25 +97,27 @@ impl Stored {
     }
 }
 
-/// What is to become of KEY.
+/// The desired value of the config hash annotation.
 #[derive(Clone, Copy)]
 enum Desired<'a> {
-    /// It is as it was stored.
+    /// The stored value.
     Stored,
-    /// It is this.
+    /// This hash.
     Hash(&'a str),
-    /// It is this, and the baseline says what it stands for.
+    /// This hash, with a baseline that says what it stands for.
     WithBaseline(&'a str, &'a str),
-    /// There is none.
+    /// No value at all.
     Nothing,
 }
 
-/// Takes in a review.
+/// Begins to answer a review.
 ///
-/// `ourselves` is the user that the loop writes as: its own writes pass, where they have the form
-/// that it gives them, so that a webhook configuration without match conditions does not undo them.
+/// `ourselves` is the user that the loop writes as. The loop's own writes pass if they have the form that
+/// it gives them, so a webhook configuration without match conditions does not undo them.
 ///
-/// *Errors*: the review cannot be understood.
+/// # Errors
+///
+/// The review cannot be understood.
 pub fn begin(
     request: &Request<'_>,
     scope: &Scope,
@@ -137,7 +142,8 @@ pub fn begin(
     }
     let is_inquiry =
         request.dry_run == Some(true) && field_manager(request) == Some(annotations::INQUIRER);
-    // A status query is about what is stored: an invented workload would tell which objects there are.
+    // A status query is about the stored object: an invented one would let anyone find out which objects
+    // exist.
     let (object, name) = match is_inquiry && !created {
         true => (request.old_object, "oldObject"),
         false => (request.object, "object"),
@@ -147,14 +153,14 @@ pub fn begin(
         return ignored;
     }
     if !workload.is_subscribed() {
-        // It may be a spelling mistake that keeps it from being so.
+        // A spelling mistake may be the reason why it does not opt in, so warnings are still given.
         return Ok(Step::Answer(Answer {
             warnings: warnings(&workload),
             standing: is_inquiry.then_some(Standing::NotKept),
             ..Answer::default()
         }));
     }
-    // What is restarted in another way carries no KEY that could be read for.
+    // A workload restarted by a time has no config hash annotation, so there is nothing to read for.
     let carries_key = workload.slots().next().is_some();
     let reads = match is_inquiry {
         true => !created,
@@ -215,29 +221,29 @@ pub fn begin(
 }
 
 impl Pending {
-    /// Has whoever asks told what the loop does about a workload that has just subscribed.
+    /// Sets how the loop treats a newly opted-in workload, so that a status query gets the same answer.
     pub fn stamped_first_by(&mut self, first_stamp: FirstStamp) {
         self.first_stamp = first_stamp;
     }
 
-    /// Whether it is asked how the workload stands.
+    /// Returns true if the request is a status query.
     pub fn is_inquiry(&self) -> bool {
         self.is_inquiry
     }
 
-    /// The workload whose objects must be read, each by one consistent read.
+    /// Returns the workload whose objects must be read, each by one consistent read.
     pub fn workload(&self) -> &Workload {
         &self.workload
     }
 
-    /// Whether the value of KEY was made under a key that `keys` lacks: the stored keys may be newer,
-    /// and must be read again before [`Pending::answer`].
+    /// Returns true if the current config hash was made under a key that `keys` lacks. The stored keys may
+    /// be newer, so they must be read again before [`Pending::answer`].
     pub fn lacks_key(&self, keys: &Keyring) -> bool {
         self.current().is_some_and(|value| keys.lacks_key_of(value))
     }
 
-    /// The answer, given what was read. Without `objects`, something could not be read: then KEY
-    /// stays as it was, and a workload that is created goes without, unless it is restored.
+    /// Returns the answer, given what was read. `objects` is `None` if something could not be read: then
+    /// the stored config hash stays, and a new workload gets none unless it is being restored.
     pub fn answer(&self, objects: Option<&Objects>, keys: &Keyring) -> Answer {
         if self.is_inquiry {
             return Answer {
@@ -252,18 +258,18 @@ impl Pending {
         };
         let contents = self.workload.references.contents(objects);
         let is_moot = contents.is_empty() && self.current().is_none();
-        // Where nothing counts yet, the loop writes a baseline that says so.
+        // Nothing is tracked yet, so the loop will write a baseline that says so.
         if is_moot || self.workload.references.is_empty() {
             return self.write(self.unchanged(), Outcome::Kept);
         }
         let hash = || keys.hash(&contents).to_string();
         if let Some(value) = self.current() {
-            // Pods that are restarted anyway take the newest key along: so older ones fall out of use.
+            // Pods that restart anyway take the newest key along, so older keys fall out of use.
             let is_due_for_another = self.stored.is_some() && keys.outgrew(value);
             if !is_due_for_another && keys.verify(value, &contents) == Verdict::Current {
                 return self.write(Desired::Hash(value), Outcome::Kept);
             }
-            // A workload that is restored before its Secrets, like one that lost them, waits for them.
+            // A workload restored before its Secrets waits for them, like one that lost them.
             let is_ours = self.stored.is_some() || self.restored().is_some();
             if is_ours && self.workload.missing(objects).next().is_some() {
                 return self.write(Desired::Hash(value), Outcome::Held);
@@ -276,7 +282,7 @@ impl Pending {
                     let desired = Desired::WithBaseline(value, &baseline);
                     return self.write(desired, Outcome::Kept);
                 }
-                // SAP's value is of UIDs and versions, which are others in another cluster.
+                // SAP's value covers UIDs and resource versions, which differ in another cluster.
                 Decision::Set {
                     cause: Cause::ChangedBeforeTakeover,
                     ..
@@ -291,21 +297,21 @@ impl Pending {
         self.write(Desired::Hash(&hash()), Outcome::Set)
     }
 
-    /// How the workload stands by the rule of the loop.
+    /// Returns the sync status by the rule of the loop.
     fn standing(&self, objects: Option<&Objects>, keys: &Keyring) -> Standing {
         objects.map_or(Standing::Unknown, |objects| {
             Standing::from(&decide(&self.workload, objects, keys, self.first_stamp))
         })
     }
 
-    /// KEY as it is where nothing can be said about it.
+    /// Returns the value to leave in place when nothing is known about the objects.
     fn unchanged(&self) -> Desired<'_> {
         self.restored().map_or(Desired::Stored, Desired::Hash)
     }
 
-    /// KEY of a workload that is created, where it looks like a hash that it had before, here or in
-    /// another cluster. ReplicaSets that are restored beside it carry the same, and become its own only
-    /// as long as it keeps that.
+    /// Returns the config hash of a workload that is being created, if it looks like one that the workload
+    /// had before, here or in another cluster. ReplicaSets restored beside the workload carry the same
+    /// value, and it adopts them only if it retains that value.
     fn restored(&self) -> Option<&str> {
         let value = self.workload.config_hash()?;
         let was_its_own = ConfigHash::parse(value).is_some()
@@ -314,8 +320,8 @@ impl Pending {
         (self.stored.is_none() && was_its_own).then_some(value)
     }
 
-    /// The answer to a write whose template is another than before. Kubernetes would deny it with
-    /// annotations that are too long, so the hash is left out then.
+    /// Answers a write that changes the template. Kubernetes would deny annotations that are too long, so
+    /// in that case the hash is left out.
     fn write(&self, desired: Desired<'_>, outcome: Outcome) -> Answer {
         let nothing = Stored::default();
         let stored = self.stored.as_ref().unwrap_or(&nothing);
@@ -339,7 +345,7 @@ impl Pending {
         }
     }
 
-    /// KEY of the stored object; of the request, where there is none yet.
+    /// Returns the config hash of the stored object, or of the request if nothing is stored yet.
     fn current(&self) -> Option<&str> {
         match &self.stored {
             Some(stored) => stored.hashes(&self.workload).next()?,
@@ -348,7 +354,7 @@ impl Pending {
     }
 }
 
-/// KEY of each pod template of `workload` that can carry it, as `desired`.
+/// Returns the value that `desired` gives each pod template of `workload` that can carry one.
 fn wanted<'a>(
     workload: &'a Workload,
     stored: &'a Stored,
@@ -362,8 +368,8 @@ fn wanted<'a>(
     stored.hashes(workload).map(of).collect()
 }
 
-/// Turns KEY of the request into `desired`. Who sends something else in the place of the stored KEY is
-/// told. Where that stays, its baseline does too: without it the value would say nothing any more.
+/// Turns the config hash of the request into `desired`. A sender who tries to replace the stored value gets
+/// a warning. If the stored value stays, its baseline stays too: without it, the value would say nothing.
 fn answer(
     workload: &Workload,
     stored: &Stored,
@@ -395,7 +401,7 @@ fn answer(
         requested.is_some() && requested != wanted[at] && requested != old[at]
     };
     let overridden = claims_key || workload.slots().enumerate().any(is_overridden);
-    // First: the apiserver cuts off what is too long in all.
+    // This goes first because the apiserver truncates warnings that are too long in total.
     let too_long = too_long.map(|_| BASELINE_TOO_LONG.to_owned());
     let overridden = overridden.then(|| OVERRIDDEN.to_owned());
     let mut warnings: Vec<_> = too_long.into_iter().chain(overridden).collect();
@@ -408,7 +414,7 @@ fn answer(
     }
 }
 
-/// What is wrong with the keys and lists of `workload`, at most [`MAX_WARNINGS`].
+/// Returns what is wrong with the annotations, labels and lists of `workload`, at most [`MAX_WARNINGS`].
 fn warnings(workload: &Workload) -> Vec<String> {
     let advice = workload.advice.iter().map(ToString::to_string);
     let rejected = workload.references.rejected.iter();
@@ -439,7 +445,7 @@ fn read<O: Object>(
     scope: &Scope,
 ) -> Result<Workload, InvalidReview> {
     let mut object: O = serde_json::from_str(object.get()).map_err(InvalidReview::at)?;
-    // A create may leave the namespace to its URL.
+    // A create may give the namespace in the URL only.
     if let Some(namespace) = &request.namespace {
         object.meta_mut().namespace = Some(namespace.clone());
     }
@@ -452,8 +458,8 @@ fn required<T>(part: Option<T>, name: &'static str) -> Result<T, InvalidReview> 
     part.ok_or(InvalidReview::NoObject(name))
 }
 
-/// Whether the loop wrote this: as our user, under our field manager, and of our form: a baseline, or
-/// a KEY under a key that we know.
+/// Returns true if the loop wrote this: as our user, under our field manager, and in our form, which leaves
+/// the config hash unchanged or sets one made under a known key.
 fn is_our_own_write(
     workload: &Workload,
     stored: &Stored,
@@ -476,7 +482,7 @@ fn field_manager<'a>(request: &'a Request<'_>) -> Option<&'a str> {
     request.options.as_ref()?.field_manager.as_deref()
 }
 
-/// The apiserver cuts off warnings from 4 KiB on.
+/// The apiserver truncates warnings beyond 4 KiB.
 const MAX_WARNINGS: usize = 10;
 const BASELINE_TOO_LONG: &str = "pod-reloader: the annotations of the workload are too long to add \
                                  pod-reloader.cs.sap.com/baseline: shorten them, until then changes \
@@ -549,7 +555,7 @@ mod tests {
         }
     }
 
-    /// KEY on the object of `review` after the patch of `answer`, which changes nothing else.
+    /// Returns the config hash of the object of `review` after `answer`, whose patch changes nothing else.
     fn key_after(review: &Value, answer: &Answer) -> Option<String> {
         const KEY: &str =
             "/spec/template/metadata/annotations/pod-reloader.cs.sap.com~1config-hash";
@@ -814,8 +820,8 @@ mod tests {
         assert_eq!(baseline_after(&changed, &answer), None);
     }
 
-    /// Another release, with keys of its own, writes one that it needs: one of an earlier hash that came back
-    /// each time made it lose a change.
+    /// Another release with its own keys writes a baseline that it needs. A baseline of an earlier hash
+    /// that came back each time made that release lose a change.
     #[test]
     fn a_baseline_of_an_earlier_hash_is_not_put_back() {
         let web = |baseline| {
@@ -975,7 +981,7 @@ mod tests {
         assert_eq!(asked(waiting, None), Standing::Waiting);
     }
 
-    /// What `answer` makes of the object of `review`.
+    /// Returns the object of `review` after the patch of `answer`.
     fn after(review: &Value, answer: &Answer) -> Value {
         let mut object = review["request"]["object"].clone();
         json_patch::patch(&mut object, &Patch(answer.patch.clone())).unwrap();
@@ -988,7 +994,7 @@ mod tests {
         baseline.as_str().map(str::to_owned)
     }
 
-    /// Values of KEY that other clusters have written, and that say nothing here.
+    /// Returns config hashes written by other clusters, which say nothing here.
     fn of_other_clusters() -> [String; 2] {
         let unknown = keyring(&[9]).hash(&Contents::whole(&objects(&[("a", holding("1"))])));
         [unknown.to_string(), "5".repeat(64)]
@@ -1070,7 +1076,7 @@ mod tests {
         }
     }
 
-    /// With so many bytes of annotations on its pod template.
+    /// Gives the pod template this many bytes of annotations.
     fn with_annotations(workload: Builder, size: usize) -> Builder {
         let annotations = json!({"note": "x".repeat(size - "note".len())});
         workload.with("/spec/template/metadata/annotations", annotations)
@@ -1153,7 +1159,7 @@ mod tests {
             asked(Some(stored()), stored().image("2")),
             Standing::Current
         );
-        // What is not there yet stands nowhere.
+        // A workload that does not exist yet has no sync status.
         let made_up = deployment("web").requires("a", None);
         assert_eq!(asked(None, made_up), Standing::Unknown);
     }

@@ -1,4 +1,4 @@
-//! Advice: what of the keys under our prefix, and of those of a dialect, cannot mean what its author hopes.
+//! Advice: warnings about annotations and labels that cannot do what their author intended.
 
 mod stakater;
 
@@ -15,45 +15,45 @@ use crate::dialects::{Dialects, is_auto};
 use crate::duration::{self, MAX_SETTLE_PERIOD};
 use crate::list::{escaped, quoted};
 
-/// The most that is said of one workload: it may hold thousands of keys.
+/// The maximum number of warnings for one workload: it may hold thousands of annotations.
 const MAX_ADVICE: usize = 10;
 
-/// One thing that is worth a warning.
+/// A warning about one annotation or label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// A key that nobody reads.
+    /// An annotation or label that nobody reads.
     Unknown {
-        /// The key behind its prefix, made safe to print.
+        /// The name after our prefix, made safe to print.
         name: String,
-        /// Where it stands.
+        /// The place in which it was found.
         place: Place,
-        /// The key that is likely meant.
+        /// The one that is likely meant.
         meant: Option<&'static Key>,
     },
-    /// A key that is read elsewhere.
+    /// An annotation or label that is read elsewhere.
     Misplaced {
-        /// The key.
+        /// The annotation or label.
         key: &'static Key,
-        /// Where it stands.
+        /// The place in which it was found.
         place: Place,
     },
-    /// A value that is none of those that a key takes: it counts as if it were not there.
+    /// A value that is not among those that an annotation takes: it has no effect.
     NoValue {
-        /// The key.
+        /// The annotation.
         key: &'static Key,
         /// The value, made safe to print.
         value: String,
-        /// What it takes.
+        /// The values that the annotation takes.
         values: &'static str,
     },
-    /// A settle period that is no duration: that of the operator applies.
+    /// A settle period that is not a duration: the operator's own applies.
     NoDuration {
         /// The annotation.
         key: &'static str,
         /// The value, made safe to print.
         value: String,
     },
-    /// A settle period of more than [`MAX_SETTLE_PERIOD`], which applies.
+    /// A settle period of more than [`MAX_SETTLE_PERIOD`], which applies instead.
     TooLong {
         /// The annotation.
         key: &'static str,
@@ -64,7 +64,7 @@ pub enum Advice {
     Foreign {
         /// The annotation, made safe to print.
         key: String,
-        /// Why it is not, and what to do.
+        /// The reason, and the remedy.
         why: Cow<'static, str>,
     },
 }
@@ -110,7 +110,7 @@ impl fmt::Display for Advice {
     }
 }
 
-/// What there is to say of a workload with these annotations and labels, where these dialects are spoken.
+/// Returns the advice on a workload with these annotations and labels, given the enabled dialects.
 pub(crate) fn on(
     places: [(Place, &BTreeMap<String, String>); 3],
     dialects: &Dialects,
@@ -166,10 +166,10 @@ fn on_settle_period(key: &'static str, value: &str) -> Option<Advice> {
     }
 }
 
-/// The key whose name is `name` but for some typing errors, at most one for three letters of it.
-/// None that only we write: nobody should come to write it.
+/// Returns the annotation or label whose name equals `name` apart from typing errors, at most one for every
+/// three letters. Never returns one that only we write: nobody should be led to write it.
 fn nearest(name: &str) -> Option<&'static Key> {
-    // What is longer is no key, and takes long to compare.
+    // A longer name is none of ours, and takes long to compare.
     if name.len() > LONGEST_NAME {
         return None;
     }
@@ -186,7 +186,7 @@ fn nearest(name: &str) -> Option<&'static Key> {
         .filter(|key| !key.is_ours)
 }
 
-/// The longest name of a label or annotation that Kubernetes takes.
+/// The maximum length of the name of a label or annotation in Kubernetes.
 const LONGEST_NAME: usize = 63;
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! The keys of the contract between a user and pod-reloader.
+//! The annotations and labels of the contract between users and pod-reloader.
 
 use std::fmt;
 
-/// What all keys begin with.
+/// The prefix of all our annotations and labels.
 pub const PREFIX: &str = "pod-reloader.cs.sap.com/";
 
-/// All keys, and where each is read.
+/// All our annotations and labels, with the place in which each is read.
 pub const KEYS: [Key; 13] = [
     Key::of_the_user(CONFIG_MAPS, Place::Annotation),
     Key::of_the_user(SECRETS, Place::Annotation),
@@ -22,14 +22,14 @@ pub const KEYS: [Key; 13] = [
     Key::of_ours(BASELINE, Place::Annotation),
 ];
 
-/// A key, and where it is read.
+/// One of our annotations or labels, and the place in which it is read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Key {
-    /// With its prefix.
+    /// The full name, with its prefix.
     pub key: &'static str,
-    /// Where it is read. It means nothing elsewhere.
+    /// The place in which it is read. It means nothing anywhere else.
     pub place: Place,
-    /// Whether we alone write it.
+    /// True if only we write it.
     pub is_ours: bool,
 }
 
@@ -53,7 +53,7 @@ impl Key {
     }
 }
 
-/// Where a key can stand.
+/// A place in which an annotation or a label can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the annotations of the workload.
@@ -74,29 +74,29 @@ impl fmt::Display for Place {
     }
 }
 
-/// On a workload: comma-separated names of ConfigMaps in its namespace, each with or without the keys that
-/// count, as in `app[log.level,mode],other`.
+/// On a workload: comma-separated names of ConfigMaps in its namespace, each with or without the keys to
+/// track, as in `app[log.level,mode],other`.
 pub const CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/configmaps";
 
-/// On a workload: Secrets, likewise.
+/// On a workload: the same for Secrets.
 pub const SECRETS: &str = "pod-reloader.cs.sap.com/secrets";
 
-/// On a workload: `"true"` lets every ConfigMap and Secret count that its pod template uses, `"configmaps"`
-/// and `"secrets"` those of one kind, `"false"` none where otherwise every workload is taken.
+/// On a workload: `"true"` tracks every ConfigMap and Secret that its pod template uses, and `"configmaps"`
+/// and `"secrets"` those of one kind. `"false"` tracks none if otherwise every workload is managed.
 pub const AUTO: &str = "pod-reloader.cs.sap.com/auto";
 
-/// On a workload: comma-separated names of ConfigMaps that never count.
+/// On a workload: comma-separated names of ConfigMaps that are never tracked.
 pub const EXCLUDE_CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/exclude-configmaps";
 
-/// On a workload: Secrets, likewise.
+/// On a workload: the same for Secrets.
 pub const EXCLUDE_SECRETS: &str = "pod-reloader.cs.sap.com/exclude-secrets";
 
-/// On a workload: `"false"` lets objects count as a whole also where keys are named, `"true"` only by the
-/// keys that the pod template names, also in dialects that do not.
+/// On a workload: `"false"` tracks whole objects even if keys are named. `"true"` tracks only the keys that
+/// the pod template names, even in dialects that track whole objects.
 pub const PER_KEY: &str = "pod-reloader.cs.sap.com/per-key";
 
-/// On a workload of a kind that can be restarted in two ways: by its pod [`TEMPLATE`], or by a time that
-/// is written to a field, [`AT`].
+/// On a workload whose kind can be restarted in two ways: by its pod [`TEMPLATE`], or by a time written to
+/// a field, [`AT`].
 pub const RESTART: &str = "pod-reloader.cs.sap.com/restart";
 
 /// A value of [`RESTART`].
@@ -105,44 +105,44 @@ pub const TEMPLATE: &str = "template";
 /// A value of [`RESTART`].
 pub const AT: &str = "at";
 
-/// On a workload: [`ANY`] change restarts it, or only one that is [`NEEDED`] for its pods to see it.
+/// On a workload: [`ANY`] change restarts it, or only one for which a restart is [`NEEDED`].
 pub const RESTART_ON: &str = "pod-reloader.cs.sap.com/restart-on";
 
-/// A value of [`RESTART_ON`], and what applies without it.
+/// A value of [`RESTART_ON`], and the default.
 pub const ANY: &str = "any";
 
 /// A value of [`RESTART_ON`].
 pub const NEEDED: &str = "needed";
 
-/// On a pod template: the config hash. Written by us alone.
+/// On a pod template: the config hash. Only we write it.
 ///
-/// The same key on the workload's own metadata is a message of SAP's controller to its webhook:
-/// we neither obey nor touch it.
+/// The same annotation on the workload's own metadata is a message of SAP's controller to its webhook: we
+/// neither obey it nor touch it.
 pub const CONFIG_HASH: &str = "pod-reloader.cs.sap.com/config-hash";
 
-/// [`CONFIG_HASH`] as managed fields name it.
+/// The name of [`CONFIG_HASH`] in managed fields.
 pub(crate) const CONFIG_HASH_FIELD: &str = "f:pod-reloader.cs.sap.com/config-hash";
 
-/// On a workload: `<KEY value>=<config hash>`. Written by us alone.
+/// On a workload: `<value of CONFIG_HASH>=<config hash>`. Only we write it.
 ///
-/// Says which content a KEY that we cannot verify stands for.
+/// A baseline says which content a config hash that we cannot verify stands for.
 pub const BASELINE: &str = "pod-reloader.cs.sap.com/baseline";
 
-/// On a workload: how long its config must have been quiet before it is restarted, such as `10s`.
+/// On a workload: the time for which its config must be unchanged before a restart, such as `10s`.
 pub const SETTLE_PERIOD: &str = "pod-reloader.cs.sap.com/settle-period";
 
-/// Label of a workload: `"true"` leaves it alone.
+/// Label of a workload: `"true"` makes pod-reloader leave it alone.
 pub const IGNORED: &str = "pod-reloader.cs.sap.com/ignored";
 
-/// Label of a workload: `"true"` leaves it alone.
+/// Label of a workload: `"true"` makes pod-reloader leave it alone.
 pub const DISABLED: &str = "pod-reloader.cs.sap.com/disabled";
 
 /// The field manager of all our writes.
 ///
-/// It must not begin with `kubectl`: Flux strips the fields of such managers.
+/// The name must not begin with `kubectl`: Flux strips the fields of such managers.
 pub const FIELD_MANAGER: &str = "pod-reloader";
 
-/// The field manager of dry runs that ask how a workload stands: see [`standing`](crate::standing).
+/// The field manager of dry runs that ask for a workload's sync status: see [`standing`](crate::standing).
 pub const INQUIRER: &str = "pod-reloader-inquiry";
 
 #[cfg(test)]

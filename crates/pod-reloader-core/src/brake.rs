@@ -1,49 +1,49 @@
 //! The brake: how soon one workload may be written to, and restarted, again.
 //!
-//! Two bounds, for two reasons. [`Allowance`] bounds every attempt to write, so that nobody who takes our
-//! writes back can make us spin. [`Brake`] bounds restarts, so that config which flaps cannot wear out the
-//! pods. Known from practice: a certificate that flapped made one Deployment 80,000 ReplicaSets.
+//! There are two bounds, for two reasons. [`Allowance`] bounds every attempt to write, so that a controller
+//! that keeps reverting our writes cannot make us spin. [`Brake`] bounds restarts, so that flapping config
+//! cannot wear out the pods. It has happened: a flapping certificate gave one Deployment 80,000 ReplicaSets.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The time in which writes and restarts are counted.
+/// The period over which writes and restarts are counted.
 pub const WINDOW: Duration = Duration::from_secs(10 * 60);
 /// The first pause. Each restart after a pause doubles the next one.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
-/// How often it is doubled at most: to 32 minutes.
+/// The maximum number of times that the pause is doubled: up to 32 minutes.
 const MAX_DOUBLINGS: u32 = 5;
 
 /// The time after which one more attempt is allowed.
 pub const INTERVAL: Duration = Duration::from_secs(45);
-/// The attempts that are allowed at once: five that meet somebody else's edits, the one that stands, and one
-/// that was made a moment ago.
+/// The number of attempts allowed at once: five that conflict with other edits, the one that succeeds, and
+/// one made a moment ago.
 const BURST: usize = 7;
 
-/// The attempts to write to one workload, as far as they limit the next one.
+/// The recent attempts to write to one workload, as far as they limit the next one.
 ///
-/// It is a bucket of `BURST` attempts that gains one every [`INTERVAL`]. An attempt counts when it is made,
-/// so it makes no difference whether the write stood, was taken back, conflicted, was refused, or never got
-/// an answer. No event and no answer can shorten the wait.
+/// The allowance is a bucket of `BURST` attempts that gains one every [`INTERVAL`]. An attempt counts when it
+/// is made, so it makes no difference whether the write succeeded, was reverted, conflicted, was refused, or
+/// never got an answer. No event and no answer can shorten the wait.
 ///
 /// # Guarantees
 ///
 /// - Any [`WINDOW`] holds at most `BURST + WINDOW / INTERVAL` = 7 + 13 = 20 attempts.
-/// - The next attempt never waits for longer than [`INTERVAL`] after the last one. So a user gets a change
-///   within a minute once whatever took it back has stopped.
+/// - The next attempt never waits longer than [`INTERVAL`] after the last one. So a change reaches the pods
+///   within a minute once the reverting has stopped.
 ///
 /// # Caveats
 ///
-/// Where a user allows more than `BURST` restarts in a window, that many attempts are allowed at once,
-/// and the bound grows by as many.
+/// If a user allows more than `BURST` restarts in a window, that many attempts are allowed at once, and the
+/// bound grows by the difference.
 #[derive(Debug, Default)]
 pub struct Allowance {
-    /// When the bucket is full again. `None` while no attempt was made.
+    /// The time at which the bucket is full again. `None` before the first attempt.
     full_at: Option<Instant>,
 }
 
 impl Allowance {
-    /// The time of the next attempt, where it may not be made at once.
+    /// Returns the time of the next attempt, if it must wait.
     pub fn not_before(&self, now: Instant, max_restarts: usize) -> Option<Instant> {
         let spare = INTERVAL * (burst(max_restarts) - 1);
         let wait = self.deficit(now).saturating_sub(spare);
@@ -54,7 +54,7 @@ impl Allowance {
     ///
     /// # Errors
     ///
-    /// The time of the next attempt, where this one may not be made.
+    /// Returns the time of the next attempt, if this one is not allowed.
     pub fn attempt(&mut self, now: Instant, max_restarts: usize) -> Result<(), Instant> {
         match self.not_before(now, max_restarts) {
             Some(next) => Err(next),
@@ -70,7 +70,7 @@ impl Allowance {
         self.full_at = self.full_at.and_then(|at| at.checked_sub(INTERVAL));
     }
 
-    /// Whether as many attempts are allowed as ever.
+    /// Returns true if the full number of attempts is allowed.
     pub fn is_full(&self, now: Instant) -> bool {
         self.deficit(now).is_zero()
     }
@@ -85,17 +85,17 @@ fn burst(max_restarts: usize) -> u32 {
     u32::try_from(BURST.max(max_restarts)).unwrap_or(u32::MAX)
 }
 
-/// The restarts of one workload, as far as they matter for the next.
+/// The recent restarts of one workload, as far as they affect the next one.
 #[derive(Debug, Default)]
 pub struct Brake {
-    /// Those of the last [`WINDOW`], the newest last.
+    /// The restarts of the last [`WINDOW`], newest last.
     recent: VecDeque<Instant>,
-    /// How many in a row came after a pause.
+    /// The number of consecutive restarts that came after a pause.
     paused: u32,
 }
 
 impl Brake {
-    /// Notes a restart.
+    /// Records a restart.
     pub fn restarted(&mut self, now: Instant, limit: usize) {
         self.paused = match self.not_before(now, limit) {
             Some(_) => self.paused + 1,
@@ -107,8 +107,8 @@ impl Brake {
         }
     }
 
-    /// When the next restart may be, where it must wait because there were `limit` in [`WINDOW`]: then
-    /// the workload is in a storm. One that was asked for no restart for two pauses is in none.
+    /// Returns the time of the next restart, if it must wait because there were `limit` restarts in
+    /// [`WINDOW`]. The workload is then in a storm, until two pauses pass without a request for a restart.
     pub fn not_before(&self, now: Instant, limit: usize) -> Option<Instant> {
         let last = *self.recent.back()?;
         let is_full = self.recent.len() >= limit && last - self.recent[0] < WINDOW;
@@ -116,12 +116,12 @@ impl Brake {
         ((is_full || self.paused > 0) && now < last + 2 * pause).then(|| last + pause)
     }
 
-    /// How long the next restart comes after the last one, in a storm.
+    /// Returns the pause between the last restart and the next one, in a storm.
     pub fn pause(&self) -> Duration {
         FIRST_PAUSE * 2_u32.pow(self.paused.min(MAX_DOUBLINGS))
     }
 
-    /// Whether nothing of it matters any more.
+    /// Returns true if none of this affects a restart any more.
     pub fn is_released(&self, now: Instant) -> bool {
         self.recent
             .back()
@@ -137,8 +137,7 @@ mod tests {
     const LIMIT: usize = 5;
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The times of the restarts, in seconds, of a workload whose config changes every ten seconds
-    /// until `end`.
+    /// Restarts a workload whose config changes every ten seconds until `end`. Returns the times in seconds.
     fn restarts(brake: &mut Brake, begin: Instant, end: u32) -> Vec<u32> {
         (0..end)
             .step_by(10)
@@ -154,7 +153,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever becomes of the attempts: it asks nobody.
+        /// The result of an attempt makes no difference, so it is not an input here.
         #[test]
         fn ten_minutes_hold_twenty_attempts_at_most_and_none_waits_for_a_minute(
             gaps in prop::collection::vec(0_u64..120_000, 1..300),
@@ -163,7 +162,7 @@ mod tests {
             let (mut allowance, mut now) = (Allowance::default(), Instant::now());
             let mut attempts: Vec<Instant> = Vec::new();
             for gap in gaps {
-                // Most come at once, as from whoever takes back what is written.
+                // Most attempts come at once, as if something reverted every write.
                 now += Duration::from_millis(if gap < 80_000 { gap / 100 } else { gap });
                 match allowance.attempt(now, max_restarts) {
                     Ok(()) => attempts.push(now),

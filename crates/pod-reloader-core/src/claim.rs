@@ -1,4 +1,4 @@
-//! Claims: what one annotation of a workload asks of config objects.
+//! Claims: the config objects that one annotation of a workload asks to track.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,25 +11,26 @@ use crate::name::Name;
 use crate::name_regex::{NameRegex, Work};
 use crate::reference::{ConfigKind, Reference};
 
-/// What one dialect asks of one config object.
+/// A request by one dialect to track one config object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Claim {
-    /// Of which object.
+    /// The object.
     pub reference: Reference,
-    /// In whose words.
+    /// The dialect of the annotation.
     pub dialect: Dialect,
-    /// The marks that the object must have to count.
+    /// The marks that the object must carry to be tracked.
     pub needs: Marks,
-    /// How much of it is tracked.
+    /// The part of the object that is tracked.
     pub extent: Extent,
 }
 
 impl Claim {
-    /// Whether the object counts by it.
+    /// Returns true if this claim tracks the object.
     pub(crate) fn counts(&self, object: &Presence) -> bool {
         match object {
-            // So an object that comes with a mark is told from one that gets it. A pod that runs already
-            // sees what comes, also where that is immutable.
+            // An absent object is tracked, so one that is created with a mark can be told from one that
+            // gets the mark later. The exception is `IMMUTABLE`: running pods see a new object by
+            // themselves, even if it is immutable.
             Presence::Absent => !self.needs.meet(Marks::IMMUTABLE),
             Presence::Present(object) => {
                 object.marks.contain(self.needs) && !object.marks.meet(self.dialect.denying_marks())
@@ -37,7 +38,7 @@ impl Claim {
         }
     }
 
-    /// Whether a mark that the object has, or has not, decides about that.
+    /// Returns true if a mark, present or absent, decides whether this claim tracks the object.
     pub(crate) fn depends_on_marks(&self, object: &Presence) -> bool {
         let labels = Marks::SELECTED | Marks::NOT_SELECTED;
         self.needs != Marks::NONE
@@ -46,23 +47,23 @@ impl Claim {
     }
 }
 
-/// A regular expression for the names of objects, in the namespace of the workload. What it matches
-/// counts as long as it is there.
+/// A regular expression for names of objects in the workload's namespace. An object that matches is tracked
+/// for as long as it exists.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    /// Which objects.
+    /// The kind of object.
     pub kind: ConfigKind,
-    /// In whose words.
+    /// The dialect of the annotation.
     pub(crate) dialect: Dialect,
     text: Box<str>,
     regex: Arc<NameRegex>,
-    /// Names that do not count though they match.
+    /// Names that match but are not tracked.
     except: Arc<BTreeSet<Box<str>>>,
 }
 
 impl Pattern {
-    /// The pattern `^text$`, in the syntax that RE2 and Rust share. `None` where it is none, or one that
-    /// takes more than what is left of `work`.
+    /// Compiles `^text$`, in the syntax that RE2 and Rust share. Returns `None` if it is not a regular
+    /// expression, or needs more than the remaining `work`.
     pub(crate) fn new(
         kind: ConfigKind,
         dialect: Dialect,
@@ -79,22 +80,22 @@ impl Pattern {
         })
     }
 
-    /// Whether the object counts by it, which is one that it matches.
+    /// Returns true if this pattern tracks the object, whose name it matches.
     pub(crate) fn counts(&self, object: &Presence) -> bool {
         matches!(object, Presence::Present(object) if !object.marks.meet(self.dialect.denying_marks()))
     }
 
-    /// Names that do not count though they match.
+    /// Returns the names that match but are not tracked.
     pub(crate) fn except(&self) -> &BTreeSet<Box<str>> {
         &self.except
     }
 
-    /// The memory that it takes up, in bytes, without its exceptions.
+    /// Returns the memory used, in bytes, without the exceptions.
     pub(crate) fn size(&self) -> usize {
         self.text.len() + self.regex.size()
     }
 
-    /// Whether it matches a name.
+    /// Returns true if the pattern matches the name.
     pub fn matches(&self, name: &Name) -> bool {
         self.regex.matches(name) && !self.except.contains(name.as_str())
     }

@@ -9,52 +9,56 @@ use crate::hash::{ConfigHash, KeyId, Keyring, Verdict};
 use crate::sap;
 use crate::workload::{Restart, Workload};
 
-/// What becomes of a workload that has subscribed and has no config hash yet.
+/// The treatment of a workload that has opted in and has no config hash yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstStamp {
-    /// It is given one, which restarts its pods once.
+    /// A config hash, which restarts the pods once.
     Rollout,
-    /// It is given a baseline: its first change of content is its first restart.
+    /// A baseline, so the first restart comes with the first change of content.
     Baseline,
 }
 
-/// What a workload should carry, given the contents of what it references.
+/// The action for a workload, given the contents of the objects that it tracks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// What it carries stands for the contents.
+    /// Leave the workload unchanged: what it carries stands for the contents.
     Keep,
-    /// It stays as it is, because its pods cannot start: these are not there.
+    /// Leave the workload unchanged because its pods could not start: these objects or keys are missing.
     Hold(Vec<Requirement>),
-    /// It gets this config hash, which restarts its pods.
+    /// Set this config hash, which restarts the pods.
     Set {
-        /// The value of KEY.
+        /// The config hash.
         config_hash: String,
-        /// What for.
+        /// The reason for the restart.
         cause: Cause,
     },
-    /// It gets this baseline, which restarts nothing.
+    /// Write this baseline, which restarts nothing.
     Baseline(String),
 }
 
-/// Why pods are restarted.
+/// The reason why pods are restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The workload has just subscribed.
+    /// The workload has just opted in.
     FirstStamp,
     /// The contents changed.
     Changed,
-    /// The value of SAP's controller does not verify: something changed while nobody looked.
+    /// SAP's hash does not verify: something changed while no controller was running.
     ChangedBeforeTakeover,
 }
 
-/// What `workload` should carry, given the `objects` that may count for it.
+/// Decides what `workload` should carry, given the `objects` that it may track.
 ///
-/// *Guarantees*: a value that verifies under any key is kept; a value that cannot be verified is
-/// never by itself a reason to restart, and neither is it that other objects count than before because
-/// of a mark on one of them or a dialect that is spoken; no pod is restarted into a configuration it
-/// cannot start with.
+/// # Guarantees
 ///
-/// *Caveats*: `objects` must hold each reference of the workload, as one consistent read each.
+/// - A value that verifies under any key stays.
+/// - A value that cannot be verified is never by itself a reason to restart. Nor is a change of the set of
+///   tracked objects that comes from a mark on one of them, or from a dialect that was enabled.
+/// - No pod is restarted into a configuration that it cannot start with.
+///
+/// # Caveats
+///
+/// `objects` must hold every reference of the workload, each from one consistent read.
 pub fn decide(
     workload: &Workload,
     objects: &Objects,
@@ -71,15 +75,16 @@ pub fn decide(
         keys,
     };
     let decision = match workload.config_hash() {
-        // A baseline says what its last restart was for.
+        // For a workload restarted by a time, the baseline says what its last restart was for.
         _ if workload.restart != Restart::Template => facts.keep_baseline(BY_TIME),
         Some(value) => facts.keep_verified(value),
-        // A baseline stays one when the flag is taken back, and when it is no longer restarted by a time.
+        // A workload with a baseline retains it when `firstStamp: baseline` is switched off, and when the
+        // workload is no longer restarted by a time.
         None if facts.baseline("").or(facts.baseline(BY_TIME)).is_some() => facts.keep_baseline(""),
-        // Who asked in the words of another controller has seen no restart for that there either.
+        // Opting in through another controller's annotations causes no restart there, either.
         None if workload.subscription != Subscription::ByUs => facts.keep_baseline(""),
         None if first_stamp == FirstStamp::Baseline => facts.keep_baseline(""),
-        // Nothing counts yet: what comes is a change.
+        // Nothing is tracked yet, so the first object to appear is a change.
         None if facts.contents.is_empty() => facts.keep_baseline(""),
         None => facts.set(Cause::FirstStamp),
     };
@@ -87,7 +92,7 @@ pub fn decide(
         Decision::Keep if !workload.templates_agree() => facts.set(Cause::Changed),
         decision => decision,
     };
-    // Even a hash that stands for an absent object: no pod starts until it is there.
+    // This holds even for a hash that stands for an absent object: no pod starts until the object exists.
     let missing: Vec<_> = workload.missing(objects).cloned().collect();
     if missing.is_empty() {
         decision
@@ -96,7 +101,7 @@ pub fn decide(
     }
 }
 
-/// What a decision rests on.
+/// The inputs of a decision.
 struct Facts<'a> {
     workload: &'a Workload,
     objects: &'a Objects,
@@ -112,7 +117,7 @@ impl<'a> Facts<'a> {
                 let of = format!("{value}{OTHERWISE}");
                 match (self.baseline(&of), self.baseline(BY_TIME)) {
                     (Some(hash), _) => self.keep_hash(hash, &of),
-                    // It was restarted in another way since.
+                    // The workload has been restarted by a time since.
                     (None, Some(hash)) if self.is_current(hash) => self.new_baseline(&of),
                     (None, _) => self.keep_hash(value, &of),
                 }
@@ -121,7 +126,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// For a KEY that says nothing about contents, the baseline does.
+    /// Decides by the baseline, for a config hash that says nothing about contents.
     fn keep_baseline(&self, value: &str) -> Decision {
         match self.baseline(value) {
             Some(hash) => self.keep_hash(hash, value),
@@ -133,7 +138,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Takes over a workload of which no hash of ours says what its pods have.
+    /// Takes over a workload when no hash of ours says which contents its pods have.
     fn take_over(&self, value: &str) -> Decision {
         match sap::verify(value, self.workload, self.objects) {
             Verdict::Outdated if !self.contents.is_empty() => {
@@ -143,9 +148,9 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The hash of the workload's last restart, where that was made in another way than the next one: by its
-    /// pod template before it was restarted by a time, or by a time before that. A change that is pending
-    /// when somebody switches is due all the same.
+    /// Returns the hash of the workload's last restart, if that restart was not made in the way that the
+    /// next one will be: by the pod template before it was restarted by a time, or by a time before that. A
+    /// change that is pending when somebody switches between the two is still due.
     fn of_another_way(&self) -> Option<&'a str> {
         if self.workload.restart == Restart::Template {
             return self.baseline(BY_TIME);
@@ -156,8 +161,8 @@ impl<'a> Facts<'a> {
         stands_in.or_else(otherwise).or(value)
     }
 
-    /// Keeps what stands for the contents. Where it stood for these same objects when something else
-    /// counted, a baseline says so.
+    /// Decides by a hash that should stand for the contents. If it stands for these same objects as of a time
+    /// when different ones were tracked, the decision is a baseline that says so.
     fn keep_hash(&self, hash: &str, of: &str) -> Decision {
         match self.keys.verify(hash, &self.contents) {
             Verdict::Current => Decision::Keep,
@@ -177,7 +182,7 @@ impl<'a> Facts<'a> {
         self.keys.verify(hash, &self.contents) == Verdict::Current
     }
 
-    /// The hash of the workload's baseline, where it speaks of this.
+    /// Returns the hash of the workload's baseline, if the baseline belongs to `of`.
     fn baseline(&self, of: &str) -> Option<&'a str> {
         baseline(self.workload, of)
     }
@@ -194,15 +199,16 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// In the place of KEY in a baseline: for this hash, the workload was last restarted by a time.
+/// Stands in place of the config hash in a baseline: the last restart was by a time, for the hash that
+/// follows.
 const BY_TIME: &str = "at";
 
-/// Behind the value of KEY in a baseline: KEY can be verified, but other objects count now than when it was
-/// made.
+/// Follows the config hash in a baseline: that hash verifies under a known key, but different objects are
+/// tracked now than when it was made.
 const OTHERWISE: &str = "~";
 
-/// The keys without which it could no longer be told whether `workload` is up to date: that of its config
-/// hash, and that of the baseline which speaks of it.
+/// Returns the keys needed to tell whether `workload` is up to date: the key of its config hash, and the
+/// key of the baseline that belongs to that hash.
 pub fn keys_relied_on(workload: &Workload) -> BTreeSet<KeyId> {
     let value = workload.config_hash();
     let of = value.unwrap_or_default();
@@ -216,12 +222,12 @@ pub fn keys_relied_on(workload: &Workload) -> BTreeSet<KeyId> {
         .collect()
 }
 
-/// The baseline of a workload that is restarted by a time, for this config hash.
+/// Returns the baseline of a workload that was restarted by a time, for this config hash.
 pub fn baseline_by_time(config_hash: &str) -> String {
     format!("{BY_TIME}={config_hash}")
 }
 
-/// Whether a baseline says something about a workload with this KEY.
+/// Returns true if a baseline belongs to a workload with this config hash.
 pub(crate) fn speaks_of(baseline: &str, value: Option<&str>) -> bool {
     let own = baseline.rsplit_once('=').map(|(own, _)| own);
     own.is_some_and(|own| {
@@ -230,7 +236,7 @@ pub(crate) fn speaks_of(baseline: &str, value: Option<&str>) -> bool {
     })
 }
 
-/// The hash of a workload's baseline, where it speaks of this.
+/// Returns the hash of a workload's baseline, if the baseline belongs to `of`.
 pub(crate) fn baseline<'a>(workload: &'a Workload, of: &str) -> Option<&'a str> {
     let (own, hash) = workload.markers.baseline.as_deref()?.rsplit_once('=')?;
     (own == of).then_some(hash)
@@ -327,7 +333,7 @@ mod tests {
         assert_eq!(decided(workload(), holding("1")), changed("1"));
     }
 
-    /// What becomes of a workload that is restarted by a time, or by its template.
+    /// Decides for a workload that is restarted in the given way.
     fn decided_by(restart: Restart, workload: Builder, object: Option<ConfigObject>) -> Decision {
         let mut workload = workload.lists("a").build();
         workload.restart = restart;
@@ -525,7 +531,7 @@ mod tests {
         assert_eq!(decision, Decision::Keep);
     }
 
-    /// A workload in our dialect and that of Stakater, whose ConfigMaps `a`, `b` and so on hold these values.
+    /// A workload read in our dialect and Stakater's, with ConfigMaps `a`, `b` and so on of given values.
     struct Mixed {
         workload: Builder,
         objects: Objects,
@@ -648,7 +654,7 @@ mod tests {
         assert_eq!(now("1").decided(), Decision::Baseline(baseline.clone()));
         assert_eq!(now("1").with_baseline(&baseline).decided(), Decision::Keep);
         assert!(rolls(&now("2").with_baseline(&baseline).decided()));
-        // Both at once is a change.
+        // If both happen at once, that is a change.
         let changed = both().holding("a", "2").holding("b", "1");
         assert!(rolls(&changed.decided()));
     }
@@ -684,7 +690,7 @@ mod tests {
         );
         let marked_again = counting(&two).with_baseline(&format!("{two}~={one}"));
         assert_eq!(marked_again.decided(), Decision::Keep);
-        // What changes while it is ignored rolls nothing, also afterwards.
+        // A change made while the object is ignored restarts nothing, even after the mark is removed.
         let unmarked = counting(&two)
             .holding("b", "2")
             .with_baseline(&format!("{two}~={one}"));
@@ -772,8 +778,8 @@ mod tests {
         }
     }
 
-    /// Other than with Stakater's Reloader: one hash covers all objects, so it cannot tell that only the
-    /// marked one has changed.
+    /// This differs from Stakater's Reloader: one hash covers all objects, so it cannot tell that only the
+    /// marked object has changed.
     #[test]
     fn content_that_changes_in_the_same_write_as_a_mark_rolls_once_where_the_object_counted() {
         let both = hash_of(&[("a", "1"), ("b", "1")]);
@@ -786,7 +792,7 @@ mod tests {
         assert_eq!(matched.matching("a", "2").decided(), counts);
     }
 
-    /// A search among `a`, which is there with a mark, and `names`.
+    /// Returns a workload that searches among `a`, which exists with a mark, and `names`.
     fn searching(names: &[&str]) -> Mixed {
         let names = names.iter().chain(&["a"]);
         let from = names.map(|name| json!({"configMapRef": {"name": name, "optional": true}}));
@@ -798,7 +804,7 @@ mod tests {
         search
     }
 
-    /// What `search` would be stamped with.
+    /// Returns the hash that `search` would be stamped with.
     fn hash_in(search: Mixed) -> String {
         match search.decided() {
             Decision::Baseline(baseline) => baseline.trim_start_matches('=').to_owned(),
@@ -838,7 +844,7 @@ mod tests {
             object.created = Some(format!("2026-01-01T00:00:{created}Z").parse().unwrap());
             objects(&[(name, Some(object))])
         };
-        // The names are in another order than the times.
+        // The names are in a different order than the times.
         let all = ["03", "01", "04", "02"];
         let there = |count: usize| {
             let mut search = searching(&names);

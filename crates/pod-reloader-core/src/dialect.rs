@@ -1,16 +1,16 @@
-//! Dialects: the annotations of this operator, and of others that it understands.
+//! Dialects: our own annotations, and those of other controllers that the operator understands.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::mark::Marks;
 
-/// Whose annotations they are.
+/// The controller that a set of annotations belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Dialect {
     /// Our own.
     PodReloader,
-    /// Nobody's: the operator takes every workload.
+    /// No controller: the operator manages every workload.
     AutoAll,
     /// Stakater's Reloader.
     Stakater,
@@ -25,7 +25,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// Those that can be chosen.
+    /// The dialects that can be chosen.
     pub const ALL: [Self; 6] = [
         Self::PodReloader,
         Self::Stakater,
@@ -35,7 +35,7 @@ impl Dialect {
         Self::Fabric8,
     ];
 
-    /// Its name on the command line.
+    /// Returns the dialect's name on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PodReloader => "pod-reloader",
@@ -48,7 +48,7 @@ impl Dialect {
         }
     }
 
-    /// The marks that keep an object from counting.
+    /// Returns the marks that keep an object from being tracked.
     pub(crate) fn denying_marks(self) -> Marks {
         let own = match self {
             Self::Stakater | Self::AutoAll => Marks::STAKATER_IGNORE,

@@ -1,7 +1,7 @@
 //! Grammars: the annotations of each dialect, and what they ask for.
 //!
-//! A dialect is a row of a table, `Grammar`: its keys, and what it takes out of a pod spec. What does not
-//! fit into a row is our own `auto` (`own`) and the rules of Stakater's Reloader (`stakater`).
+//! A dialect is a row of a table, `Grammar`: its annotations, and what it takes from a pod spec. Two things
+//! do not fit into a row: our own `auto` (`own`) and the rules of Stakater's Reloader (`stakater`).
 
 mod own;
 mod reader;
@@ -21,27 +21,27 @@ use crate::name::Name;
 use crate::reference::ConfigKind;
 use crate::references::References;
 
-/// What a dialect consists of.
+/// The annotations of a dialect, and the objects that it finds in a pod spec.
 struct Grammar {
-    /// A key that must be `"true"`, or nothing else is read; with it, the pod spec is.
+    /// A switch that must be `"true"`, or nothing else is read. If it is, the pod spec is read too.
     gate: Option<(Where, &'static str)>,
     /// Annotations that list names.
     lists: &'static [(ConfigKind, &'static str)],
-    /// Annotations that list names which do not count.
+    /// Annotations that list names to leave out.
     excludes: &'static [(ConfigKind, &'static str)],
-    /// What annotations begin with whose value is a name that does not count.
+    /// Prefixes of annotations whose value is a name to leave out.
     exclude_prefixes: &'static [(ConfigKind, &'static str)],
     /// Further annotations that are read.
     others: &'static [&'static str],
-    /// What it looks at in a pod spec.
+    /// The ways of using an object in a pod spec that the dialect looks at.
     sees: &'static [Consumption],
-    /// Whether of an object only the keys count that the pod spec names.
+    /// True if only the keys that the pod spec names are tracked.
     takes_keys: bool,
-    /// The kind of workload that it is spoken in, where that is one alone.
+    /// The only kind of workload that the dialect applies to, if there is just one.
     only_in: Option<WorkloadKind>,
 }
 
-/// Where a gate stands.
+/// The position of a gate.
 #[derive(Clone, Copy)]
 enum Where {
     Annotation,
@@ -159,19 +159,19 @@ impl Dialect {
     }
 }
 
-/// The dialects that are understood, and what applies to all of them.
+/// The dialects that are understood, and the settings that apply to all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dialects {
-    /// Whose annotations are read.
+    /// The dialects whose annotations are read.
     pub spoken: BTreeSet<Dialect>,
-    /// Whether every workload is taken that does not say otherwise.
+    /// True if every workload is managed that does not opt out.
     pub auto_all: bool,
-    /// A kind of object that never counts.
+    /// A kind of object that is never tracked.
     pub ignored: Option<ConfigKind>,
 }
 
 impl Default for Dialects {
-    /// Ours alone.
+    /// Enables our own dialect only.
     fn default() -> Self {
         Self {
             spoken: BTreeSet::from([Dialect::PodReloader]),
@@ -181,19 +181,19 @@ impl Default for Dialects {
     }
 }
 
-/// Who has asked for a workload to be kept.
+/// The source of a workload's opt-in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subscription {
-    /// Nobody.
+    /// None: nobody has opted the workload in.
     #[default]
     None,
-    /// Somebody in the words of another controller, or the operator itself for every workload.
+    /// Another controller's annotations, or the operator itself for every workload.
     ByOthers,
-    /// Its author, in our words.
+    /// Our own annotations, set by the workload's author.
     ByUs,
 }
 
-/// What of a workload the dialects look at.
+/// The parts of a workload that the dialects look at.
 pub(crate) struct Subject<'a> {
     pub(crate) kind: WorkloadKind,
     pub(crate) namespace: &'a Name,
@@ -209,18 +209,18 @@ impl Subject<'_> {
     }
 }
 
-/// What a dialect says about the objects of one kind.
+/// The objects of one kind that a dialect asks for.
 struct Wishes<'a> {
     /// A list of names.
     names: Option<&'a str>,
     /// A list of regular expressions.
     patterns: Option<&'a str>,
-    /// Whether what the pod spec uses counts, and with which marks.
+    /// The dialects that track what the pod spec uses, each with the marks that an object must carry.
     discovers: Vec<(Dialect, Marks)>,
 }
 
 impl Dialects {
-    /// What counts for a workload, and who has asked for that.
+    /// Returns the objects that a workload tracks, and the source of its opt-in.
     pub(crate) fn read(&self, subject: &Subject<'_>) -> (References, Subscription) {
         let mut reader = Reader::new(subject);
         let mut subscription = Subscription::None;
@@ -249,9 +249,9 @@ impl Dialects {
         (reader.references(), subscription)
     }
 
-    /// The annotations of a workload that are read, in any order.
+    /// Returns the annotations of a workload that are read, in any order.
     pub(crate) fn annotation_keys(&self) -> impl Iterator<Item = &'static str> {
-        // Our own settings count in every dialect.
+        // Our own settings apply in every dialect.
         let own = [keys::SETTLE_PERIOD].iter().chain(POD_RELOADER.others);
         let excludes = POD_RELOADER.excludes.iter().map(|(_, key)| *key);
         let own = own.copied().chain(excludes);
@@ -267,7 +267,7 @@ impl Dialects {
         }))
     }
 
-    /// What the names of annotations begin with that are read besides.
+    /// Returns the prefixes of further annotations that are read.
     pub(crate) fn annotation_prefixes(&self) -> impl Iterator<Item = &'static str> {
         let prefixes = |dialect: Dialect| dialect.grammar().exclude_prefixes.iter();
         self.dialects()
@@ -275,7 +275,7 @@ impl Dialects {
             .map(|(_, prefix)| *prefix)
     }
 
-    /// The labels of a workload that are read.
+    /// Returns the labels of a workload that are read.
     pub(crate) fn label_keys(&self) -> impl Iterator<Item = &'static str> {
         let gates = self.dialects().filter_map(|dialect| dialect.grammar().gate);
         gates
@@ -283,7 +283,7 @@ impl Dialects {
             .map(|(_, key)| key)
     }
 
-    /// How long the objects of a workload must be quiet, in the words of another controller.
+    /// Returns the settle period that a workload has in another controller's annotations.
     pub(crate) fn settle_period<'a>(
         &self,
         kind: WorkloadKind,
@@ -293,7 +293,7 @@ impl Dialects {
         is_paused.then(|| annotation(stakater::PAUSE_PERIOD))?
     }
 
-    /// Whether a workload is to be restarted by a time in a field, where its kind has one.
+    /// Returns true if a workload asks to be restarted by a time in a field, if its kind has one.
     pub(crate) fn restarts_at<'a>(&self, annotation: impl Fn(&str) -> Option<&'a str>) -> bool {
         match annotation(keys::RESTART) {
             Some(keys::AT) => true,
@@ -352,7 +352,7 @@ impl Dialects {
     }
 }
 
-/// Whether [`keys::AUTO`] takes this value.
+/// Returns true if [`keys::AUTO`] accepts this value.
 pub(crate) fn is_auto(value: &str) -> bool {
     own::Auto::parse(value).is_some()
 }

@@ -1,4 +1,4 @@
-//! The digest of one config object: what its content comes to.
+//! The digest of one config object: a short value that stands for its content.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +15,12 @@ use crate::extent::Extent;
 use crate::mark::{Marks, STACKABLE_IGNORE, STAKATER_IGNORE, STAKATER_MATCH};
 use crate::reference::Reference;
 
-/// The SHA-256 of the content of one config object, or of one entry of it. Never leaves the process.
+/// The SHA-256 of the content of one config object, or of one of its entries. It never leaves the process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -33,9 +33,9 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Whether a referenced object is there, as a consistent read has shown it.
+/// The presence of a referenced object, as a consistent read has shown it.
 ///
-/// That it could not be read is no value here: what is unknown never leads to a write.
+/// An object that could not be read has no value here: an unknown state never leads to a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// The object is there.
@@ -45,7 +45,7 @@ pub enum Presence {
 }
 
 impl Presence {
-    /// Whether both have the same content, or are both absent. Metadata does not count.
+    /// Returns true if both have the same content, or both are absent. Metadata is ignored.
     pub fn same_content(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Present(one), Self::Present(other)) => one.digest == other.digest,
@@ -55,58 +55,58 @@ impl Presence {
     }
 }
 
-/// What is remembered of a ConfigMap or Secret: nothing of its values.
+/// The facts remembered about a ConfigMap or Secret: none of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigObject {
-    /// What its content comes to.
+    /// The digest of the whole content.
     pub digest: Digest,
-    /// The keys that were asked for, sorted, with the digest of each entry that is there.
+    /// The keys that were asked for, sorted, each with the digest of its entry, if present.
     entries: Box<[(Box<str>, Option<Digest>)]>,
-    /// Whether every key was asked for.
+    /// True if every key was asked for.
     has_all_entries: bool,
-    /// What its metadata says about whether it counts. No part of the digest.
+    /// The marks in the metadata that decide whether the object is tracked. Not part of the digest.
     pub marks: Marks,
-    /// Its UID. No part of the digest.
+    /// The UID. Not part of the digest.
     pub uid: Box<str>,
-    /// Its resourceVersion. No part of the digest.
+    /// The resourceVersion. Not part of the digest.
     pub resource_version: Box<str>,
-    /// When it was created, where that is known. No part of the digest.
+    /// The creation time, if known. Not part of the digest.
     pub created: Option<Timestamp>,
 }
 
 /// Keys of the data of config objects.
 pub type DataKeys = BTreeSet<Box<str>>;
 
-/// What is asked for of a config object, besides what always is.
+/// The optional facts to read from a config object.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aspects<'a> {
-    /// The labels by which objects count, if any: then it is marked as selected or not.
+    /// The selector of tracked objects, if any. With one, the object is marked as selected or not.
     pub selector: Option<&'a Selector>,
-    /// The keys that somebody asks about by themselves; without it, every key. An object may have a
-    /// hundred thousand keys: only those that are asked for are remembered.
+    /// The keys that are needed individually. `None` means every key. An object may have a hundred thousand
+    /// keys, so only those that are asked for are remembered.
     pub keys: Option<&'a DataKeys>,
 }
 
-/// The objects that may count for one workload, each as it was read.
+/// The objects that one workload may track, each as it was read.
 pub type Objects = BTreeMap<Reference, Presence>;
 
-/// What counts of the objects of one workload, sorted by object.
+/// The tracked content of one workload's objects, sorted by object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents<'a>(pub(crate) Vec<(&'a Reference, Content<'a>)>);
 
-/// What counts of one object.
+/// The tracked content of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Content<'a> {
-    /// That it is not there.
+    /// No content: the object does not exist.
     Absent,
-    /// All of it.
+    /// The whole object.
     Whole(&'a Digest),
-    /// These keys, sorted, with the digest of each entry that is there.
+    /// These keys, sorted, each with the digest of its entry, if present.
     Entries(Vec<(&'a str, Option<&'a Digest>)>),
 }
 
 impl<'a> Content<'a> {
-    /// What of an object any of `extents` tracks. `None` without any.
+    /// Returns the content of an object that any of `extents` tracks. `None` if there are no extents.
     pub(crate) fn of(
         object: &'a Presence,
         extents: impl IntoIterator<Item = &'a Extent>,
@@ -131,7 +131,7 @@ impl<'a> Content<'a> {
 }
 
 impl Content<'_> {
-    /// A number that is another one once the content has changed. Never leaves the process.
+    /// Returns a number that changes when the content changes. It never leaves the process.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
@@ -140,25 +140,27 @@ impl Content<'_> {
 }
 
 impl<'a> Contents<'a> {
-    /// All of `objects`, whatever their marks.
+    /// Returns the contents of all `objects`, regardless of their marks.
     pub fn whole(objects: &'a Objects) -> Self {
         let whole = |(reference, object)| Some((reference, Content::of(object, [&Extent::All])?));
         Self(objects.iter().filter_map(whole).collect())
     }
 
-    /// Whether nothing counts.
+    /// Returns true if nothing is tracked.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl ConfigObject {
-    /// Reads a ConfigMap or Secret as the apiserver serialises it, and forgets its values.
+    /// Parses a ConfigMap or Secret as the apiserver serialises it, and drops its values.
     ///
-    /// Values are digested as they stand in the JSON: base64 is injective, so decoding it would
-    /// copy a Secret and add nothing. `immutable`, `type` and metadata are not part of the content.
+    /// Values are digested exactly as the JSON spells them: base64 is injective, so decoding it would copy
+    /// a Secret and add nothing. `immutable`, `type` and metadata are not part of the content.
     ///
-    /// *Errors*: [`NotAConfigObject`], which carries no byte of `json`.
+    /// # Errors
+    ///
+    /// Returns [`NotAConfigObject`], which carries no byte of `json`.
     pub fn parse(json: &[u8], aspects: Aspects<'_>) -> Result<Self, NotAConfigObject> {
         let object: Serialized<'_> =
             serde_json::from_slice(json).map_err(|error| NotAConfigObject {
@@ -179,17 +181,17 @@ impl ConfigObject {
         })
     }
 
-    /// Whether it has an entry with this key, which must have been asked for.
+    /// Returns true if the object has an entry with this key, which must have been asked for.
     pub fn has(&self, key: &str) -> bool {
         self.entry(key).is_some()
     }
 
-    /// Whether each of these keys was asked for when it was read.
+    /// Returns true if each of these keys was asked for when the object was read.
     pub fn covers<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
         self.has_all_entries || keys.all(|key| self.place(key).is_ok())
     }
 
-    /// The digest of the entry with this key, if it is there. The key must have been asked for.
+    /// Returns the digest of the entry with this key, if present. The key must have been asked for.
     pub(crate) fn entry(&self, key: &str) -> Option<&Digest> {
         match self.place(key) {
             Ok(at) => self.entries[at].1.as_ref(),
@@ -208,9 +210,9 @@ impl ConfigObject {
     }
 }
 
-/// An answer of the apiserver that is no ConfigMap or Secret.
+/// An answer of the apiserver that is not a ConfigMap or Secret.
 ///
-/// The error of the JSON parser is not kept: it quotes what it read, which may be a Secret.
+/// The error of the JSON parser is dropped: it quotes what it read, which may be a Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the answer is no ConfigMap or Secret (line {line}, column {column})")]
 pub struct NotAConfigObject {
@@ -218,7 +220,7 @@ pub struct NotAConfigObject {
     column: usize,
 }
 
-/// A ConfigMap or a Secret, borrowed from the answer. A Secret has no `binaryData`.
+/// A ConfigMap or Secret, borrowed from the answer. A Secret has no `binaryData`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Serialized<'a> {
@@ -245,7 +247,7 @@ struct Metadata<'a> {
     labels: Option<BTreeMap<String, String>>,
 }
 
-/// The marks that the annotations come to. The others are skipped: one of them may hold a copy of a Secret.
+/// The marks found in the annotations. All others are skipped: one of them may hold a copy of a Secret.
 #[derive(Default)]
 struct MarkAnnotations(Marks);
 
@@ -289,7 +291,7 @@ impl<'de> Deserialize<'de> for MarkAnnotations {
 
 type Values<'a> = BTreeMap<Text<'a>, Option<Text<'a>>>;
 
-/// A string that is borrowed where the JSON has no escape in it: serde does not borrow inside maps.
+/// A string that is borrowed if the JSON has no escape in it: serde does not borrow inside maps.
 #[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -301,20 +303,20 @@ impl std::ops::Deref for Text<'_> {
     }
 }
 
-/// `null` is an empty map.
+/// Reads `null` as an empty map.
 fn values<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Values<'de>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl Serialized<'_> {
-    /// Every entry in sorted order, tagged and length-prefixed, so that different contents cannot meet.
+    /// Digests all entries in sorted order, tagged and length-prefixed, so different contents cannot collide.
     fn digest(&self) -> Digest {
         let mut sha = Sha256::new();
         self.each(|entry, key, value| entry.add_to(&mut sha, key, value));
         Digest(sha.finalize().into())
     }
 
-    /// The keys that are asked for, or all of them: sorted, with the digest of each entry that is there.
+    /// Returns the keys asked for, or all keys: sorted, each with the digest of its entry, if present.
     fn entries(&self, asked: Option<&DataKeys>) -> Box<[(Box<str>, Option<Digest>)]> {
         let asked_for = asked.into_iter().flatten();
         let mut entries: BTreeMap<&str, _> = asked_for.map(|key| (&**key, None)).collect();
@@ -360,7 +362,7 @@ impl Serialized<'_> {
     }
 }
 
-/// In which map an entry stands.
+/// The map that an entry is in.
 #[derive(Clone, Copy)]
 enum Entry {
     Data = 1,

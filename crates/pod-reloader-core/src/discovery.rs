@@ -1,4 +1,4 @@
-//! Which ConfigMaps and Secrets a pod spec uses, and how.
+//! Discovery: the ConfigMaps and Secrets that a pod spec uses, and how.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,11 +12,11 @@ mod tests;
 pub use pod_spec::PodSpec;
 use pod_spec::{Container, Item, Source, Volume};
 
-/// The most objects and keys that one workload waits for.
+/// The maximum number of objects and keys that one workload waits for.
 pub const MAX_REQUIREMENTS: usize = 1024;
 
-/// The most objects and keys in mounted volumes that are told apart, once for each way in which their
-/// volume is mounted: the one may be multiplied with the other.
+/// The maximum number of objects and keys in mounted volumes that are told apart. Each counts once for each
+/// way in which its volume is mounted, because the two numbers multiply.
 const MAX_MOUNTED: usize = 4096;
 
 /// An object, or one key of it, without which a pod does not start.
@@ -24,7 +24,7 @@ const MAX_MOUNTED: usize = 4096;
 pub struct Requirement {
     /// The object.
     pub reference: Reference,
-    /// The key of the object, where the pod spec names one.
+    /// The key of the object, if the pod spec names one.
     pub key: Option<Box<str>>,
 }
 
@@ -35,45 +35,46 @@ pub struct Use<'a> {
     pub kind: ConfigKind,
     /// The name of the object.
     pub name: Name,
-    /// The keys that are used. Empty: the whole object.
+    /// The keys that are used. If empty, the whole object is used.
     pub keys: BTreeSet<&'a str>,
-    /// How they come into the pod.
+    /// The way in which they come into the pod.
     pub consumption: Consumption,
 }
 
-/// How a config object comes into a pod.
+/// The way in which a config object comes into a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Consumption {
-    /// A variable of a container or init container takes its value from a key.
+    /// A variable of a container or init container that takes its value from a key.
     Env,
-    /// A container or init container takes its variables from the object.
+    /// The variables of a container or init container, taken from the whole object.
     EnvFrom,
-    /// A volume, mounted in a container or sidecar: the kubelet refreshes its files.
+    /// A volume mounted in a container or sidecar: the kubelet refreshes its files.
     Volume,
-    /// A volume, mounted in an init container that ends before the others start.
+    /// A volume mounted in an init container that ends before the others start.
     InitVolume,
-    /// A volume of which a `subPath` or `subPathExpr` is mounted: such files stay as they were.
+    /// A volume mounted by `subPath` or `subPathExpr`: the kubelet never refreshes such files.
     SubPath,
     /// A volume that nothing mounts.
     Unmounted,
-    /// A Secret that images are pulled with.
+    /// A Secret for pulling images.
     ImagePull,
     /// A Secret that the driver of a volume needs.
     Driver,
 }
 
 impl Consumption {
-    /// Whether a running pod sees a change by itself, or has no need to.
+    /// Returns true if a running pod sees a change by itself, or does not need to.
     pub fn sees_changes(self) -> bool {
         matches!(self, Self::Volume | Self::Unmounted)
     }
 }
 
 impl PodSpec {
-    /// The objects and keys that a pod in `namespace` cannot start without: env, envFrom, volumes and
-    /// projected volumes of containers and init containers, where they are not `optional`, and the
-    /// Secrets of volume drivers. A kubelet goes on without image pull secrets. Only of objects that
-    /// `is_listed` holds for, and the first [`MAX_REQUIREMENTS`].
+    /// Returns the objects and keys that a pod in `namespace` cannot start without. These are env, envFrom,
+    /// volumes and projected volumes of containers and init containers, unless they are `optional`, and the
+    /// Secrets of volume drivers. Image pull secrets are not included, because the kubelet goes on without
+    /// them. Only objects for which `is_listed` returns true are included, and only the first
+    /// [`MAX_REQUIREMENTS`].
     pub fn requirements(
         &self,
         namespace: &Name,
@@ -88,11 +89,13 @@ impl PodSpec {
             .collect()
     }
 
-    /// Every use of a ConfigMap or Secret, in no order; some may be there twice. What has a name that no
-    /// object can have is left out.
+    /// Returns every use of a ConfigMap or Secret, in no particular order and possibly repeated. Names that
+    /// no object can have are left out.
     ///
-    /// *Guarantees*: no object that was read is left out. Where volumes have so many files and mounts that
-    /// they cannot all be told apart, their objects are used whole, by [`Consumption::SubPath`].
+    /// # Guarantees
+    ///
+    /// No object that was read is left out. If volumes have too many files and mounts to tell apart, their
+    /// objects are used as a whole, by [`Consumption::SubPath`].
     pub fn uses(&self) -> Vec<Use<'_>> {
         let env = self.env().filter_map(|(kind, source)| {
             let key = source.key.as_deref().filter(|key| !key.is_empty());
@@ -136,7 +139,7 @@ impl PodSpec {
         uses
     }
 
-    /// The ways in which each volume is mounted, by its name.
+    /// Returns the ways in which each volume is mounted, by the name of the volume.
     fn mountings(&self) -> BTreeMap<&str, BTreeSet<Mounting<'_>>> {
         let own = self.containers.iter().map(|it| (it, Consumption::Volume));
         let init = self.init_containers.iter().map(|it| {
@@ -166,8 +169,8 @@ impl PodSpec {
         mountings
     }
 
-    /// Every source of configuration without which a pod may not start, with the kind of object that it
-    /// names.
+    /// Returns every source of configuration that a pod may need in order to start, with the kind of its
+    /// object.
     fn sources(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
         let drivers = self.driver_secrets().map(|it| (ConfigKind::Secret, it));
         self.env()
@@ -193,8 +196,8 @@ impl PodSpec {
     }
 }
 
-/// The object that `source` names. The apiserver accepts names here that no object can have: such a pod
-/// never starts anyway.
+/// Returns the object that `source` names. The apiserver accepts names here that no object can have, but
+/// such a pod never starts anyway.
 fn reference(namespace: &Name, kind: ConfigKind, source: &Source) -> Option<Reference> {
     Some(Reference {
         kind,
@@ -207,7 +210,7 @@ fn name(source: &Source) -> Option<Name> {
     Name::parse(source.name.as_deref()?).ok()
 }
 
-/// The keys that `source` names, or else the object alone.
+/// Returns the keys that `source` names, or the object itself if it names none.
 fn requirements_of(reference: Reference, source: &Source) -> impl Iterator<Item = Requirement> {
     let key = source.key.as_deref();
     let keys = key.into_iter().chain(source.items.iter().map(Item::key));
@@ -237,7 +240,7 @@ fn used<'a>(
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Mounting<'a> {
     consumption: Consumption,
-    /// The part that is mounted; `None`: all of it, or a part that is not known.
+    /// The part that is mounted. `None` means the whole volume, or an unknown part.
     sub_path: Option<&'a str>,
 }
 
@@ -248,7 +251,7 @@ impl Mounting<'_> {
     };
 }
 
-/// The uses of the sources of `volume` that one way of mounting it makes.
+/// Returns the uses that result from mounting `volume` in one way.
 fn mounted<'a>(volume: &'a Volume, mounting: Mounting<'a>) -> impl Iterator<Item = Use<'a>> {
     let keys_in_part = move |source| match mounting.sub_path {
         Some(path) => keys_at(source, path),
@@ -270,7 +273,7 @@ fn mounted<'a>(volume: &'a Volume, mounting: Mounting<'a>) -> impl Iterator<Item
     })
 }
 
-/// The keys of `source` that lie at `path` in its volume, or below.
+/// Returns the keys of `source` whose files are at `path` in its volume, or below it.
 fn keys_at<'a>(source: &'a Source, path: &'a str) -> BTreeSet<&'a str> {
     let items = source.items.iter().filter(|item| item.is_at(path));
     let whole = source.items.is_empty() && is_key(path);
@@ -278,8 +281,8 @@ fn keys_at<'a>(source: &'a Source, path: &'a str) -> BTreeSet<&'a str> {
     items.map(Item::key).chain(key).collect()
 }
 
-/// Whether an object can have `text` as a key. Where it has no `items`, each key is a file, and there
-/// are no directories but those of the kubelet, which begin with `..`.
+/// Returns true if an object can have `text` as a key. Without `items`, each key is a file, and there are
+/// no directories except those of the kubelet, which begin with `..`.
 fn is_key(text: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     text.chars().all(is_allowed) && text != "." && !text.starts_with("..")

@@ -1,11 +1,12 @@
-//! Durations as Go and Kubernetes write them.
+//! Durations, as Go and Kubernetes write them.
 
 use std::time::Duration;
 
-/// The longest settle period: a change that waits longer would be taken for a lost one.
+/// The maximum settle period. A change that waited longer would look like a lost one.
 pub const MAX_SETTLE_PERIOD: Duration = Duration::from_secs(60 * 60);
 
-/// Reads what Go's `time.ParseDuration` takes, such as `300ms`, `1.5h` or `2h45m`, but for negative ones.
+/// Parses what Go's `time.ParseDuration` takes, such as `300ms`, `1.5h` or `2h45m`, except negative
+/// durations.
 pub fn parse(text: &str) -> Option<Duration> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     if rest == "0" {
@@ -21,7 +22,7 @@ pub fn parse(text: &str) -> Option<Duration> {
         let (unit, behind) = behind.split_at(behind.find(is_number).unwrap_or(behind.len()));
         let seconds = match unit {
             "ns" => 1e-9,
-            // The micro sign, and the Greek letter.
+            // These are the micro sign and the Greek letter mu.
             "us" | "\u{b5}s" | "\u{3bc}s" => 1e-6,
             "ms" => 1e-3,
             "s" => 1.0,

@@ -1,19 +1,19 @@
-//! Extents: how much of a config object is tracked.
+//! Extents: the parts of config objects that are tracked.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How much of a config object is tracked.
+/// The part of a config object that is tracked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Extent {
-    /// All of it.
+    /// The whole object.
     All,
-    /// These keys alone.
+    /// Only these keys.
     Named(Arc<BTreeSet<Box<str>>>),
 }
 
 impl Extent {
-    /// The named keys; all without any.
+    /// Tracks the named keys, or the whole object if there are none.
     pub(crate) fn named<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
         let keys: BTreeSet<Box<str>> = keys.into_iter().map(Into::into).collect();
         match keys.is_empty() {
@@ -22,13 +22,13 @@ impl Extent {
         }
     }
 
-    /// What either tracks.
+    /// Returns the extent that tracks what either tracks.
     #[must_use]
     pub(crate) fn or(self, other: &Self) -> Self {
         match (self, other) {
             (Self::Named(one), Self::Named(other)) if one == *other => Self::Named(one),
             (Self::Named(mut one), Self::Named(other)) => {
-                // Nobody else has it while a workload is read, so nothing is copied.
+                // Nothing else holds a reference while a workload is read, so nothing is copied.
                 Arc::make_mut(&mut one).extend(other.iter().cloned());
                 Self::Named(one)
             }
@@ -36,7 +36,7 @@ impl Extent {
         }
     }
 
-    /// What both track. `None` if that is nothing.
+    /// Returns the extent that tracks what both track. `None` if that is nothing.
     pub(crate) fn and(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::All, keys) | (keys, Self::All) => Some(keys.clone()),

@@ -71,7 +71,7 @@ impl Builder {
         self.0
     }
 
-    /// With an annotation of whichever dialect.
+    /// Sets an annotation of any dialect.
     pub(crate) fn annotated(mut self, key: &str, value: &str) -> Self {
         self.0["metadata"]["annotations"][key] = json!(value);
         self
@@ -89,14 +89,14 @@ impl Builder {
     }
 }
 
-/// A ConfigMap with the given `data` and `binaryData`.
+/// Returns a ConfigMap with the given `data` and `binaryData`.
 pub(crate) fn config_map(content: &Value) -> ConfigObject {
     let mut object = content.clone();
     object["metadata"] = json!({"uid": "uid-c", "resourceVersion": "7"});
     ConfigObject::parse(object.to_string().as_bytes(), Aspects::default()).unwrap()
 }
 
-/// A ConfigMap whose one value is `value`.
+/// Returns a ConfigMap whose only value is `value`.
 pub(crate) fn holding(value: &str) -> Option<ConfigObject> {
     Some(config_map(&json!({"data": {"key": value}})))
 }
@@ -114,7 +114,7 @@ pub(crate) fn reference(name: &str) -> Reference {
     }
 }
 
-/// ConfigMaps by name; `None` is absent.
+/// Returns ConfigMaps by name; `None` is absent.
 pub(crate) fn objects(objects: &[(&str, Option<ConfigObject>)]) -> Objects {
     let presence = |object: &Option<_>| object.clone().map_or(Presence::Absent, Presence::Present);
     objects
@@ -123,7 +123,7 @@ pub(crate) fn objects(objects: &[(&str, Option<ConfigObject>)]) -> Objects {
         .collect()
 }
 
-/// Keys made of one repeated byte each, the first one newest.
+/// Returns keys made of one repeated byte each, newest first.
 pub(crate) fn keyring(bytes: &[u8]) -> Keyring {
     Keyring::new(bytes.iter().map(|&byte| HashKey::new([byte; 32])).collect()).unwrap()
 }

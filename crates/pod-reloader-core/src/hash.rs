@@ -1,4 +1,4 @@
-//! The config hash: what everything that a workload references comes to, under a key.
+//! The config hash: one value, made under a key, for everything that a workload tracks.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use crate::reference::Reference;
 /// The length of a key, in bytes.
 pub const KEY_LENGTH: usize = 32;
 
-/// The value of KEY: `v1.<key id>.<HMAC-SHA256>`, with the HMAC in lower case hex.
+/// The value of the config hash annotation: `v1.<key id>.<HMAC-SHA256>`, with the HMAC in lower case hex.
 ///
-/// It is keyed because everybody who may view workloads can read a pod template: an unkeyed hash of
-/// a short password could be guessed offline.
+/// The hash is an HMAC because anyone who may view workloads can read a pod template: from an unkeyed hash, a
+/// short password could be guessed offline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigHash {
     key_id: KeyId,
@@ -23,7 +23,7 @@ pub struct ConfigHash {
 }
 
 impl ConfigHash {
-    /// Reads the value of KEY. `None` where it is not in our form.
+    /// Parses the value of a config hash annotation. `None` if it is not in our form.
     pub fn parse(value: &str) -> Option<Self> {
         let (key_id, mac) = value.strip_prefix(PREFIX)?.split_once('.')?;
         let mut hash = Self {
@@ -32,11 +32,11 @@ impl ConfigHash {
         };
         hex::decode_to_slice(key_id, &mut hash.key_id.0).ok()?;
         hex::decode_to_slice(mac, &mut hash.mac).ok()?;
-        // Only what we would write ourselves: hex in upper case is not.
+        // Only the exact form that we write is accepted, so not hex in upper case.
         (hash.to_string() == value).then_some(hash)
     }
 
-    /// Under which key it was made.
+    /// Returns the id of the key that made the hash.
     pub fn key_id(&self) -> KeyId {
         self.key_id
     }
@@ -48,12 +48,12 @@ impl fmt::Display for ConfigHash {
     }
 }
 
-/// Which key: the first four bytes of its SHA-256, so that an id cannot name the wrong key.
+/// The id of a key: the first four bytes of its SHA-256, so an id cannot name the wrong key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId([u8; 4]);
 
 impl fmt::Display for KeyId {
-    /// Eight characters of lower case hex.
+    /// Writes eight characters of lower case hex.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(self.0))
     }
@@ -67,7 +67,7 @@ pub struct HashKey {
 }
 
 impl HashKey {
-    /// A key of these bytes, which must be random.
+    /// Creates a key from these bytes, which must be random.
     pub fn new(bytes: [u8; KEY_LENGTH]) -> Self {
         let mut id = KeyId([0; 4]);
         let digest = Sha256::new()
@@ -78,17 +78,17 @@ impl HashKey {
         Self { id, bytes }
     }
 
-    /// Its id.
+    /// Returns the id of the key.
     pub fn id(&self) -> KeyId {
         self.id
     }
 
-    /// Its bytes, to be stored.
+    /// Returns the bytes of the key, to be stored.
     pub fn as_bytes(&self) -> &[u8; KEY_LENGTH] {
         &self.bytes
     }
 
-    /// The MAC over `contents`.
+    /// Returns the MAC over `contents`.
     fn mac(&self, contents: &Contents<'_>) -> Hmac<Sha256> {
         let mut mac = self.empty_mac();
         for (reference, content) in &contents.0 {
@@ -97,7 +97,7 @@ impl HashKey {
         mac
     }
 
-    /// The MAC over no contents.
+    /// Returns the MAC over no contents.
     fn empty_mac(&self) -> Hmac<Sha256> {
         let mut mac =
             Hmac::<Sha256>::new_from_slice(&self.bytes).expect("HMAC takes keys of any length");
@@ -106,7 +106,8 @@ impl HashKey {
     }
 }
 
-/// Gives `sink` what the MAC covers of one object. Every part has a fixed length or its length before it.
+/// Passes to `sink` the bytes that the MAC covers for one object. Parts have a fixed length or a length
+/// prefix.
 pub(crate) fn encode(reference: &Reference, content: &Content<'_>, mut sink: impl FnMut(&[u8])) {
     const ABSENT: u8 = 0;
     const PRESENT: u8 = 1;
@@ -141,7 +142,7 @@ pub(crate) fn encode(reference: &Reference, content: &Content<'_>, mut sink: imp
     }
 }
 
-/// A config hash that is compared with contents, object by object in sorted order.
+/// A config hash to compare with contents, object by object in sorted order.
 #[derive(Clone)]
 pub struct Comparison {
     mac: Hmac<Sha256>,
@@ -149,50 +150,51 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Takes in further objects, as [`encode`] gives them.
+    /// Adds further objects, in the form that [`encode`] gives them.
     pub(crate) fn add(&mut self, encoded: &[u8]) {
         self.mac.update(encoded);
     }
 
-    /// Whether the hash stands for all that was taken in.
+    /// Returns true if the hash stands for everything that was added.
     pub(crate) fn holds(self) -> bool {
         self.mac.verify_slice(&self.expected).is_ok()
     }
 }
 
 impl fmt::Debug for HashKey {
-    /// Prints the id and no byte of the key.
+    /// Prints the id, and no byte of the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HashKey({})", self.id)
     }
 }
 
-/// The keys that are known: the first is used for writing, all of them for verifying.
+/// The known keys: the first one is used for writing, all of them for verifying.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyring(Vec<HashKey>);
 
-/// What a value of KEY is worth.
+/// The verdict on a config hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stands for the contents, under any of the keys.
+    /// The hash stands for the contents, under one of the keys.
     Current,
-    /// It was made under one of the keys, for other contents.
+    /// The hash was made under one of the keys, for other contents.
     Outdated,
-    /// It is not in our form, or its key is not known: it says nothing about contents.
+    /// The hash is not in our form, or its key is unknown: it says nothing about contents.
     Foreign,
 }
 
 impl Keyring {
-    /// The given keys, the one to write with first. `None` without any.
+    /// Creates a keyring with the key for writing first. `None` if there are no keys.
     pub fn new(keys: Vec<HashKey>) -> Option<Self> {
         (!keys.is_empty()).then_some(Self(keys))
     }
 
-    /// The keys as they are stored: each entry is named by when it was made, as in
-    /// `20261121T083000Z`, and holds [`KEY_LENGTH`] bytes. `None` where no entry is a key.
+    /// Reads the keys in their stored form. The name of each entry is the time at which its key was made,
+    /// as in `20261121T083000Z`, and its value has [`KEY_LENGTH`] bytes. Returns no keyring if no entry is
+    /// a key.
     ///
-    /// The newest comes first once it is `grace` old: until then a replica may not have read it yet,
-    /// so it only verifies. The second value names the entries that are no keys.
+    /// The newest key comes first once it is `grace` old: until then a replica may not have read it yet, so
+    /// it only verifies. The second value names the entries that are not keys.
     pub fn from_entries<'a>(
         entries: impl IntoIterator<Item = (&'a str, &'a [u8])>,
         now: Timestamp,
@@ -222,7 +224,7 @@ impl Keyring {
         (Self::new(keys), rejected)
     }
 
-    /// The config hash of `contents`, under the first key.
+    /// Returns the config hash of `contents`, under the first key.
     pub fn hash(&self, contents: &Contents<'_>) -> ConfigHash {
         let key = &self.0[0];
         ConfigHash {
@@ -231,7 +233,7 @@ impl Keyring {
         }
     }
 
-    /// Whether `value` stands for `contents`.
+    /// Returns the verdict on `value`, given `contents`.
     pub fn verify(&self, value: &str, contents: &Contents<'_>) -> Verdict {
         let Some(hash) = ConfigHash::parse(value) else {
             return Verdict::Foreign;
@@ -243,7 +245,7 @@ impl Keyring {
         }
     }
 
-    /// `value`, to be compared with contents. `None` where it says nothing about contents.
+    /// Prepares `value` for comparison with contents. `None` if it says nothing about contents.
     pub fn comparison(&self, value: &str) -> Option<Comparison> {
         let hash = ConfigHash::parse(value)?;
         Some(Comparison {
@@ -252,23 +254,23 @@ impl Keyring {
         })
     }
 
-    /// Whether `value` is in our form and made under one of the keys.
+    /// Returns true if `value` is in our form and made under one of the keys.
     pub fn knows(&self, value: &str) -> bool {
         ConfigHash::parse(value).is_some_and(|hash| self.has(hash.key_id))
     }
 
-    /// Whether `value` is in our form, but its key is not here: the stored keys may be newer.
+    /// Returns true if `value` is in our form, but its key is unknown: the stored keys may be newer.
     pub fn lacks_key_of(&self, value: &str) -> bool {
         ConfigHash::parse(value).is_some_and(|hash| !self.has(hash.key_id))
     }
 
-    /// Whether `value` was made under one of the keys, but not the one that is used for writing.
+    /// Returns true if `value` was made under one of the keys, but not the one for writing.
     pub fn outgrew(&self, value: &str) -> bool {
         ConfigHash::parse(value)
             .is_some_and(|hash| self.0[1..].iter().any(|key| key.id == hash.key_id))
     }
 
-    /// Whether the key of this id is here.
+    /// Returns true if the key with this id is known.
     pub fn has(&self, id: KeyId) -> bool {
         self.key(id).is_some()
     }
@@ -278,7 +280,7 @@ impl Keyring {
     }
 }
 
-/// The name under which a key that is made at `now` is stored.
+/// Returns the name under which to store a key made at `now`.
 pub fn entry_name(now: Timestamp) -> String {
     now.strftime(ENTRY_NAME).to_string()
 }
@@ -402,7 +404,7 @@ mod tests {
         assert!(parse_entry_name(&name).is_some(), "{name}");
     }
 
-    /// A change of the scheme would restart every pod in the world: it needs a `v2`.
+    /// A change of the scheme would restart every pod in the world, so it needs a `v2`.
     #[test]
     fn the_scheme_stays_as_it_was_released() {
         let value = keyring(&[1])

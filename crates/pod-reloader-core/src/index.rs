@@ -1,4 +1,4 @@
-//! Which workloads are kept, and which of them reference a config object.
+//! The index: the managed workloads, and which of them reference a config object.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,44 +8,46 @@ use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
 use crate::workload::{Workload, WorkloadId};
 
-/// The most workloads of one namespace that are remembered as left out. Further ones come back when
+/// The maximum number of workloads remembered as left out in one namespace. Any others come back when
 /// everything is listed again.
 pub const MAX_LEFT_OUT: usize = 1000;
 
-/// The kept workloads and their references, both ways. Knows neither network nor time.
+/// The managed workloads and their references, in both directions. Knows neither network nor time.
 ///
 /// # Guarantees
-/// The workloads of one namespace weigh no more than its share. What is managed stays managed: a
-/// namespace that is full takes in no further workload until one of its own goes or becomes smaller.
+///
+/// The workloads of one namespace weigh no more than its share. A managed workload stays managed unless it
+/// outgrows the room itself: a full namespace takes in no further workload until one of its own is removed or
+/// becomes smaller.
 #[derive(Debug)]
 pub struct Index {
-    /// The most that the workloads of one namespace may weigh together, in bytes.
+    /// The maximum total weight of the workloads of one namespace, in bytes.
     share: usize,
     workloads: HashMap<Arc<WorkloadId>, Arc<Workload>>,
-    /// Sorted. Most objects are named by one or a few workloads.
+    /// The workloads that name an object, sorted. Most objects are named by one or a few workloads.
     consumers: HashMap<Reference, Vec<Arc<WorkloadId>>>,
-    /// The workloads with regular expressions for names of a kind, by namespace.
+    /// The workloads that have regular expressions for names of a kind, by namespace.
     with_patterns: HashMap<(ConfigKind, Name), BTreeSet<Arc<WorkloadId>>>,
     namespaces: HashMap<Name, Namespace>,
 }
 
-/// How full a namespace is.
+/// The room taken in a namespace.
 #[derive(Debug, Default)]
 struct Namespace {
-    /// The weight of its managed workloads.
+    /// The total weight of the managed workloads.
     weight: usize,
     /// The workloads for which there is no room, each with its weight: at most [`MAX_LEFT_OUT`].
     left_out: BTreeMap<WorkloadId, usize>,
 }
 
-/// What became of a workload that was handed to the index.
+/// The result of giving a workload to the index.
 #[derive(Debug)]
 pub enum Applied {
-    /// It was known as it is.
+    /// The index already held exactly this workload.
     Unchanged,
-    /// It is managed as it is now.
+    /// The workload is managed in its new state.
     Managed(Turned),
-    /// Its namespace has no room for it, so it is not managed.
+    /// The workload is not managed, because its namespace has no room for it.
     LeftOut(LeftOut),
 }
 
@@ -54,35 +56,35 @@ pub enum Applied {
 pub struct LeftOut {
     /// The workload.
     pub workload: Arc<Workload>,
-    /// For which objects that matters, where it was managed before.
+    /// The affected objects, if the workload was managed before.
     pub turned: Option<Turned>,
-    /// Whether it was not known to be left out.
+    /// True if it was not yet remembered as left out, and now is.
     pub is_news: bool,
-    /// Whether it is the first of its namespace.
+    /// True if it is the first workload of its namespace to be left out.
     pub is_first: bool,
 }
 
-/// For which objects a change of the index matters: what is remembered of them may have missed events.
+/// The objects affected by a change of the index: what is remembered of them may have missed events.
 #[derive(Debug, Default)]
 pub struct Turned {
-    /// Those that nobody tracks any more, or nobody tracked before.
+    /// The objects that are no longer tracked by any workload, or were tracked by none before.
     pub references: Vec<Reference>,
-    /// All of a kind in a namespace: a regular expression was added there, or taken away. What is known
-    /// of those that [stay tracked](Index::stays_tracked) is still good.
+    /// All objects of a kind in a namespace, because a regular expression was added or removed there. What
+    /// is remembered of objects that [stay tracked](Index::stays_tracked) is still valid.
     pub namespaces: Vec<(ConfigKind, Name)>,
     before: Option<Arc<Workload>>,
     now: Option<Arc<Workload>>,
 }
 
 impl Default for Index {
-    /// Without a limit.
+    /// Creates an index without a limit.
     fn default() -> Self {
         Self::new(usize::MAX)
     }
 }
 
 impl Index {
-    /// An empty index, in which the workloads of one namespace weigh at most `share` bytes together.
+    /// Creates an empty index, in which the workloads of one namespace may weigh at most `share` bytes.
     pub fn new(share: usize) -> Self {
         Self {
             share,
@@ -93,7 +95,7 @@ impl Index {
         }
     }
 
-    /// Takes in a workload that is kept, as it is now, if its namespace has room for it.
+    /// Adds or updates a managed workload, if its namespace has room for it.
     pub fn apply(&mut self, workload: Workload) -> Applied {
         let before = self.workloads.get(&workload.id).cloned();
         if before.as_ref().is_some_and(|before| **before == workload) {
@@ -117,8 +119,8 @@ impl Index {
         Applied::Managed(self.turned(before, Some(now)))
     }
 
-    /// Forgets a workload: it is gone, or no longer kept. Where it was managed, says for which objects it
-    /// matters.
+    /// Removes a workload that is gone or no longer managed. Returns the affected objects if it was in
+    /// the index.
     pub fn delete(&mut self, id: &WorkloadId) -> Option<Turned> {
         let before = self.remove(id);
         if let Some(namespace) = self.namespaces.get_mut(&id.namespace) {
@@ -130,17 +132,17 @@ impl Index {
         Some(self.turned(Some(before?), None))
     }
 
-    /// The workload, if it is kept.
+    /// Returns the workload, if it is managed.
     pub fn workload(&self, id: &WorkloadId) -> Option<Arc<Workload>> {
         self.workloads.get(id).cloned()
     }
 
-    /// All that are kept.
+    /// Returns all managed workloads.
     pub fn workloads(&self) -> impl Iterator<Item = &WorkloadId> {
         self.workloads.keys().map(|id| &**id)
     }
 
-    /// The workloads that the object may count for.
+    /// Returns the workloads that may track the object.
     pub fn workloads_of<'a>(
         &'a self,
         reference: &'a Reference,
@@ -153,7 +155,7 @@ impl Index {
         all.map(|id| &**id)
     }
 
-    /// The keys of an object that decide about any workload by themselves.
+    /// Returns the keys of an object that matter individually to any workload.
     pub fn data_keys(&self, reference: &Reference) -> DataKeys {
         let consumers = self.workloads_of(reference);
         let consumers = consumers.filter_map(|id| self.workloads.get(id));
@@ -161,13 +163,13 @@ impl Index {
         keys.into_iter().map(Into::into).collect()
     }
 
-    /// Whether the object may count for any workload.
+    /// Returns true if any workload may track the object.
     pub fn is_referenced(&self, reference: &Reference) -> bool {
         self.consumers.contains_key(reference) || self.matching(reference).next().is_some()
     }
 
-    /// Whether a workload tracked the object before `turned` that tracks it still: then no event of it
-    /// was missed.
+    /// Returns true if a workload that tracked the object before `turned` still tracks it, so no event was
+    /// missed.
     pub fn stays_tracked(&self, reference: &Reference, turned: &Turned) -> bool {
         let mentions = |workload: &Option<Arc<Workload>>| {
             workload
@@ -181,36 +183,35 @@ impl Index {
             || mentions(&turned.before) && mentions(&turned.now)
     }
 
-    /// Whether any workload has a regular expression for names of a kind in a namespace.
+    /// Returns true if any workload has a regular expression for names of a kind in a namespace.
     pub fn has_patterns(&self, place: &(ConfigKind, Name)) -> bool {
         self.with_patterns.contains_key(place)
     }
 
-    /// How many objects are named, and how many references to them there are: one for each object of each
-    /// workload. What regular expressions match is no part of it.
+    /// Returns the number of named objects, and the number of references to them: one for each object of
+    /// each workload. Matches of regular expressions are not included.
     pub fn referenced(&self) -> (usize, usize) {
         let references = self.consumers.values().map(Vec::len).sum();
         (self.consumers.len(), references)
     }
 
-    /// How much the managed workloads of a namespace weigh, in bytes.
+    /// Returns the total weight of a namespace's managed workloads, in bytes.
     pub fn weight(&self, namespace: &Name) -> usize {
         self.namespaces.get(namespace).map_or(0, |it| it.weight)
     }
 
-    /// Whether the workload is remembered as left out.
+    /// Returns true if the workload is remembered as left out.
     pub fn is_left_out(&self, id: &WorkloadId) -> bool {
         let namespace = self.namespaces.get(&id.namespace);
         namespace.is_some_and(|it| it.left_out.contains_key(id))
     }
 
-    /// The workloads that are remembered as left out.
+    /// Returns the workloads that are remembered as left out.
     pub fn left_out(&self) -> impl Iterator<Item = &WorkloadId> {
         self.namespaces.values().flat_map(|it| it.left_out.keys())
     }
 
-    /// The workloads of a namespace that were left out and that there is room for now: by their names,
-    /// as long as they fit.
+    /// Returns the left-out workloads of a namespace that fit now, in the order of their names.
     pub fn that_fit(&self, namespace: &Name) -> Vec<WorkloadId> {
         let Some(namespace) = self.namespaces.get(namespace) else {
             return Vec::new();
@@ -226,7 +227,7 @@ impl Index {
         fitting.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Stops managing a workload, as its namespace has no room for it at this weight.
+    /// Stops managing a workload, because its namespace has no room for it at this weight.
     fn leave_out(&mut self, workload: Arc<Workload>, weight: usize) -> LeftOut {
         let id = &workload.id;
         let before = self.remove(id);
@@ -247,7 +248,7 @@ impl Index {
         }
     }
 
-    /// Replaces a workload by what it is now, with the same references.
+    /// Replaces a workload by its new state, which has the same references.
     fn replace(&mut self, before: &Workload, now: Workload, weight: usize) {
         if let Some(namespace) = self.namespaces.get_mut(&now.id.namespace) {
             namespace.weight = namespace.weight - before.weight() + weight;
@@ -302,7 +303,7 @@ impl Index {
         Some(workload)
     }
 
-    /// For which objects it matters that a workload was replaced, came, or went, as the index has it by now.
+    /// Returns the objects affected by a change of a workload, which the index already contains.
     fn turned(&self, before: Option<Arc<Workload>>, now: Option<Arc<Workload>>) -> Turned {
         let mut turned = Turned {
             before,
@@ -331,7 +332,7 @@ impl Index {
         reference: &'a Reference,
     ) -> impl Iterator<Item = &'a Arc<WorkloadId>> {
         let place = || (reference.kind, reference.namespace.clone());
-        // Most clusters have none, and this is asked for each event of each object.
+        // Most clusters have no patterns, and this runs for each event of each object.
         let there = match self.with_patterns.is_empty() {
             true => None,
             false => self.with_patterns.get(&place()),

@@ -1,49 +1,49 @@
-//! Kinds of workload: where their pod templates stand, and how they are restarted.
+//! Kinds of workload: where their pod templates are, and how they are restarted.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use serde::Deserialize;
 
-/// A kind of workload. It lives as long as the process, and is as cheap to pass on as a reference.
+/// A kind of workload. It lives as long as the process, and is as cheap to copy as a reference.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkloadKind(&'static Shape);
 
-/// What there is to know of a kind.
+/// The properties of a kind.
 #[derive(Debug)]
 pub struct Shape {
     /// The kind as Kubernetes spells it.
     pub kind: &'static str,
     /// The API group, empty for core.
     pub group: &'static str,
-    /// The resource in URLs.
+    /// The resource name in URLs.
     pub plural: &'static str,
-    /// Where its pod templates stand.
+    /// The pod templates of the kind.
     pub templates: &'static [Template],
-    /// The field that restarts its pods when a time is written to it, if there is one.
+    /// The field that restarts the pods when a time is written to it, if there is one.
     pub restart_at: Option<FieldPath>,
 }
 
-/// Where a pod template stands.
+/// The position of a pod template in an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Template {
-    /// The fields that lead to it.
+    /// The path to the template.
     pub path: FieldPath,
-    /// Whether it may be made where it is missing: it takes metadata alone, and needs no containers.
+    /// True if a missing template may be created: it takes metadata alone, and needs no containers.
     pub may_be_made: bool,
 }
 
 impl Template {
-    /// Whether it can carry an annotation where so many of the fields that lead to it are there.
+    /// Returns true if the template can carry an annotation, given that `depth` fields of its path exist.
     pub(crate) fn can_carry(&self, depth: usize) -> bool {
         self.may_be_made || depth >= self.path.len()
     }
 }
 
-/// The names of the fields that lead to a field, from the outermost on.
+/// The names of the fields on a path, from the outermost one.
 pub type FieldPath = &'static [&'static str];
 
-/// The path of most templates.
+/// The path of most pod templates.
 pub(crate) const SPEC_TEMPLATE: FieldPath = &["spec", "template"];
 
 impl WorkloadKind {
@@ -54,30 +54,30 @@ impl WorkloadKind {
     /// A DaemonSet.
     pub const DAEMON_SET: Self = Self(&of_apps("DaemonSet", "daemonsets"));
 
-    /// Those that every cluster has.
+    /// The kinds that every cluster has.
     pub const BUILT_IN: [Self; 3] = [Self::DEPLOYMENT, Self::STATEFUL_SET, Self::DAEMON_SET];
 
-    /// The kind with this API group and name, if it is built in.
+    /// Returns the built-in kind with this API group and name, if there is one.
     pub fn from_group_kind(group: &str, kind: &str) -> Option<Self> {
         Self::BUILT_IN.into_iter().find(|own| own.is(group, kind))
     }
 
-    /// Whether this is its API group and name.
+    /// Returns true if this kind has this API group and name.
     pub fn is(self, group: &str, kind: &str) -> bool {
         self.0.group == group && self.0.kind == kind
     }
 
-    /// Whether every cluster has it.
+    /// Returns true if every cluster has this kind.
     pub fn is_built_in(self) -> bool {
         Self::BUILT_IN.contains(&self)
     }
 
-    /// The kind as Kubernetes spells it.
+    /// Returns the kind as Kubernetes spells it.
     pub fn as_str(self) -> &'static str {
         self.0.kind
     }
 
-    /// All there is to know of it.
+    /// Returns the properties of the kind.
     pub fn shape(self) -> &'static Shape {
         self.0
     }
@@ -132,7 +132,7 @@ impl Hash for WorkloadKind {
     }
 }
 
-/// A kind of workload as somebody configures it.
+/// A kind of workload as written in the configuration.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CustomResource {
@@ -147,9 +147,11 @@ pub struct CustomResource {
 }
 
 impl CustomResource {
-    /// The kind, which stays in memory from here on.
+    /// Returns the kind, which is leaked: it stays in memory for good.
     ///
-    /// *Errors*: says what is wrong with it.
+    /// # Errors
+    ///
+    /// Says what is wrong with the configuration.
     pub fn into_kind(self) -> Result<WorkloadKind, String> {
         let Self {
             group,
@@ -200,7 +202,7 @@ fn template_path(text: &str) -> Result<FieldPath, String> {
     }
 }
 
-/// Reads a path such as `spec.template` or `metadata.annotations[example.com/at]`.
+/// Parses a path such as `spec.template` or `metadata.annotations[example.com/at]`.
 fn field_path(text: &str) -> Result<FieldPath, String> {
     let wrong = || {
         format!("{text:?} is no path such as spec.template or metadata.annotations[example.com/at]")

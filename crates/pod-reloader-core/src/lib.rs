@@ -1,7 +1,7 @@
 //! The rules of pod-reloader: references, digests, config hashes and decisions, without I/O.
 //!
-//! Everything here takes values and returns values; the operator fetches and writes.
-//! Read in the order of the modules below: each group uses those above it, which `make lint` checks.
+//! Everything here takes values and returns values; the operator fetches and writes. Read the modules in
+//! the order below: each group uses only those above it, which `make lint` checks.
 
 pub mod annotations;
 pub mod api_discovery;

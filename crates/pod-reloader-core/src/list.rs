@@ -1,13 +1,13 @@
-//! Lists in annotations: their items, and how they are shown in warnings.
+//! Lists in annotations: how they are split, and how items are shown in warnings.
 
 use std::collections::BTreeSet;
 
-/// The items of a list as they stand in it, without blanks and empty ones.
+/// Returns the items of a list in their order, trimmed, without empty ones.
 pub(crate) fn items(list: Option<&str>) -> impl Iterator<Item = &str> {
     separated(list.unwrap_or_default(), |_| false)
 }
 
-/// The same for a list whose items may have keys in brackets, with commas between them.
+/// Does the same for a list whose items may have keys in brackets, separated by commas.
 pub(crate) fn items_with_keys(list: Option<&str>) -> impl Iterator<Item = &str> {
     let mut is_inside = false;
     separated(list.unwrap_or_default(), move |character| {
@@ -26,9 +26,8 @@ fn separated(list: &str, mut is_inside: impl FnMut(char) -> bool) -> impl Iterat
         .filter(|item| !item.is_empty())
 }
 
-/// An item of such a list, taken apart: the name, and the keys in its brackets. `None` where the
-/// brackets are not those of such an item, or hold no key, or one that no object can have. Of more than
-/// `most` keys, so many and one are taken.
+/// Splits an item of such a list into the name and the keys in its brackets. Returns `None` if the brackets
+/// are malformed, or hold no key, or hold an invalid one. Stops collecting keys at one more than `most`.
 pub(crate) fn name_and_keys(item: &str, most: usize) -> Option<(&str, Option<BTreeSet<&str>>)> {
     let Some((name, rest)) = item.split_once('[') else {
         return Some((item, None));
@@ -45,7 +44,7 @@ pub(crate) fn name_and_keys(item: &str, most: usize) -> Option<(&str, Option<BTr
     (!keys.is_empty()).then(|| (name.trim_end(), Some(keys)))
 }
 
-/// The first `most` of `items` in sorted order, and whether there are more.
+/// Returns the first `most` of `items` in sorted order, and true if there are more.
 pub(crate) fn first<'a>(
     items: impl Iterator<Item = &'a str>,
     most: usize,
@@ -63,18 +62,18 @@ pub(crate) fn first<'a>(
     (first, are_more)
 }
 
-/// Whether a ConfigMap or a Secret can have this key.
+/// Returns true if a ConfigMap or a Secret can have this key.
 fn is_key(text: &str) -> bool {
     let is_of_a_key = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     text.len() <= 253 && text.bytes().all(is_of_a_key)
 }
 
-/// `item` in quotes, as [`escaped`].
+/// Returns `item` in quotes, [`escaped`].
 pub(crate) fn quoted(item: &str) -> String {
     format!("\"{}\"", escaped(item))
 }
 
-/// `text` with control characters escaped, cut to a length that fits a warning.
+/// Returns `text` with control characters escaped, cut to a length that fits a warning.
 pub(crate) fn escaped(text: &str) -> String {
     const SHOWN: usize = 40;
     let escaped: String = text

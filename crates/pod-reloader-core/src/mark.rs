@@ -1,16 +1,16 @@
-//! Marks: what the metadata of a config object says about whether it counts.
+//! Marks: the metadata of a config object that decides whether it is tracked.
 
 use std::fmt;
 use std::ops::BitOr;
 
-/// A set of marks of one config object. What carries none of them counts for everybody who names it.
+/// A set of marks of one config object. An object without marks is tracked by every workload that names it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Marks(u8);
 
 impl Marks {
     /// No mark.
     pub const NONE: Self = Self(0);
-    /// It is immutable: a running pod never sees another content of it, also not in a volume.
+    /// The object is immutable: a running pod never sees different content, not even in a volume.
     pub const IMMUTABLE: Self = Self(1);
     /// [`STAKATER_IGNORE`] is `"true"`.
     pub const STAKATER_IGNORE: Self = Self(1 << 1);
@@ -18,17 +18,17 @@ impl Marks {
     pub const STAKATER_MATCH: Self = Self(1 << 2);
     /// [`STACKABLE_IGNORE`] is `"true"`.
     pub const STACKABLE_IGNORE: Self = Self(1 << 3);
-    /// Labels are asked for, and it has them.
+    /// Labels are required, and the object has them.
     pub const SELECTED: Self = Self(1 << 4);
-    /// Labels are asked for, and it does not have them.
+    /// Labels are required, and the object does not have them.
     pub const NOT_SELECTED: Self = Self(1 << 5);
 
-    /// Whether all of `others` are among these.
+    /// Returns true if all of `others` are among these marks.
     pub fn contain(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Whether any of `others` is among these.
+    /// Returns true if any of `others` is among these marks.
     pub fn meet(self, others: Self) -> bool {
         self.0 & others.0 != 0
     }
@@ -48,9 +48,9 @@ impl fmt::Debug for Marks {
     }
 }
 
-/// Annotation of a config object: in the dialect of Stakater, `"true"` keeps it from counting.
+/// Annotation of a config object: in Stakater's dialect, `"true"` keeps it from being tracked.
 pub const STAKATER_IGNORE: &str = "reloader.stakater.com/ignore";
-/// Annotation of a config object: `"true"` lets it count for workloads that search.
+/// Annotation of a config object: `"true"` makes it tracked by workloads that search.
 pub const STAKATER_MATCH: &str = "reloader.stakater.com/match";
-/// Label of a config object: in the dialect of Stackable, `"true"` keeps it from counting.
+/// Label of a config object: in Stackable's dialect, `"true"` keeps it from being tracked.
 pub const STACKABLE_IGNORE: &str = "restarter.stackable.tech/ignore";

@@ -6,20 +6,24 @@ use std::sync::Arc;
 /// The longest name of a Kubernetes object, in bytes.
 pub const MAX_LENGTH: usize = 253;
 
-/// A DNS-1123 subdomain: what Kubernetes accepts as the name of a ConfigMap, a Secret or a namespace.
+/// A DNS-1123 subdomain: the names that Kubernetes accepts for ConfigMaps, Secrets and namespaces.
 ///
-/// *Guarantees*: holds nothing that has a meaning in a URL. A client pastes names into paths, and
-/// `?limit=1` in the place of a name turns a GET of one Secret into a LIST of all of them; so this
-/// type is the only thing that is ever read from the apiserver by name.
+/// # Guarantees
+///
+/// A name contains nothing that has a meaning in a URL. A client pastes names into paths, and `?limit=1` in
+/// the place of a name turns a GET of one Secret into a LIST of all of them. So this type is the only thing
+/// that is ever read from the apiserver by name.
 ///
 /// Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks `text` and keeps it.
+    /// Parses a name.
     ///
-    /// *Errors*: says which rule of DNS-1123 subdomains it breaks.
+    /// # Errors
+    ///
+    /// Says which rule of DNS-1123 subdomains `text` breaks.
     pub fn parse(text: &str) -> Result<Self, InvalidName> {
         if text.is_empty() {
             return Err(InvalidName::Empty);
@@ -34,7 +38,7 @@ impl Name {
         }
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -52,16 +56,16 @@ impl std::borrow::Borrow<str> for Name {
     }
 }
 
-/// Why a text is no name.
+/// The reason why a text is not a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidName {
-    /// Nothing was left of it.
+    /// The text is empty.
     #[error("it is empty")]
     Empty,
-    /// It has more than [`MAX_LENGTH`] bytes.
+    /// The text is longer than [`MAX_LENGTH`] bytes.
     #[error("it is longer than 253 characters")]
     TooLong,
-    /// It has characters, or a first or last character of a part, that DNS-1123 does not allow.
+    /// The text has characters that DNS-1123 does not allow, at all or at the start or end of a part.
     #[error("a name has only lower case letters, digits, '-' and '.'")]
     NotASubdomain,
 }

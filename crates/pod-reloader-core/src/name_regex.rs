@@ -1,9 +1,9 @@
-//! Regular expressions for names, compiled so that matching a name takes one step for each character.
+//! Regular expressions for names, compiled so that matching takes one step for each character.
 //!
-//! They come from annotations, so anybody may write them. The parser is the one of the crate `regex`;
-//! the automaton is our own, because its cost must be known in advance: the lazy automaton of `regex`
-//! takes 2 MiB for each expression, and milliseconds for a name that was made for it. Ours is
-//! deterministic and complete. An expression for which it gets too large is refused when it is read.
+//! They come from annotations, so anyone can write them. The parser is that of the crate `regex`. The
+//! automaton is our own, because its cost must be known in advance: the lazy automaton of `regex` takes 2
+//! MiB for each expression, and milliseconds for a name crafted to be slow. Ours is deterministic and
+//! complete. An expression whose automaton would be too large is refused when it is read.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,41 +14,42 @@ use regex_automata::util::syntax;
 
 use crate::name::Name;
 
-/// The longest expression that is read, in bytes: 32 names of 60 characters fit.
+/// The maximum length of an expression, in bytes: 32 names of 60 characters fit.
 const MAX_LENGTH: usize = 2048;
-/// The most bytes that an expression may take up before it is made deterministic.
+/// The maximum size of an expression before it is made deterministic, in bytes.
 const MAX_NFA_SIZE: usize = 96 << 10;
-/// The work for one byte that is taken up for good.
+/// The work charged for one byte of permanent memory.
 const WORK_OF_BYTE: usize = 4;
-/// Up to so many transitions of a state are searched; more are a row of a table.
+/// The maximum number of transitions of a state that are searched. A state with more gets a row of a table.
 const MAX_SEARCHED: usize = 4;
-/// The work for an expression that is refused as too large once it was parsed.
+/// The work charged for an expression that is refused as too large after parsing.
 const WORK_OF_REFUSAL: usize = 16 << 10;
 
-/// The work that is left for the expressions of one workload, in visits to states.
+/// The remaining work for the expressions of one workload, in visits to states.
 ///
-/// *Guarantees*: all expressions of a workload together take some milliseconds to compile, and at most
-/// 64 KiB.
+/// # Guarantees
+///
+/// All expressions of a workload together take a few milliseconds to compile, and at most 64 KiB of memory.
 #[derive(Debug)]
 pub(crate) struct Work {
     left: usize,
 }
 
 impl Work {
-    /// Enough for 32 expressions of the usual kind, or for one list of 32 names of 60 characters.
+    /// Allows for 32 typical expressions, or one list of 32 names of 60 characters.
     pub(crate) const MAX: usize = 256 << 10;
 
     pub(crate) fn new() -> Self {
         Self { left: Self::MAX }
     }
 
-    /// What is left of it.
+    /// Returns the remaining work.
     #[cfg(test)]
     pub(crate) fn left(&self) -> usize {
         self.left
     }
 
-    /// `None` where there is no more.
+    /// Takes some of the work. Returns `None` if too little is left.
     fn take(&mut self, work: usize) -> Option<()> {
         let left = self.left.checked_sub(work);
         self.left = left.unwrap_or(0);
@@ -58,14 +59,15 @@ impl Work {
 
 /// A regular expression, compiled for names.
 ///
-/// *Guarantees*: [`NameRegex::matches`] takes one step for each character of a name, whatever the
-/// expression.
+/// # Guarantees
+///
+/// [`NameRegex::matches`] takes one step for each character of a name, whatever the expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NameRegex {
     states: Box<[DfaState]>,
-    /// Of states with few of them, in the order of their symbols.
+    /// The transitions of states with few of them, in the order of their symbols.
     transitions: Box<[Transition]>,
-    /// Of the other states: where each class of symbols leads to.
+    /// The rows of the other states: the next state for each class of symbols.
     rows: Box<[u16]>,
     /// The class of each symbol.
     classes: [u8; ALPHABET.len()],
@@ -75,20 +77,20 @@ pub(crate) struct NameRegex {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DfaState {
     ways: Ways,
-    /// Whether a name that ends here matches.
+    /// True if a name that ends here matches.
     accepts: bool,
 }
 
-/// Where the ways that leave a state stand.
+/// The transitions that leave a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ways {
-    /// So many of the transitions, from there on.
+    /// This many entries of the transitions, starting at this index.
     Few(u8, u32),
-    /// A row, which begins there.
+    /// A row that starts at this index.
     Row(u32),
 }
 
-/// The way from a state with one of some symbols.
+/// A transition from a state on a range of symbols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Transition {
     first: u8,
@@ -96,14 +98,14 @@ struct Transition {
     to: u16,
 }
 
-/// No name that gets here matches.
+/// The state of names that can no longer match.
 const DEAD: u16 = u16::MAX - 1;
-/// A name that gets here matches, whatever follows.
+/// The state of names that match whatever follows.
 const MATCHED: u16 = u16::MAX;
 
 impl NameRegex {
-    /// Compiles `text`, in the syntax that RE2 and Rust share. `None` where it is none, or one that takes
-    /// more than what is left of `work`.
+    /// Compiles `text`, in the syntax that RE2 and Rust share. Returns `None` if it is not a regular
+    /// expression, or needs more than the remaining `work`.
     pub(crate) fn compile(text: &str, work: &mut Work) -> Option<Self> {
         if text.len() > MAX_LENGTH || asks_for_unicode(text) {
             return None;
@@ -127,7 +129,7 @@ impl NameRegex {
         Determinizer::new(&nfa, work).run()
     }
 
-    /// Whether it matches a name, or a part of it where it is not anchored.
+    /// Returns true if the expression matches the name, or a part of it if it is not anchored.
     pub(crate) fn matches(&self, name: &Name) -> bool {
         let mut state = 0;
         for byte in name.as_str().bytes() {
@@ -158,13 +160,13 @@ impl NameRegex {
         }
     }
 
-    /// The memory that it takes up, in bytes.
+    /// Returns the memory used, in bytes.
     pub(crate) fn size(&self) -> usize {
         size_of_val(&*self.states) + size_of_val(&*self.transitions) + size_of_val(&*self.rows)
     }
 }
 
-/// Whether it switches Unicode on, which RE2 cannot: classes of it have thousands of members.
+/// Returns true if the text enables Unicode, which RE2 cannot: such classes have thousands of members.
 fn asks_for_unicode(text: &str) -> bool {
     let groups = text.split("(?").skip(1);
     groups
@@ -184,33 +186,33 @@ fn symbol(byte: u8) -> u8 {
     }
 }
 
-/// Makes an automaton deterministic: the construction by subsets, over the characters of names.
+/// Makes an automaton deterministic by the subset construction, over the characters of names.
 struct Determinizer<'a> {
     nfa: &'a NFA,
     work: &'a mut Work,
     has_word_boundaries: bool,
-    /// The class of each symbol: those of one class cannot be told apart.
+    /// The class of each symbol. Symbols of one class cannot be told apart.
     classes: [u8; ALPHABET.len()],
-    /// A character of each class.
+    /// One character of each class.
     members: Vec<u8>,
     numbers: HashMap<Subset, u16>,
-    /// Those that have a number, in its order.
+    /// The numbered subsets, in the order of their numbers.
     subsets: Vec<Subset>,
-    /// In which round each state was last seen.
+    /// The round in which each state was last visited.
     seen: Vec<u32>,
     round: u32,
 }
 
-/// The states that a part of a name may have led to.
+/// The set of states that a prefix of a name may have led to.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Subset {
-    /// Sorted; before states that are reached without a character are added.
+    /// The states, sorted, without those reached from them without a character.
     states: Box<[StateID]>,
-    /// A character like the one before, where there is one.
+    /// A character of the same kind as the previous one, if there is one.
     before: Option<u8>,
 }
 
-/// What of a subset takes a character, or that it has matched.
+/// The states of a subset that take a character, or the fact that it has matched.
 enum Closure {
     Matched,
     Taking(Vec<StateID>),
@@ -278,9 +280,9 @@ impl<'a> Determinizer<'a> {
         })
     }
 
-    /// Where each class of symbols leads to.
+    /// Returns the next state for each class of symbols.
     fn row(&mut self, subset: &Subset) -> Option<Vec<u16>> {
-        // It depends on the character that follows by its kind alone.
+        // The kind of the next character is all that the closure depends on.
         let of_word = self.closure(subset, Some(b'a'))?;
         let of_others = match self.has_word_boundaries {
             true => Some(self.closure(subset, Some(b'-'))?),
@@ -298,7 +300,7 @@ impl<'a> Determinizer<'a> {
         Some(row)
     }
 
-    /// The same as transitions.
+    /// Returns the same as transitions.
     fn few(&self, row: &[u16]) -> Vec<Transition> {
         let mut few: Vec<Transition> = Vec::new();
         for (symbol, class) in (0_u8..).zip(self.classes) {
@@ -316,7 +318,7 @@ impl<'a> Determinizer<'a> {
         few
     }
 
-    /// The number of a subset, a new one where it has none. `None` where there are too many.
+    /// Returns the number of a subset, which is added if it is new. `None` if there are too many.
     fn number(&mut self, subset: Subset) -> Option<u16> {
         let number = u16::try_from(self.subsets.len()).ok();
         let number = number.filter(|number| *number < DEAD)?;
@@ -329,7 +331,7 @@ impl<'a> Determinizer<'a> {
         }
     }
 
-    /// What `byte` leads to. `None` where there is no more work left.
+    /// Returns the next state after `byte`. `None` if no work is left.
     fn after(&mut self, closure: &Closure, byte: u8) -> Option<u16> {
         let Closure::Taking(taking) = closure else {
             return Some(MATCHED);
@@ -357,8 +359,8 @@ impl<'a> Determinizer<'a> {
         })
     }
 
-    /// The states that are reached from a subset without a character, where one like `next` follows, or
-    /// the end of the name.
+    /// Returns the states that a subset reaches without a character, before one like `next` or the end of the
+    /// name.
     fn closure(&mut self, subset: &Subset, next: Option<u8>) -> Option<Closure> {
         self.round += 1;
         let before = subset.before;
@@ -409,7 +411,7 @@ pub(crate) mod steps {
         STEPS.set(STEPS.get() + 1);
     }
 
-    /// What `act` gives, and how many steps it took on this thread.
+    /// Returns the result of `act`, and the number of steps it took on this thread.
     pub(crate) fn counted<T>(act: impl FnOnce() -> T) -> (T, usize) {
         let before = STEPS.get();
         let given = act();

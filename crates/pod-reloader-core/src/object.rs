@@ -1,4 +1,4 @@
-//! Workloads as the apiserver serialises them, read into what the rules ask of them.
+//! Workloads as the apiserver serialises them, parsed into what the rules need.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -26,7 +26,7 @@ use crate::workload::{
     annotations_size,
 };
 
-/// A kind of workload, in the version of the API that the cluster serves.
+/// A kind of workload, in the API version that the cluster serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served {
     /// The kind.
@@ -36,7 +36,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// A kind that every cluster has.
+    /// Returns a kind that every cluster has.
     pub fn built_in(kind: WorkloadKind) -> Self {
         let version = "v1".into();
         Self { kind, version }
@@ -52,13 +52,15 @@ pub trait Object:
     + Send
     + 'static
 {
-    /// Reads it into what the rules ask of it.
+    /// Converts the object into what the rules need.
     ///
-    /// *Errors*: its namespace is no name, which the apiserver never sends.
+    /// # Errors
+    ///
+    /// The namespace is not a valid name, which the apiserver never sends.
     fn into_workload(self, kind: WorkloadKind, reading: &Reading) -> Result<Workload, InvalidName>;
 }
 
-/// A workload of a kind that is built in: of its spec, only what names configuration is read.
+/// A workload of a built-in kind. Of its spec, only the parts that name configuration are parsed.
 #[derive(Clone, Debug, Deserialize)]
 pub struct WorkloadObject {
     #[serde(deserialize_with = "metadata")]
@@ -94,7 +96,7 @@ pub struct CustomObject {
     api_version: Option<Box<str>>,
     #[serde(deserialize_with = "metadata")]
     metadata: ObjectMeta,
-    /// As it stands there: it may be nested deeper than a parser goes.
+    /// The unparsed spec: it may be nested deeper than a parser goes.
     spec: Option<Box<RawValue>>,
 }
 
@@ -151,7 +153,7 @@ impl Object for CustomObject {
                     let value = annotations.and_then(|annotations| annotations.get(*key));
                     (1 + usize::from(annotations.is_some()), value.cloned())
                 }
-                // What is no object there fails the tests of a write, and nothing else.
+                // A field that is not an object only makes the tests of a write fail.
                 _ => found(spec, path).map_or((path.len(), None), |(depth, value)| {
                     (depth, value.and_then(read_as))
                 }),
@@ -176,8 +178,8 @@ impl Object for CustomObject {
     }
 }
 
-/// How many of the fields on a path from `spec` on are there, and what is at its end. `None` where one of
-/// them is no object.
+/// Returns the number of fields that exist on a path that starts with `spec`, and the value at its end.
+/// `None` if one of them is not an object.
 fn found<'a>(spec: Option<&'a RawValue>, path: &[&str]) -> Option<(usize, Option<&'a RawValue>)> {
     let Some(mut place) = spec.filter(|spec| spec.get() != "null") else {
         return Some((0, None));
@@ -191,20 +193,20 @@ fn found<'a>(spec: Option<&'a RawValue>, path: &[&str]) -> Option<(usize, Option
     Some((path.len(), Some(place)))
 }
 
-/// What cannot be read is as good as not there.
+/// Parses a value. One that cannot be parsed is treated as missing.
 fn read_as<T: DeserializeOwned>(value: &RawValue) -> Option<T> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// A pod template, and how many of the fields that lead to KEY are there. `None` where one of them is no
-/// object.
+/// A pod template, and the number of fields that exist on the path to the config hash annotation. `None` if
+/// one of them is not an object.
 struct Found {
     depth: Option<usize>,
     template: PodTemplate,
 }
 
 impl Found {
-    /// In an object of which nothing but its form is known.
+    /// Finds a template in an object whose schema is unknown.
     fn at(spec: Option<&RawValue>, path: FieldPath) -> Self {
         let to_key = [path, &["metadata", "annotations", annotations::CONFIG_HASH]].concat();
         let depth = found(spec, &to_key).map(|(depth, _)| depth.min(to_key.len() - 1));
@@ -219,7 +221,7 @@ impl Found {
             )]))
         };
         let template = PodTemplate {
-            // Among values that are no text, KEY alone is of use.
+            // If other values are not strings, only the config hash is of use.
             metadata: Some(TemplateMetadata {
                 annotations: annotations.or_else(config_hash),
             }),
@@ -337,8 +339,8 @@ impl Parts {
     }
 }
 
-/// What the pods cannot start without, of what may count. Regular expressions are asked about as many
-/// objects as may count, and no more.
+/// Returns what the pods need in order to start, among the objects that may be tracked. Regular expressions
+/// are matched with no more objects than may be tracked.
 fn requirements(
     pod_specs: &[&PodSpec],
     namespace: &Name,
@@ -365,13 +367,13 @@ fn requirements(
     requirements.collect()
 }
 
-/// Whether the API lets an object have so many annotations. A review comes before that is checked, so it
-/// may hold megabytes of them: they are not read, and the apiserver refuses the write.
+/// Returns true if the API lets an object have annotations of this size. A review comes before that is
+/// checked, so it may hold megabytes of them. These are not read, and the apiserver refuses the write.
 fn is_allowed(annotations: &BTreeMap<String, String>) -> bool {
     annotations_size(annotations) <= MAX_ANNOTATIONS_SIZE
 }
 
-/// Reads metadata without `managedFields` and the rest that nobody asks for: most of it, by size.
+/// Parses metadata without `managedFields` and other unused fields, which make up most of its size.
 fn metadata<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -497,7 +499,7 @@ mod tests {
         keyring(&[1]).hash(&Contents::whole(&objects)).to_string()
     }
 
-    /// Without tests for `null`, which pass at the apiserver.
+    /// Applies a patch without its tests for `null`, which pass at the apiserver.
     fn patched(object: &Value, patch: &Patch) -> Value {
         let is_of_null = |it: &json_patch::PatchOperation| matches!(it, json_patch::PatchOperation::Test(test) if test.value.is_null());
         let rest: Vec<_> = patch.iter().filter(|it| !is_of_null(it)).cloned().collect();
@@ -574,7 +576,7 @@ mod tests {
             workload(rollout(), &object(spec, &marks))
         };
         let (old, new) = (hash("1"), hash("2"));
-        // A baseline from before the first stamp says nothing about times.
+        // A baseline from before the first config hash says nothing about times.
         let by_time = with("at", &new, &format!("={old}"));
         assert_eq!(
             decided(&by_time, "2"),

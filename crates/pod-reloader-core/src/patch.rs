@@ -10,10 +10,11 @@ use crate::annotations;
 use crate::kind::Template;
 use crate::workload::{Restart, Workload};
 
-/// The loop's write of KEY: it fails where anything moved that the decision was made from.
+/// Returns the loop's patch that sets the config hash. It fails if anything changed that the decision rests
+/// on.
 ///
-/// It tests UID, generation, every annotation and label that was read, and KEY. A status
-/// that churns cannot fail it; a leader that was frozen and thawed cannot move what has moved on.
+/// The patch tests UID, generation, every annotation and label that was read, and the config hash. A churning
+/// status cannot make it fail, and a leader that was frozen and thawed cannot overwrite newer state.
 pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
     let mut operations = tests(workload);
     for (_, slot) in workload.slots() {
@@ -23,8 +24,8 @@ pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
     Patch(once(operations))
 }
 
-/// The loop's restart by a time that it writes, with the baseline that goes with it, tested like
-/// [`set_config_hash`]. `time` is in RFC 3339.
+/// Returns the loop's patch that restarts the pods by writing a time, together with the baseline that goes
+/// with it. It is tested like [`set_config_hash`]. `time` is in RFC 3339.
 pub fn restart_at(workload: &Workload, time: &str, baseline: &str) -> Patch {
     let mut operations = tests(workload);
     if workload.markers.has_annotations {
@@ -34,7 +35,7 @@ pub fn restart_at(workload: &Workload, time: &str, baseline: &str) -> Patch {
     if let (Restart::At { depth, .. }, Some(path)) =
         (&workload.restart, workload.id.kind.shape().restart_at)
     {
-        // The baseline has made the annotations already.
+        // The baseline has already created the annotations.
         let depth = match path[0] {
             "metadata" => path.len() - 1,
             _ => *depth,
@@ -44,7 +45,7 @@ pub fn restart_at(workload: &Workload, time: &str, baseline: &str) -> Patch {
     Patch(operations)
 }
 
-/// The loop's write of a baseline, tested like [`set_config_hash`]. It restarts nothing.
+/// Returns the loop's patch that writes a baseline, tested like [`set_config_hash`]. It restarts nothing.
 pub fn set_baseline(workload: &Workload, baseline: &str) -> Patch {
     let mut operations = tests(workload);
     if workload.markers.has_annotations {
@@ -54,8 +55,8 @@ pub fn set_baseline(workload: &Workload, baseline: &str) -> Patch {
     Patch(operations)
 }
 
-/// The webhook's write of KEY into the pod templates that can carry it: one `add` for each, and missing
-/// parents. What is to be there is said for each in turn; where that is nothing, KEY is removed.
+/// Returns the webhook's patch of the pod templates that can carry a config hash: one `add` for each, and
+/// any missing parents. `desired` gives the value for each template in turn; `None` removes the annotation.
 pub fn change_templates<'a>(
     workload: &Workload,
     desired: impl Fn(usize) -> Option<&'a str>,
@@ -74,7 +75,7 @@ pub fn change_templates<'a>(
     once(operations)
 }
 
-/// The write of a baseline onto the metadata of `workload`: one `add`, and its parent where that is missing.
+/// Returns the patch that writes a baseline to the metadata of `workload`: one `add`, and any missing parent.
 pub fn add_baseline(workload: &Workload, baseline: &str) -> Vec<PatchOperation> {
     let parent = (!workload.markers.has_annotations).then(|| add(&BASELINE[..2], json!({})));
     let baseline = add(&BASELINE, json!(baseline));
@@ -82,7 +83,7 @@ pub fn add_baseline(workload: &Workload, baseline: &str) -> Vec<PatchOperation> 
 }
 
 const BASELINE: [&str; 3] = ["metadata", "annotations", annotations::BASELINE];
-/// Without parents that are made a second time, which would be without what the first has.
+/// Drops repeated `add`s of a parent: the second would overwrite what the first one holds.
 fn once(operations: Vec<PatchOperation>) -> Vec<PatchOperation> {
     let mut made = BTreeSet::new();
     let is_first = |operation: &PatchOperation| match operation {
@@ -94,7 +95,7 @@ fn once(operations: Vec<PatchOperation>) -> Vec<PatchOperation> {
     operations
 }
 
-/// The fields that lead to KEY on a pod template.
+/// Returns the path to the config hash annotation of a pod template.
 fn key(template: &Template) -> Vec<&'static str> {
     [
         template.path,
@@ -103,7 +104,7 @@ fn key(template: &Template) -> Vec<&'static str> {
     .concat()
 }
 
-/// An `add` at a path, of which the first fields up to `depth` are there.
+/// Adds a value at a path whose first `depth` fields exist, and any missing parents.
 fn add_with_parents<'a>(
     path: &'a [&'a str],
     depth: usize,
@@ -113,7 +114,7 @@ fn add_with_parents<'a>(
     parents.chain([add(path, value)])
 }
 
-/// A `test` that what is at a path is still this, of which the first fields up to `depth` are there.
+/// Tests that a path, whose first `depth` fields exist, still leads to this value.
 fn test_at(path: &[&str], depth: usize, value: Option<&str>) -> PatchOperation {
     match depth + 1 < path.len() {
         true => test(&path[..=depth], None),
@@ -121,8 +122,8 @@ fn test_at(path: &[&str], depth: usize, value: Option<&str>) -> PatchOperation {
     }
 }
 
-/// A `test` of `null` passes for a member that is absent, but not where its parent is: then the
-/// parent is tested.
+/// Returns the tests of everything that a decision depends on. A `test` for `null` passes if a member is
+/// absent, but not if its parent is: then the parent is tested.
 fn tests(workload: &Workload) -> Vec<PatchOperation> {
     let markers = &workload.markers;
     let mut tests = vec![
@@ -180,7 +181,8 @@ mod tests {
     use super::*;
     use crate::fixtures::{Builder, deployment};
 
-    /// The apiserver's `test` passes for an absent member and `null`; the crate's does not.
+    /// Applies a patch like the apiserver, whose `test` for `null` passes for an absent member, unlike the
+    /// crate's.
     fn applied(patch: &Patch, onto: Builder) -> Result<Value, String> {
         let mut object = onto.json();
         let with_nulls: Vec<_> = patch.iter().filter_map(absent_test).collect();

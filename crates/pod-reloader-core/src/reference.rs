@@ -1,4 +1,4 @@
-//! References: which config object is meant.
+//! References: the identity of one config object.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +21,7 @@ impl ConfigKind {
     /// Both kinds.
     pub const ALL: [Self; 2] = [Self::ConfigMap, Self::Secret];
 
-    /// The kind as Kubernetes spells it.
+    /// Returns the kind as Kubernetes spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ConfigMap => "ConfigMap",
@@ -29,7 +29,7 @@ impl ConfigKind {
         }
     }
 
-    /// The resource in URLs.
+    /// Returns the resource name in URLs.
     pub fn plural(self) -> &'static str {
         match self {
             Self::ConfigMap => "configmaps",
@@ -47,23 +47,23 @@ impl fmt::Display for ConfigKind {
 /// One config object that a workload depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reference {
-    /// ConfigMap or Secret.
+    /// The kind, ConfigMap or Secret.
     pub kind: ConfigKind,
-    /// The namespace of the object, which is that of the workload.
+    /// The namespace of the object and of the workload.
     pub namespace: Name,
     /// The name of the object.
     pub name: Name,
 }
 
 impl fmt::Display for Reference {
-    /// `ConfigMap namespace/name`.
+    /// Writes `ConfigMap namespace/name`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
     }
 }
 
-/// A config object of which only the metadata is asked for, and of that only the identity is read: the
-/// rest may be large, and is in nobody's way.
+/// The metadata of a config object. Only the identity is parsed: the rest may be large, and must not
+/// get in the way.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ConfigMetadata {
     #[serde(deserialize_with = "identity")]
@@ -71,7 +71,7 @@ pub struct ConfigMetadata {
 }
 
 impl ConfigMetadata {
-    /// Which object it is. `None` where its names are none, which the apiserver never sends.
+    /// Returns the reference to the object. `None` if a name is invalid, which the apiserver never sends.
     pub fn reference(&self, kind: ConfigKind) -> Option<Reference> {
         let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
         Some(Reference {
@@ -81,14 +81,14 @@ impl ConfigMetadata {
         })
     }
 
-    /// Its resourceVersion.
+    /// Returns the resourceVersion.
     pub fn resource_version(&self) -> Option<&str> {
         self.metadata.resource_version.as_deref()
     }
 }
 
-/// A namespace of which only the metadata is asked for, and of that only the identity is read: a time that
-/// somebody has put into its managed fields, and nobody here can hold, is in nobody's way.
+/// The metadata of a namespace. Only the identity is parsed: somebody may have put a time into the managed
+/// fields that our types cannot represent, and that should not get in the way.
 #[derive(Clone, Debug, Deserialize)]
 pub struct NamespaceMetadata {
     #[serde(deserialize_with = "identity")]
@@ -96,7 +96,7 @@ pub struct NamespaceMetadata {
 }
 
 impl NamespaceMetadata {
-    /// Its name. `None` where it is none, which the apiserver never sends.
+    /// Returns the name. `None` if it is invalid, which the apiserver never sends.
     pub fn name(&self) -> Option<Name> {
         Name::parse(self.metadata.name.as_deref()?).ok()
     }
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_time_beyond_what_we_can_hold_makes_no_metadata_unreadable() {
-        // As the apiserver serialises what it has taken.
+        // The apiserver stores and serialises these times.
         for time in [
             "9999-12-31T23:59:59Z",
             "10000-01-01T23:58:59Z",

@@ -1,4 +1,4 @@
-//! References: everything that counts for one workload.
+//! References: everything that one workload tracks.
 
 mod otherwise;
 
@@ -12,84 +12,84 @@ use crate::hash::Comparison;
 use crate::name::{InvalidName, Name};
 use crate::reference::{ConfigKind, Reference};
 
-/// The most distinct objects that count for one workload.
+/// The maximum number of distinct objects that one workload tracks.
 pub const MAX_REFERENCES: usize = 256;
 
-/// The most regular expressions that one workload may have.
+/// The maximum number of regular expressions that one workload may have.
 pub const MAX_PATTERNS: usize = 32;
 
-/// The most keys that are tracked by themselves for one workload.
+/// The maximum number of keys that one workload tracks individually.
 pub const MAX_KEYS: usize = 4096;
 
-/// The most bytes that these keys may have together.
+/// The maximum total size of these keys, in bytes.
 const MAX_KEY_BYTES: usize = 64 << 10;
 
-/// The most names that one list may exclude.
+/// The maximum number of names that one list may exclude.
 pub(crate) const MAX_EXCLUDED: usize = 1024;
 
-/// Everything that counts for one workload.
+/// Everything that one workload tracks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
-    /// Sorted by object, for at most [`MAX_REFERENCES`] of them.
+    /// The claims, sorted by object, on at most [`MAX_REFERENCES`] objects.
     claims: Box<[Claim]>,
-    /// At most [`MAX_PATTERNS`].
+    /// The regular expressions, at most [`MAX_PATTERNS`].
     patterns: Box<[Pattern]>,
-    /// What was left out, and why.
+    /// The items that were left out, with reasons.
     pub rejected: Vec<Rejected>,
 }
 
-/// Something in an annotation that names no object.
+/// An item of an annotation that names no object, or that is over a limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
-    /// Not the name of an object.
+    /// An item that is not the name of an object.
     #[error("{kind} {item} is not a valid name: {reason}")]
     Name {
-        /// Of which list.
+        /// The kind that the list is for.
         kind: ConfigKind,
         /// The item, made safe to print.
         item: String,
-        /// What is wrong with it.
+        /// The rule that the item breaks.
         #[source]
         reason: InvalidName,
     },
-    /// Not a name with keys.
+    /// An item that is not a name with keys.
     #[error("{kind} {item} is no name with keys, such as app[log.level,mode]")]
     Keys {
-        /// Of which list.
+        /// The kind that the list is for.
         kind: ConfigKind,
         /// The item, made safe to print.
         item: String,
     },
-    /// Not a regular expression.
+    /// An item that is not a regular expression, or is too large.
     #[error("{kind} {item} is no regular expression, or too large a one")]
     Pattern {
-        /// Of which list.
+        /// The kind that the list is for.
         kind: ConfigKind,
         /// The item, made safe to print.
         item: String,
     },
-    /// So many more that name nothing either.
+    /// The number of further items that were rejected.
     #[error("{0} more items are no valid names")]
     Others(usize),
-    /// One of more than [`MAX_REFERENCES`] distinct names.
+    /// A name beyond [`MAX_REFERENCES`] distinct ones.
     #[error("{kind} {name} is left out: a workload may list {MAX_REFERENCES} distinct names")]
     TooMany {
-        /// Of which list.
+        /// The kind that the list is for.
         kind: ConfigKind,
         /// The first name that is left out.
         name: Name,
     },
-    /// Of an object, more keys are named than there is room for. All of it counts, so that no change is lost.
+    /// An object with more named keys than there is room for. All of it is tracked, so no change is lost.
     #[error(
         "{kind} {name} counts as a whole: a workload may name {MAX_KEYS} keys, of {MAX_KEY_BYTES} bytes in all"
     )]
     TooManyKeys {
-        /// The kind of the object.
+        /// The name of the first object that is tracked as a whole for this reason.
         kind: ConfigKind,
-        /// The first object that counts as a whole for that.
+        /// The name of the first object that is tracked as a whole for this reason.
         name: Name,
     },
-    /// More than `MAX_EXCLUDED` names that are not to count.
+    /// A list that excludes more than `MAX_EXCLUDED` names.
     #[error("{0} names are not excluded: a workload may exclude {MAX_EXCLUDED} in each list")]
     TooManyExcluded(ConfigKind),
     /// More than [`MAX_PATTERNS`] regular expressions.
@@ -98,15 +98,15 @@ pub enum Rejected {
 }
 
 impl References {
-    /// Puts together what was asked for: claims on the same object are made one where they can be, and
-    /// what is too much is left out. Of objects, the first in sorted order count.
+    /// Combines what was asked for. Claims on the same object are merged if possible, and what is over a
+    /// limit is left out. If there are too many objects, the first ones in sorted order are tracked.
     pub(crate) fn new(
         mut claims: Vec<Claim>,
         mut patterns: Vec<Pattern>,
         rejected: Vec<Rejected>,
         others_rejected: usize,
     ) -> Self {
-        // Their keys are put together, in whichever order.
+        // Claims with the same place are merged below, so the order among them does not matter.
         let place = |claim: &Claim| (claim.dialect, claim.needs);
         claims.sort_unstable_by(|one, next| {
             let by_object = one.reference.cmp(&next.reference);
@@ -150,7 +150,7 @@ impl References {
         references
     }
 
-    /// The objects that count by their names, sorted.
+    /// Returns the objects that are tracked by name, sorted.
     pub fn named(&self) -> impl Iterator<Item = &Reference> + Clone {
         let of_one = self
             .claims
@@ -158,22 +158,22 @@ impl References {
         of_one.map(|claims| &claims[0].reference)
     }
 
-    /// Every claim, sorted by object.
+    /// Returns every claim, sorted by object.
     pub(crate) fn claims(&self) -> &[Claim] {
         &self.claims
     }
 
-    /// Every regular expression.
+    /// Returns every regular expression.
     pub(crate) fn patterns(&self) -> &[Pattern] {
         &self.patterns
     }
 
-    /// Whether nothing counts, whatever there is.
+    /// Returns true if nothing is tracked, whichever objects exist.
     pub fn is_empty(&self) -> bool {
         self.claims.is_empty() && self.patterns.is_empty()
     }
 
-    /// The kinds of objects of which the names have to be known.
+    /// Returns the kinds whose object names must be known, because a regular expression matches them.
     pub fn pattern_kinds(&self) -> impl Iterator<Item = ConfigKind> {
         let is_asked_for = |kind| self.patterns.iter().any(|pattern| pattern.kind == kind);
         ConfigKind::ALL
@@ -181,35 +181,35 @@ impl References {
             .filter(move |kind| is_asked_for(*kind))
     }
 
-    /// Whether both have the same regular expressions.
+    /// Returns true if both have the same regular expressions.
     pub fn same_patterns(&self, other: &Self) -> bool {
         self.patterns == other.patterns
     }
 
-    /// The memory that the regular expressions take up, in bytes.
+    /// Returns the memory used by the regular expressions, in bytes.
     #[cfg(test)]
     pub(crate) fn size_of_patterns(&self) -> usize {
         self.patterns.iter().map(Pattern::size).sum()
     }
 
-    /// Whether a regular expression matches the object.
+    /// Returns true if a regular expression matches the object.
     pub fn matches(&self, reference: &Reference) -> bool {
         self.matching(reference).next().is_some()
     }
 
-    /// Whether the object may count, by its name or as a match.
+    /// Returns true if the object may be tracked, by its name or as a match.
     pub fn mention(&self, reference: &Reference) -> bool {
         self.names(reference) || self.matches(reference)
     }
 
-    /// Whether the object may count by its name.
+    /// Returns true if the object may be tracked by its name.
     pub fn names(&self, reference: &Reference) -> bool {
         !self.claims_on(reference).is_empty()
     }
 
-    /// All objects that may count, given those that are there of the [`References::pattern_kinds`]. Of
-    /// more than [`MAX_REFERENCES`], those that are named come before matches, and the second value names
-    /// the first that is left out.
+    /// Returns all objects that may be tracked, given the existing objects of the
+    /// [`References::pattern_kinds`]. If there are more than [`MAX_REFERENCES`], named objects come before
+    /// matches, and the second value names the first object that is left out.
     pub fn with_matches(
         &self,
         there: impl IntoIterator<Item = Reference>,
@@ -227,7 +227,7 @@ impl References {
         (all, left_out)
     }
 
-    /// The keys of an object that are tracked by themselves.
+    /// Returns the keys of an object that are tracked individually.
     pub fn data_keys(&self, reference: &Reference) -> impl Iterator<Item = &str> {
         let claims = self.claims_on(reference).iter();
         let named = claims.filter_map(|claim| match &claim.extent {
@@ -237,7 +237,7 @@ impl References {
         named.flatten().map(|key| &**key)
     }
 
-    /// How much of an object may count, by its name or as a match. `None` where nothing does.
+    /// Returns how much of an object may be tracked, by name or as a match. `None` means nothing.
     pub fn extent(&self, reference: &Reference) -> Option<Extent> {
         let named = self.claims_on(reference).iter();
         let named = named.map(|claim| claim.extent.clone());
@@ -245,7 +245,8 @@ impl References {
         named.chain(matched).reduce(|one, other| one.or(&other))
     }
 
-    /// A fingerprint of the tracked entries of each of `objects` of which single keys are tracked.
+    /// Returns a fingerprint of the tracked entries, for each of `objects` whose keys are tracked
+    /// individually.
     pub fn fingerprints<'a>(
         &'a self,
         objects: &'a Objects,
@@ -260,7 +261,7 @@ impl References {
         })
     }
 
-    /// What counts of `objects`: those of [`References::with_matches`], each as it was read.
+    /// Returns the tracked content of `objects`, which are those of [`References::with_matches`], as read.
     pub fn contents<'a>(&'a self, objects: &'a Objects) -> Contents<'a> {
         let of = |(reference, object): (&'a Reference, &'a Presence)| {
             let candidate = Candidate::new(self, reference, object);
@@ -269,10 +270,12 @@ impl References {
         Contents(objects.iter().filter_map(of).collect())
     }
 
-    /// Whether `hash` stands for what these same objects came to when something else counted: before a mark
-    /// was set on one of them, or a dialect was spoken.
+    /// Returns true if `hash` stands for these same objects as of a time when different ones were tracked:
+    /// before one of them got a mark, or before a dialect was enabled.
     ///
-    /// *Caveats*: it gives up when 4 MiB are hashed. Then the answer is no, so that no change is lost.
+    /// # Caveats
+    ///
+    /// The search gives up before it hashes more than 4 MiB. Then the answer is no, so no change is lost.
     pub fn counted_otherwise(&self, objects: &Objects, hash: &Comparison) -> bool {
         let candidates = objects.iter();
         let candidates =
@@ -280,12 +283,12 @@ impl References {
         Otherwise::new(candidates.collect(), hash).is_met()
     }
 
-    /// Whether an object counts, as its marks are.
+    /// Returns true if the object is tracked, given its marks.
     pub fn counts(&self, reference: &Reference, object: &Presence) -> bool {
         Candidate::new(self, reference, object).counts()
     }
 
-    /// The regular expressions that match an object.
+    /// Returns the regular expressions that match an object.
     pub(crate) fn matching<'a>(
         &'a self,
         reference: &Reference,
@@ -295,7 +298,7 @@ impl References {
             .filter(|pattern| pattern.kind == reference.kind && pattern.matches(&reference.name))
     }
 
-    /// What is asked of an object by its name.
+    /// Returns the claims on an object by its name.
     pub(crate) fn claims_on(&self, reference: &Reference) -> &[Claim] {
         let start = self
             .claims
@@ -306,7 +309,7 @@ impl References {
     }
 }
 
-/// Makes those claims ask for whole objects whose keys are too many. Names the first of these objects.
+/// Turns claims with too many keys into claims on whole objects, and returns the first such object.
 fn within_room(claims: &mut [Claim]) -> Option<Rejected> {
     let mut room = KeyRoom::default();
     let mut first = None;
@@ -322,7 +325,7 @@ fn within_room(claims: &mut [Claim]) -> Option<Rejected> {
     first
 }
 
-/// How many more keys may be tracked by themselves.
+/// The number and size of further keys that may be tracked individually.
 struct KeyRoom {
     keys: usize,
     bytes: usize,
@@ -338,7 +341,7 @@ impl Default for KeyRoom {
 }
 
 impl KeyRoom {
-    /// Says whether there is room for these, and takes it.
+    /// Returns true if there is room for these keys, and takes it.
     fn take(&mut self, extent: &Extent) -> bool {
         let Extent::Named(named) = extent else {
             return true;

@@ -1,4 +1,4 @@
-//! Admission reviews: what the apiserver asks, read without copying it, and what it is told.
+//! Admission reviews: requests from the apiserver, read without copying, and responses to them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,18 +11,18 @@ use serde_json::value::RawValue;
 use crate::annotations;
 use crate::kind::WorkloadKind;
 
-/// The request of an `admission.k8s.io/v1` AdmissionReview. Fields that are not asked for are skipped,
-/// the two objects are kept as they stand.
+/// The request of an `admission.k8s.io/v1` AdmissionReview. Fields that are not needed are skipped, and the
+/// two objects are left unparsed.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request<'a> {
-    /// Echoed in the response.
+    /// The id to echo in the response.
     #[serde(borrow)]
     pub uid: Cow<'a, str>,
     /// The kind of the objects.
     #[serde(borrow)]
     pub kind: GroupKind<'a>,
-    /// `scale`, `status` and the like.
+    /// The subresource: `scale`, `status` and the like.
     #[serde(default)]
     pub sub_resource: Option<String>,
     /// The namespace of the request.
@@ -31,7 +31,7 @@ pub struct Request<'a> {
     /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     #[serde(borrow)]
     pub operation: Cow<'a, str>,
-    /// Who asks.
+    /// The user who makes the request.
     #[serde(default)]
     pub user_info: UserInfo,
     /// The object as it would be stored.
@@ -43,12 +43,12 @@ pub struct Request<'a> {
     /// The options of the request.
     #[serde(default)]
     pub options: Option<Options>,
-    /// Whether nothing will be stored.
+    /// True if nothing will be stored.
     #[serde(default)]
     pub dry_run: Option<bool>,
 }
 
-/// API group and kind.
+/// An API group and kind.
 #[derive(Debug, Deserialize)]
 pub struct GroupKind<'a> {
     /// The API group, empty for core.
@@ -59,10 +59,10 @@ pub struct GroupKind<'a> {
     pub kind: Cow<'a, str>,
 }
 
-/// Who asks.
+/// The user who makes a request.
 #[derive(Debug, Default, Deserialize)]
 pub struct UserInfo {
-    /// `system:serviceaccount:NAMESPACE:NAME` and the like.
+    /// The user name: `system:serviceaccount:NAMESPACE:NAME` and the like.
     #[serde(default)]
     pub username: Option<String>,
 }
@@ -77,9 +77,11 @@ pub struct Options {
 }
 
 impl<'a> Request<'a> {
-    /// Reads the body of a call.
+    /// Parses the body of a call.
     ///
-    /// *Errors*: says what kept it from being a review of version v1 with a request and a UID.
+    /// # Errors
+    ///
+    /// Says why the body is not a review of version v1 with a request and a UID.
     pub fn parse(body: &'a [u8]) -> Result<Self, InvalidReview> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -103,27 +105,28 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Why a call cannot be answered.
+/// The reason why a call cannot be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidReview {
-    /// Not JSON, or not of the shape of a review. The text of the parser is not kept: it quotes.
+    /// A body that is not JSON, or not shaped like a review. The parser's text is dropped: it quotes the
+    /// body.
     #[error("the body is no AdmissionReview (line {line}, column {column})")]
     Json {
-        /// Line, from 1.
+        /// The line, from 1.
         line: usize,
-        /// Column, from 1.
+        /// The column, from 1.
         column: usize,
     },
-    /// Another kind, or another version.
+    /// A body of another kind or version.
     #[error("the body is no AdmissionReview of {API_VERSION}")]
     Version,
-    /// A review without request.
+    /// A review without a request.
     #[error("the AdmissionReview has no request")]
     NoRequest,
-    /// A request without UID.
+    /// A request without a UID.
     #[error("the AdmissionReview has no request.uid")]
     NoUid,
-    /// A create without object, or an update without the old one.
+    /// A create without the object, or an update without the old one.
     #[error("the AdmissionReview has no request.{0}")]
     NoObject(&'static str),
 }
@@ -137,7 +140,7 @@ impl InvalidReview {
     }
 }
 
-/// The body of the answer to a review: the write is allowed, with `patch` and `warnings`.
+/// Returns the body of the response to a review: the write is allowed, with `patch` and `warnings`.
 pub fn response(uid: &str, patch: &[PatchOperation], warnings: &[String]) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -176,17 +179,17 @@ pub fn response(uid: &str, patch: &[PatchOperation], warnings: &[String]) -> Vec
     .expect(json)
 }
 
-/// A workload as it stands in a review, taken apart as far as its answer needs.
+/// A workload in a review, taken apart as far as the answer needs.
 pub(crate) struct RawWorkload<'a> {
-    /// Its pod templates, in the order of its kind, as far as they are there.
+    /// The pod templates, in the order that the kind lists them, as far as they exist.
     templates: Vec<Option<&'a RawValue>>,
     managed_fields: Option<&'a RawValue>,
-    /// The baseline on the metadata.
+    /// The baseline in the metadata.
     pub(crate) baseline: Option<String>,
 }
 
 impl<'a> RawWorkload<'a> {
-    /// A serialised workload of this kind.
+    /// Takes apart a serialised workload of this kind.
     pub(crate) fn of(object: &'a RawValue, kind: WorkloadKind) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Object<'a, Spec> {
@@ -224,7 +227,7 @@ impl<'a> RawWorkload<'a> {
         })
     }
 
-    /// KEY of each template.
+    /// Returns the config hash of each template.
     pub(crate) fn config_hashes(&self) -> Vec<Option<Box<str>>> {
         #[derive(Deserialize)]
         struct PodTemplate {
@@ -236,7 +239,7 @@ impl<'a> RawWorkload<'a> {
         }
         let of = |template: &RawValue| match serde_json::from_str(template.get()) {
             Ok(PodTemplate { metadata }) => metadata?.annotations?.remove(annotations::CONFIG_HASH),
-            // Of a custom resource, other annotations may be no text.
+            // In a custom resource, other annotations may not be strings.
             Err(_) => {
                 let path = ["metadata", "annotations", annotations::CONFIG_HASH];
                 serde_json::from_str(inner(template, &path)?.get()).ok()
@@ -248,10 +251,11 @@ impl<'a> RawWorkload<'a> {
             .collect()
     }
 
-    /// Whether both have the same pod templates but for KEY. An absent map is an empty map.
+    /// Returns true if both have the same pod templates apart from the config hash annotation. An absent
+    /// map equals an empty one.
     ///
-    /// The apiserver serialises both objects of a review in one order, so their texts are compared;
-    /// only where those differ are they read, in case another webhook reordered them.
+    /// The apiserver serialises both objects of a review in the same order, so their texts are compared.
+    /// Only if those differ are they parsed, in case another webhook reordered them.
     pub(crate) fn same_templates_but_for_key(
         &self,
         other: &Self,
@@ -260,7 +264,7 @@ impl<'a> RawWorkload<'a> {
             let is_same = match pair {
                 (None, None) => true,
                 (Some(one), Some(other)) => same_template_but_for_key(one, other)?,
-                // One that only holds KEY was made for it.
+                // A template that holds nothing but the config hash annotation was created for it.
                 (Some(one), None) | (None, Some(one)) => Template::of(one)?.is_empty(),
             };
             if !is_same {
@@ -270,10 +274,9 @@ impl<'a> RawWorkload<'a> {
         Ok(true)
     }
 
-    /// Whether the write of `manager` gave KEY itself, according to the managed fields: these are settled
-    /// before any admission, so they show it also where a policy has put the old KEY back already.
-    ///
-    /// *Errors*: none: what cannot be read claims nothing.
+    /// Returns true if the write of `manager` set the config hash annotation itself, according to the
+    /// managed fields. These are settled before any admission, so they show it even if a policy has already
+    /// put the old value back. Managed fields that cannot be parsed claim nothing.
     pub(crate) fn claims_config_hash(&self, kind: WorkloadKind, manager: &str) -> bool {
         let paths = kind.shape().templates;
         #[derive(Deserialize)]
@@ -302,7 +305,7 @@ impl<'a> RawWorkload<'a> {
     }
 }
 
-/// What the fields of a path lead to, if it is there.
+/// Returns the value at the end of a path, if there is one.
 fn inner<'a>(object: &'a RawValue, path: &[&str]) -> Option<&'a RawValue> {
     let below = |place: &'a RawValue, field: &&str| fields(place).ok()?.remove(*field);
     path.iter().try_fold(object, below)
@@ -320,13 +323,13 @@ fn same_template_but_for_key(one: &RawValue, other: &RawValue) -> Result<bool, s
         && same_fields(&one.rest, &other.rest, MAX_DEPTH))
 }
 
-/// A pod template, taken apart as far as it must be to compare two.
+/// A pod template, taken apart as far as a comparison needs.
 struct Template<'a> {
-    /// Everything but the metadata.
+    /// Everything except the metadata.
     rest: Fields<'a>,
-    /// The metadata but for the annotations.
+    /// The metadata except the annotations.
     metadata: Fields<'a>,
-    /// The annotations but for KEY.
+    /// The annotations except the config hash.
     annotations: BTreeMap<String, String>,
 }
 
@@ -357,7 +360,7 @@ impl<'a> Template<'a> {
     }
 }
 
-/// The members of an object, those that are `null` left out.
+/// Returns the members of an object, except those that are `null`.
 pub(crate) fn fields(object: &RawValue) -> Result<Fields<'_>, serde_json::Error> {
     let mut fields: Fields<'_> = serde_json::from_str(object.get())?;
     fields.retain(|_, value| value.get() != "null");
@@ -374,8 +377,8 @@ fn same_fields(one: &Fields<'_>, other: &Fields<'_>, depth: usize) -> bool {
             })
 }
 
-/// Whether both are the same but for the order of members. Only what differs in its text is taken apart,
-/// one level at a time: all of a large template at once would take many times its size.
+/// Returns true if both are the same apart from the order of members. Only values whose texts differ are
+/// parsed, one level at a time: parsing all of a large template at once would take many times its size.
 fn same_value(one: &RawValue, other: &RawValue, depth: usize) -> bool {
     let (one, other) = (one.get(), other.get());
     if one == other {
@@ -405,7 +408,7 @@ fn both<'a, T: Deserialize<'a>>(one: &'a str, other: &'a str) -> Option<(T, T)> 
     Some((parsed(one)?, parsed(other)?))
 }
 
-/// How deep a pod template may be, as far as it differs from the old one in its text.
+/// The maximum depth to which a pod template is compared, if its text differs from the old one's.
 const MAX_DEPTH: usize = 128;
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";

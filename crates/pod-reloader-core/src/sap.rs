@@ -12,14 +12,16 @@ use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
 use crate::workload::Workload;
 
-/// Whether `value` is SAP's hash of what `workload` references: [`Verdict::Foreign`] where it is no
-/// such hash at all.
+/// Compares `value` with SAP's hash of the objects that `workload` lists. Returns [`Verdict::Foreign`] if
+/// it is not such a hash at all.
 ///
-/// SAP's is the SHA-256, in hex, of one line `configmap/NAMESPACE/NAME/UID.RESOURCEVERSION` for each
-/// listed object in list order, then the same for Secrets; an absent object has nothing after its
-/// last slash. It covers metadata too, so it says "outdated" after a change of a label.
+/// SAP's hash is the SHA-256, in hex, of one line `configmap/NAMESPACE/NAME/UID.RESOURCEVERSION` for each
+/// listed object in list order, then the same for Secrets. An absent object has nothing after the last
+/// slash. The hash covers metadata too, so it is outdated after a change of a label.
 ///
-/// *Caveats*: it is not compared with lists of more than 4096 items.
+/// # Caveats
+///
+/// Lists of more than 4096 items are not compared.
 pub fn verify(value: &str, workload: &Workload, objects: &Objects) -> Verdict {
     let listed = [CONFIG_MAPS, SECRETS].map(|list| workload.markers.annotations.get(list));
     if listed.into_iter().flat_map(items).nth(MAX_LISTED).is_some() {
@@ -34,7 +36,7 @@ pub fn verify(value: &str, workload: &Workload, objects: &Objects) -> Verdict {
     }
 }
 
-/// Whether `value` has the form of SAP's hash.
+/// Returns true if `value` has the form of SAP's hash.
 pub(crate) fn is_hash(value: &str) -> bool {
     parse(value).is_some()
 }
@@ -76,7 +78,7 @@ fn lines(workload: &Workload, objects: &Objects) -> String {
     lines
 }
 
-/// The most items in the lists of a workload, each of which makes a line.
+/// The maximum number of items in the lists of a workload. Each item becomes a line.
 const MAX_LISTED: usize = 4096;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The scope: which workloads are ours to keep.
+//! The scope: the workloads that the operator manages.
 
 use std::collections::BTreeSet;
 
@@ -12,32 +12,33 @@ use crate::object::Object;
 use crate::reference::ConfigKind;
 use crate::workload::{Reading, Workload};
 
-/// The namespaces and the workloads that an operator looks after, and what it reads of these.
+/// The namespaces and workloads that an operator manages, and the parts of them that it reads.
 ///
-/// Never `kube-system` and never its own: what keeps the cluster, or us, alive must not depend on us.
+/// The scope never includes `kube-system` or the operator's own namespace: whatever keeps the cluster, or
+/// us, alive must not depend on us.
 #[derive(Clone, Debug)]
 pub struct Scope {
     namespaces: Option<BTreeSet<Name>>,
     excluded: BTreeSet<Name>,
     labels: Labels,
     reading: Reading,
-    /// The kinds of workload besides those that are built in.
+    /// The kinds of workload apart from the built-in ones.
     custom: Vec<WorkloadKind>,
 }
 
-/// Labels that are asked for. The default asks for none.
+/// The labels that are required. The default requires none.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
-    /// Of the namespaces.
+    /// The labels of namespaces.
     pub namespace: Option<Selector>,
-    /// Of the workloads themselves.
+    /// The labels of workloads.
     pub workload: Option<Selector>,
-    /// Of the config objects: others do not count.
+    /// The labels of config objects. Objects without them are not tracked.
     pub config: Option<Selector>,
 }
 
 impl Scope {
-    /// The given namespaces, or all of them without any; `own` is that of the operator.
+    /// Creates a scope of the given namespaces, or of all if none are given. `own` is the operator's.
     pub fn new(namespaces: impl IntoIterator<Item = Name>, own: Name) -> Self {
         let namespaces: BTreeSet<_> = namespaces.into_iter().collect();
         Self {
@@ -49,20 +50,20 @@ impl Scope {
         }
     }
 
-    /// The same, and these kinds of workload besides.
+    /// Adds these kinds of workload.
     #[must_use]
     pub fn and_kinds(self, custom: Vec<WorkloadKind>) -> Self {
         Self { custom, ..self }
     }
 
-    /// The same without these namespaces.
+    /// Leaves out these namespaces.
     #[must_use]
     pub fn without(mut self, namespaces: impl IntoIterator<Item = Name>) -> Self {
         self.excluded.extend(namespaces);
         self
     }
 
-    /// The same, for those with `labels` alone, and in these dialects.
+    /// Restricts the scope to objects with `labels`, and reads workloads in these dialects.
     #[must_use]
     pub fn with(self, labels: Labels, dialects: Dialects) -> Self {
         let key = |expression| match expression {
@@ -84,27 +85,29 @@ impl Scope {
 
     /// Reads a workload.
     ///
-    /// *Errors*: its namespace is no name, which the apiserver never sends.
+    /// # Errors
+    ///
+    /// The namespace is not a valid name, which the apiserver never sends.
     pub fn read(&self, kind: WorkloadKind, object: impl Object) -> Result<Workload, InvalidName> {
         object.into_workload(kind, &self.reading)
     }
 
-    /// The labels that a namespace must have, if any. Whether it has them is for the caller to know.
+    /// Returns the labels that a namespace must have, if any. The caller checks whether it has them.
     pub fn namespace_selector(&self) -> Option<&Selector> {
         self.labels.namespace.as_ref()
     }
 
-    /// The labels that a config object must have to count, if any.
+    /// Returns the labels that a config object must have to be tracked, if any.
     pub fn config_selector(&self) -> Option<&Selector> {
         self.labels.config.as_ref()
     }
 
-    /// Whether any object of this kind may count.
+    /// Returns true if objects of this kind may be tracked.
     pub fn tracks(&self, kind: ConfigKind) -> bool {
         self.reading.dialects.ignored != Some(kind)
     }
 
-    /// Whether `namespace` is looked after.
+    /// Returns true if `namespace` is in scope, labels aside.
     pub fn covers(&self, namespace: &Name) -> bool {
         namespace.as_str() != KUBE_SYSTEM
             && !self.excluded.contains(namespace)
@@ -114,19 +117,19 @@ impl Scope {
                 .is_none_or(|namespaces| namespaces.contains(namespace))
     }
 
-    /// The kind with this API group and name, if it is kept.
+    /// Returns the kind with this API group and name, if it is managed.
     pub fn kind(&self, group: &str, kind: &str) -> Option<WorkloadKind> {
         let built_in = WorkloadKind::from_group_kind(group, kind);
         built_in.or_else(|| self.custom.iter().copied().find(|own| own.is(group, kind)))
     }
 
-    /// The kinds besides those that are built in.
+    /// Returns the kinds apart from the built-in ones.
     pub fn custom_kinds(&self) -> &[WorkloadKind] {
         &self.custom
     }
 
-    /// Whether `workload`, which this scope has read, is kept: in a namespace that is looked after,
-    /// subscribed, and selected by its labels.
+    /// Returns true if `workload`, which this scope has read, is managed: its namespace is in scope, it
+    /// opts in, and its labels match.
     pub fn keeps(&self, workload: &Workload) -> bool {
         self.covers(&workload.id.namespace) && workload.is_subscribed() && self.selects(workload)
     }
@@ -140,7 +143,7 @@ impl Scope {
         selector.matches(&present.map(owned).collect())
     }
 
-    /// The namespaces to watch one by one. `None` stands for all of them at once.
+    /// Returns the namespaces to watch one by one. `None` stands for all of them at once.
     pub fn namespaces(&self) -> Option<impl Iterator<Item = &Name>> {
         self.namespaces
             .as_ref()

@@ -1,4 +1,4 @@
-//! Label selectors as people write them on a command line.
+//! Label selectors, as people write them on a command line.
 
 use std::collections::BTreeSet;
 
@@ -7,11 +7,13 @@ use kube_core::{Expression, Selector};
 
 use crate::name::Name;
 
-/// Reads a selector: in kubectl's syntax, such as `team=shop,stage in (test,live),!legacy`; as a
+/// Parses a selector. It is in kubectl's syntax, such as `team=shop,stage in (test,live),!legacy`; a
 /// LabelSelector in JSON; or in the older syntax of Stakater's Reloader, `key:value` and `key:*`.
 ///
-/// *Errors*: says what is wrong with it. One that selects everything is an error too: it is not given
-/// to select nothing in particular.
+/// # Errors
+///
+/// Says what is wrong with the selector. One that selects everything is an error, too: nobody sets a
+/// selector in order to select everything.
 pub fn parse(text: &str) -> Result<Selector, String> {
     let text = text.trim();
     let selector = match text.starts_with('{') {
@@ -30,7 +32,7 @@ fn from_json(text: &str) -> Result<Selector, String> {
     let wrong = |_| "it is no LabelSelector in JSON".to_owned();
     let fields: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(text).map_err(wrong)?;
-    // A LabelSelector skips what it does not know, and would select more than is meant.
+    // A LabelSelector ignores unknown fields, so it would select more than intended.
     if let Some(unknown) = fields
         .keys()
         .find(|field| !["matchLabels", "matchExpressions"].contains(&field.as_str()))
@@ -41,7 +43,7 @@ fn from_json(text: &str) -> Result<Selector, String> {
     Selector::try_from(selector).map_err(|error| error.to_string())
 }
 
-/// The parts between the commas that are not in brackets.
+/// Splits at the commas that are not in parentheses.
 fn requirements(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     text.split(move |character| {
@@ -98,7 +100,7 @@ fn expression(part: &str) -> Result<Expression, String> {
     })
 }
 
-/// A key that a label can have: `name`, or `prefix/name` with a DNS subdomain as prefix.
+/// Returns the text if it is a valid label key: `name`, or `prefix/name`, where `prefix` is a DNS subdomain.
 fn label_key(text: &str) -> Option<String> {
     let text = text.trim();
     let is_key = match text.split_once('/') {
@@ -108,7 +110,7 @@ fn label_key(text: &str) -> Option<String> {
     is_key.then(|| text.to_owned())
 }
 
-/// A value that a label can have, which may be an empty one.
+/// Returns the text if it is a valid label value, which may be empty.
 fn label_value(text: &str) -> Option<String> {
     let text = text.trim();
     (text.is_empty() || is_label_name(text)).then(|| text.to_owned())

@@ -1,9 +1,9 @@
-//! How a workload stands: what the webhook tells who asks by a dry run.
+//! The sync status of a workload: the webhook's answer to a dry run that asks for it.
 //!
-//! Only the operator can verify a config hash: its key is a secret. So who wants to know sends a dry run
-//! of a write that changes nothing, as the field manager [`annotations::INQUIRER`](crate::annotations::INQUIRER),
-//! and the webhook answers with a [`Report`] in a warning. Nothing is written, and nobody needs more than the
-//! right to patch the workload.
+//! Only the operator can verify a config hash, because the key is a secret. To find out, a client sends a
+//! dry run of a write that changes nothing, as the field manager
+//! [`annotations::INQUIRER`](crate::annotations::INQUIRER). The webhook answers with a [`Report`] in a
+//! warning. Nothing is written, and the client needs no more than the right to patch the workload.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,20 +12,20 @@ use jiff::Timestamp;
 
 use crate::decision::{Cause, Decision};
 
-/// What the reconcile loop would do about a workload now, once its objects are quiet.
+/// The sync status of a workload: what the loop would do about it now, once its objects have settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
-    /// Nothing: it is up to date.
+    /// Nothing: the workload is up to date.
     Current,
-    /// Restart it, for this.
+    /// Restart the pods, for this reason.
     Due(Cause),
-    /// Nothing yet: its pods could not start without objects that are not there.
+    /// Nothing yet: the pods could not start because objects are missing.
     Waiting,
     /// Write a baseline, which restarts nothing.
     BaselineDue,
-    /// Nothing, as nobody has asked for it to be kept.
+    /// Nothing: the workload is not managed, because nobody has opted it in.
     NotKept,
-    /// It cannot be told now, because something could not be read.
+    /// Unknown for now, because something could not be read.
     Unknown,
 }
 
@@ -41,7 +41,7 @@ impl Standing {
         Self::Unknown,
     ];
 
-    /// Its name in a report.
+    /// Returns the name of the status in a report.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Current => "current",
@@ -67,14 +67,14 @@ impl From<&Decision> for Standing {
     }
 }
 
-/// What the webhook tells: how the workload stands, and of itself.
+/// The answer to a status query: the sync status, and facts about the replica that answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How the workload stands.
+    /// The sync status of the workload.
     pub standing: Standing,
     /// The version of the replica that answers.
     pub version: String,
-    /// When the certificate of that replica expires.
+    /// The time at which the certificate of that replica expires.
     pub not_after: Option<Timestamp>,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A warning that is no report, but somebody else's or about something else.
+/// A warning that is not a report: it is somebody else's, or about something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is no report")]
 pub struct NotAReport;
@@ -112,7 +112,7 @@ impl FromStr for Report {
         let version = parts.next().and_then(|part| part.strip_prefix(VERSION));
         let not_after = parts.find_map(|part| part.strip_prefix(NOT_AFTER));
         Ok(Self {
-            // A newer operator may know more of them.
+            // A newer operator may know more of these.
             standing: Standing::ALL
                 .into_iter()
                 .find(|it| it.as_str() == standing)
@@ -138,7 +138,7 @@ mod tests {
                 };
                 let text = report.to_string();
                 assert_eq!(text.parse(), Ok(report), "{text}");
-                // The apiserver cuts off longer ones, from 256 bytes on where there are many.
+                // The apiserver truncates warnings over 256 bytes if there are many of them.
                 assert!(text.len() < 120, "{text}");
             }
         }

@@ -1,4 +1,4 @@
-//! Estimates how much memory the reconcile loop takes for a workload.
+//! Estimates how much memory the reconcile loop needs for a workload.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,12 @@ use crate::references::{References, Rejected};
 use crate::workload::{Restart, Values, Workload};
 
 impl Workload {
-    /// How much memory the reconcile loop takes for it at most, in bytes: its references, what is remembered
-    /// of objects that nobody else references, and its part in queues and tables.
+    /// Returns the maximum memory that the reconcile loop needs for the workload, in bytes: its references,
+    /// what is remembered of objects that no other workload references, and its part of queues and tables.
     ///
     /// # Caveats
-    /// What an object that is there has in it is no part of that, nor are the names that a regular
-    /// expression is matched with.
+    ///
+    /// The content of existing objects is not included, nor are the names that regular expressions match.
     pub fn weight(&self) -> usize {
         let Self {
             id,
@@ -51,8 +51,8 @@ impl Workload {
     }
 }
 
-/// What we write ourselves, or somebody in our place. It is counted before it is there: what we write must
-/// not make a workload too large.
+/// Returns the size of a value that we write, or that somebody else writes in its place. It is included
+/// before it exists: our own write must not make a workload too large.
 fn of_ours(value: Option<&str>) -> usize {
     value.map_or(0, text).max(OURS)
 }
@@ -64,13 +64,13 @@ fn of_references(references: &References) -> usize {
             Extent::All => 0,
             Extent::Named(keys) => of_names(keys),
         };
-        // The name may be there a second time, since the workload was first seen. Of the entry with each
-        // key, a digest is remembered.
+        // The name may be stored a second time, with the fingerprint taken when the workload was first seen.
+        // A digest is remembered for the entry of each key.
         size_of::<Claim>() + 2 * text(claim.reference.name.as_str()) + 2 * keys
     });
     let mut excepted = None;
     let patterns = references.patterns().iter().map(|pattern| {
-        // Those of one list have the same exceptions.
+        // The patterns of one list share their exceptions.
         let except = pattern.except();
         let is_shared = excepted
             .replace(except)
@@ -78,13 +78,13 @@ fn of_references(references: &References) -> usize {
         let except = if is_shared { 0 } else { of_names(except) };
         PATTERN + pattern.size() + except
     });
-    // They are remembered a second time as told.
+    // Rejected items are stored a second time, to remember what was reported.
     let rejected = references.rejected.len() * 2 * (size_of::<Rejected>() + ESCAPED);
     objects + claims.sum::<usize>() + patterns.sum::<usize>() + rejected
 }
 
 fn of_requirement(Requirement { reference, key }: &Requirement) -> usize {
-    // Those that are missing are remembered a second time as told.
+    // Missing requirements are stored a second time, to remember what was reported.
     let key = key.as_deref().map_or(0, text);
     3 * size_of::<Requirement>() + text(reference.name.as_str()) + 2 * key
 }
@@ -98,20 +98,20 @@ fn of_names(names: &BTreeSet<Box<str>>) -> usize {
     names.iter().map(|name| NAME + text(name)).sum()
 }
 
-/// A text of its own: with its length, counts and the gaps of the allocator.
+/// Returns the size of a separate string: its length, reference counts and allocator overhead.
 fn text(text: &str) -> usize {
     text.len() + 40
 }
 
-/// A workload in the tables of the loop, beside what is known of it: index, queue, progress, brakes.
+/// A workload in the tables of the loop, apart from its own data: index, queue, progress and brakes.
 const WORKLOAD: usize = 1 << 10;
 /// A named object in the tables of the loop: index and digests, each with room to grow.
 const OBJECT: usize = 640;
-/// A regular expression, beside its text and tables, with its place in the index.
+/// A regular expression, apart from its text and tables, with its place in the index.
 const PATTERN: usize = 1 << 10;
 /// A config hash or a baseline.
 const OURS: usize = 256;
-/// A name in a set, beside its text.
+/// A name in a set, apart from its text.
 const NAME: usize = 2 * size_of::<Box<str>>();
-/// The longest text that an item of a list is shown as.
+/// The maximum length of the text shown for an item of a list.
 const ESCAPED: usize = 512;

@@ -1,4 +1,4 @@
-//! What the rules know of one workload.
+//! The part of one workload that the rules need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,83 +17,85 @@ use crate::name::Name;
 use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
 
-/// The largest map of annotations that Kubernetes takes, on an object or on a pod template, in bytes.
+/// The maximum total size of annotations on an object or a pod template that Kubernetes accepts, in bytes.
 pub const MAX_ANNOTATIONS_SIZE: usize = 256 << 10;
-/// ReplicaSets copy the annotations of their Deployment, which adds a few of its own.
+/// Space left free for the few annotations that the Deployment controller adds when it copies a
+/// Deployment's annotations to its ReplicaSets.
 const KEPT_FOR_REPLICA_SETS: usize = 1 << 10;
-/// How far ahead of the clock the times of restarts may run that follow each other at once. What is later
-/// is a time that somebody has set for later.
+/// The furthest that restart times may run ahead of the clock when restarts follow each other at once. A
+/// later time was set by somebody who scheduled a restart.
 const MAX_LEAD: SignedDuration = SignedDuration::from_mins(1);
 
-/// Which workload: its kind, namespace and name.
+/// The identity of a workload: kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkloadId {
-    /// Its kind.
+    /// The workload's kind.
     pub kind: WorkloadKind,
-    /// Its namespace.
+    /// The workload's namespace.
     pub namespace: Name,
-    /// Its name. Empty while it is created by `generateName`.
+    /// The workload's name. Empty during a create that uses `generateName`.
     pub name: Box<str>,
 }
 
 impl fmt::Display for WorkloadId {
-    /// `Deployment namespace/name`.
+    /// Writes `Deployment namespace/name`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
     }
 }
 
-/// A workload, read once into what the rules ask of it.
+/// A workload, parsed once into what the rules need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// Which one.
+    /// The identity of the workload.
     pub id: WorkloadId,
-    /// The group and version in which it was read, of a kind that is not built in.
+    /// The group and version in which the workload was read. `None` for built-in kinds.
     pub api_version: Option<Box<str>>,
-    /// Its UID; empty while it is created.
+    /// The UID. Empty during a create.
     pub uid: Box<str>,
-    /// Its generation: grows with every change of its spec.
+    /// The generation, which grows with every change of the spec.
     pub generation: i64,
-    /// Who has asked for it to be kept.
+    /// The source of the opt-in.
     pub subscription: Subscription,
-    /// What counts for it.
+    /// The objects that the workload tracks.
     pub references: References,
-    /// What its pods need to start, sorted.
+    /// The objects and keys that the pods need in order to start, sorted.
     pub requirements: Box<[Requirement]>,
-    /// Its pod templates, in the order of its kind.
+    /// The pod templates, in the order that the kind lists them.
     pub templates: Box<[TemplateState]>,
-    /// How it is restarted.
+    /// The way in which the pods are restarted.
     pub restart: Restart,
-    /// What keeps its pods from being restarted by that.
+    /// The reason why the pods do not restart by themselves after a write, if there is one.
     pub stall: Option<Stall>,
-    /// What of its metadata the decision rests on, as it stands there.
+    /// The metadata that the decision depends on, exactly as stored.
     pub markers: Markers,
-    /// Its own settle period, at most [`duration::MAX_SETTLE_PERIOD`](crate::duration::MAX_SETTLE_PERIOD). `None` where it has none, or one that cannot
-    /// be read.
+    /// The workload's own settle period, at most
+    /// [`duration::MAX_SETTLE_PERIOD`](crate::duration::MAX_SETTLE_PERIOD). `None` if it is not set or
+    /// cannot be parsed.
     pub settle_period: Option<Duration>,
-    /// What of its keys and values of ours cannot mean what its author hopes.
+    /// Warnings about annotations and labels that cannot do what their author intended.
     pub advice: Vec<Advice>,
 }
 
-/// Labels and annotations of a workload, as they stand there.
+/// Labels and annotations of a workload, exactly as stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Markers {
-    /// The annotations that are read.
+    /// The annotations that the rules read.
     pub annotations: Values,
-    /// The labels that are read.
+    /// The labels that the rules read.
     pub labels: Values,
-    /// Whether there are annotations at all.
+    /// True if the object has an annotations map at all.
     pub has_annotations: bool,
-    /// Whether there are labels at all.
+    /// True if the object has a labels map at all.
     pub has_labels: bool,
-    /// The annotation [`annotations::BASELINE`].
+    /// The value of the annotation [`annotations::BASELINE`].
     pub baseline: Option<Box<str>>,
-    /// The size of all its annotations, as Kubernetes limits it.
+    /// The total size of all annotations, measured the way Kubernetes limits it.
     pub annotations_size: usize,
 }
 
 impl Markers {
-    /// Whether Kubernetes takes this baseline beside the other annotations.
+    /// Returns true if Kubernetes accepts this baseline beside the other annotations.
     pub(crate) fn has_room_for(&self, baseline: &str) -> bool {
         let own = self.baseline.as_deref();
         let size = size_with(self.annotations_size, annotations::BASELINE, own, baseline);
@@ -101,11 +103,11 @@ impl Markers {
     }
 }
 
-/// The values of those keys that were asked for.
+/// The values of the requested keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values {
     asked: Arc<[Box<str>]>,
-    /// Those that are there, sorted; besides, those that begin with a prefix that was asked for.
+    /// The requested keys that are present, and all that begin with a requested prefix, sorted.
     present: Box<[(Box<str>, Box<str>)]>,
 }
 
@@ -128,13 +130,13 @@ impl Values {
         }
     }
 
-    /// The value of a key, if it is there.
+    /// Returns the value of a key, if it is present.
     pub fn get(&self, key: &str) -> Option<&str> {
         let at = self.present.binary_search_by(|(own, _)| (**own).cmp(key));
         Some(&*self.present[at.ok()?].1)
     }
 
-    /// Every key that was asked for with its value, and every other that is there.
+    /// Returns every requested key with its value, if any, and every other key that is present.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
         let absent = self.asked.iter().filter(|key| self.get(key).is_none());
         let present = self
@@ -144,13 +146,13 @@ impl Values {
         present.chain(absent.map(|key| (&**key, None)))
     }
 
-    /// Those that are there.
+    /// Returns the keys that are present, with their values.
     pub(crate) fn present(&self) -> impl Iterator<Item = (&str, &str)> {
         self.present.iter().map(|(key, value)| (&**key, &**value))
     }
 }
 
-/// What is read of a workload, beside what is read of every one.
+/// The annotations and labels to read from a workload, beyond those that every workload has read.
 #[derive(Clone, Debug)]
 pub struct Reading {
     pub(crate) dialects: Dialects,
@@ -160,7 +162,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// What these dialects read, and the labels with `selecting` keys.
+    /// Selects what these dialects read, and the labels whose keys are in `selecting`.
     pub fn new<'a>(dialects: Dialects, selecting: impl IntoIterator<Item = &'a str>) -> Self {
         let annotations: BTreeSet<_> = dialects.annotation_keys().collect();
         let own = [annotations::IGNORED, annotations::DISABLED];
@@ -189,20 +191,20 @@ impl Default for Reading {
     }
 }
 
-/// A pod template, as far as KEY goes.
+/// The state of a pod template, as far as the config hash annotation is concerned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TemplateState {
-    /// How many of the fields on the way to KEY are there, from the outermost on. `None` where one of them
-    /// is no object: then it is left alone.
+    /// The number of fields on the path to the config hash annotation that exist, from the outermost one.
+    /// `None` if one of them is not an object: such a template is left alone.
     pub depth: Option<usize>,
-    /// KEY: the config hash on it.
+    /// The config hash on the template.
     pub config_hash: Option<Box<str>>,
-    /// The size of all its annotations, as Kubernetes limits it.
+    /// The total size of all annotations, measured the way Kubernetes limits it.
     pub annotations_size: usize,
 }
 
 impl TemplateState {
-    /// The size of its annotations with this config hash.
+    /// Returns the size of the template's annotations once it carries this config hash.
     pub(crate) fn size_with(&self, config_hash: &str) -> usize {
         let own = self.config_hash.as_deref();
         size_with(
@@ -214,7 +216,7 @@ impl TemplateState {
     }
 }
 
-/// The size of a map of annotations: of its keys and values, in bytes.
+/// Returns the size of a map of annotations: the bytes of its keys and values.
 pub(crate) fn annotations_size(annotations: &BTreeMap<String, String>) -> usize {
     let sizes = annotations
         .iter()
@@ -222,49 +224,49 @@ pub(crate) fn annotations_size(annotations: &BTreeMap<String, String>) -> usize 
     sizes.sum()
 }
 
-/// The size of a map of annotations of this `size` once the value of `key` is `new` in the place of `old`.
+/// Returns the size of a map of `size` bytes once the value of `key` changes from `old` to `new`.
 fn size_with(size: usize, key: &str, old: Option<&str>, new: &str) -> usize {
     let old = old.map_or(0, |old| key.len() + old.len());
     size - old + key.len() + new.len()
 }
 
-/// What keeps pods from being restarted though their workload has a new config hash.
+/// The reason why pods are not restarted although their workload has a new config hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stall {
-    /// The workload is paused: they are restarted when it is resumed.
+    /// The workload is paused: its pods restart when it is resumed.
     Paused,
-    /// Its update strategy is OnDelete: each is restarted when somebody deletes it.
+    /// The update strategy is OnDelete: each pod restarts when somebody deletes it.
     OnDelete,
 }
 
-/// A pod template that is to carry KEY.
+/// A pod template that should carry the config hash annotation.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot<'a> {
-    /// Where it stands.
+    /// The position of the template in the object.
     pub(crate) template: Template,
-    /// How many of the fields on the way to KEY are there, from the outermost on.
+    /// The number of fields on the path to the config hash annotation that exist, from the outermost one.
     pub(crate) depth: usize,
-    /// What it is like.
+    /// The current state of the template.
     pub(crate) state: &'a TemplateState,
 }
 
-/// How a workload is restarted.
+/// The way in which a workload is restarted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// By KEY on its pod templates.
+    /// By the config hash annotation on its pod templates.
     Template,
     /// By a time in a field that others write, too.
     At {
-        /// How many of the fields on the way to it are there, from the outermost on.
+        /// The number of fields on the path to that field that exist, from the outermost one.
         depth: usize,
-        /// What it says.
+        /// The current value of the field.
         value: Option<Box<str>>,
     },
 }
 
 impl Restart {
-    /// The time to write for a restart at `now`, in whole seconds. It is later than what was written a
-    /// moment ago: a time that is there already restarts nothing.
+    /// Returns the time to write for a restart at `now`, in whole seconds. It is always later than a time
+    /// written a moment ago: writing the same time again restarts nothing.
     pub fn time(&self, now: Timestamp) -> Timestamp {
         let now = now.round(Unit::Second).unwrap_or(now);
         let Self::At {
@@ -283,7 +285,7 @@ impl Restart {
 }
 
 impl Workload {
-    /// Whether it asks to be kept: somebody has asked for that, and no label says otherwise.
+    /// Returns true if the workload opts in and no label opts it out.
     pub fn is_subscribed(&self) -> bool {
         let says_true = |label: &str| self.markers.labels.get(label) == Some("true");
         self.subscription != Subscription::None
@@ -291,38 +293,37 @@ impl Workload {
             && !says_true(annotations::DISABLED)
     }
 
-    /// The group and version in which it was read.
+    /// Returns the group and version in which the workload was read.
     pub fn api_version(&self) -> &str {
         self.api_version.as_deref().unwrap_or("apps/v1")
     }
 
-    /// KEY: the config hash on the first of its pod templates. A workload that is restarted in another way
-    /// has none.
+    /// Returns the config hash on the first pod template. A workload that is restarted by a time has none.
     pub fn config_hash(&self) -> Option<&str> {
         self.slots().next()?.1.state.config_hash.as_deref()
     }
 
-    /// KEY on its pod templates, even where it is restarted in another way by now.
+    /// Returns the config hash left on the pod templates, even if the workload is now restarted by a time.
     pub(crate) fn left_config_hash(&self) -> Option<&str> {
         let mut templates = self.templates.iter();
         templates.find_map(|template| template.config_hash.as_deref())
     }
 
-    /// The size of the annotations of a pod template with this config hash, where Kubernetes does not take it.
+    /// Returns the size of a pod template's annotations with this config hash, if Kubernetes would refuse it.
     pub fn too_long_with(&self, config_hash: &str) -> Option<usize> {
         let sizes = self.slots();
         let sizes = sizes.map(|(_, slot)| slot.state.size_with(config_hash));
         sizes.max().filter(|size| *size > MAX_ANNOTATIONS_SIZE)
     }
 
-    /// Whether all its pod templates carry the same.
+    /// Returns true if all pod templates carry the same config hash.
     pub fn templates_agree(&self) -> bool {
         let mut slots = self.slots();
         let first = slots.next().map(|(_, slot)| &slot.state.config_hash);
         slots.all(|(_, slot)| Some(&slot.state.config_hash) == first)
     }
 
-    /// Those of its pod templates that are to carry KEY, each with its number and place.
+    /// Returns the pod templates that should carry the config hash annotation, each with its index.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, Slot<'_>)> {
         let templates = match self.restart {
             Restart::Template => self.id.kind.shape().templates,
@@ -345,13 +346,13 @@ impl Workload {
             })
     }
 
-    /// Whether there is anything to restart it by: a kind may leave its pod template to another object.
+    /// Returns true if the workload can be restarted. Some kinds leave the pod template to another object.
     pub fn can_be_restarted(&self) -> bool {
         self.restart != Restart::Template || self.slots().next().is_some()
     }
 
-    /// The keys of an object that decide about this workload by themselves: that they are tracked, or
-    /// that its pods cannot start without them.
+    /// Returns the keys of an object that matter individually to this workload: it tracks them, or its pods
+    /// cannot start without them.
     pub fn data_keys<'a>(&'a self, reference: &'a Reference) -> impl Iterator<Item = &'a str> {
         let requirements = self.requirements.iter();
         let required = requirements.filter(move |it| it.reference == *reference);
@@ -359,11 +360,11 @@ impl Workload {
         self.references.data_keys(reference).chain(required)
     }
 
-    /// The objects and keys that its pods need to start and that are not there, of those that count.
+    /// Returns the tracked objects and keys that the pods need in order to start and that are missing.
     pub fn missing<'a>(&'a self, objects: &'a Objects) -> impl Iterator<Item = &'a Requirement> {
         self.requirements.iter().filter(|requirement| {
             match (objects.get(&requirement.reference), &requirement.key) {
-                // Of what is matched, only what is there is read.
+                // Objects matched by a pattern are read only if they exist, so an unread match is missing.
                 (None, _) => {
                     objects.len() < MAX_REFERENCES
                         && self.references.matches(&requirement.reference)
@@ -456,7 +457,7 @@ mod tests {
         assert_eq!(after("09:59:59", "10:00:00.3"), day("10:00:00"));
         assert_eq!(after("10:00:00", "10:00:00.3"), day("10:00:01"));
         assert_eq!(after("10:00:01", "10:00:00.3"), day("10:00:02"));
-        // Somebody has planned a restart, which is not put off.
+        // A restart scheduled for later does not delay this one.
         assert_eq!(after("12:00:00", "10:00:00.3"), day("10:00:00"));
     }
 }

@@ -1,7 +1,7 @@
-//! Counts the instructions of the paths that run most, so that none becomes longer unnoticed.
+//! Counts the instructions of the most frequent paths, so that none becomes longer unnoticed.
 //!
-//! They are counted by callgrind, on an emulated processor: the same on every machine, however busy it
-//! is. That processor has no instructions for SHA-256, so digests weigh more here than they do in use.
+//! Callgrind counts them on an emulated processor, so the counts are the same on every machine, however busy
+//! it is. That processor has no SHA-256 instructions, so digests weigh more here than in production.
 
 use std::collections::BTreeMap;
 use std::io::{Write, stderr};
@@ -12,17 +12,17 @@ use std::{env, fs};
 use serde::{Deserialize, Serialize};
 
 const PATHS: [&str; 3] = ["admission", "admission_read", "reconcile"];
-/// The counts that are expected.
+/// The file of expected counts.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.json");
-/// How far a count may be off, either way.
+/// The tolerated deviation of a count, in either direction.
 const TOLERANCE: f64 = 0.05;
-/// Set by `make instructions`: writes what is counted instead of comparing it.
+/// The variable set by `make instructions`: it makes the test write the counts instead of comparing them.
 const UPDATE: &str = "UPDATE_INSTRUCTIONS";
 
-/// What is counted on one architecture.
+/// The counts on one architecture.
 #[derive(Clone, Deserialize, Serialize)]
 struct Counts {
-    /// The compiler of the paths.
+    /// The compiler that built the paths.
     rustc: String,
     instructions: BTreeMap<String, u64>,
 }
@@ -87,7 +87,7 @@ fn counts() -> Counts {
     }
 }
 
-/// Builds the paths as they are in use, with optimisation, and says where the program is.
+/// Builds the paths as in production, with optimisation, and returns the path of the program.
 fn build() -> String {
     let package = env!("CARGO_PKG_NAME");
     let messages = output(
@@ -118,7 +118,7 @@ fn build() -> String {
         .expect("cargo says what it has built")
 }
 
-/// How many instructions `program` takes in the function `counted`, on this path.
+/// Returns the number of instructions that `program` takes in the function `counted`, on this path.
 fn count(program: &Path, path: &str) -> u64 {
     let valgrind = Command::new("valgrind")
         .args([
@@ -157,7 +157,7 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("its output is text")
 }
 
-/// Also where a test passes, whose output is not shown.
+/// Prints even if a test passes, when its output is not shown.
 fn say(text: &str) {
     writeln!(stderr(), "{text}").expect("there is a stderr");
 }

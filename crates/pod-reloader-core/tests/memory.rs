@@ -1,4 +1,4 @@
-//! What workloads weigh, beside the memory that they really take: in a process with nothing else in it.
+//! Compares the weight of workloads with the memory they really take, in a process of their own.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use pod_reloader_core::object::{Object, WorkloadObject};
 use pod_reloader_core::workload::{Reading, Workload};
 use serde_json::{Value, json};
 
-/// The index alone must take less than is counted for it: the rest is for the other tables of the loop.
+/// The index alone must take less than the weight: the rest is for the other tables of the loop.
 #[test]
 fn workloads_take_no_more_memory_than_they_weigh() {
     let distinct = |number: usize| deployment(number, &names(number, 256, ""), json!({}));
@@ -47,7 +47,7 @@ fn measure(what: &str, count: usize, workload: impl Fn(usize) -> Workload) {
         grown / references.max(1),
         weight / references.max(1)
     );
-    // What is freed here would be taken again by the next one.
+    // Memory freed here would be reused by the next workloads.
     std::mem::forget(index);
     // Large texts take whole pages.
     assert!(
@@ -60,7 +60,7 @@ fn measure(what: &str, count: usize, workload: impl Fn(usize) -> Workload) {
     );
 }
 
-/// The names of so many ConfigMaps, with what comes behind each.
+/// Returns a list of the names of `count` ConfigMaps, each followed by `keys`.
 fn names(number: usize, count: usize, keys: &str) -> String {
     (0..count).fold(String::new(), |mut list, name| {
         let _ = write!(list, "config-{number:05}-{name:03}{keys},");
@@ -89,7 +89,7 @@ fn deployment(number: usize, config_maps: &str, annotations: Value) -> Workload 
         .expect("its namespace is a name")
 }
 
-/// The memory of this process, in bytes.
+/// Returns the memory of this process, in bytes.
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("this is Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

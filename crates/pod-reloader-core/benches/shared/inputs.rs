@@ -1,4 +1,4 @@
-//! What is measured on: a Deployment as the apiserver sends it, and the two objects that it lists.
+//! The inputs: a Deployment as the apiserver sends it, and the two objects that it lists.
 
 use pod_reloader_core::digest::{
     Aspects, ConfigObject, Contents, DataKeys, NotAConfigObject, Presence,
@@ -12,7 +12,7 @@ use pod_reloader_core::scope::Scope;
 use pod_reloader_core::object::{Object, WorkloadObject};
 use pod_reloader_core::workload::{Reading, Workload};
 
-/// A review of 8 KB that changes nothing of the pod template.
+/// Returns a review of 8 KB that does not change the pod template.
 pub(crate) fn review_that_keeps() -> Vec<u8> {
     let old = config_hash("blue");
     review(
@@ -21,7 +21,7 @@ pub(crate) fn review_that_keeps() -> Vec<u8> {
     )
 }
 
-/// A review of 8 KB with another image.
+/// Returns a review of 8 KB with another image.
 pub(crate) fn review_that_reads() -> Vec<u8> {
     let old = config_hash("blue");
     review(
@@ -30,12 +30,12 @@ pub(crate) fn review_that_reads() -> Vec<u8> {
     )
 }
 
-/// The Deployment, with this config hash.
+/// Returns the Deployment with this config hash.
 pub(crate) fn stamped(config_hash: &str) -> String {
     deployment("1.27.3", 3, config_hash)
 }
 
-/// The Deployment `json` as the rules know it.
+/// Parses the Deployment `json` into what the rules need.
 pub(crate) fn workload(json: &str) -> Workload {
     let object: WorkloadObject = serde_json::from_str(json).expect("it is a Deployment");
     object
@@ -43,7 +43,7 @@ pub(crate) fn workload(json: &str) -> Workload {
         .expect("its namespace is a name")
 }
 
-/// The config hash of the Deployment where its ConfigMap says `color`.
+/// Returns the config hash of the Deployment if its ConfigMap says `color`.
 pub(crate) fn config_hash(color: &str) -> String {
     let objects = objects(color).into_iter();
     let contents = objects.map(|(reference, json)| (reference, present(&json)));
@@ -52,7 +52,7 @@ pub(crate) fn config_hash(color: &str) -> String {
         .to_string()
 }
 
-/// The objects that the Deployment lists, where its ConfigMap says `color`.
+/// Returns the objects that the Deployment lists, with a ConfigMap that says `color`.
 pub(crate) fn objects(color: &str) -> [(Reference, String); 2] {
     [
         (
@@ -66,13 +66,13 @@ pub(crate) fn objects(color: &str) -> [(Reference, String); 2] {
     ]
 }
 
-/// An object as it is digested.
+/// Returns an object as present, with its digest.
 pub(crate) fn present(json: &str) -> Presence {
     let object = parsed(json);
     Presence::Present(object.expect("it is a ConfigMap or Secret"))
 }
 
-/// An object, with the key that the Deployment names.
+/// Parses an object, with the key that the Deployment names.
 pub(crate) fn parsed(json: &str) -> Result<ConfigObject, NotAConfigObject> {
     let aspects = Aspects {
         selector: None,
@@ -81,7 +81,7 @@ pub(crate) fn parsed(json: &str) -> Result<ConfigObject, NotAConfigObject> {
     ConfigObject::parse(json.as_bytes(), aspects)
 }
 
-/// An object in the namespace of the Deployment.
+/// Returns the reference to an object in the namespace of the Deployment.
 pub(crate) fn reference(kind: ConfigKind, name: &str) -> Reference {
     Reference {
         kind,
@@ -90,28 +90,28 @@ pub(crate) fn reference(kind: ConfigKind, name: &str) -> Reference {
     }
 }
 
-/// A ConfigMap of 0.7 KB.
+/// Returns a ConfigMap of 0.7 KB.
 fn config_map(color: &str) -> String {
     compact(CONFIG_MAP).replace("COLOR", color)
 }
 
-/// A Secret with four values of `bytes` in all, in base64.
+/// Returns a Secret with four values of `bytes` in total, in base64.
 pub(crate) fn secret(bytes: usize) -> String {
     let value = "cG9kLXJlbG9hZGVy".repeat(bytes / 4 / 16);
     compact(SECRET).replace("VALUE", &value)
 }
 
-/// The scope of an operator that looks after all namespaces.
+/// Returns the scope of an operator that manages all namespaces.
 pub(crate) fn scope() -> Scope {
     Scope::new([], name("pod-reloader"))
 }
 
-/// One key.
+/// Returns a keyring of one key.
 pub(crate) fn keys() -> Keyring {
     Keyring::new(vec![HashKey::new([7; 32])]).expect("it is one key")
 }
 
-/// A name.
+/// Parses a name.
 pub(crate) fn name(text: &str) -> Name {
     Name::parse(text).expect("it is a name")
 }
@@ -130,12 +130,12 @@ fn review(old: &str, new: &str) -> Vec<u8> {
         .into()
 }
 
-/// The apiserver sends neither line breaks nor blanks.
+/// Removes line breaks and blanks, which the apiserver does not send.
 fn compact(json: &str) -> String {
     json.lines().map(str::trim_start).collect()
 }
 
-// With its members in the order in which the apiserver serialises them.
+// The Deployment, with its members in the order in which the apiserver serialises them.
 const DEPLOYMENT: &str = include_str!("deployment.json");
 const REVIEW: &str = include_str!("review.json");
 const CONFIG_MAP: &str = include_str!("config-map.json");

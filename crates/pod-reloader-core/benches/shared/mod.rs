@@ -1,4 +1,4 @@
-//! What the benchmarks and the counts of instructions have in common, so that both measure the same.
+//! Code shared by the benchmarks and the instruction counts, so that both measure the same.
 
 pub(crate) mod inputs;
 pub(crate) mod paths;

@@ -1,4 +1,4 @@
-//! The paths through the rules that run most, each from the bytes that come to the bytes that go.
+//! The most frequent paths through the rules, each from the bytes received to the bytes sent.
 
 use pod_reloader_core::admission::{Step, begin};
 use pod_reloader_core::decision::{Decision, FirstStamp, decide};
@@ -13,7 +13,7 @@ use pod_reloader_core::workload::WorkloadId;
 
 use super::inputs;
 
-/// An admission that is answered without reading anything.
+/// Answers an admission without reading anything.
 pub(crate) fn admission(review: &[u8], scope: &Scope, keys: &Keyring) -> Vec<u8> {
     let request = Request::parse(review).expect("it is a review");
     let step = begin(&request, scope, keys, "").expect("its objects are Deployments");
@@ -23,7 +23,7 @@ pub(crate) fn admission(review: &[u8], scope: &Scope, keys: &Keyring) -> Vec<u8>
     response(&request.uid, &answer.patch, &answer.warnings)
 }
 
-/// An admission whose answer depends on `objects`.
+/// Answers an admission whose answer depends on `objects`.
 pub(crate) fn admission_read(
     review: &[u8],
     objects: &[(Reference, String)],
@@ -39,8 +39,8 @@ pub(crate) fn admission_read(
     response(&request.uid, &answer.patch, &answer.warnings)
 }
 
-/// A restart of the Deployment `id` because `objects` changed: from what is read of these to the patch,
-/// and on to the `answer`, which is the Deployment as it is then.
+/// Restarts the Deployment `id` because `objects` changed: from reading these to making the patch, and on
+/// to reading the `answer`, which is the Deployment after the patch.
 pub(crate) fn reconcile(
     index: &mut Index,
     id: &WorkloadId,

@@ -1,4 +1,4 @@
-//! Advice on annotations of Stakater's Reloader, where its dialect is spoken.
+//! Advice on annotations of Stakater's Reloader, if its dialect is enabled.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,9 @@ use crate::dialects::stakater::{
     EXCLUDE_CONFIG_MAPS, EXCLUDE_SECRETS, PAUSE_PERIOD, READ, ROLLOUT_STRATEGY,
 };
 
-/// What there is to say of one annotation.
+/// Returns the advice on one annotation.
 pub(super) fn on(place: Place, key: &str, value: &str) -> Option<Advice> {
-    // It reads no labels. All of its keys are short, and most others are told by this alone.
+    // Stakater's Reloader reads no labels. All its annotations are short, so this rules out most others.
     if place == Place::Label || key.len() > LONGEST_KEY || !key.contains("stakater.com/") {
         return None;
     }
@@ -49,13 +49,13 @@ pub(super) fn on(place: Place, key: &str, value: &str) -> Option<Advice> {
     }
 }
 
-/// What is read of a workload.
+/// Returns the annotations that are read from a workload.
 fn keys() -> impl Iterator<Item = &'static str> {
     READ.into_iter()
         .chain([EXCLUDE_CONFIG_MAPS, EXCLUDE_SECRETS])
 }
 
-/// The annotation that was likely meant, which differs in a letter or two.
+/// Returns the annotation that was likely meant, which differs by one or two letters.
 fn nearest(key: &str) -> Option<&'static str> {
     let key = key.to_lowercase();
     let errors = |known: &str| strsim::osa_distance(&key, known);
@@ -70,19 +70,19 @@ fn is_of_reloader(key: &str) -> bool {
 }
 
 const DOMAIN: &str = "reloader.stakater.com";
-/// Those that are read on the workload alone.
+/// The annotations that are read from the workload only.
 const ON_THE_WORKLOAD: [&str; 4] = [
     EXCLUDE_CONFIG_MAPS,
     EXCLUDE_SECRETS,
     PAUSE_PERIOD,
     ROLLOUT_STRATEGY,
 ];
-/// Those that Stakater's Reloader writes itself.
+/// The annotations that Stakater's Reloader writes itself.
 const WRITTEN: [&str; 2] = [
     "reloader.stakater.com/last-reloaded-from",
     "deployment.reloader.stakater.com/paused-at",
 ];
-/// Those of ConfigMaps and Secrets.
+/// The annotations of ConfigMaps and Secrets.
 const ON_OBJECTS: [&str; 2] = [
     "reloader.stakater.com/match",
     "reloader.stakater.com/ignore",

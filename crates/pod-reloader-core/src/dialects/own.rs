@@ -1,10 +1,10 @@
-//! Our own annotations, as far as they are no lists.
+//! Our own annotations, as far as they are not lists.
 
 use super::Subject;
 use crate::annotations as keys;
 use crate::reference::ConfigKind;
 
-/// What [`keys::AUTO`] asks for.
+/// The objects that [`keys::AUTO`] asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Auto {
     /// Objects of every kind.
@@ -16,7 +16,7 @@ pub(crate) enum Auto {
 }
 
 impl Auto {
-    /// Reads a value. `None` where it is none that is known.
+    /// Parses a value. Returns `None` if it is unknown.
     pub(crate) fn parse(value: &str) -> Option<Self> {
         match value {
             "true" => Some(Self::Both),
@@ -36,17 +36,17 @@ impl Auto {
     }
 }
 
-/// What a workload says itself. A value that is none asks for nothing, and opts out of nothing.
+/// Returns the workload's own setting. An unknown value asks for nothing, and opts out of nothing.
 pub(super) fn auto(subject: &Subject<'_>) -> Option<Auto> {
     subject.annotation(keys::AUTO).and_then(Auto::parse)
 }
 
-/// Whether only the keys count that are named, where the workload says so itself.
+/// Returns true if only the named keys are tracked. `None` if the workload does not say.
 pub(super) fn per_key(subject: &Subject<'_>) -> Option<bool> {
     subject.annotation(keys::PER_KEY)?.parse().ok()
 }
 
-/// Whether only that counts which the running pods cannot see.
+/// Returns true if a restart is needed only for changes that running pods cannot see.
 pub(super) fn restarts_where_needed(subject: &Subject<'_>) -> bool {
     subject.annotation(keys::RESTART_ON) == Some(keys::NEEDED)
 }

@@ -17,24 +17,24 @@ use crate::references::{
     MAX_EXCLUDED, MAX_KEYS, MAX_PATTERNS, MAX_REFERENCES, References, Rejected,
 };
 
-/// The most items that are named as rejected: a workload may hold 40,000 of them.
+/// The maximum number of rejected items that are named: a workload may hold 40,000 of them.
 const MAX_REJECTED: usize = 20;
 
-/// What has been asked for of one workload so far.
+/// Collects what one workload asks to track.
 pub(super) struct Reader<'a> {
     subject: &'a Subject<'a>,
-    /// Of the pod specs, sorted by object, once they are asked for.
+    /// The uses in the pod specs, sorted by object, once they are needed.
     uses: Option<Vec<Use<'a>>>,
-    /// The names that our own annotations exclude, which never count, with their kinds.
+    /// The names that our own annotations exclude, by kind. They are never tracked.
     excluded: [BTreeSet<&'a str>; 2],
-    /// Our own settings, which count in every dialect.
+    /// Our own settings, which apply in every dialect.
     per_key: Option<bool>,
     only_where_needed: bool,
     claims: Vec<Claim>,
     patterns: Vec<Pattern>,
     work: Work,
     rejected: Vec<Rejected>,
-    /// How many more were.
+    /// The number of further rejected items.
     others_rejected: usize,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
         self.patterns(dialect, kind, wishes.patterns, &excluded);
     }
 
-    /// The names that do not count: by the dialect, or by our own annotations, which always count.
+    /// Returns the names to leave out: those of the dialect, and always those of our own annotations.
     fn excluded(&mut self, dialect: Dialect, kind: ConfigKind) -> BTreeSet<&'a str> {
         let own = &self.excluded[kind as usize];
         match dialect {
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The uses of an object in the pod specs.
+    /// Returns the uses of an object in the pod specs.
     fn uses_of(&self, kind: ConfigKind, name: &Name) -> &[Use<'a>] {
         let uses = self.uses.as_deref().unwrap_or_default();
         let start = uses.partition_point(|it| object(it) < (kind, name));
@@ -157,7 +157,7 @@ impl<'a> Reader<'a> {
                 None => extent,
             };
             named.insert(name, extent);
-            // One too many is enough to name it.
+            // One name over the limit is enough to report it.
             if named.len() > MAX_REFERENCES + 1 {
                 named.pop_last();
             }
@@ -233,7 +233,7 @@ impl<'a> Reader<'a> {
                 uses.partition(|it| it.consumption.sees_changes());
             let missed: BTreeSet<_> = missed.iter().map(|it| &it.name).collect();
             let seen = seen.iter().filter(|it| !missed.contains(&it.name));
-            // Of too many, the others count.
+            // If there are too many to exclude, the rest are tracked.
             except.extend(seen.take(MAX_EXCLUDED).map(|it| it.name.as_str().into()));
         }
         let except = Arc::new(except);
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
         let (mut names, mut patterns) = (0, 0);
         for item in distinct {
             match Name::parse(item) {
-                // A dot is a regular expression, too.
+                // A name with a dot is a regular expression, too.
                 Ok(name) if !item.contains('.') => {
                     if !excluded.contains(item) && names <= MAX_REFERENCES {
                         names += 1;
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
                     item: quoted(item),
                     reason,
                 }),
-                // One too many is enough to say so.
+                // One pattern over the limit is enough to report it.
                 _ if patterns > MAX_PATTERNS => patterns += 1,
                 _ => match Pattern::new(kind, dialect, item, except.clone(), &mut self.work) {
                     Some(pattern) => {
@@ -304,7 +304,7 @@ fn is_of_a_pattern(character: char) -> bool {
     r".*+?()[]{}|^$\".contains(character)
 }
 
-/// The names that do not count by one dialect.
+/// Returns the names that one dialect leaves out.
 fn excluded<'a>(
     subject: &'a Subject<'_>,
     grammar: &Grammar,
@@ -328,7 +328,7 @@ fn excluded<'a>(
     first
 }
 
-/// The object that is used.
+/// Returns the object that is used.
 fn object<'a>(used: &'a Use<'_>) -> (ConfigKind, &'a Name) {
     (used.kind, &used.name)
 }

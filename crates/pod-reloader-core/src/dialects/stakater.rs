@@ -1,14 +1,16 @@
 //! The dialect of Stakater's Reloader, as its code reads it (v1.4.21), for one kind of config object.
 //!
-//! 1. Of the keys that subscribe - this kind's `reload`, `auto`, this kind's `auto`, `search` - those of the
-//!    workload count, or those of the pod template where the workload has none of them, not even an empty one.
-//! 2. Names that are excluded never count. Excludes are read from the workload alone.
-//! 3. A list counts whatever the others say, `auto: "false"` included.
-//! 4. With `search`, what the pod spec uses counts where it says `match`.
-//! 5. With `auto` or this kind's `auto`, what the pod spec uses counts. One of them is enough.
-//! 6. When every workload is taken, so is one that gives neither of these two a value.
+//! 1. The annotations that opt in are this kind's `reload`, `auto`, this kind's `auto`, and `search`. They
+//!    are read from the workload, or from the pod template if the workload has none of them, not even an
+//!    empty one.
+//! 2. Excluded names are never tracked. Excludes are read from the workload only.
+//! 3. A list applies whatever the others say, even if `auto` is `"false"`.
+//! 4. With `search`, an object that the pod spec uses is tracked if it says `match`.
+//! 5. With `auto` or this kind's `auto`, every object that the pod spec uses is tracked. One of them is
+//!    enough.
+//! 6. If every workload is managed, that includes one that gives neither of these two a value.
 //!
-//! An object that says `ignore` never counts: [`Marks::STAKATER_IGNORE`].
+//! An object that says `ignore` is never tracked: [`Marks::STAKATER_IGNORE`].
 
 use super::{Dialect, Subject, Wishes};
 use crate::mark::Marks;
@@ -26,7 +28,7 @@ const SECRET_AUTO: &str = "secret.reloader.stakater.com/auto";
 const CONFIG_MAP_RELOAD: &str = "configmap.reloader.stakater.com/reload";
 const SECRET_RELOAD: &str = "secret.reloader.stakater.com/reload";
 
-/// What is read of the metadata besides the excludes.
+/// The annotations that are read, apart from the excludes.
 pub(crate) const READ: [&str; 8] = [
     AUTO,
     SEARCH,
@@ -73,7 +75,7 @@ pub(super) fn wishes<'a>(
     }
 }
 
-/// Go's `strconv.ParseBool`.
+/// Parses like Go's `strconv.ParseBool`.
 fn is_true(value: &str) -> bool {
     ["1", "t", "T", "true", "TRUE", "True"].contains(&value)
 }

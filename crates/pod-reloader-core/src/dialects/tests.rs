@@ -9,7 +9,7 @@ use crate::reference::Reference;
 use crate::references::{MAX_PATTERNS, MAX_REFERENCES};
 use crate::workload::{Reading, Workload};
 
-/// A workload in one dialect, or more.
+/// Reads a workload in one or more dialects.
 struct Case {
     dialects: Dialects,
     kind: WorkloadKind,
@@ -64,8 +64,8 @@ impl Case {
         self
     }
 
-    /// A pod that takes a key of ConfigMap `env`, all of `from` and of Secret `pass`, mounts `file`, and `part`
-    /// by a subPath.
+    /// A pod that takes one key of ConfigMap `env`, all of `from` and of Secret `pass`, mounts `file`, and
+    /// mounts `part` by a subPath.
     fn using_all(self) -> Self {
         self.pod_spec(json!({
             "containers": [{
@@ -91,7 +91,7 @@ impl Case {
         object.into_workload(self.kind, &reading).unwrap()
     }
 
-    /// What counts where all these objects are there: `cm/name`, `secret/name`, `cm/name[key]`.
+    /// Returns what is tracked if all these objects exist: `cm/name`, `secret/name`, `cm/name[key]`.
     fn counts(self, objects: &[(&str, Value)]) -> Vec<String> {
         let workload = self.workload();
         let there: Objects = objects
@@ -114,7 +114,7 @@ impl Case {
             .collect()
     }
 
-    /// The same where nothing is there.
+    /// Returns what is tracked if none of these objects exist.
     fn asks_for(self) -> Vec<String> {
         self.counts(&[])
     }
@@ -135,7 +135,7 @@ fn shown(reference: &Reference, content: &Content<'_>) -> String {
     }
 }
 
-/// `cm/name` or `secret/name` with this besides the usual, in its metadata or beside that.
+/// Returns `cm/name` or `secret/name` with these extra fields, in its metadata or beside it.
 fn object(name: &str, more: &Value) -> (Reference, Presence) {
     let (kind, name) = name.split_once('/').unwrap();
     let kind = match kind {
@@ -161,7 +161,7 @@ fn object(name: &str, more: &Value) -> (Reference, Presence) {
     (reference, Presence::Present(parsed))
 }
 
-/// Objects of these names without anything besides.
+/// Returns objects of these names without extra fields.
 fn plain<'a>(names: &[&'a str]) -> Vec<(&'a str, Value)> {
     names.iter().map(|name| (*name, json!({}))).collect()
 }
@@ -359,7 +359,7 @@ mod stakater {
     const CM_EXCLUDE: &str = "configmaps.exclude.reloader.stakater.com/reload";
     const SECRET_EXCLUDE: &str = "secrets.exclude.reloader.stakater.com/reload";
 
-    /// What a pod uses that Stakater's Reloader sees.
+    /// The objects used by the pod that Stakater's Reloader sees.
     const SEEN: [&str; 5] = ["cm/env", "cm/file", "cm/from", "cm/part", "secret/pass"];
 
     fn case() -> Case {
@@ -374,7 +374,7 @@ mod stakater {
         ALL.into_iter().map(mark).collect()
     }
 
-    /// Stakater's Reloader keeps Jobs and CronJobs unless they are among its ignored workload types.
+    /// Stakater's Reloader manages Jobs and CronJobs unless they are among its ignored workload types.
     #[test]
     fn rule_1_jobs_are_never_kept_and_cron_jobs_where_they_are_named() {
         let own = Name::parse("operator").unwrap();
@@ -395,7 +395,7 @@ mod stakater {
         let auto = || case().annotated(&[(AUTO, "true")]);
         assert_eq!(auto().counts(&plain(&ALL)), SEEN);
         assert_eq!(auto().counts(&marked("cm/env", IGNORE, "true")), SEEN[1..]);
-        // Exactly "true", and nothing else.
+        // Only exactly "true" has an effect.
         assert_eq!(auto().counts(&marked("cm/env", IGNORE, "True")), SEEN);
         let listed = case().annotated(&[(CM_RELOAD, "env,file")]);
         assert_eq!(
@@ -415,18 +415,18 @@ mod stakater {
         let auto = [(AUTO, "true")];
         assert_eq!(on_template(&[], &auto), SEEN);
         assert_eq!(on_template(&[("other", "x")], &auto), SEEN);
-        // An empty value is one, too.
+        // An empty value is still a value.
         for key in [AUTO, SEARCH] {
             assert!(on_template(&[(key, "")], &auto).is_empty(), "{key}");
         }
-        // Keys of one kind speak for that kind alone.
+        // Annotations of one kind apply to that kind only.
         for key in [SECRET_AUTO, SECRET_RELOAD] {
             assert_eq!(on_template(&[(key, "")], &auto), SEEN[..4], "{key}");
         }
         for key in [CM_AUTO, CM_RELOAD] {
             assert_eq!(on_template(&[(key, "")], &auto), SEEN[4..], "{key}");
         }
-        // Excludes do not.
+        // Excludes do not opt in.
         assert_eq!(on_template(&[(CM_EXCLUDE, "env")], &auto), SEEN[1..]);
     }
 
@@ -441,7 +441,7 @@ mod stakater {
         assert_eq!(excluding((AUTO, "true")), ["cm/file", "cm/from", "cm/part"]);
         assert_eq!(excluding((CM_RELOAD, "env,file")), ["cm/file"]);
         assert_eq!(excluding((CM_RELOAD, "e.*,file")), ["cm/file"]);
-        // On the pod template they are not read.
+        // Excludes on the pod template are not read.
         let template = [(AUTO, "true"), (CM_EXCLUDE, "env")];
         assert_eq!(case().template_annotated(&template).asks_for(), SEEN);
     }
@@ -460,16 +460,16 @@ mod stakater {
             ("app", &["cm/app"][..]),
             (" app , web ", &["cm/app", "cm/web"]),
             ("app.*", &["cm/app", "cm/app-extra"]),
-            // Anchored at one end each, as `^app|web$` is.
+            // Each alternative is anchored at one end, as in `^app|web$`.
             ("app|web", &["cm/app", "cm/app-extra", "cm/myweb", "cm/web"]),
             ("(app|web)", &["cm/app", "cm/web"]),
             // A dot matches any character.
             ("a.c", &["cm/a.c", "cm/abc"]),
             (r"a\.c", &["cm/a.c"]),
-            // Upper case matches nothing, unless it is told to.
+            // Upper case matches nothing, unless the pattern asks for it.
             ("APP.*", &[]),
             ("(?i)APP", &["cm/app"]),
-            // A comma ends an item, also within braces.
+            // A comma ends an item, even within braces.
             ("ap{1,2}", &[]),
             ("app,[", &["cm/app"]),
         ] {
@@ -478,7 +478,7 @@ mod stakater {
         }
     }
 
-    // What each pattern matches is what Go 1.26 says.
+    // The expected matches are those of Go 1.26.
     #[test]
     fn rule_5_patterns_are_read_as_go_reads_them() {
         const NAMES: [&str; 6] = [
@@ -508,7 +508,7 @@ mod stakater {
             ("(?U)x+", &["cm/x"]),
             ("2}|web", &["cm/web"]),
             ("\u{a0}app\u{85}", &["cm/app"]),
-            // One end is all that is asked for.
+            // These match every name: an anchor alone is all that must match.
             ("|app", &NAMES),
             ("app|", &NAMES),
             ("*", &NAMES),
@@ -516,7 +516,7 @@ mod stakater {
             (r"app\", &[]),
             ("\u{200b}app", &[]),
             ("app[mode]", &[]),
-            // These do not compile.
+            // These patterns do not compile.
             ("(?=app)app", &[]),
             (r"(a)\1|web", &[]),
         ] {
@@ -525,7 +525,7 @@ mod stakater {
         }
     }
 
-    // docs/migration/stakater.md tells of them.
+    // docs/migration/stakater.md documents these differences.
     #[test]
     fn rule_5_some_syntax_is_of_go_or_of_rust_alone() {
         let there = plain(&["cm/app"]);
@@ -581,7 +581,7 @@ mod stakater {
             ["cm/env"]
         );
         assert!(search().counts(&marked("cm/env", MATCH, "True")).is_empty());
-        // What no pod uses is not found, and what says ignore neither.
+        // An object that no pod uses is not found, and neither is one that says ignore.
         assert!(
             search()
                 .counts(&marked("cm/idle", MATCH, "true"))
@@ -591,11 +591,11 @@ mod stakater {
         let mut all = plain(&ALL);
         all[0].1 = both;
         assert!(search().counts(&all).is_empty());
-        // What is not there counts as that: so it is told when it comes with the mark.
+        // An absent object is tracked as absent, so its creation with the mark is noticed.
         assert_eq!(search().asks_for(), SEEN);
         let search = case().annotated(&[(SEARCH, "True")]);
         assert!(search.counts(&marked("cm/env", MATCH, "true")).is_empty());
-        // Auto wins by an "or".
+        // If both apply, `auto` wins.
         let both = case().annotated(&[(SEARCH, "true"), (AUTO, "true")]);
         assert_eq!(both.counts(&plain(&ALL)), SEEN);
     }
@@ -623,10 +623,10 @@ mod stakater {
         assert!(counts(&[(AUTO, "false")]).is_empty());
         assert!(counts(&[(AUTO, "yes")]).is_empty());
         assert_eq!(counts(&[(AUTO, "")]), SEEN);
-        // That of one kind is for that kind.
+        // The annotation of one kind applies to that kind only.
         assert_eq!(counts(&[(SECRET_AUTO, "false")]), SEEN[..4]);
         assert_eq!(counts(&[(CM_AUTO, "false")]), SEEN[4..]);
-        // Search without a match does not opt out.
+        // A search without a match does not opt out.
         assert_eq!(counts(&[(SEARCH, "true")]), SEEN);
         assert!(counts(&[("pod-reloader.cs.sap.com/auto", "false")]).is_empty());
         let ignored = case().auto_all().counts(&marked("cm/env", IGNORE, "true"));
@@ -730,7 +730,7 @@ fn stackable_is_spoken_by_stateful_sets_with_its_label() {
             .kind(WorkloadKind::STATEFUL_SET)
     };
     let label = "restarter.stackable.tech/enabled";
-    // All but the pull secret.
+    // Everything except the pull secret.
     let all = &ALL[..6];
     assert_eq!(case().labelled(label, "true").asks_for(), all);
     assert!(case().labelled(label, "false").asks_for().is_empty());
@@ -802,7 +802,7 @@ fn every_dialect_is_found_by_its_name() {
     assert!(error.contains("trigger-controller"), "{error}");
 }
 
-/// As large as the annotations of an object may be: this took minutes.
+/// This is as large as the annotations of an object may be. Reading it used to take minutes.
 #[test]
 fn a_workload_full_of_keys_or_of_bad_patterns_is_read() {
     let keys: Vec<String> = (0..30_000).map(|n| format!("a[{n}]")).collect();
@@ -814,7 +814,7 @@ fn a_workload_full_of_keys_or_of_bad_patterns_is_read() {
     assert!(case.workload().references.rejected.len() <= MAX_PATTERNS + 2);
 }
 
-/// A dry run comes before the size of annotations is checked.
+/// A dry run is reviewed before the size of the annotations is checked.
 #[test]
 fn annotations_of_megabytes_are_not_read() {
     let keys: Vec<_> = (0..600_000).map(|n| n.to_string()).collect();
@@ -870,7 +870,7 @@ fn of_too_many_names_that_are_excluded_the_others_count() {
     );
 }
 
-/// Each source was matched with each pattern, at every read of the workload: for a minute.
+/// Every read of the workload used to match each source with each pattern, which took a minute.
 #[test]
 fn of_a_thousand_sources_as_many_are_matched_as_may_count() {
     let source = |n: usize| {
@@ -895,7 +895,7 @@ fn of_a_thousand_sources_as_many_are_matched_as_may_count() {
 
 const RELOAD: &str = "configmap.reloader.stakater.com/reload";
 
-/// Matching 4,000 names took a minute, as each state was asked at each character.
+/// Matching 4,000 names used to take a minute, because each state was visited for each character.
 #[test]
 fn a_pattern_that_is_slow_for_names_made_for_it_is_rejected() {
     let counted = (221..=250).rev().map(|n| format!("[ab]*a[ab]{{{n}}}z"));
@@ -906,7 +906,7 @@ fn a_pattern_that_is_slow_for_names_made_for_it_is_rejected() {
     assert_eq!(references.rejected.len(), 1, "{:?}", references.rejected);
 }
 
-/// Each of these took up megabytes as soon as it was read.
+/// Each of these used to take up megabytes as soon as it was read.
 #[test]
 fn patterns_with_groups_and_many_states_take_up_little_memory() {
     let letters: String = ('!'..='~')

@@ -1,4 +1,4 @@
-//! The part of a pod spec that names ConfigMaps and Secrets, read within bounds.
+//! The part of a pod spec that names ConfigMaps and Secrets, parsed within bounds.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,12 +8,12 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 
 use crate::reference::ConfigKind;
 
-/// The most items of one list that are read: what a request may hold is more than memory has room for.
+/// The maximum number of items of one list that are read: a request may hold more than fits into memory.
 pub(super) const MAX_ITEMS: usize = 4096;
 
-/// The part of a pod spec that names ConfigMaps and Secrets. Everything else is skipped as it is read.
+/// The part of a pod spec that names ConfigMaps and Secrets. Everything else is skipped while parsing.
 ///
-/// Field names are those of the Kubernetes API; absent and `null` are the same.
+/// Field names are those of the Kubernetes API. An absent field is the same as `null`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
@@ -50,7 +50,7 @@ impl Container {
         env_from.flat_map(|from| pair(&from.config_map_ref, &from.secret_ref))
     }
 
-    /// Whether an init container is a sidecar: it starts before the others, and stays.
+    /// Returns true if an init container is a sidecar: it starts before the others, and keeps running.
     pub(super) fn is_sidecar(&self) -> bool {
         self.restart_policy.as_deref() == Some("Always")
     }
@@ -85,13 +85,13 @@ pub(super) struct VolumeMount {
 }
 
 impl VolumeMount {
-    /// Whether only a part of the volume is mounted.
+    /// Returns true if only a part of the volume is mounted.
     pub(super) fn is_partial(&self) -> bool {
         self.sub_path().is_some() || self.is_expanded()
     }
 
-    /// Which part of the volume is mounted, where that is known. Empty is the same as absent, and an
-    /// expression stands in place of a path.
+    /// Returns the part of the volume that is mounted, if it is known. An empty path is the same as none,
+    /// and an expression replaces the path.
     pub(super) fn sub_path(&self) -> Option<&str> {
         let sub_path = self.sub_path.as_deref().filter(|path| !path.is_empty());
         sub_path.filter(|_| !self.is_expanded())
@@ -104,14 +104,14 @@ impl VolumeMount {
     }
 }
 
-/// A volume that is made of config objects, or whose driver needs a Secret.
+/// A volume made of config objects, or one whose driver needs a Secret.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "VolumeFields")]
 pub(super) struct Volume {
     pub(super) name: Option<Box<str>>,
-    /// The objects whose keys are its files.
+    /// The objects whose keys are the files of the volume.
     pub(super) sources: Vec<(ConfigKind, Source)>,
-    /// The Secrets that its driver needs.
+    /// The Secrets that the driver needs.
     pub(super) driver_secrets: Vec<Source>,
 }
 
@@ -196,8 +196,8 @@ struct Csi {
     node_publish_secret_ref: Option<Source>,
 }
 
-/// Every way in which a pod spec names a ConfigMap or Secret, in one type: a key reference has `key`,
-/// a volume has `items`, and others have a name alone.
+/// A reference to a ConfigMap or Secret anywhere in a pod spec: a key reference has `key`, a volume has
+/// `items`, and all others only have a name.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Source {
@@ -217,12 +217,12 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// The key that it holds.
+    /// Returns the key that the file holds.
     pub(super) fn key(&self) -> &str {
         self.key.as_deref().unwrap_or_default()
     }
 
-    /// Whether it is the file `path`, or lies below it.
+    /// Returns true if this is the file `path`, or lies below it.
     pub(super) fn is_at(&self, path: &str) -> bool {
         let own = self.path.as_deref().unwrap_or_default();
         own.strip_prefix(path)
@@ -230,7 +230,7 @@ impl Item {
     }
 }
 
-/// The volume of a Secret calls its name `secretName`.
+/// Parses the volume of a Secret, which calls its name `secretName`.
 fn by_secret_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Source>, D::Error> {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
@@ -249,7 +249,7 @@ fn by_secret_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
     }))
 }
 
-/// Each of the two that is there, with its kind.
+/// Returns each of the two that is present, with its kind.
 fn pair<T>(
     config_map: impl IntoIterator<Item = T>,
     secret: impl IntoIterator<Item = T>,
@@ -258,7 +258,7 @@ fn pair<T>(
     config_map.chain(secret.into_iter().map(|it| (ConfigKind::Secret, it)))
 }
 
-/// An item of a list that may name no ConfigMap and no Secret.
+/// An item of a list that may or may not name a ConfigMap or a Secret.
 trait MayBeOfUse {
     fn is_of_use(&self) -> bool;
 }
@@ -313,8 +313,8 @@ impl MayBeOfUse for Item {
     }
 }
 
-/// Reads the first [`MAX_ITEMS`] items of a list that are of use: of three megabytes of items, all
-/// that a request may have, each would take some hundred times its size.
+/// Parses the first [`MAX_ITEMS`] useful items of a list. A request may hold three megabytes of items, and
+/// each of them would take some hundred times its size.
 fn those_of_use<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

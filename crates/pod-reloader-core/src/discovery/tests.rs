@@ -211,7 +211,7 @@ fn a_volume_that_nothing_mounts_is_a_use_too() {
     );
 }
 
-/// The uses where the volume `source` is mounted by `mount`.
+/// Returns the uses if the volume `source` is mounted by `mount`.
 fn mounted_by(mount: &Value, source: &Value) -> Vec<String> {
     let (mut mount, mut volume) = (mount.clone(), source.clone());
     mount["name"] = json!("v");
@@ -368,7 +368,7 @@ fn of_more_items_than_memory_has_room_for_the_first_count() {
     assert_eq!(lengths, [pod_spec::MAX_ITEMS; 6]);
 }
 
-/// In 26 KB: these were 65,536 uses.
+/// These 26 KB used to become 65,536 uses.
 #[test]
 fn sources_are_not_multiplied_with_mounts() {
     let source = |n| json!({"secret": {"name": format!("s{n}")}});

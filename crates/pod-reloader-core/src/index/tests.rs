@@ -43,7 +43,7 @@ fn namespace() -> Name {
     Name::parse("ns").unwrap()
 }
 
-/// The weight of a workload that lists these.
+/// Returns the weight of a workload that lists these.
 fn weight_of(list: &str) -> usize {
     deployment("a").lists(list).build().weight()
 }

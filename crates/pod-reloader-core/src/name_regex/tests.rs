@@ -22,7 +22,7 @@ fn an_expression_that_explodes_is_refused_within_its_work() {
         (anchored(counted.take(30)), Work::MAX),
         ("([a-z]{1,30}){1,30}x".to_owned(), Work::MAX),
         ("(.*a){40}".to_owned(), Work::MAX),
-        // What is refused before it is made deterministic takes a part of it.
+        // An expression refused before it is made deterministic still uses up some of the work.
         ("(a{1000}){1000}".to_owned(), Work::MAX / 8),
         ("((((a{9}){9}){9}){9}){9}".to_owned(), Work::MAX / 8),
         ("a".repeat(MAX_LENGTH + 1), 0),
@@ -88,7 +88,7 @@ fn the_longest_name_takes_one_step_for_each_character() {
     let (regex, _) = compiled("^[a-z]*b?[a-z]*c?$");
     let regex = regex.unwrap();
     assert!(regex.matches(&name));
-    // There is nothing else to it than this table.
+    // The table is the whole automaton, so checking every target covers it.
     let ways = regex.transitions.iter().map(|it| it.to);
     let ways = ways
         .chain(regex.rows.iter().copied())

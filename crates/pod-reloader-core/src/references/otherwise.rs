@@ -1,4 +1,4 @@
-//! Tells whether a config hash stands for the same objects as of a time when something else counted.
+//! Checks whether a config hash stands for the same objects as of a time when different ones were tracked.
 
 use crate::claim::{Claim, Pattern};
 use crate::dialect::Dialect;
@@ -9,18 +9,19 @@ use crate::reference::Reference;
 
 use super::References;
 
-/// The most bytes that are hashed for one answer: enough to try each mark of 256 objects with short names.
+/// The maximum number of bytes hashed for one answer: enough to try the marks of 256 objects with short
+/// names.
 pub(crate) const MAX_HASHED: usize = 4 << 20;
 
-/// So many dialects in one workload are told apart.
+/// The maximum number of dialects that are told apart in one workload.
 const MAX_DIALECTS: usize = 5;
 
-/// An object, with everything that asks for it.
+/// An object, with every claim and regular expression that asks for it.
 pub(crate) struct Candidate<'a> {
     reference: &'a Reference,
     object: &'a Presence,
     claims: &'a [Claim],
-    /// The regular expressions that match it.
+    /// The regular expressions that match the object.
     matching: Vec<&'a Pattern>,
 }
 
@@ -38,7 +39,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// What of it counts, as its marks are.
+    /// Returns the tracked content of the object, given its marks.
     pub(crate) fn content_now(&self) -> Option<Content<'a>> {
         self.content(
             |claim| claim.counts(self.object),
@@ -46,13 +47,13 @@ impl<'a> Candidate<'a> {
         )
     }
 
-    /// Whether it counts, as its marks are.
+    /// Returns true if the object is tracked, given its marks.
     pub(crate) fn counts(&self) -> bool {
         self.claims.iter().any(|claim| claim.counts(self.object))
             || self.matching.iter().any(|it| it.counts(self.object))
     }
 
-    /// What of it counts by the claims and patterns for which that is said.
+    /// Returns the content tracked by the claims and patterns that pass the filters.
     fn content(
         &self,
         claims: impl Fn(&Claim) -> bool,
@@ -67,13 +68,13 @@ impl<'a> Candidate<'a> {
         )
     }
 
-    /// What of it would count if what decides about that were turned round.
+    /// Returns the content that would be tracked if the marks said the opposite.
     fn content_turned(&self) -> Option<Content<'a>> {
         let counts = self.counts();
         self.content(|_| !counts, |_| !counts)
     }
 
-    /// The same where its marks decide about that.
+    /// Does the same, but only if marks decide whether the object is tracked.
     fn content_with_all_turned(&self) -> Option<Content<'a>> {
         match self.depends_on_marks() {
             true => self.content_turned(),
@@ -81,14 +82,14 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// What of it counts whatever its marks.
+    /// Returns the content that would be tracked regardless of marks.
     fn content_unmarked(&self) -> Option<Content<'a>> {
         let is_present = matches!(self.object, Presence::Present(_));
         self.content(|_| true, |_| is_present)
     }
 
-    /// Whether a mark that it has, or has not, decides about whether it counts. What matches without any may
-    /// have come just now, and so does not.
+    /// Returns true if a mark, present or absent, decides whether the object is tracked. An object that
+    /// matches a pattern and is denied by no mark may have only just been created, so it does not qualify.
     fn depends_on_marks(&self) -> bool {
         let is_denied = |pattern: &&Pattern| {
             matches!(self.object, Presence::Present(_)) && !pattern.counts(self.object)
@@ -99,7 +100,7 @@ impl<'a> Candidate<'a> {
             || self.matching.iter().any(is_denied)
     }
 
-    /// Whether it does not count now, but did as long as it was absent.
+    /// Returns true if the object is not tracked now, but was tracked as long as it was absent.
     fn counted_while_absent(&self) -> bool {
         matches!(self.object, Presence::Present(_))
             && self
@@ -115,19 +116,19 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// The search for what counted before.
+/// The search for the objects that were tracked before.
 pub(crate) struct Otherwise<'a> {
     candidates: Vec<Candidate<'a>>,
     hash: &'a Comparison,
-    /// How many more bytes may be hashed.
+    /// The number of bytes that may still be hashed.
     left: usize,
 }
 
-/// What a hash covers of some objects.
+/// The bytes that a hash covers for some objects.
 #[derive(Default)]
 struct Encoded {
     bytes: Vec<u8>,
-    /// Where each object ends in it.
+    /// The end of each object in `bytes`.
     ends: Vec<usize>,
 }
 
@@ -142,7 +143,7 @@ impl Encoded {
         self.ends.push(self.bytes.len());
     }
 
-    /// What stands before an object, and what behind it.
+    /// Returns the bytes before an object, and the bytes after it.
     fn around(&self, at: usize) -> (&[u8], &[u8]) {
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         (&self.bytes[..start], &self.bytes[self.ends[at]..])
@@ -158,8 +159,8 @@ impl<'a> Otherwise<'a> {
         }
     }
 
-    /// Tries all objects whatever their marks, all marks that may have changed, each of them, the latest
-    /// objects as if they were not there yet, and each set of the dialects.
+    /// Tries every object regardless of marks, all marks that may have changed at once, each of them alone,
+    /// the latest objects as if they did not exist yet, and each subset of the dialects.
     pub(crate) fn is_met(&mut self) -> bool {
         let by_marks = self.candidates.iter().any(Candidate::depends_on_marks)
             && (self.stood(Candidate::content_unmarked)
@@ -169,13 +170,13 @@ impl<'a> Otherwise<'a> {
         by_marks || self.stood_for_fewer_dialects()
     }
 
-    /// Whether one of the marks has changed.
+    /// Returns true if the hash stood before one of the marks changed.
     fn stood_with_one_turned(&mut self) -> bool {
         let mut now = Encoded::default();
         for candidate in &self.candidates {
             now.add(candidate, candidate.content_now().as_ref());
         }
-        // What stands before the object is hashed once for all of them.
+        // The bytes before the object are hashed once for all candidates.
         let mut before = self.hash.clone();
         let mut hashed = 0;
         for (at, candidate) in self.candidates.iter().enumerate() {
@@ -202,7 +203,7 @@ impl<'a> Otherwise<'a> {
         false
     }
 
-    /// Whether objects have come since that do not count: while they were absent, they did.
+    /// Returns true if the hash stood before the latest objects came, which were tracked only while absent.
     fn stood_before_the_latest_came(&mut self) -> bool {
         let came = |at: usize| match self.candidates[at].object {
             Presence::Present(object) => object.created,
@@ -224,7 +225,7 @@ impl<'a> Otherwise<'a> {
         false
     }
 
-    /// Whether one of the dialects was not spoken.
+    /// Returns true if the hash stood before some of the dialects were enabled.
     fn stood_for_fewer_dialects(&mut self) -> bool {
         let mut dialects: Vec<_> = self
             .candidates
@@ -234,7 +235,7 @@ impl<'a> Otherwise<'a> {
         dialects.sort_unstable();
         dialects.dedup();
         dialects.truncate(MAX_DIALECTS);
-        // What a regular expression matches may have come just now.
+        // An object that a regular expression matches may have only just been created.
         let matches = self.candidates.iter().flat_map(|candidate| {
             let counting = candidate
                 .matching
@@ -264,7 +265,7 @@ impl<'a> Otherwise<'a> {
         self.stood_numbered(|_, candidate| content(candidate))
     }
 
-    /// Whether the hash stands for these contents. No once there is nothing left to hash with.
+    /// Returns true if the hash stands for these contents, or false once no bytes are left to hash.
     fn stood_numbered(
         &mut self,
         content: impl Fn(usize, &Candidate<'a>) -> Option<Content<'a>>,

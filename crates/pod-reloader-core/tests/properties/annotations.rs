@@ -1,4 +1,4 @@
-//! Lists come to references: checked against a second, slower reading of the contract.
+//! Checks how lists become references, against a second, slower reading of the contract.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use pod_reloader_core::object::{Object, WorkloadObject};
 use pod_reloader_core::workload::Reading;
 use serde_json::json;
 
-/// The bytes are two lists with a `|` between them.
+/// Checks two lists, given as bytes with a `|` between them.
 pub(crate) fn hold(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let (config_maps, secrets) = text.split_once('|').unwrap_or((&text, ""));
@@ -73,7 +73,7 @@ fn read(config_maps: &str, secrets: &str) -> References {
     workload.expect("its namespace is a name").references
 }
 
-/// The items of a list: a comma between an opening and the next closing bracket is part of one.
+/// Returns the items of a list. A comma between an opening and the next closing bracket is part of an item.
 fn items(list: &str) -> Vec<String> {
     let mut items = vec![String::new()];
     let mut is_open = false;
@@ -89,7 +89,7 @@ fn items(list: &str) -> Vec<String> {
     items
 }
 
-/// The name in `name` or `name[key,key]`.
+/// Returns the name in `name` or `name[key,key]`.
 fn name_of(item: &str) -> Option<String> {
     let item = item.trim();
     let Some(start) = item.find('[') else {
@@ -107,7 +107,7 @@ fn name_of(item: &str) -> Option<String> {
     (!keys.is_empty() && keys.iter().all(is_key)).then(|| item[..start].trim_end().to_owned())
 }
 
-/// A DNS-1123 subdomain, as apimachinery's regular expression has it.
+/// Returns true for a DNS-1123 subdomain, by the rules of apimachinery's regular expression.
 pub(crate) fn is_subdomain(text: &str) -> bool {
     let is_inner = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-');
     let is_label = |label: &str| {

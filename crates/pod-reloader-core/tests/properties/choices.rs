@@ -1,6 +1,6 @@
 //! Turns bytes into choices, so that proptest and a fuzzer can make the same inputs.
 
-/// Bytes, read as choices. Where they have run out, the first choice is made.
+/// A source of choices, made from bytes. Once the bytes run out, the first choice is made.
 pub(crate) struct Choices<'a>(&'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -12,7 +12,7 @@ impl<'a> Choices<'a> {
         self.0.is_empty()
     }
 
-    /// Up to 255.
+    /// Returns a number up to 255.
     pub(crate) fn number(&mut self) -> usize {
         let Some((first, rest)) = self.0.split_first() else {
             return 0;
@@ -25,7 +25,7 @@ impl<'a> Choices<'a> {
         self.number() % 2 == 1
     }
 
-    /// One of `options`, of which there must be some.
+    /// Returns one of `options`, which must not be empty.
     pub(crate) fn one<'b, T>(&mut self, options: &'b [T]) -> &'b T {
         &options[self.number() % options.len()]
     }

@@ -1,4 +1,4 @@
-//! Contents are equal exactly where what is remembered of them is equal.
+//! Checks that contents are equal exactly if their digests are.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::choices::Choices;
 
-/// Makes two contents that are alike, and compares them with what they come to.
+/// Makes two similar contents, and compares them with their digests.
 pub(crate) fn hold(bytes: &[u8]) {
     let _: Result<_, _> = ConfigObject::parse(bytes, Aspects::default());
     let mut choices = Choices::new(bytes);
@@ -29,7 +29,7 @@ pub(crate) fn hold(bytes: &[u8]) {
     hold_of_workloads(&one, &other, &mut Choices::new(bytes));
 }
 
-/// The same for all that a workload lists.
+/// Does the same for everything that a workload lists.
 fn hold_of_workloads(one: &Content, other: &Content, choices: &mut Choices<'_>) {
     let both = [one, other];
     let mut chosen = || -> BTreeMap<Reference, Option<&Content>> {
@@ -74,7 +74,7 @@ fn objects(objects: &BTreeMap<Reference, Option<&Content>>) -> Objects {
         .collect()
 }
 
-/// What is in a ConfigMap.
+/// The content of a ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Content {
     data: BTreeMap<String, String>,
@@ -90,7 +90,7 @@ impl Content {
         content
     }
 
-    /// One small change: what a digest without frames would not see is among them.
+    /// Makes one small change. Some of these would be invisible to a digest without frames.
     fn change(&mut self, choices: &mut Choices<'_>) {
         let (entries, others) = if choices.flag() {
             (&mut self.binary_data, &mut self.data)
@@ -118,7 +118,7 @@ impl Content {
         }
     }
 
-    /// As the apiserver would serialise it, or with everything in the other order.
+    /// Parses the content as the apiserver would serialise it, or with everything in reverse order.
     fn parsed(&self, reversed: bool) -> ConfigObject {
         let mut members = [
             format!("\"data\":{}", object(&self.data, reversed)),
@@ -144,7 +144,7 @@ fn object(entries: &BTreeMap<String, String>, reversed: bool) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// Texts that look like frames and numbers, and run into each other.
+/// Returns a text that looks like frames and numbers, and could run into the next one.
 fn text(choices: &mut Choices<'_>) -> String {
     let parts = [
         "",

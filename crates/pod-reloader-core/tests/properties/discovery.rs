@@ -1,4 +1,4 @@
-//! A pod spec comes to uses: checked against a second, slower reading that looks at every member.
+//! Checks how a pod spec becomes uses, against a second, slower reading that looks at every member.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::annotations::is_subdomain;
 use crate::choices::Choices;
 use crate::pod_spec::{DRIVERS, pod_spec};
 
-/// Makes a pod spec, and compares what is read of it.
+/// Makes a pod spec, and checks what is read from it.
 pub(crate) fn hold(bytes: &[u8]) {
     let spec = pod_spec(&mut Choices::new(bytes));
     let expected = uses(&spec);
@@ -37,7 +37,7 @@ type Uses = BTreeSet<(ConfigKind, String, BTreeSet<String>, Consumption)>;
 struct Files {
     kind: ConfigKind,
     name: String,
-    /// Keys and paths. Empty: every key, by its own name.
+    /// The keys and paths. If empty, every key is a file of its own name.
     items: Vec<(String, String)>,
 }
 
@@ -142,7 +142,7 @@ fn uses(spec: &Value) -> Uses {
     uses
 }
 
-/// The uses that a mount of `path` makes. Empty: of the whole volume.
+/// Returns the uses that result from mounting `path`. An empty path is the whole volume.
 fn uses_at(path: &str, files: &[Files], consumption: Consumption) -> Uses {
     let path: Vec<_> = path.split('/').filter(|_| !path.is_empty()).collect();
     let mut found = Uses::new();
@@ -179,7 +179,7 @@ fn uses_at(path: &str, files: &[Files], consumption: Consumption) -> Uses {
     }
 }
 
-/// Shows `visit` everything in `value`, with the path to it.
+/// Calls `visit` with everything in `value`, and the path to it.
 fn walk(value: &Value, path: String, visit: &mut impl FnMut(&str, &Value)) {
     visit(&path, value);
     let members: Vec<(String, &Value)> = match value {

@@ -1,4 +1,4 @@
-//! Properties of the rules, on inputs that nobody thought of. `make fuzz` looks for more of these.
+//! Properties of the rules, on inputs that nobody thought of. `make fuzz` looks for more.
 
 mod annotations;
 mod choices;

@@ -27,7 +27,7 @@ pub(crate) fn mutate(request: &mut Value, values: &[Value], choices: &mut Choice
     }
 }
 
-/// `value`, or something in it.
+/// Returns `value`, or something in it.
 fn below<'a>(value: &'a mut Value, choices: &mut Choices<'_>) -> &'a mut Value {
     let number = match &*value {
         Value::Object(members) => members.len(),

@@ -1,4 +1,4 @@
-//! Objects as the apiserver sends them, and what a patch makes of them there.
+//! Objects as the apiserver sends them, and the results of patching them there.
 
 use json_patch::{PatchOperation, TestOperation};
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::choices::Choices;
 
-/// What the apiserver makes of `object`. Unlike the crate's, its `test` for `null` passes for a member
-/// that is not there, as long as the parent is.
+/// Patches `object` the way the apiserver does. Unlike the crate's, the apiserver's `test` for `null`
+/// passes if the member is absent, as long as the parent exists.
 pub(crate) fn patched(object: &Value, patch: &[PatchOperation]) -> Result<Value, String> {
     let mut object = object.clone();
     for operation in patch {
@@ -35,7 +35,7 @@ fn is_null(object: &Value, test: &TestOperation) -> Result<(), String> {
     }
 }
 
-/// Whether the apiserver could send this: every field has the type that it has there.
+/// Returns true if the apiserver could send this: every field has its proper type.
 pub(crate) fn is_workload(object: &Value) -> bool {
     let object = || object.clone();
     serde_json::from_value::<Deployment>(object()).is_ok()
@@ -43,19 +43,19 @@ pub(crate) fn is_workload(object: &Value) -> bool {
         || serde_json::from_value::<DaemonSet>(object()).is_ok()
 }
 
-/// KEY on the pod template of `object`.
+/// Returns the config hash on the pod template of `object`.
 pub(crate) fn config_hash(object: &Value) -> Option<&str> {
     let annotations = object.pointer("/spec/template/metadata/annotations")?;
     annotations.get(annotations::CONFIG_HASH)?.as_str()
 }
 
-/// The baseline of `object`.
+/// Returns the baseline of `object`.
 pub(crate) fn baseline(object: &Value) -> Option<&str> {
     let annotations = object.pointer("/metadata/annotations")?;
     annotations.get(annotations::BASELINE)?.as_str()
 }
 
-/// `object` without KEY, its parents where nothing else is in them, and the baseline.
+/// Returns `object` without the baseline, the config hash, and the parents of the hash that are then empty.
 pub(crate) fn without_ours(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(annotations) = member(&mut object, &["metadata", "annotations"]) {
@@ -77,7 +77,7 @@ fn is_nothing(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(Map::is_empty)
 }
 
-/// The members of the object at `path`, if there is one.
+/// Returns the members of the object at `path`, if there is one.
 pub(crate) fn member<'a>(
     object: &'a mut Value,
     path: &[&str],
@@ -88,7 +88,7 @@ pub(crate) fn member<'a>(
     found?.as_object_mut()
 }
 
-/// A workload that lists something.
+/// Returns a workload that lists something.
 pub(crate) fn workload(choices: &mut Choices<'_>) -> Value {
     let mut object = json!({
         "apiVersion": "apps/v1",

@@ -43,7 +43,7 @@ pub(crate) fn hold(bytes: &[u8]) {
     }
 }
 
-/// As the operator reads it, with a selector of labels.
+/// Reads an object like the operator does, with a label selector.
 fn read(object: &Value) -> Workload {
     let labels = Labels {
         workload: Some(
@@ -61,7 +61,7 @@ fn read(object: &Value) -> Workload {
         .expect("it has a namespace")
 }
 
-/// What the decision rests on.
+/// Returns everything that the decision depends on.
 fn tested(object: &Value) -> Vec<Option<&Value>> {
     let label = |key| ["metadata", "labels", key];
     let annotation = |key| ["metadata", "annotations", key];

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::choices::Choices;
 
-/// A pod spec that uses ConfigMaps and Secrets in any way, valid or not.
+/// Returns a pod spec that uses ConfigMaps and Secrets in any way, valid or not.
 pub(crate) fn pod_spec(choices: &mut Choices<'_>) -> Value {
     let mut spec = json!({});
     put(&mut spec, "volumes", choices, |it| list(it, 8, volume));
@@ -129,9 +129,9 @@ fn projection(choices: &mut Choices<'_>) -> Value {
     }
 }
 
-/// A volume's source, whose name is in `field`.
+/// Returns a volume's source, whose name is in `field`.
 fn files(choices: &mut Choices<'_>, field: &str) -> Value {
-    // For some, also what is its name in other places.
+    // Some sources also have a name in the field that other places use.
     let mut files = if choices.flag() {
         json!({})
     } else {
@@ -168,7 +168,7 @@ fn volume_name(choices: &mut Choices<'_>) -> Value {
     json!(choices.one(&["v", "w", "v", "w", "v", "w", "x", ""]))
 }
 
-/// One of two members, at times both.
+/// Returns one of two members, or sometimes both.
 fn one_or_both(
     choices: &mut Choices<'_>,
     fields: [&str; 2],
@@ -184,7 +184,7 @@ fn one_or_both(
     object
 }
 
-/// Puts a member into `object`, unless it is to be absent or `null`.
+/// Puts a member into `object`, unless it should be absent or `null`.
 fn put(
     object: &mut Value,
     field: &str,
@@ -198,7 +198,7 @@ fn put(
     }
 }
 
-/// Puts members into `object` that have names of the API where the API has none.
+/// Puts members into `object` that have names known to the API, but in the wrong places.
 fn decoys(object: &mut Value, choices: &mut Choices<'_>) {
     if choices.number() % 8 != 7 {
         return;

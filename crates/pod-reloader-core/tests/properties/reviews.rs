@@ -1,4 +1,4 @@
-//! Reviews are refused, or answered with a patch that does what the webhook promises.
+//! Checks that reviews are refused, or answered with a patch that does what the webhook promises.
 
 use std::sync::LazyLock;
 
@@ -16,7 +16,7 @@ use crate::choices::Choices;
 use crate::mutation::mutate;
 use crate::object::{baseline, config_hash, is_workload, member, patched, without_ours, workload};
 
-/// Takes in `body` and looks at each answer that it can be given.
+/// Begins the review `body` and checks every answer that it can get.
 pub(crate) fn hold(body: &[u8]) {
     let request = match Request::parse(body) {
         Ok(request) => request,
@@ -34,7 +34,7 @@ pub(crate) fn hold(body: &[u8]) {
     }
 }
 
-/// The same for a review of the apiserver's form with some changes.
+/// Does the same for a review in the apiserver's form, with some changes.
 pub(crate) fn hold_mutated(choices: &[u8]) {
     let mut choices = Choices::new(choices);
     let old = workload(&mut choices);
@@ -72,7 +72,7 @@ fn step(request: &Request<'_>) -> Option<Step> {
     }
 }
 
-/// What can be found where `pending` wants to read.
+/// Returns the possible results of the reads that `pending` asks for.
 fn possible_objects(pending: &Pending) -> [Option<Objects>; 4] {
     let all = |presence: Presence| {
         let reference = |reference: &_| (Clone::clone(reference), presence.clone());
@@ -125,7 +125,7 @@ fn holds(request: &Request<'_>, answer: &Answer, objects: Option<&Objects>) {
         .into_iter()
         .flatten()
         .any(|known| baseline(known) == baseline(&after));
-    // Of a workload that is restored, what is true.
+    // For a workload that is being restored, the baseline may also hold the true hash.
     let is_true = baseline(&after).zip(true_hash.as_deref());
     let is_true = is_true.is_some_and(|(baseline, hash)| !is_update && baseline.ends_with(hash));
     assert!(is_known || is_true, "{after}");
@@ -140,7 +140,7 @@ fn holds(request: &Request<'_>, answer: &Answer, objects: Option<&Objects>) {
     {
         assert_eq!(hash, old_hash, "a rollout by an admission");
     }
-    // Kept without a read: nothing but KEY differs.
+    // If the hash was retained without a read, nothing else in the template may differ.
     if let Some(old) = &old
         && (answer.outcome, objects) == (Outcome::Kept, None)
     {
@@ -149,7 +149,7 @@ fn holds(request: &Request<'_>, answer: &Answer, objects: Option<&Objects>) {
     holds_again(request, &after, objects);
 }
 
-/// The size of the annotations at `place`, as Kubernetes counts it.
+/// Returns the size of the annotations at `place`, measured the way Kubernetes does.
 fn annotations_size(object: &Value, place: &[&str]) -> usize {
     let place = place.iter().fold(object, |it, field| &it[*field]);
     let annotations = place["annotations"].as_object().into_iter().flatten();
@@ -157,7 +157,7 @@ fn annotations_size(object: &Value, place: &[&str]) -> usize {
     sizes.sum()
 }
 
-/// An apiserver may ask again, with the object that our patch has made: it stays so.
+/// Checks that nothing changes if the apiserver asks again, with the object that our patch has changed.
 fn holds_again(request: &Request<'_>, object: &Value, objects: Option<&Objects>) {
     let object = serde_json::value::to_raw_value(object).expect("it is JSON");
     let again = Request {
@@ -202,7 +202,7 @@ fn holds_of_response(request: &Request<'_>, answer: &Answer) {
     assert_eq!(patch, json!(answer.patch));
 }
 
-/// The pod template without KEY. A member that is `null` is none, and so is empty metadata.
+/// Returns the pod template without the config hash. `null` members and empty metadata are the same as none.
 fn template(object: &Value) -> Value {
     let mut object = without_ours(object);
     for path in [&["spec", "template", "metadata"][..], &["spec", "template"]] {
@@ -220,7 +220,7 @@ fn is_ourselves(request: &Request<'_>) -> bool {
     request.user_info.username.as_deref() == Some(OURSELVES)
 }
 
-/// What is put in the place of others.
+/// The values that replace others.
 static VALUES: LazyLock<Vec<Value>> = LazyLock::new(|| {
     let objects = |value| -> Objects {
         let reference = |name| Reference {
@@ -255,7 +255,7 @@ static VALUES: LazyLock<Vec<Value>> = LazyLock::new(|| {
     ] {
         values.push(json!(text));
     }
-    // With a hash it is too much for one map of annotations.
+    // Together with a hash, this is too much for one map of annotations.
     values.push(json!("x".repeat((256 << 10) - 100)));
     values.extend([
         json!(null),
