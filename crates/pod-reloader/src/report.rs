@@ -1,4 +1,4 @@
 //! Reports to users: Events, and notifications outside of the cluster.
 
-pub(crate) mod events;
+pub(crate) mod notice;
 pub(crate) mod notify;

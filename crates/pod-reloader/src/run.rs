@@ -23,7 +23,6 @@ use webhook_certs::{
 use crate::config::keys::{self, Keys};
 use crate::config::source::Source;
 use crate::metrics::{Metrics, Reader};
-use crate::report::events::Events;
 use crate::report::notify::{FAREWELL, Notifications, Sink, Style};
 use crate::restart::progress::{Brakes, Progress};
 use crate::restart::reconcile::{Reconciler, Settings};
@@ -32,6 +31,7 @@ use crate::runtime::admin;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{self, Clients, DEADLINE};
 use crate::runtime::error::StartError;
+use crate::runtime::events::Events;
 use crate::runtime::heartbeat::{self, Heartbeat};
 use crate::runtime::leader::lead;
 use crate::runtime::logging::Complaint;

@@ -28,7 +28,7 @@ use self::news::News;
 use self::retry::Patience;
 pub(crate) use self::sink::Sink;
 use crate::metrics::{Delivery, Metrics};
-use crate::report::events::Notice;
+use crate::report::notice::Notice;
 
 /// How much may wait to be put into a message. What comes then is dropped, with a line in the log.
 const BACKLOG: usize = 4096;

@@ -14,8 +14,9 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::metrics::Metrics;
-use crate::report::events::{Events, Notice};
+use crate::report::notice::{Notice, about};
 use crate::report::notify::Notifications;
+use crate::runtime::events::Events;
 
 /// Restarts wait for at most this many settle periods.
 pub(crate) const MAX_SETTLE_PERIODS: u32 = 5;
@@ -355,7 +356,7 @@ impl Progress {
                     self.publish(workload, notice.clone());
                 }
                 Some(at) if notice.is_problem() && now.duration_since(at) >= WINDOW => {
-                    self.events.publish(workload, notice.clone());
+                    self.events.publish(about(workload), notice.event());
                 }
                 Some(_) => return false,
             }
@@ -404,7 +405,7 @@ impl Progress {
         if let Some(notifications) = &self.notifications {
             notifications.publish(workload, &notice);
         }
-        self.events.publish(workload, notice);
+        self.events.publish(about(workload), notice.event());
     }
 
     /// Says whether KEY of a workload can be verified.

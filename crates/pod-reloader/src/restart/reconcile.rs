@@ -3,12 +3,10 @@
 mod pass;
 
 use std::collections::HashMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures::FutureExt;
 use kube::Client;
 use parking_lot::Mutex;
 use pod_reloader_core::decision::FirstStamp;
@@ -20,15 +18,13 @@ use pod_reloader_core::scope::Scope;
 
 use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
 use pod_reloader_core::workload::{Workload, WorkloadId};
-use tokio::sync::Notify;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{debug, error, warn};
+use tracing::{debug, warn};
 
 use crate::config::keys::Keys;
 use crate::config::source::Source;
 use crate::metrics::{Metrics, Reader};
-use crate::report::events::Notice;
+use crate::report::notice::Notice;
 use crate::restart::digests::Digests;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
@@ -36,13 +32,12 @@ use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::error::CallError;
-use crate::runtime::queue::{AT_ONCE, Queue};
+use crate::runtime::queue::Item;
 use crate::runtime::watches::Watching;
+use crate::runtime::worker::{Handler, Worker};
 
 /// How long after it could not be read a workload is read again that was left out.
 const TAKE_IN_PAUSE: Duration = Duration::from_secs(10);
-/// How long a workload is left alone that has shown a bug of ours.
-const PANIC_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// How the loop behaves.
 #[derive(Clone)]
@@ -72,8 +67,7 @@ pub(crate) struct Reconciler {
     namespaces: SelectedNamespaces,
     workloads: Arc<Workloads>,
     digests: Digests,
-    queue: Mutex<Queue>,
-    pushed: Notify,
+    worker: Worker<WorkloadId>,
     progress: Progress,
     /// The lists of workloads that have not come yet.
     lists_due: AtomicUsize,
@@ -115,47 +109,16 @@ impl Reconciler {
             progress,
             metrics,
             namespaces: SelectedNamespaces::new(scope.namespace_selector().is_some()),
-            queue: Mutex::default(),
-            pushed: Notify::new(),
+            worker: Worker::default(),
             lists_due: AtomicUsize::new(lists),
             served: Mutex::default(),
             scope,
         }
     }
 
-    /// Looks at workloads as they become due, for ever.
+    /// Reconciles workloads as they become due, for ever.
     pub(crate) async fn run(self: &Arc<Self>) {
-        let mut looks = JoinSet::new();
-        loop {
-            while looks.len() < AT_ONCE {
-                let Some(id) = self.queue.lock().pop(Instant::now()) else {
-                    break;
-                };
-                let this = self.clone();
-                looks.spawn(async move {
-                    let look = AssertUnwindSafe(this.look(&id)).catch_unwind().await;
-                    let again = look.unwrap_or_else(|_| {
-                        error!(workload = %id, "looking at it panicked, which is a bug");
-                        Some(Instant::now() + PANIC_PAUSE)
-                    });
-                    if this.workloads.get(&id).is_none() {
-                        this.progress.forget(&id);
-                    }
-                    this.queue.lock().done(id, again);
-                });
-            }
-            self.progress.is_busy(!looks.is_empty());
-            let next_due = self
-                .queue
-                .lock()
-                .next_due()
-                .filter(|_| looks.len() < AT_ONCE);
-            tokio::select! {
-                () = self.pushed.notified() => {}
-                () = until(next_due) => {}
-                Some(_) = looks.join_next() => {}
-            }
-        }
+        self.worker.run(self).await;
     }
 
     /// Shows in the metrics what takes a look at every workload, and forgets what matters no more.
@@ -439,8 +402,7 @@ impl Reconciler {
     }
 
     fn push(&self, id: WorkloadId, at: Instant) {
-        self.queue.lock().push(id, at);
-        self.pushed.notify_one();
+        self.worker.push(id, at);
     }
 }
 
@@ -452,10 +414,27 @@ fn version(object: &impl Object) -> u64 {
         .unwrap_or_default()
 }
 
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
+impl Item for WorkloadId {
+    fn namespace(&self) -> &Name {
+        &self.namespace
+    }
+}
+
+impl Handler for Reconciler {
+    type Item = WorkloadId;
+
+    async fn handle(&self, id: &WorkloadId) -> Option<Instant> {
+        self.pass(id).await
+    }
+
+    fn handled(&self, id: &WorkloadId) {
+        if self.workloads.get(id).is_none() {
+            self.progress.forget(id);
+        }
+    }
+
+    fn is_busy(&self, is_busy: bool) {
+        self.progress.is_busy(is_busy);
     }
 }
 

@@ -1,30 +1,37 @@
-//! Which workload is looked at next, and when: a queue of workloads without clock or I/O.
+//! The order in which items are handled: a queue without clock or I/O.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::fmt::Display;
+use std::hash::Hash;
 
 use pod_reloader_core::name::Name;
-use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 
-/// Workloads to look at, each at most once at a time and in one place.
+/// Something that a controller handles again and again: the name of an object.
+pub(crate) trait Item: Clone + Ord + Hash + Display + Send + Sync + 'static {
+    /// The namespace whose turn it takes.
+    fn namespace(&self) -> &Name;
+}
+
+/// Items to handle, each at most once at a time and in one place.
 ///
-/// Those that are due wait in a line of their namespace, and namespaces take turns: a change that
-/// concerns thousands of workloads of one of them holds up no other. Neither do workloads that take
-/// long: no namespace has more than three quarters of them looked at that others leave to it.
-#[derive(Debug, Default)]
-pub(crate) struct Queue {
-    slots: HashMap<WorkloadId, Slot>,
-    /// Those that are not known to be due yet.
-    later: BTreeSet<(Instant, WorkloadId)>,
-    /// Those that are due, by namespace.
-    lines: HashMap<Name, VecDeque<WorkloadId>>,
+/// Items that are due wait in a line of their namespace, and namespaces take turns: a change that concerns
+/// thousands of items of one namespace holds up no other. Neither do items that take long: no namespace has
+/// more than three quarters of what others leave to it in progress.
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    slots: HashMap<T, Slot>,
+    /// Items that are not known to be due yet.
+    later: BTreeSet<(Instant, T)>,
+    /// Items that are due, by namespace.
+    lines: HashMap<Name, VecDeque<T>>,
     /// The namespaces with a line, in the order of their turns.
     turns: VecDeque<Name>,
-    /// How many are being looked at, by namespace.
+    /// The number of items in progress, by namespace.
     running: HashMap<Name, usize>,
 }
 
-/// How many workloads are looked at, and so patched, at once.
+/// The most items of a controller that are in progress at once.
 pub(crate) const AT_ONCE: usize = 16;
 
 #[derive(Debug)]
@@ -33,32 +40,44 @@ enum Slot {
     Waiting(Instant),
     /// It is due, and stands in the line of its namespace.
     Due,
-    /// It is being looked at, and is due again at this time.
+    /// It is in progress, and is due again at this time.
     Running(Option<Instant>),
 }
 
-impl Queue {
-    /// Has `id` looked at, at `at` or, if it is due already, earlier.
-    pub(crate) fn push(&mut self, id: WorkloadId, at: Instant) {
-        match self.slots.get_mut(&id) {
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self {
+            slots: HashMap::new(),
+            later: BTreeSet::new(),
+            lines: HashMap::new(),
+            turns: VecDeque::new(),
+            running: HashMap::new(),
+        }
+    }
+}
+
+impl<T: Item> Queue<T> {
+    /// Has `item` handled at `at`, or earlier if it is due already.
+    pub(crate) fn push(&mut self, item: T, at: Instant) {
+        match self.slots.get_mut(&item) {
             Some(Slot::Running(again)) => *again = Some(again.map_or(at, |again| again.min(at))),
             Some(Slot::Due) => {}
             Some(Slot::Waiting(due)) if *due <= at => {}
             Some(Slot::Waiting(due)) => {
-                self.later.remove(&(*due, id.clone()));
+                self.later.remove(&(*due, item.clone()));
                 *due = at;
-                self.later.insert((at, id));
+                self.later.insert((at, item));
             }
             None => {
-                self.slots.insert(id.clone(), Slot::Waiting(at));
-                self.later.insert((at, id));
+                self.slots.insert(item.clone(), Slot::Waiting(at));
+                self.later.insert((at, item));
             }
         }
     }
 
-    /// Takes out a workload that is due, to be looked at until [`Queue::done`]: of the namespace whose
-    /// turn it is, the one that has been due for longest.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<WorkloadId> {
+    /// Takes out an item that is due, to be handled until [`Queue::done`]: of the namespace whose turn it
+    /// is, the one that has been due for longest.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<T> {
         self.line_up(now);
         let free = AT_ONCE.saturating_sub(self.running.values().sum());
         let has_room = |name| self.running.get(name).copied().unwrap_or_default() < 3 * free;
@@ -66,25 +85,25 @@ impl Queue {
         let namespace = self.turns.remove(turn)?;
         *self.running.entry(namespace.clone()).or_default() += 1;
         let line = self.lines.get_mut(&namespace)?;
-        let id = line.pop_front()?;
+        let item = line.pop_front()?;
         if line.is_empty() {
             self.lines.remove(&namespace);
         } else {
             self.turns.push_back(namespace);
         }
-        self.slots.insert(id.clone(), Slot::Running(None));
-        Some(id)
+        self.slots.insert(item.clone(), Slot::Running(None));
+        Some(item)
     }
 
-    /// Says that `id` has been looked at, and when it wants to be again.
-    pub(crate) fn done(&mut self, id: WorkloadId, again: Option<Instant>) {
-        let Some(Slot::Running(pushed)) = self.slots.remove(&id) else {
+    /// Notes that `item` has been handled, and when it is due again.
+    pub(crate) fn done(&mut self, item: T, again: Option<Instant>) {
+        let Some(Slot::Running(pushed)) = self.slots.remove(&item) else {
             return;
         };
-        if let Some(running) = self.running.get_mut(&id.namespace) {
+        if let Some(running) = self.running.get_mut(item.namespace()) {
             *running -= 1;
             if *running == 0 {
-                self.running.remove(&id.namespace);
+                self.running.remove(item.namespace());
             }
         }
         let at = match (pushed, again) {
@@ -92,11 +111,11 @@ impl Queue {
             (pushed, again) => pushed.or(again),
         };
         if let Some(at) = at {
-            self.push(id, at);
+            self.push(item, at);
         }
     }
 
-    /// When the next workload is due, of those that were not when [`Queue::pop`] last found none.
+    /// The time when the next item is due, of those that were not when [`Queue::pop`] last found none.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.later.first().map(|(at, _)| *at)
     }
@@ -104,14 +123,14 @@ impl Queue {
     /// Puts everything that is due into the line of its namespace.
     fn line_up(&mut self, now: Instant) {
         while self.next_due().is_some_and(|at| at <= now)
-            && let Some((_, id)) = self.later.pop_first()
+            && let Some((_, item)) = self.later.pop_first()
         {
-            let line = self.lines.entry(id.namespace.clone()).or_default();
+            let line = self.lines.entry(item.namespace().clone()).or_default();
             if line.is_empty() {
-                self.turns.push_back(id.namespace.clone());
+                self.turns.push_back(item.namespace().clone());
             }
-            line.push_back(id.clone());
-            self.slots.insert(id, Slot::Due);
+            line.push_back(item.clone());
+            self.slots.insert(item, Slot::Due);
         }
     }
 }
@@ -121,6 +140,7 @@ mod tests {
     use super::*;
     use pod_reloader_core::kind::WorkloadKind;
     use pod_reloader_core::name::Name;
+    use pod_reloader_core::workload::WorkloadId;
     use std::time::Duration;
 
     fn id(name: &str) -> WorkloadId {

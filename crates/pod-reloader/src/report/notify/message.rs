@@ -258,7 +258,7 @@ mod tests {
     use super::super::news::News;
     use super::super::tests::{reference, restarted, time, workload};
     use super::*;
-    use crate::report::events::Notice;
+    use crate::report::notice::Notice;
     use pod_reloader_core::discovery::Requirement;
     use tokio::time::Instant;
 

@@ -7,7 +7,7 @@ use pod_reloader_core::decision::Cause;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Stall, Workload, WorkloadId};
 
-use crate::report::events::Notice;
+use crate::report::notice::Notice;
 
 /// What happened to one workload.
 #[derive(Clone, Debug, PartialEq, Eq)]

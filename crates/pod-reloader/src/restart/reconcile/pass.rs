@@ -1,4 +1,4 @@
-//! One look at a workload: is there anything to do, is it time, and then the write.
+//! One pass over a workload: is there anything to do, is it time, and then the write.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 
 use super::{Reconciler, version};
 use crate::config::error::ReadError;
-use crate::report::events::Notice;
+use crate::report::notice::Notice;
 use crate::restart::cron_jobs;
 use crate::restart::digests::Known;
 use crate::restart::error::RestartError;
@@ -27,17 +27,17 @@ use pod_reloader_core::error::chain;
 
 const UNDONE: &str = "another webhook or policy takes it back";
 
-/// What comes after a look at a workload.
-enum Next {
+/// The outcome of a pass over a workload.
+enum Action {
     /// Nothing, until something happens.
-    Rest,
-    /// Another look at this time.
-    At(Instant),
+    AwaitChange,
+    /// Another pass at this time.
+    RequeueAt(Instant),
 }
 
 impl Reconciler {
-    /// Looks at one workload, and says when it wants to be looked at again.
-    pub(super) async fn look(&self, id: &WorkloadId) -> Option<Instant> {
+    /// Makes one pass over one workload. Returns when the next is due, if nothing happens before.
+    pub(super) async fn pass(&self, id: &WorkloadId) -> Option<Instant> {
         if !self.namespaces.contain(&id.namespace) {
             self.progress.forget(id);
             return None;
@@ -47,7 +47,7 @@ impl Reconciler {
         };
         let heard = self.workloads.take_heard(id);
         let next = self.reconcile(&workload, key_seen, heard).await;
-        if !matches!(next, Ok(Next::Rest)) {
+        if !matches!(next, Ok(Action::AwaitChange)) {
             self.workloads.put_back(id, heard);
         }
         match next {
@@ -63,7 +63,7 @@ impl Reconciler {
         workload: &Workload,
         key_seen: Instant,
         heard: Option<Instant>,
-    ) -> Result<Next, RestartError> {
+    ) -> Result<Action, RestartError> {
         let known = self.known(workload, None).await?;
         self.progress
             .tell_rejected(workload, known.left_out.as_ref());
@@ -72,18 +72,18 @@ impl Reconciler {
             Decision::Hold(missing) => return Ok(self.hold(workload, missing)),
             Decision::Baseline(baseline) => {
                 if let Some(next) = self.next_write(workload, &baseline) {
-                    return Ok(Next::At(next));
+                    return Ok(Action::RequeueAt(next));
                 }
                 (key_seen, None)
             }
             Decision::Set { config_hash, cause } => {
                 let settled = self.settled(workload, &config_hash, known.changed);
                 if Instant::now() < settled {
-                    return Ok(Next::At(settled));
+                    return Ok(Action::RequeueAt(settled));
                 }
                 let released = self.braked(workload, &config_hash);
                 if let Some(next) = released.or_else(|| self.next_write(workload, &config_hash)) {
-                    return Ok(Next::At(next));
+                    return Ok(Action::RequeueAt(next));
                 }
                 (key_seen.max(settled), Some(cause))
             }
@@ -94,7 +94,7 @@ impl Reconciler {
             Decision::Set { config_hash, .. } if cause.is_some() => {
                 let settled = self.settled(workload, &config_hash, fresh.changed);
                 if Instant::now() < settled {
-                    return Ok(Next::At(settled));
+                    return Ok(Action::RequeueAt(settled));
                 }
                 self.restart(
                     workload,
@@ -107,7 +107,7 @@ impl Reconciler {
             }
             Decision::Baseline(baseline) => self.set_baseline(workload, &baseline).await,
             // It changed from one kind of decision to another meanwhile.
-            Decision::Set { .. } | Decision::Hold(_) => Ok(Next::At(Instant::now())),
+            Decision::Set { .. } | Decision::Hold(_) => Ok(Action::RequeueAt(Instant::now())),
         }
     }
 
@@ -181,7 +181,7 @@ impl Reconciler {
     }
 
     /// Leaves alone what carries what it should.
-    fn keep(&self, workload: &Workload, known: &Known) -> Next {
+    fn keep(&self, workload: &Workload, known: &Known) -> Action {
         let id = &workload.id;
         if self.progress.pending_since(id).is_some() {
             self.metrics.saved();
@@ -192,19 +192,19 @@ impl Reconciler {
             self.progress.at_rest(id);
         }
         self.progress.not_pending(id);
-        Next::Rest
+        Action::AwaitChange
     }
 
     /// Leaves alone a workload whose pods cannot start. Its user is told once that has lasted for as long
     /// as config and workload of one release may be apart.
-    fn hold(&self, workload: &Workload, missing: Vec<Requirement>) -> Next {
+    fn hold(&self, workload: &Workload, missing: Vec<Requirement>) -> Action {
         let since = self.progress.missing_since(&workload.id);
         let told_from = since + self.settings.settle_period;
         if Instant::now() < told_from {
-            return Next::At(told_from);
+            return Action::RequeueAt(told_from);
         }
         self.progress.tell(workload, Notice::Waiting(missing));
-        Next::Rest
+        Action::AwaitChange
     }
 
     async fn restart(
@@ -214,7 +214,7 @@ impl Reconciler {
         cause: Cause,
         known: &Known,
         heard: Option<Instant>,
-    ) -> Result<Next, RestartError> {
+    ) -> Result<Action, RestartError> {
         let began = Instant::now();
         let id = &workload.id;
         let since = self.progress.pending_since(id);
@@ -233,7 +233,7 @@ impl Reconciler {
                 log_restart(workload, cause, "would restart pods");
             }
             self.progress.not_pending(&workload.id);
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         }
         // Not every apiserver would refuse it: of a custom resource, what makes the pods would.
         if let Some(size) = workload.too_long_with(config_hash) {
@@ -309,9 +309,9 @@ impl Reconciler {
         &self,
         workload: &Workload,
         baseline: &str,
-    ) -> Result<Next, RestartError> {
+    ) -> Result<Action, RestartError> {
         if self.settings.observe {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         }
         let patch = patch::set_baseline(workload, baseline);
         let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(baseline);
@@ -357,14 +357,14 @@ impl Reconciler {
         patch: json_patch::Patch,
         is_written: impl Fn(&Workload) -> bool,
         written: impl FnOnce(),
-    ) -> Result<Next, RestartError> {
+    ) -> Result<Action, RestartError> {
         let id = &workload.id;
         // Another release may keep it by now.
         if !self.namespaces.contain(&id.namespace) {
-            return Ok(Next::Rest);
+            return Ok(Action::AwaitChange);
         }
         match (self.served(id.kind), id.kind.is_built_in()) {
-            (None, _) => Ok(Next::Rest),
+            (None, _) => Ok(Action::AwaitChange),
             (Some(served), true) => {
                 let api = self.api::<WorkloadObject>(&served, id);
                 self.write_to(api, workload, patch, is_written, written)
@@ -391,11 +391,11 @@ impl Reconciler {
         patch: json_patch::Patch,
         is_written: impl Fn(&Workload) -> bool,
         written: impl FnOnce(),
-    ) -> Result<Next, RestartError> {
+    ) -> Result<Action, RestartError> {
         let id = &workload.id;
         let max_restarts = self.settings.max_restarts;
         if let Err(next) = self.progress.begin_write(id, max_restarts) {
-            return Ok(Next::At(next));
+            return Ok(Action::RequeueAt(next));
         }
         let params = patch_params();
         let patch = Patch::<()>::Json(patch);
@@ -406,14 +406,14 @@ impl Reconciler {
                     Some(now) if is_written(&now) => {
                         written();
                         self.take_in_answer(now, version);
-                        Ok(Next::Rest)
+                        Ok(Action::AwaitChange)
                     }
                     _ => Err(RestartError::Undone(id.clone())),
                 }
             }
             Err(error) if error.is_not_found() => {
                 self.workload_gone(id);
-                Ok(Next::Rest)
+                Ok(Action::AwaitChange)
             }
             Err(error) if error.is_failed_test() || error.is_conflict() => {
                 debug!(workload = %id, "it moved while it was patched");
@@ -434,7 +434,7 @@ impl Reconciler {
                     }
                 }
                 match self.progress.next_write(id, max_restarts) {
-                    None => Ok(Next::At(Instant::now())),
+                    None => Ok(Action::RequeueAt(Instant::now())),
                     Some(_) => Err(RestartError::Patch {
                         workload: id.clone(),
                         source: error,
@@ -455,13 +455,13 @@ impl Reconciler {
         }
     }
 
-    fn after(&self, id: &WorkloadId, next: Next) -> Option<Instant> {
-        match next {
-            Next::Rest => {
+    fn after(&self, id: &WorkloadId, action: Action) -> Option<Instant> {
+        match action {
+            Action::AwaitChange => {
                 self.progress.went_well(id);
                 self.progress.disputed_until(id)
             }
-            Next::At(at) => Some(at),
+            Action::RequeueAt(at) => Some(at),
         }
     }
 

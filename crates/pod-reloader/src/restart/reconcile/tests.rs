@@ -19,8 +19,9 @@ use tokio::task::JoinHandle;
 
 use self::apiserver::{Apiserver, Call, Reaction};
 use super::*;
-use crate::report::events::Events;
 use crate::restart::progress::{Brakes, MAX_SETTLE_PERIODS};
+use crate::runtime::events::Events;
+use crate::runtime::worker::PANIC_PAUSE;
 
 #[tokio::test(start_paused = true)]
 async fn a_change_is_not_lost_to_a_workload_that_was_looked_at_before_its_event() {

@@ -17,9 +17,9 @@ use super::*;
 use crate::config::keys::Keys;
 use crate::metrics::Metrics;
 use crate::mock::{self, Chunks};
-use crate::report::events::Events;
 use crate::restart::progress::{Brakes, Progress};
 use crate::restart::reconcile::Settings;
+use crate::runtime::events::Events;
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_of_config_that_never_counts_is_not_watched() {

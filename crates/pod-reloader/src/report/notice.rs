@@ -1,0 +1,269 @@
+//! Notices: what there is to report about a workload, and its words.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use pod_reloader_core::brake::INTERVAL;
+use pod_reloader_core::decision::Cause;
+use pod_reloader_core::discovery::Requirement;
+use pod_reloader_core::reference::Reference;
+use pod_reloader_core::references::Rejected;
+use pod_reloader_core::workload::{Stall, Workload};
+
+use crate::runtime::events::Report;
+
+/// What there is to tell about one workload.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Notice {
+    /// Its pods are restarted, because these objects changed.
+    Restarted(Cause, Vec<Reference>),
+    /// They would be, because of these, but something keeps them from it.
+    Stalled(Cause, Vec<Reference>, Stall),
+    /// Somebody takes back the config hash or the baseline that we write.
+    Reverted,
+    /// Its pods would be restarted, if we did not only observe.
+    WouldRestart(Cause, Vec<Reference>),
+    /// Its pods cannot start without these, so no change restarts them.
+    Waiting(Vec<Requirement>),
+    /// A change waits for so long after the last restart, because there were many of late.
+    Braked(Duration),
+    /// Items of its lists are no references.
+    Rejected(Vec<Rejected>),
+    /// A listed object cannot be read.
+    Unreadable(Reference, String),
+    /// It is a CronJob, and could not be run.
+    NotRun(String),
+    /// The apiserver refuses our patch.
+    Refused(String),
+    /// It is not managed: its namespace would take more memory than so many bytes.
+    NamespaceTooLarge(usize),
+}
+
+impl Notice {
+    /// The reason of the Event, which people filter by.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Restarted(..) => "ConfigChanged",
+            Self::Stalled(..) => "RestartStalled",
+            Self::Reverted => "ConfigHashReverted",
+            Self::WouldRestart(..) => "WouldRestart",
+            Self::Waiting(_) => "WaitingForConfig",
+            Self::Braked(_) => "RestartedTooOften",
+            Self::Rejected(_) => "InvalidReference",
+            Self::Unreadable(..) => "ConfigUnreadable",
+            Self::NotRun(_) => "CronJobNotRun",
+            Self::Refused(_) => "PatchRefused",
+            Self::NamespaceTooLarge(_) => "NamespaceTooLarge",
+        }
+    }
+
+    /// The text of the Event.
+    pub(crate) fn note(&self) -> String {
+        match self {
+            Self::Restarted(cause, changed) => format!("restarting pods: {}", why(*cause, changed)),
+            Self::Stalled(cause, changed, stall) => format!(
+                "the pod template has a new config hash, but {}: {}",
+                match stall {
+                    Stall::Paused => "no pod is restarted until the workload is resumed",
+                    Stall::OnDelete => "with OnDelete each pod is restarted when it is deleted",
+                },
+                why(*cause, changed)
+            ),
+            Self::Reverted => format!(
+                "somebody takes the config hash back, such as an owner of this object or a GitOps tool: trying again every {} s",
+                INTERVAL.as_secs()
+            ),
+            Self::WouldRestart(cause, changed) => {
+                format!(
+                    "would restart pods (--reconcile=observe): {}",
+                    why(*cause, changed)
+                )
+            }
+            Self::Waiting(missing) => {
+                let missing = missing
+                    .iter()
+                    .map(|Requirement { reference, key }| match key {
+                        Some(key) => format!("key {key} of {} {}", reference.kind, reference.name),
+                        None => format!("{} {}", reference.kind, reference.name),
+                    });
+                format!(
+                    "not restarting pods: they could not start without {}",
+                    list(missing)
+                )
+            }
+            Self::Braked(pause) => format!(
+                "its config changes again and again: the next restart waits until {} min after the last",
+                pause.as_secs() / 60
+            ),
+            Self::Rejected(rejected) => list(rejected.iter().map(ToString::to_string)),
+            Self::Unreadable(reference, error) => {
+                format!(
+                    "cannot tell whether {} {} changed: {error}",
+                    reference.kind, reference.name
+                )
+            }
+            Self::NotRun(error) => format!("its config changed, but it cannot be run: {error}"),
+            Self::Refused(error) => format!("cannot set the config hash: {error}"),
+            Self::NamespaceTooLarge(share) => format!(
+                "not restarting pods when config changes: the workloads of this namespace need more than the {} MiB of memory that pod-reloader has for one namespace; this one is managed once others are deleted or reference less",
+                share >> 20
+            ),
+        }
+    }
+
+    /// Whether something keeps the workload from what its users want.
+    pub(crate) fn is_problem(&self) -> bool {
+        !matches!(self, Self::Restarted(..) | Self::WouldRestart(..))
+    }
+
+    /// The Event about it.
+    pub(crate) fn event(&self) -> Report {
+        let related = self.related().map(|reference| ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some(reference.kind.to_string()),
+            namespace: Some(reference.namespace.to_string()),
+            name: Some(reference.name.to_string()),
+            ..ObjectReference::default()
+        });
+        Report {
+            reason: self.reason(),
+            note: self.note(),
+            is_problem: self.is_problem(),
+            related,
+        }
+    }
+
+    /// The object that the Event is about, besides the workload.
+    fn related(&self) -> Option<&Reference> {
+        match self {
+            Self::Restarted(_, changed)
+            | Self::Stalled(_, changed, _)
+            | Self::WouldRestart(_, changed) => changed.first(),
+            Self::Waiting(missing) => missing.first().map(|requirement| &requirement.reference),
+            Self::Unreadable(reference, _) => Some(reference),
+            Self::Braked(_)
+            | Self::Reverted
+            | Self::Rejected(_)
+            | Self::NotRun(_)
+            | Self::Refused(_)
+            | Self::NamespaceTooLarge(_) => None,
+        }
+    }
+}
+
+fn why(cause: Cause, changed: &[Reference]) -> String {
+    match cause {
+        Cause::FirstStamp => "first config hash of this workload".to_owned(),
+        Cause::ChangedBeforeTakeover => {
+            "its config changed before pod-reloader took over".to_owned()
+        }
+        Cause::Changed if changed.is_empty() => {
+            "its config changed while nobody watched".to_owned()
+        }
+        Cause::Changed => {
+            let names = changed
+                .iter()
+                .map(|reference| format!("{} {}", reference.kind, reference.name));
+            format!("{} changed", list(names))
+        }
+    }
+}
+
+/// A few items in full, the rest as a number: the text of an Event is limited to 1 KiB.
+fn list(items: impl Iterator<Item = String>) -> String {
+    const SHOWN: usize = 3;
+    let items: Vec<_> = items.collect();
+    let shown = items
+        .iter()
+        .take(SHOWN)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    let text = match items.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    };
+    text.chars().take(900).collect()
+}
+
+/// The workload, as an Event is about it.
+pub(crate) fn about(workload: &Workload) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(workload.api_version().to_owned()),
+        kind: Some(workload.id.kind.to_string()),
+        namespace: Some(workload.id.namespace.to_string()),
+        name: Some(workload.id.name.to_string()),
+        uid: Some(workload.uid.to_string()),
+        ..ObjectReference::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pod_reloader_core::name::Name;
+    use pod_reloader_core::reference::ConfigKind;
+
+    fn reference(name: &str) -> Reference {
+        let parse = |name| Name::parse(name).unwrap();
+        Reference {
+            kind: ConfigKind::Secret,
+            namespace: parse("ns"),
+            name: parse(name),
+        }
+    }
+
+    #[test]
+    fn a_restart_says_what_changed() {
+        let note = |names: &[&str]| {
+            Notice::Restarted(
+                Cause::Changed,
+                names.iter().map(|name| reference(name)).collect(),
+            )
+            .note()
+        };
+        assert_eq!(note(&["a"]), "restarting pods: Secret a changed");
+        assert_eq!(
+            note(&["a", "b", "c", "d", "e"]),
+            "restarting pods: Secret a, Secret b, Secret c and 2 more changed"
+        );
+        assert_eq!(
+            note(&[]),
+            "restarting pods: its config changed while nobody watched"
+        );
+    }
+
+    #[test]
+    fn a_held_change_says_what_it_waits_for() {
+        let missing = vec![
+            Requirement {
+                reference: reference("a"),
+                key: None,
+            },
+            Requirement {
+                reference: reference("b"),
+                key: Some("k".into()),
+            },
+        ];
+        assert_eq!(
+            Notice::Waiting(missing).note(),
+            "not restarting pods: they could not start without Secret a, key k of Secret b"
+        );
+    }
+
+    #[test]
+    fn a_long_note_fills_an_event() {
+        let missing = ["\u{e4}".repeat(2_000), "x".repeat(2_000)].map(|key| Requirement {
+            reference: reference(&"a".repeat(253)),
+            key: Some(key.into()),
+        });
+        let changed = vec![reference(&"a".repeat(253)); 5];
+        for notice in [
+            Notice::Waiting(missing.to_vec()),
+            Notice::Refused("\u{1f980}".repeat(500)),
+            Notice::Restarted(Cause::Changed, changed),
+        ] {
+            assert!(notice.note().len() > 800, "{}", notice.note());
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Sends Events, beside the work and never in its way.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::{Event, EventSeries};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::Patch;
+use kube::{Api, Client};
+use pod_reloader_core::annotations::FIELD_MANAGER;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout};
+use tracing::{debug, warn};
+
+use crate::runtime::client::{DEADLINE, patch_params, post_params, within};
+use crate::runtime::error::CallError;
+
+/// How many Events may wait to be sent. More are dropped, with a line in the log.
+const BACKLOG: usize = 4096;
+/// How long Events wait for the loop to be at rest: restarts come first.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+/// For how long an Event that repeats is counted again.
+const REMEMBERED: Duration = Duration::from_secs(6 * 60);
+/// The longest name of an object, in bytes.
+const MAX_NAME: usize = 253;
+/// The longest text of an Event, in bytes.
+const MAX_NOTE: usize = 1024;
+
+/// The content of an Event.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Report {
+    /// The reason, which people filter by.
+    pub(crate) reason: &'static str,
+    /// The text. The apiserver takes 1 KiB of it.
+    pub(crate) note: String,
+    /// Whether it is a Warning.
+    pub(crate) is_problem: bool,
+    /// A second object that it is about.
+    pub(crate) related: Option<ObjectReference>,
+}
+
+/// Where Events are handed in.
+#[derive(Clone)]
+pub(crate) struct Events {
+    sender: mpsc::Sender<(ObjectReference, Report)>,
+    is_busy: Arc<watch::Sender<bool>>,
+}
+
+impl Events {
+    /// Somewhere to hand in Events, and the task that sends them.
+    pub(crate) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
+        let (sender, receiver) = mpsc::channel(BACKLOG);
+        let (is_busy, busy) = watch::channel(false);
+        let is_busy = Arc::new(is_busy);
+        (Self { sender, is_busy }, send(client, receiver, busy))
+    }
+
+    /// Says whether the loop has something to do that is more urgent than Events.
+    pub(crate) fn hold_back(&self, is_busy: bool) {
+        self.is_busy.send_if_modified(|was_busy| {
+            let is_news = *was_busy != is_busy;
+            *was_busy = is_busy;
+            is_news
+        });
+    }
+
+    /// Hands in an Event about an object. Never waits.
+    pub(crate) fn publish(&self, about: ObjectReference, report: Report) {
+        let ObjectReference {
+            namespace, name, ..
+        } = &about;
+        let (namespace, name) = (namespace.clone(), name.clone());
+        if self.sender.try_send((about, report)).is_err() {
+            warn!(
+                ?namespace,
+                ?name,
+                "dropped an Event: too many wait to be sent"
+            );
+        }
+    }
+}
+
+async fn send(
+    client: Client,
+    mut receiver: mpsc::Receiver<(ObjectReference, Report)>,
+    mut busy: watch::Receiver<bool>,
+) {
+    let mut recorder = Recorder::new(client);
+    let mut patience = MAX_WAIT;
+    while let Some((about, report)) = receiver.recv().await {
+        // A loop that does not come to rest has its Events sent beside it until it does.
+        patience = match timeout(patience, busy.wait_for(|is_busy| !is_busy)).await {
+            Ok(_) => MAX_WAIT,
+            Err(_) => Duration::ZERO,
+        };
+        recorder.publish(&about, &report).await;
+    }
+}
+
+/// Sends Events. One that says the same about the same object as a recent one is counted there; kube's
+/// recorder would also count one that says something else, and gives an Event a name that is too long if
+/// that of the object is long.
+struct Recorder {
+    client: Client,
+    /// By UID of the object, reason and text.
+    recent: HashMap<(Option<String>, &'static str, String), (Event, Instant)>,
+}
+
+impl Recorder {
+    fn new(client: Client) -> Self {
+        let recent = HashMap::new();
+        Self { client, recent }
+    }
+
+    async fn publish(&mut self, about: &ObjectReference, report: &Report) {
+        if let Err(error) = self.record(about, report).await {
+            // The namespace may be on its way out; the log line of the change itself is there.
+            debug!(%error, reason = report.reason, "an Event was not taken");
+        }
+    }
+
+    async fn record(&mut self, about: &ObjectReference, report: &Report) -> Result<(), CallError> {
+        let now = Instant::now();
+        self.recent
+            .retain(|_, (_, used)| now.duration_since(*used) < REMEMBERED);
+        let namespace = about.namespace.as_deref().unwrap_or_default();
+        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let key = (about.uid.clone(), report.reason, report.note.clone());
+        if let Some((event, _)) = self.recent.get(&key) {
+            let event = counted_again(event, Timestamp::now());
+            let name = event.metadata.name.as_deref().unwrap_or_default();
+            let (params, patch) = (patch_params(), Patch::Merge(&event));
+            match within(DEADLINE, events.patch(name, &params, &patch)).await {
+                Ok(_) => {
+                    self.recent.insert(key, (event, now));
+                    return Ok(());
+                }
+                // Somebody has deleted it.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let event = event(about, report, Timestamp::now());
+        within(DEADLINE, events.create(&post_params(), &event)).await?;
+        self.recent.insert(key, (event, now));
+        Ok(())
+    }
+}
+
+fn event(about: &ObjectReference, report: &Report, now: Timestamp) -> Event {
+    let severity = match report.is_problem {
+        true => "Warning",
+        false => "Normal",
+    };
+    Event {
+        metadata: ObjectMeta {
+            namespace: about.namespace.clone(),
+            name: Some(name(about.name.as_deref().unwrap_or_default(), now)),
+            ..ObjectMeta::default()
+        },
+        type_: Some(severity.to_owned()),
+        reason: Some(report.reason.to_owned()),
+        note: Some(cut(&report.note, MAX_NOTE).to_owned()),
+        action: Some("Reconcile".to_owned()),
+        event_time: Some(MicroTime(now)),
+        regarding: Some(about.clone()),
+        related: report.related.clone(),
+        reporting_controller: Some(FIELD_MANAGER.to_owned()),
+        reporting_instance: Some(FIELD_MANAGER.to_owned()),
+        ..Event::default()
+    }
+}
+
+fn counted_again(event: &Event, now: Timestamp) -> Event {
+    let count = event.series.as_ref().map_or(1, |series| series.count) + 1;
+    Event {
+        series: Some(EventSeries {
+            count,
+            last_observed_time: MicroTime(now),
+        }),
+        ..event.clone()
+    }
+}
+
+/// The name of an Event: that of its object, as far as there is room for it, and the time.
+fn name(object: &str, now: Timestamp) -> String {
+    let suffix = format!(".{:x}", now.as_nanosecond());
+    let object = cut(object, MAX_NAME - suffix.len());
+    // What is cut off may leave what no part of a name ends with.
+    format!("{}{suffix}", object.trim_end_matches(['.', '-']))
+}
+
+/// The beginning of `text`, as far as it fits into so many bytes.
+fn cut(text: &str, bytes: usize) -> &str {
+    let ends = (0..=bytes.min(text.len())).rev();
+    let end = ends.into_iter().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mock;
+    use bytes::Bytes;
+    use http::Method;
+    use http::request::Parts;
+    use parking_lot::Mutex;
+    use pod_reloader_core::name::Name;
+
+    /// The Events that an apiserver has, which takes what is created and counts what is patched.
+    async fn published(reports: &[Report], deleted_after: usize) -> Vec<(String, u64)> {
+        let stored = Arc::new(Mutex::new(Vec::<(String, String, u64)>::new()));
+        let events = stored.clone();
+        let client = mock::client(move |head: Parts, body: Bytes| {
+            let events = events.clone();
+            async move {
+                let event: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+                let name = text(&event["metadata"]["name"]);
+                let mut events = events.lock();
+                if head.method == Method::POST {
+                    events.push((name, text(&event["note"]), 1));
+                    return Ok(event);
+                }
+                let known = events.iter_mut().find(|(known, ..)| *known == name);
+                let (_, note, count) = known.ok_or((404, "NotFound"))?;
+                *note = text(&event["note"]);
+                *count = event["series"]["count"].as_u64().unwrap();
+                Ok(event)
+            }
+        });
+        let mut recorder = Recorder::new(client);
+        for (index, report) in reports.iter().enumerate() {
+            if index == deleted_after {
+                stored.lock().clear();
+            }
+            recorder.publish(&ObjectReference::default(), report).await;
+        }
+        let stored = stored.lock();
+        stored.iter().map(|it| (it.1.clone(), it.2)).collect()
+    }
+
+    fn changed(what: &str) -> Report {
+        Report {
+            reason: "Changed",
+            note: format!("{what} changed"),
+            is_problem: false,
+            related: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_event_that_repeats_is_counted_and_one_that_says_something_else_is_not() {
+        let reports = ["a", "b", "a", "a"].map(changed);
+        let expected = [("a changed", 3), ("b changed", 1)];
+        let expected = expected.map(|(note, count)| (note.to_owned(), count));
+        assert_eq!(published(&reports, usize::MAX).await, expected);
+    }
+
+    #[tokio::test]
+    async fn an_event_that_somebody_has_deleted_is_made_again() {
+        let reports = ["a"; 3].map(changed);
+        let expected = ("a changed".to_owned(), 1);
+        assert_eq!(published(&reports, 2).await, [expected]);
+    }
+
+    #[test]
+    fn the_event_of_an_object_with_a_long_name_has_a_name_too() {
+        let now = "2026-11-22T08:00:00.123456789Z".parse().unwrap();
+        assert_eq!(name("web", now), "web.18ea4f1ff465cd15");
+        // Where it is cut there is a dot, a dash, or neither.
+        let parts = [
+            &*"a".repeat(62),
+            "-",
+            &"b".repeat(62),
+            ".",
+            &"c".repeat(200),
+        ]
+        .concat();
+        for length in 1..=MAX_NAME {
+            let workload = &parts[..length];
+            let name = name(workload, now);
+            assert!(Name::parse(&name).is_ok(), "{name}");
+            let is_whole = name.starts_with(workload);
+            assert!(
+                is_whole || length > 236 || workload.ends_with(['.', '-']),
+                "{name}"
+            );
+        }
+        let dots = ["a".repeat(234), "-b.c".to_owned()].concat();
+        assert!(Name::parse(&name(&dots, now)).is_ok());
+    }
+
+    #[test]
+    fn no_text_of_an_event_is_longer_than_the_apiserver_takes() {
+        for character in ["x", "\u{e4}", "\u{1f980}"] {
+            let report = changed(&character.repeat(2_000));
+            let event = event(&ObjectReference::default(), &report, Timestamp::now());
+            let note = event.note.unwrap();
+            assert!(note.len() <= MAX_NOTE && note.len() > 800, "{}", note.len());
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Handles the items of a queue as they become due.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::error;
+
+use crate::runtime::queue::{AT_ONCE, Item, Queue};
+
+/// How long an item is left alone that has shown a bug of ours.
+pub(crate) const PANIC_PAUSE: Duration = Duration::from_secs(5 * 60);
+
+/// What a controller does with its items.
+pub(crate) trait Handler: Send + Sync + 'static {
+    /// The items.
+    type Item: Item;
+
+    /// Handles an item. Returns when it is to be handled again, if nothing happens before.
+    fn handle(&self, item: &Self::Item) -> impl Future<Output = Option<Instant>> + Send;
+
+    /// Called after each [`Handler::handle`], even if that panicked.
+    fn handled(&self, item: &Self::Item) {
+        let _ = item;
+    }
+
+    /// Called when the first item is in progress, and when none is any more.
+    fn is_busy(&self, is_busy: bool) {
+        let _ = is_busy;
+    }
+}
+
+/// A queue, and the loop that works through it.
+pub(crate) struct Worker<T> {
+    queue: Mutex<Queue<T>>,
+    pushed: Notify,
+}
+
+impl<T> Default for Worker<T> {
+    fn default() -> Self {
+        Self {
+            queue: Mutex::default(),
+            pushed: Notify::new(),
+        }
+    }
+}
+
+impl<T: Item> Worker<T> {
+    /// Has `item` handled at `at`, or earlier if it is due already.
+    pub(crate) fn push(&self, item: T, at: Instant) {
+        self.queue.lock().push(item, at);
+        self.pushed.notify_one();
+    }
+
+    /// Handles items as they become due, for ever.
+    ///
+    /// # Panics
+    /// Never: a panic of the handler is logged, and costs that item five minutes.
+    pub(crate) async fn run<H: Handler<Item = T>>(&self, handler: &Arc<H>) {
+        let mut in_progress = JoinSet::new();
+        loop {
+            while in_progress.len() < AT_ONCE {
+                let Some(item) = self.queue.lock().pop(Instant::now()) else {
+                    break;
+                };
+                let handler = handler.clone();
+                in_progress.spawn(async move {
+                    let handling = AssertUnwindSafe(handler.handle(&item)).catch_unwind();
+                    let again = handling.await.unwrap_or_else(|_| {
+                        error!(%item, "handling it panicked, which is a bug");
+                        Some(Instant::now() + PANIC_PAUSE)
+                    });
+                    handler.handled(&item);
+                    (item, again)
+                });
+            }
+            handler.is_busy(!in_progress.is_empty());
+            let next_due = self.queue.lock().next_due();
+            let next_due = next_due.filter(|_| in_progress.len() < AT_ONCE);
+            tokio::select! {
+                () = self.pushed.notified() => {}
+                () = until(next_due) => {}
+                Some(ended) = in_progress.join_next() => {
+                    if let Ok((item, again)) = ended {
+                        self.queue.lock().done(item, again);
+                    }
+                }
+            }
+        }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
