@@ -88,7 +88,7 @@ impl AuditLog {
     /// Returns the events between `mark` and this call, except those of [`AuditLog::flush`].
     ///
     /// # Errors
-    /// As [`AuditLog::mark`].
+    /// Same as [`AuditLog::mark`].
     pub async fn since(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
         self.naming("", mark).await
     }
@@ -97,7 +97,7 @@ impl AuditLog {
     /// of all other tests takes long.
     ///
     /// # Errors
-    /// As [`AuditLog::mark`].
+    /// Same as [`AuditLog::mark`].
     pub async fn naming(&self, text: &str, mark: Mark) -> Result<Vec<AuditEvent>> {
         self.flush().await?;
         let (lines, _) = self.lines(mark)?;
@@ -109,7 +109,7 @@ impl AuditLog {
     /// Waits until everything that was answered before this call is in the log.
     ///
     /// # Errors
-    /// As [`AuditLog::mark`].
+    /// Same as [`AuditLog::mark`].
     ///
     /// # Caveats
     /// A watch is in the log from its first answer on, as `ResponseStarted`, and once more when it ends.

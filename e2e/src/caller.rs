@@ -134,7 +134,7 @@ impl Caller {
     /// Sends like [`Caller::send`], in parts. If the answer comes early, the rest is not sent.
     ///
     /// # Errors
-    /// As [`Caller::send`].
+    /// Same as [`Caller::send`].
     pub async fn send_in_parts(
         &self,
         parts: impl IntoIterator<Item = impl AsRef<[u8]>>,

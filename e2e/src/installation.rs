@@ -115,7 +115,7 @@ impl Installation {
     /// Runs `helm upgrade` with `values` alone. Earlier values are forgotten.
     ///
     /// # Errors
-    /// As [`Installation::create`].
+    /// Same as [`Installation::create`].
     pub async fn upgrade(&mut self, values: &Value) -> Result<()> {
         ensure!(
             self.cluster_scoped.is_none(),

@@ -114,7 +114,7 @@ impl<'a> Kubelet<'a> {
     /// Runs the containers of the next pod of `helm test`.
     ///
     /// # Errors
-    /// As [`play_test_pod`].
+    /// Same as [`play_test_pod`].
     pub async fn test(&self) -> Result<()> {
         play_test_pod(self.control_plane, &self.directory, LABEL).await
     }

@@ -181,7 +181,7 @@ impl Operator {
     /// Starts it again with the same arguments, and waits until it is ready.
     ///
     /// # Errors
-    /// As [`Operator::ready`].
+    /// Same as [`Operator::ready`].
     pub async fn start_again(&self) -> Result<()> {
         self.process.start_again()?;
         self.ready().await

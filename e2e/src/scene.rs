@@ -286,7 +286,7 @@ impl Scene {
     /// Runs kubectl in the operator's own namespace.
     ///
     /// # Errors
-    /// As [`Scene::kubectl`].
+    /// Same as [`Scene::kubectl`].
     pub async fn operators_kubectl(&self, args: &[&str]) -> Result<String> {
         let namespaced = [&["--namespace", &*self.installation.namespace], args].concat();
         self.tool().run(&namespaced).await
@@ -303,7 +303,7 @@ impl Scene {
     /// Runs kubectl like [`Scene::kubectl`], with `input` on standard input.
     ///
     /// # Errors
-    /// As [`Scene::kubectl`].
+    /// Same as [`Scene::kubectl`].
     pub async fn kubectl_with_input(&self, args: &[&str], input: &str) -> Result<String> {
         let output = self.kubectl_output(args, input).await?;
         ensure!(
@@ -338,7 +338,7 @@ impl Scene {
     /// Runs `kubectl apply` for these manifests, in this order. Avoids a process if it can.
     ///
     /// # Errors
-    /// As [`Scene::kubectl`].
+    /// Same as [`Scene::kubectl`].
     pub async fn apply(&self, manifests: &[Value]) -> Result<()> {
         if apply(&self.client, &self.namespace, manifests).await? {
             return Ok(());
@@ -352,7 +352,7 @@ impl Scene {
     /// Reads an object as stored, such as `deployment/web`.
     ///
     /// # Errors
-    /// As [`Scene::kubectl`].
+    /// Same as [`Scene::kubectl`].
     pub async fn object(&self, reference: &str) -> Result<Value> {
         self.object_in(&self.namespace, reference).await
     }
@@ -360,7 +360,7 @@ impl Scene {
     /// Reads an object like [`Scene::object`], in another namespace.
     ///
     /// # Errors
-    /// As [`Scene::kubectl`].
+    /// Same as [`Scene::kubectl`].
     pub async fn object_in(&self, namespace: &str, reference: &str) -> Result<Value> {
         let (kind, name) = reference.split_once('/').unwrap_or((reference, ""));
         let Some((_, version, kind)) = KINDS.iter().find(|(of, ..)| *of == kind) else {
@@ -426,7 +426,7 @@ impl Scene {
     /// Takes a snapshot like [`Scene::snapshot`], in another namespace.
     ///
     /// # Errors
-    /// As [`Scene::snapshot`].
+    /// Same as [`Scene::snapshot`].
     pub async fn snapshot_in(&self, namespace: &str, workload: &Workload) -> Result<Snapshot> {
         let mut snapshots = self.snapshots_in(namespace, &[workload]).await?;
         snapshots.pop().context("one workload has one snapshot")
@@ -588,7 +588,7 @@ impl Scene {
     /// Returns the reasons and texts of the operator's Events about a workload.
     ///
     /// # Errors
-    /// As [`Scene::kubectl`].
+    /// Same as [`Scene::kubectl`].
     pub async fn events(&self, workload: &Workload) -> Result<Vec<(String, String)>> {
         let kind = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event"});
         let events = api_of(&self.client, Some(&self.namespace), &kind)?;
@@ -674,7 +674,7 @@ impl Scene {
     /// until it is ready. The one that ran before must have been stopped.
     ///
     /// # Errors
-    /// As [`Operator::start`] and [`Operator::ready`].
+    /// Same as [`Operator::start`] and [`Operator::ready`].
     pub async fn start_operator(&self, args: &[&str]) -> Result<Operator> {
         self.start_replica(&self.installation, self.directory.path(), args)
             .await
@@ -683,7 +683,7 @@ impl Scene {
     /// Starts one more replica, whose webhook nobody calls. Otherwise like [`Scene::start_operator`].
     ///
     /// # Errors
-    /// As [`Scene::start_operator`].
+    /// Same as [`Scene::start_operator`].
     pub async fn start_another(&self, args: &[&str]) -> Result<Operator> {
         let replica = self.installation.another_replica()?;
         let directory = self
@@ -697,7 +697,7 @@ impl Scene {
     /// until it is ready. The operator's files are below `directory`.
     ///
     /// # Errors
-    /// As [`Scene::start_operator`].
+    /// Same as [`Scene::start_operator`].
     pub async fn start_replica(
         &self,
         installation: &Installation,

@@ -75,7 +75,7 @@ impl Tool {
     /// Runs it like [`Tool::run`], with `stdin` on standard input.
     ///
     /// # Errors
-    /// As [`Tool::run`].
+    /// Same as [`Tool::run`].
     pub async fn run_with_input(&self, args: &[&str], stdin: &str) -> Result<String> {
         let output = self.output(args, stdin).await?;
         if output.code != Some(0) {

@@ -123,7 +123,7 @@ impl Scene {
     /// Takes snapshots like [`Scene::snapshots`], in another namespace.
     ///
     /// # Errors
-    /// As [`Scene::snapshots`].
+    /// Same as [`Scene::snapshots`].
     pub async fn snapshots_in(
         &self,
         namespace: &str,

@@ -181,7 +181,7 @@ impl Scene {
     /// Returns the replicas that do not lead, as soon as one does.
     ///
     /// # Errors
-    /// As [`Scene::leader`].
+    /// Same as [`Scene::leader`].
     pub async fn followers(&self) -> Result<Vec<Replica>> {
         let leader = self.leader().await?;
         let mut replicas = self.replicas();
