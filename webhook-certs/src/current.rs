@@ -10,7 +10,7 @@ use crate::{CertificateDirectory, Error, ServingCertificate};
 
 /// The certificate in force; clones share it.
 ///
-/// It may be empty, so that a server can start before its certificate has been issued: handshakes
+/// The holder may be empty, so that a server can start before its certificate has been issued: handshakes
 /// fail until there is one.
 #[derive(Clone, Debug, Default)]
 pub struct CurrentCertificate(Arc<RwLock<Option<Arc<ServingCertificate>>>>);

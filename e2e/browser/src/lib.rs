@@ -130,7 +130,7 @@ impl Browser {
     /// Waits until an expression is true.
     ///
     /// # Errors
-    /// When it is not within [`PATIENCE`].
+    /// When it is not within half a minute.
     pub fn wait_until(&mut self, expression: &str) -> Result<()> {
         let watched = format!(
             "new Promise((done, failed) => {{ const began = performance.now(); const look = () => \

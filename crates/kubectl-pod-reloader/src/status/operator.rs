@@ -37,7 +37,7 @@ const SOON: SignedDuration = SignedDuration::from_hours(72);
 /// Signs of life of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alive {
-    /// It renews its Lease.
+    /// The operator renews its Lease.
     Yes,
     /// Nobody renews the Lease.
     No,
