@@ -1,4 +1,4 @@
-//! Judges after a fault that all is well: nothing lost, nothing restarted needlessly, nothing leaked.
+//! Checks after a fault that all is well: nothing lost, nothing restarted needlessly, nothing leaked.
 
 mod failed_calls;
 mod history;

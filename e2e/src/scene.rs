@@ -529,8 +529,9 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits until the operator has handled everything that happened before. A last change takes the same
-    /// way, through the same watches and the same settle period, and its arrival shows.
+    /// Waits until the operator has handled everything that happened before. To see that, it makes one more
+    /// change, which takes the same way through the same watches and the same settle period, and waits for
+    /// its effect.
     ///
     /// # Errors
     /// When it does not arrive within [`PATIENCE`].

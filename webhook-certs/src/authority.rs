@@ -232,7 +232,7 @@ fn is_due(not_before: SystemTime, not_after: SystemTime, now: SystemTime) -> boo
 
 /// Index of the newest CA in a bundle.
 const NEWEST: usize = 0;
-/// Maximal number of CAs in a bundle, whatever happens to the Secret.
+/// Maximum number of CAs in a bundle, whatever happens to the Secret.
 const MAX_CAS: usize = 4;
-/// Maximal difference between the clocks of those that issue and those that verify.
+/// Maximum difference between the clocks of those that issue and those that verify.
 const CLOCKS_DIFFER: Duration = days(1);

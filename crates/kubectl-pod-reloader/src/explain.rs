@@ -275,7 +275,8 @@ pub(crate) async fn explain(
     Ok((explanation, verdict))
 }
 
-/// Slack in comparing an Event with its ReplicaSet, which may seem later: its time has no fractions.
+/// Time by which a ReplicaSet may seem later than its Event, as its creation time has no fractions of a
+/// second.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(2);
 /// Time for which an apiserver retains Events by default.
 const EVENTS_LAST: SignedDuration = SignedDuration::from_hours(1);

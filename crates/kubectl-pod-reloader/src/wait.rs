@@ -28,7 +28,7 @@ const LOOKS_AT_ONCE: usize = 4;
 const NAMED: usize = 5;
 /// State of a workload of which no look ever finished.
 const UNANSWERED: &str = "nobody answered";
-/// Longer than anybody waits.
+/// Time limit that is longer than anybody waits.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The outcome of waiting.

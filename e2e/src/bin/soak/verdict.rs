@@ -1,4 +1,4 @@
-//! Judges at the end that all is well: nothing lost, nothing restarted needlessly, nothing moved back.
+//! Checks at the end that all is well: nothing lost, nothing restarted needlessly, nothing moved back.
 
 use std::{collections::HashMap, time::Duration};
 
