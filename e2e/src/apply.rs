@@ -10,15 +10,15 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 
-/// Where `kubectl apply` notes what it has sent.
+/// Annotation in which `kubectl apply` records what it has sent.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const FIELD_MANAGER: &str = "kubectl-client-side-apply";
 
-/// The API of the kind of `manifest`: in the namespace that it names, else in `namespace`, else of the whole
-/// cluster.
+/// Returns the API for the kind of `manifest`: in the namespace that it names, else in `namespace`, else for
+/// the whole cluster.
 ///
 /// # Errors
-/// When it has no kind.
+/// When the manifest has no kind.
 pub(crate) fn api_of(
     client: &Client,
     namespace: Option<&str>,
@@ -36,7 +36,7 @@ pub(crate) fn api_of(
     )
 }
 
-/// Creates an object, as strictly as kubectl and Helm do: an unknown field is an error.
+/// Creates an object as strictly as kubectl and Helm do: an unknown field is an error.
 ///
 /// # Errors
 /// When it is refused.
@@ -52,7 +52,7 @@ pub(crate) async fn create(
     let api = api_of(client, namespace, manifest)?;
     let create = Request::new(api.resource_url());
     let mut create = create.create(&params, serde_json::to_vec(manifest)?)?;
-    // No parameter of kube's.
+    // kube has no parameter for this.
     let strict = format!("{}&fieldValidation=Strict", create.uri());
     *create.uri_mut() = strict.parse()?;
     let created = client.request::<Value>(create).await;
@@ -61,7 +61,7 @@ pub(crate) async fn create(
         .with_context(|| format!("creating {manifest}"))
 }
 
-/// Applies the manifests in this order. Returns false, and writes nothing, where only kubectl can do it: it
+/// Applies the manifests in this order. Returns false, and writes nothing, if only kubectl can do it: it
 /// knows how to merge the lists of existing workloads, and it knows all other kinds.
 ///
 /// # Errors
@@ -129,7 +129,8 @@ fn with_last_applied(manifest: &Value, namespace: &str) -> Value {
     manifest
 }
 
-/// The JSON Merge Patch that sets what `modified` says and removes what only `original` said.
+/// Returns the JSON Merge Patch that sets everything in `modified` and removes everything that only
+/// `original` had.
 fn three_way(original: &Value, modified: &Value, current: &Value) -> Map<String, Value> {
     let mut patch = Map::new();
     for (key, wanted) in modified.as_object().into_iter().flatten() {

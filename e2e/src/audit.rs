@@ -1,4 +1,4 @@
-//! Reads the audit log of the apiserver: who asked it for what.
+//! Reads the apiserver's audit log: who requested what.
 
 use std::{
     collections::BTreeMap,
@@ -31,52 +31,52 @@ pub struct AuditLog {
 pub struct Mark(u64);
 
 impl Mark {
-    /// Where the log begins.
+    /// The beginning of the log.
     pub const START: Self = Self(0);
 }
 
 /// One request, at one stage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditEvent {
-    /// Who asked.
+    /// User who sent the request.
     pub user: String,
-    /// The groups of that user.
+    /// Groups of that user.
     pub groups: Vec<String>,
-    /// What the client calls itself.
+    /// User agent of the client.
     pub user_agent: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verb: String,
-    /// The plural, such as `deployments`; empty where the URL names no resource.
+    /// Plural, such as `deployments`; empty if the URL names no resource.
     pub resource: String,
-    /// Such as `status`; mostly empty.
+    /// Subresource, such as `status`; mostly empty.
     pub subresource: String,
-    /// Empty for what has no namespace, and for all namespaces.
+    /// Namespace; empty for kinds without one, and for all namespaces.
     pub namespace: String,
-    /// Empty for a list, a watch, and a create.
+    /// Name; empty for a list, a watch, and a create.
     pub name: String,
     /// Path and query of the URL.
     pub uri: String,
-    /// The HTTP status of the answer; none before it was decided.
+    /// HTTP status of the answer; `None` before it was decided.
     pub code: Option<u16>,
-    /// `ResponseComplete`; `ResponseStarted` when a watch begins; `Panic`.
+    /// Stage: `ResponseComplete`; `ResponseStarted` when a watch begins; `Panic`.
     pub stage: String,
-    /// When the apiserver got the request.
+    /// Time at which the apiserver got the request.
     pub received: Timestamp,
-    /// When this stage was reached.
+    /// Time at which this stage was reached.
     pub time: Timestamp,
-    /// The body of the request, where the user is a service account.
+    /// Body of the request, if the user is a service account.
     pub request_object: Option<Value>,
-    /// What admission and authorisation noted.
+    /// Notes of admission and authorisation.
     pub annotations: BTreeMap<String, String>,
 }
 
 impl AuditLog {
-    /// The log at `path`, of the apiserver that `client` talks to.
+    /// Opens the log at `path`, of the apiserver that `client` talks to.
     pub fn new(path: PathBuf, client: Client) -> Self {
         Self { path, client }
     }
 
-    /// The position after everything that was answered before this call.
+    /// Returns the position after everything that was answered before this call.
     ///
     /// # Errors
     /// When the apiserver does not answer, or the log cannot be read.
@@ -85,19 +85,19 @@ impl AuditLog {
         self.flush_from(from).await
     }
 
-    /// The events between `mark` and this call, without those of [`AuditLog::flush`].
+    /// Returns the events between `mark` and this call, except those of [`AuditLog::flush`].
     ///
     /// # Errors
-    /// As [`AuditLog::mark`].
+    /// Same as [`AuditLog::mark`].
     pub async fn since(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
         self.naming("", mark).await
     }
 
-    /// Returns the events as [`AuditLog::since`] does, but only those whose line contains `text`. Parsing
-    /// the events of all other tests takes long.
+    /// Returns events like [`AuditLog::since`], but only those whose line contains `text`. Parsing the events
+    /// of all other tests takes long.
     ///
     /// # Errors
-    /// As [`AuditLog::mark`].
+    /// Same as [`AuditLog::mark`].
     pub async fn naming(&self, text: &str, mark: Mark) -> Result<Vec<AuditEvent>> {
         self.flush().await?;
         let (lines, _) = self.lines(mark)?;
@@ -106,19 +106,18 @@ impl AuditLog {
         Ok(events)
     }
 
-    /// Waits until whatever was answered before this call stands in the log.
+    /// Waits until everything that was answered before this call is in the log.
     ///
     /// # Errors
-    /// As [`AuditLog::mark`].
+    /// Same as [`AuditLog::mark`].
     ///
     /// # Caveats
-    /// A watch stands there from its first answer on, as `ResponseStarted`, and once more when it
-    /// ends.
+    /// A watch is in the log from its first answer on, as `ResponseStarted`, and once more when it ends.
     pub async fn flush(&self) -> Result<()> {
         self.mark().await.map(|_| ())
     }
 
-    /// Makes a request of our own and looks for it in the log.
+    /// Sends a marker request, and waits until it is in the log.
     async fn flush_from(&self, mut position: Mark) -> Result<Mark> {
         let marker = format!("{MARKER}{}", random_hex()?);
         let config_maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
@@ -141,7 +140,7 @@ impl AuditLog {
         .await
     }
 
-    /// The whole lines from `mark` on that are in the file now, and the position after them.
+    /// Returns the complete lines from `mark` on that are in the file now, and the position after them.
     fn lines(&self, mark: Mark) -> Result<(String, Mark)> {
         let context = || format!("reading {}", self.path.display());
         let mut file = File::open(&self.path).with_context(context)?;
@@ -150,11 +149,12 @@ impl AuditLog {
         file.read_to_end(&mut content).with_context(context)?;
         content.truncate(whole_lines(&content).len());
         let next = Mark(mark.0 + content.len() as u64);
-        // A line that was cut inside a character is no event, so replacing the character does no harm.
+        // A line that was cut inside a character is not an event, so replacing the character does no harm.
         Ok((String::from_utf8_lossy(&content).into_owned(), next))
     }
 
-    /// Where the last line begins that may be incomplete: all that is asked from now on comes after it.
+    /// Returns the start of the last line that may be incomplete. Everything requested from now on comes
+    /// after it.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -180,7 +180,7 @@ impl AuditLog {
     }
 }
 
-/// The lines that are complete: the apiserver may be about to write the last one.
+/// Returns the complete lines: the apiserver may still be writing the last one.
 fn whole_lines(content: &[u8]) -> &[u8] {
     let end = content
         .iter()
@@ -189,7 +189,8 @@ fn whole_lines(content: &[u8]) -> &[u8] {
     &content[..end]
 }
 
-/// A line that is no event is left out: an apiserver that was killed may have written half of one.
+/// Parses lines. Leaves out a line that is not an event: an apiserver that was killed may have written half
+/// of one.
 fn events<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<AuditEvent> {
     lines
         .filter(|line| !line.is_empty())
@@ -267,7 +268,7 @@ impl From<Line> for AuditEvent {
     }
 }
 
-/// What the names of the objects begin with that [`AuditLog::flush`] asks for.
+/// Name prefix of the objects that [`AuditLog::flush`] asks for.
 const MARKER: &str = "audit-log-marker-";
 const CHUNK: u64 = 64 * 1024;
 

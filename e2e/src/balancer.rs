@@ -1,4 +1,4 @@
-//! Stands where kube-proxy stands: passes connections to a Service on to the replicas that are ready.
+//! Stands in for kube-proxy: passes connections to a Service on to the replicas that are ready.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -15,13 +15,13 @@ use tokio::{
 
 use crate::{operator::Operator, proxy::accept};
 
-/// What listens on the port of a Service.
+/// A listener on the port of a Service.
 ///
 /// # Guarantees
-/// A new connection goes to the next of the replicas that were ready when they were last asked, which
-/// is four times a second; one that does not answer at all is asked three times. It stays with that
-/// replica, ready or not, as with a real Service. Where none is ready it is closed. TLS passes through.
-/// All ends with the value.
+/// A new connection goes to the next of the replicas that were ready when last probed, which happens four
+/// times a second. A replica that does not answer at all is considered not ready only after the third such
+/// probe in a row. A connection stays with its replica, ready or not, as with a real Service. If no replica
+/// is ready, the connection is closed. TLS passes through. Everything ends when the value is dropped.
 #[derive(Debug)]
 pub struct Balancer {
     backends: Backends,
@@ -30,7 +30,7 @@ pub struct Balancer {
 
 type Backends = Arc<Mutex<Ring>>;
 
-/// The replicas, and whose turn it is.
+/// The replicas, and the position of the next turn.
 #[derive(Debug, Default)]
 struct Ring {
     backends: Vec<Backend>,
@@ -46,10 +46,10 @@ struct Backend {
 }
 
 impl Balancer {
-    /// Listens on `port` of 127.0.0.1, as a task of the runtime that this is called in.
+    /// Starts to listen on `port` of 127.0.0.1, as a task of the current runtime.
     ///
     /// # Errors
-    /// When somebody else does.
+    /// When somebody else listens there.
     pub async fn start(port: u16) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", port))
             .await
@@ -66,7 +66,7 @@ impl Balancer {
         })
     }
 
-    /// Passes connections on to `operator`, whose webhook listens on `port`, too, while it is ready.
+    /// Passes connections on to `operator`, whose webhook also listens on `port`, whenever it is ready.
     pub fn add(&self, operator: &Operator, port: u16) {
         lock(&self.backends).backends.push(Backend {
             port,
@@ -82,7 +82,7 @@ impl Balancer {
                     Err(error) if error.is::<Elapsed>() => unanswered + 1,
                     _ => 0,
                 };
-                // On a busy machine an answer may be late.
+                // On a busy machine, an answer may be late.
                 let is_known = !(1..FAILURE_THRESHOLD).contains(&unanswered);
                 if let Some(backend) = lock(&backends).backend(port).filter(|_| is_known) {
                     backend.is_ready = answer.is_ok();
@@ -92,14 +92,14 @@ impl Balancer {
         });
     }
 
-    /// How many connections the replica has got whose webhook listens on `port`.
+    /// Returns the number of connections that the replica with its webhook on `port` has got.
     pub fn connections(&self, port: u16) -> usize {
         lock(&self.backends)
             .backend(port)
             .map_or(0, |backend| backend.connections)
     }
 
-    /// The ports of the replicas that get connections now.
+    /// Returns the ports of the replicas that get connections now.
     pub fn ready(&self) -> Vec<u16> {
         let ring = lock(&self.backends);
         let ready = ring.backends.iter().filter(|backend| backend.is_ready);
@@ -114,7 +114,7 @@ impl Ring {
             .find(|backend| backend.port == port)
     }
 
-    /// Where the next connection goes.
+    /// Returns the port for the next connection.
     fn turn(&mut self) -> Option<u16> {
         let count = self.backends.len();
         let ready = (0..count)
@@ -141,7 +141,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
-/// As many times as a kubelet asks by default, before it counts a replica as not ready.
+/// Number of probes without an answer after which a kubelet, by default, considers a replica not ready.
 const FAILURE_THRESHOLD: usize = 3;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Calls the webhook of a scene directly, past the apiserver: well, badly, or hardly at all.
+//! Calls the webhook of a scene directly, bypassing the apiserver: well, badly, or hardly at all.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use crate::{scene::Scene, wait::PATIENCE, workload::Workload};
 
-/// Somebody who reaches the port of a webhook and trusts its certificate.
+/// A client that can reach the port of a webhook and trusts its certificate.
 #[derive(Clone)]
 pub struct Caller {
     port: u16,
@@ -27,19 +27,19 @@ pub struct Caller {
     config: Arc<ClientConfig>,
 }
 
-/// What a call was answered.
+/// An answer to a call.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// The HTTP status.
     pub status: u16,
     /// Status line and headers, in lower case.
     pub head: String,
-    /// The rest.
+    /// Body of the answer.
     pub body: String,
 }
 
 impl Caller {
-    /// Calls the webhook of `scene`, with the trust that its configuration has.
+    /// Creates a caller of the webhook of `scene`, which trusts the CA of its configuration.
     ///
     /// # Errors
     /// When the configuration cannot be read.
@@ -49,10 +49,11 @@ impl Caller {
         Self::new(installation.port, installation.host(), &ca)
     }
 
-    /// Calls the webhook at `port` of 127.0.0.1, which is `name` by a certificate of `ca`, in PEM.
+    /// Creates a caller of the webhook at `port` of 127.0.0.1, which proves to be `name` by a certificate of
+    /// `ca`, in PEM.
     ///
     /// # Errors
-    /// When `name` or `ca` cannot be read.
+    /// When `name` or `ca` is invalid.
     pub fn new(port: u16, name: String, ca: &str) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         for ca in CertificateDer::pem_slice_iter(ca.as_bytes()) {
@@ -69,7 +70,7 @@ impl Caller {
         })
     }
 
-    /// The same caller, who asks for these protocols by ALPN.
+    /// Returns the same caller, asking for these protocols by ALPN.
     #[must_use]
     pub fn asking_for(&self, protocols: &[&str]) -> Self {
         let mut config = ClientConfig::clone(&self.config);
@@ -83,10 +84,10 @@ impl Caller {
         }
     }
 
-    /// The same caller, who has a certificate to show.
+    /// Returns the same caller, with a client certificate.
     ///
     /// # Errors
-    /// When `key` is no private key.
+    /// When `key` is not a private key.
     pub fn with_certificate(&self, chain: &str, key: &str) -> Result<Self> {
         let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).collect::<Result<_, _>>()?;
         let key = any_supported_type(&PrivateKeyDer::from_pem_slice(key.as_bytes())?)?;
@@ -99,7 +100,7 @@ impl Caller {
         })
     }
 
-    /// The address of the webhook.
+    /// Returns the address of the webhook.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -112,7 +113,7 @@ impl Caller {
         Ok(TcpStream::connect(("127.0.0.1", self.port)).await?)
     }
 
-    /// Connects.
+    /// Connects with TLS.
     ///
     /// # Errors
     /// When nobody listens, or the handshake fails.
@@ -122,7 +123,7 @@ impl Caller {
         Ok(connector.connect(self.name.clone(), stream).await?)
     }
 
-    /// Sends `request` as it stands on a connection of its own, and reads the first answer.
+    /// Sends `request` verbatim on a connection of its own, and reads the first answer.
     ///
     /// # Errors
     /// When the connection fails, or ends without a whole answer.
@@ -130,11 +131,10 @@ impl Caller {
         self.send_in_parts([request]).await
     }
 
-    /// As [`Caller::send`], of a request that comes in parts. One that is answered early is not sent to
-    /// its end.
+    /// Sends like [`Caller::send`], in parts. If the answer comes early, the rest is not sent.
     ///
     /// # Errors
-    /// As [`Caller::send`].
+    /// Same as [`Caller::send`].
     pub async fn send_in_parts(
         &self,
         parts: impl IntoIterator<Item = impl AsRef<[u8]>>,
@@ -142,7 +142,7 @@ impl Caller {
         let (mut answers, mut requests) = tokio::io::split(self.connect().await?);
         let send = async {
             for part in parts {
-                // It may have been answered and closed meanwhile.
+                // The webhook may already have answered and closed.
                 if requests.write_all(part.as_ref()).await.is_err() {
                     break;
                 }
@@ -160,7 +160,7 @@ impl Caller {
 /// Reads one answer.
 ///
 /// # Errors
-/// When the connection ends before, or nothing comes for a minute.
+/// When the connection ends before that, or nothing comes within [`PATIENCE`].
 pub async fn answer(stream: &mut (impl AsyncReadExt + Unpin)) -> Result<Answered> {
     let mut bytes = Vec::new();
     loop {
@@ -174,7 +174,7 @@ pub async fn answer(stream: &mut (impl AsyncReadExt + Unpin)) -> Result<Answered
     }
 }
 
-/// A whole answer, if `bytes` are one.
+/// Returns a complete answer, if `bytes` contain one.
 fn parsed(bytes: &[u8]) -> Result<Option<Answered>> {
     let text = String::from_utf8_lossy(bytes);
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
@@ -193,7 +193,7 @@ fn parsed(bytes: &[u8]) -> Result<Option<Answered>> {
     }))
 }
 
-/// The head of a review's request, up to the blank line.
+/// Returns the head of a review's request, up to the blank line.
 pub fn head(timeout: Duration, headers: &str) -> String {
     format!(
         "POST /mutate?timeout={}s HTTP/1.1\r\nhost: webhook\r\n\
@@ -202,13 +202,13 @@ pub fn head(timeout: Duration, headers: &str) -> String {
     )
 }
 
-/// A request with the length of its body.
+/// Returns a request with the length of its body.
 pub fn request(timeout: Duration, body: &str) -> Vec<u8> {
     let length = format!("content-length: {}\r\n", body.len());
     (head(timeout, &length) + body).into_bytes()
 }
 
-/// `body` in chunks of HTTP/1.1, none longer than a mebibyte.
+/// Returns `body` in chunks of HTTP/1.1, of one mebibyte at most.
 pub fn chunked(body: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     let chunks = body.chunks(1 << 20).map(|chunk| {
         let mut framed = format!("{:x}\r\n", chunk.len()).into_bytes();
@@ -219,7 +219,7 @@ pub fn chunked(body: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     chunks.chain([b"0\r\n\r\n".to_vec()])
 }
 
-/// The review of a create of `workload` in `namespace`.
+/// Returns the review for creating `workload` in `namespace`.
 pub fn create(namespace: &str, workload: &Workload) -> Value {
     let mut object = workload.manifest();
     object["metadata"]["namespace"] = json!(namespace);
@@ -240,7 +240,7 @@ pub fn create(namespace: &str, workload: &Workload) -> Value {
     })
 }
 
-/// The review of an update of `workload` that changes a label alone.
+/// Returns the review of an update of `workload` that changes only a label.
 pub fn update(namespace: &str, workload: &Workload) -> Value {
     let mut review = create(namespace, workload);
     let old = review["request"]["object"].clone();

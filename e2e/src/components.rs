@@ -2,20 +2,20 @@
 
 use std::{path::PathBuf, time::Duration};
 
-/// The options of a [`ControlPlane`](crate::ControlPlane).
+/// Options for starting a [`ControlPlane`](crate::ControlPlane).
 #[derive(Clone, Debug)]
 pub struct ControlPlaneOptions {
-    /// Which kube-apiserver runs.
+    /// Version of kube-apiserver.
     pub version: Version,
-    /// How many nodes kwok plays.
+    /// Number of nodes that kwok plays.
     pub nodes: usize,
-    /// More arguments for kube-apiserver; one given twice counts as the last says.
+    /// Further arguments of kube-apiserver. If one is given twice, the last one wins.
     pub apiserver_args: Vec<String>,
-    /// Where the directory with data and logs is made; without it, where the system has such things.
+    /// Directory in which to create the one with data and logs; by default, the system's temporary directory.
     pub parent: Option<PathBuf>,
-    /// Leaves that directory behind.
+    /// True to leave that directory behind.
     pub keep: bool,
-    /// How long one component may take to become ready.
+    /// Time limit for one component to become ready.
     pub patience: Duration,
 }
 
@@ -33,19 +33,19 @@ impl Default for ControlPlaneOptions {
     }
 }
 
-/// The kube-apiserver of a control plane; all other components are the same for both.
+/// The version of kube-apiserver; all other components are the same for both versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// The one that the other components belong to.
+    /// The version of the other components.
     Current,
-    /// An older one, which lacks what newer ones have.
+    /// An older version, which lacks what newer ones have.
     Older,
 }
 
 /// A process of a control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
-    /// The store.
+    /// The etcd store.
     Etcd,
     /// kube-apiserver.
     Apiserver,
@@ -55,12 +55,12 @@ pub enum Component {
     Scheduler,
     /// kwok, which plays the kubelets.
     Kwok,
-    /// cert-manager: its controllers for self-signed and CA issuers, and its injector of CA bundles.
+    /// The cert-manager controllers for self-signed and CA issuers, and its injector of CA bundles.
     CertManager,
 }
 
 impl Component {
-    /// In an order in which they can be started. They are stopped the other way round: an apiserver
+    /// All components in an order in which they can be started. They are stopped in reverse: an apiserver
     /// without etcd does not end on SIGTERM.
     pub const ALL: [Self; 6] = [
         Self::Etcd,

@@ -31,7 +31,7 @@ use crate::{
 /// A real control plane without containers.
 ///
 /// # Guarantees
-/// Everything listens on 127.0.0.1 only. The processes end with the value, at the latest with this
+/// Everything listens on 127.0.0.1 only. The processes end when the value is dropped, at the latest with this
 /// process (see [`Process`]).
 #[derive(Debug)]
 pub struct ControlPlane {
@@ -39,7 +39,7 @@ pub struct ControlPlane {
     own: Option<Own>,
 }
 
-/// What only the one who has started a control plane has.
+/// The state that only the process that started a control plane has.
 #[derive(Debug)]
 struct Own {
     processes: Vec<(Component, Process)>,
@@ -49,21 +49,21 @@ struct Own {
     _directory: Directory,
 }
 
-/// One more apiserver of a control plane.
+/// Another apiserver of a control plane.
 #[derive(Debug)]
 pub struct AnotherApiserver {
-    /// How an administrator reaches it.
+    /// Kubeconfig of an administrator.
     pub kubeconfig: KubeconfigFile,
-    /// Its process, to be signalled. Stop it before etcd.
+    /// Process of the apiserver, for sending signals. Stop it before etcd.
     pub process: Process,
 }
 
 impl ControlPlane {
-    /// Starts a control plane and waits until it works: each component answers, the nodes are ready.
+    /// Starts a control plane, and waits until it works: each component answers, and the nodes are ready.
     ///
     /// # Errors
-    /// When a program is missing, or a component does not get ready; then with the end of its log,
-    /// and the directory with all logs is left behind.
+    /// When a program is missing, or a component does not become ready. Then the error includes the end of
+    /// its log, and the directory with all logs is left behind.
     pub async fn start(options: ControlPlaneOptions) -> Result<Self> {
         let mut directory = Directory::create(&options)?;
         let result = Self::start_in(&directory, &options).await;
@@ -87,7 +87,7 @@ impl ControlPlane {
     /// Joins the control plane that [`CONTROL_PLANE_VARIABLE`] names.
     ///
     /// # Errors
-    /// When the variable is not set, or what it names is no control plane.
+    /// When the variable is not set, or does not name a control plane.
     pub fn connect() -> Result<Self> {
         let description = Description::from_environment()?.with_context(|| {
             format!(
@@ -100,7 +100,7 @@ impl ControlPlane {
         })
     }
 
-    /// Stops everything, etcd last, and waits for it. Does nothing to a control plane that was joined.
+    /// Stops everything, etcd last, and waits for the end. Does nothing to a control plane that was joined.
     pub async fn stop(self) {
         let Some(own) = self.own else { return };
         for (_, process) in own.processes.iter().rev() {
@@ -108,22 +108,22 @@ impl ControlPlane {
         }
     }
 
-    /// Whether it was started here, so that nobody else uses it.
+    /// Returns true if it was started here, so that nobody else uses it.
     pub fn is_own(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Where it is and how to reach it.
+    /// Returns its location, and how to reach it.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// The URL of the apiserver.
+    /// Returns the URL of the apiserver.
     pub fn api_url(&self) -> &str {
         &self.description.api_url
     }
 
-    /// The CA of the apiserver, in PEM.
+    /// Returns the CA of the apiserver, in PEM.
     ///
     /// # Errors
     /// When its file cannot be read.
@@ -132,12 +132,12 @@ impl ControlPlane {
         fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
     }
 
-    /// The kubeconfig of a user in `system:masters`.
+    /// Returns the kubeconfig of a user in `system:masters`.
     pub fn kubeconfig_path(&self) -> &Path {
         &self.description.kubeconfig
     }
 
-    /// The kubeconfig of whoever has `token`; change its server to go through a proxy.
+    /// Returns a kubeconfig for the holder of `token`. Change its server to go through a proxy.
     pub fn kubeconfig_for(&self, token: String) -> KubeconfigFile {
         KubeconfigFile {
             server: self.description.api_url.clone(),
@@ -146,7 +146,7 @@ impl ControlPlane {
         }
     }
 
-    /// A new token of a service account, as a pod has it.
+    /// Requests a new token of a service account, as a pod has it.
     ///
     /// # Errors
     /// When there is no such account.
@@ -169,7 +169,7 @@ impl ControlPlane {
             .token)
     }
 
-    /// A client in `system:masters`, for the runtime that this is called in. It never repeats a request.
+    /// Returns a client in `system:masters` for the current runtime. It never repeats a request.
     ///
     /// # Errors
     /// When the kubeconfig cannot be read.
@@ -177,17 +177,17 @@ impl ControlPlane {
         client_from(&self.description.kubeconfig).await
     }
 
-    /// kubectl, as admin.
+    /// Returns kubectl, as admin.
     pub fn kubectl(&self) -> Tool {
         self.tool("kubectl")
     }
 
-    /// helm 4, as admin.
+    /// Returns helm 4, as admin.
     pub fn helm(&self) -> Tool {
         self.tool("helm")
     }
 
-    /// helm 3, as admin.
+    /// Returns helm 3, as admin.
     pub fn helm3(&self) -> Tool {
         self.tool("helm3")
     }
@@ -201,20 +201,20 @@ impl ControlPlane {
         Tool::new(self.bin(name), kubeconfig.clone(), directory.clone())
     }
 
-    /// The path of one of the programs.
+    /// Returns the path of one of the programs.
     pub fn bin(&self, name: &str) -> PathBuf {
         Programs::at(&self.description.programs).program(name)
     }
 
-    /// The file that the apiserver writes its audit events to.
+    /// Returns the file to which the apiserver writes its audit events.
     pub fn audit_log_path(&self) -> &Path {
         &self.description.audit_log
     }
 
-    /// What the apiserver has been asked for.
+    /// Returns the audit log: the requests to the apiserver.
     ///
     /// # Errors
-    /// As [`ControlPlane::admin_client`].
+    /// Same as [`ControlPlane::admin_client`].
     pub async fn audit_log(&self) -> Result<AuditLog> {
         Ok(AuditLog::new(
             self.description.audit_log.clone(),
@@ -222,17 +222,17 @@ impl ControlPlane {
         ))
     }
 
-    /// The directory with one log for each process.
+    /// Returns the directory with one log for each process.
     pub fn logs_dir(&self) -> &Path {
         &self.description.logs
     }
 
-    /// The data of etcd: copy it while etcd is stopped, and swap it in to play a restore.
+    /// Returns etcd's data directory. To play a restore, copy it while etcd is stopped, and swap it in later.
     pub fn etcd_data_dir(&self) -> PathBuf {
         self.description.directory.join("etcd")
     }
 
-    /// One process, to pause, kill or start again.
+    /// Returns one process, to pause, kill or start again.
     ///
     /// # Errors
     /// When this control plane was joined, not started.
@@ -244,7 +244,7 @@ impl ControlPlane {
             .context("start() has started every component")
     }
 
-    /// Has etcd forget all revisions but the latest, as an apiserver does every five minutes.
+    /// Makes etcd forget all revisions except the latest, as an apiserver does every five minutes.
     ///
     /// # Errors
     /// When this control plane was joined, or etcd does not answer.
@@ -266,11 +266,11 @@ impl ControlPlane {
         .map(|_| ())
     }
 
-    /// Starts a second apiserver on the same etcd, and waits until it is ready. Its certificate is of
-    /// the same CA; the audit log does not tell of it.
+    /// Starts a second apiserver on the same etcd, and waits until it is ready. Its certificate is issued by
+    /// the same CA. The audit log does not contain its requests.
     ///
     /// # Errors
-    /// When this control plane was joined, or the apiserver does not get ready.
+    /// When this control plane was joined, or the apiserver does not become ready.
     pub async fn start_another_apiserver(&self) -> Result<AnotherApiserver> {
         let own = self.own()?;
         let (kubeconfig, program) = own.launch.another_apiserver()?;
@@ -296,7 +296,7 @@ impl ControlPlane {
     /// Waits until a component answers.
     ///
     /// # Errors
-    /// When this control plane was joined, or the component does not get ready.
+    /// When this control plane was joined, or the component does not become ready.
     pub async fn ready(&self, component: Component) -> Result<()> {
         let own = self.own()?;
         ready(

@@ -1,12 +1,13 @@
-//! Definitions of custom resources that other people's operators bring, cut down to what tests write.
+//! Definitions of custom resources of other people's operators, reduced to the fields that tests write.
 
 use serde_json::{Value, json};
 
-/// The CustomResourceDefinition with this resource: `rollouts` of Argo Rollouts, `kafkaconnects` of Strimzi,
-/// `services` of Knative or `clusters` of CloudNativePG. The paths of fields are those of the real ones; no
-/// controller acts on them here.
+/// Returns the CustomResourceDefinition of a resource: `rollouts` of Argo Rollouts, `kafkaconnects` of
+/// Strimzi, `services` of Knative or `clusters` of CloudNativePG. The paths of fields are those of the real
+/// definitions. No controller acts on these resources here.
 ///
-/// *Panics* for another name.
+/// # Panics
+/// For any other name.
 pub fn crd(name: &str) -> Value {
     match name {
         "rollouts" => definition(
@@ -34,7 +35,7 @@ pub fn crd(name: &str) -> Value {
                 "bootstrapServers": {"type": "string"},
                 "config": any_object(),
                 "externalConfiguration": any_object(),
-                // Nothing is kept here that is not named, unlike in the others.
+                // Unlike in the other definitions, fields that are not named here are dropped.
                 "template": object(json!({
                     "pod": object(json!({"metadata": metadata(), "volumes": any_list()})),
                     "connectContainer": object(json!({"env": any_list()})),
@@ -86,7 +87,7 @@ fn definition([group, version, plural, singular, kind]: [&str; 5], spec: Value) 
     })
 }
 
-/// A pod template whose pod is of any form.
+/// Returns a pod template whose pod may have any form.
 fn template() -> Value {
     object(json!({"metadata": metadata(), "spec": any_object()}))
 }

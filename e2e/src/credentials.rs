@@ -1,4 +1,4 @@
-//! Makes the keys, certificates and tokens that the parts of a control plane know each other by.
+//! Creates the keys, certificates and tokens by which the parts of a control plane know each other.
 
 use std::{
     fs::{self, File},
@@ -12,18 +12,18 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// The files of one control plane.
+/// The credential files of one control plane.
 #[derive(Debug)]
 pub(crate) struct Credentials {
-    /// The CA of the serving certificate.
+    /// CA of the serving certificate.
     pub(crate) ca: PathBuf,
-    /// What apiserver, controller-manager and scheduler serve with.
+    /// Serving certificate of apiserver, controller-manager and scheduler.
     pub(crate) serving_certificate: PathBuf,
     pub(crate) serving_key: PathBuf,
-    /// Signs the tokens of service accounts.
+    /// Key that signs the tokens of service accounts.
     pub(crate) service_account_key: PathBuf,
     pub(crate) service_account_public_key: PathBuf,
-    /// Lists [`User::ALL`] for `--token-auth-file`.
+    /// List of [`User::ALL`], for `--token-auth-file`.
     pub(crate) tokens: PathBuf,
     user_tokens: Vec<(User, String)>,
 }
@@ -69,9 +69,9 @@ impl Credentials {
     }
 }
 
-/// Who has a token from the start. All are in `system:masters`: the controller-manager runs without
-/// service accounts of its own (so that the audit log tells it from operators) and then needs the
-/// rights of all its controllers.
+/// The users who have a token from the start. All are in `system:masters`. The controller-manager runs
+/// without service accounts of its own, so that the audit log tells it from operators, and therefore needs
+/// the rights of all its controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     Admin,
@@ -101,7 +101,7 @@ impl User {
     }
 }
 
-/// 32 hexadecimal digits that nobody can guess.
+/// Returns 32 hexadecimal digits that nobody can guess.
 pub(crate) fn random_hex() -> Result<String> {
     let mut bytes = [0_u8; 16];
     File::open("/dev/urandom")

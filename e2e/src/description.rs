@@ -8,26 +8,26 @@ use std::{
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// Names the directory of a control plane that a parent process runs.
+/// Variable that names the directory of a control plane that a parent process runs.
 pub const CONTROL_PLANE_VARIABLE: &str = "POD_RELOADER_E2E_CONTROL_PLANE";
 
-/// What a test needs to know of a control plane; `control-plane.json` in its directory.
+/// The facts about a control plane that a test needs; `control-plane.json` in its directory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
-    /// Where everything of this control plane stands.
+    /// Directory of this control plane.
     pub directory: PathBuf,
-    /// The URL of the apiserver.
+    /// URL of the apiserver.
     pub api_url: String,
-    /// The CA of the apiserver's certificate.
+    /// CA of the apiserver's certificate.
     pub certificate_authority: PathBuf,
-    /// A kubeconfig of a user in `system:masters`.
+    /// Kubeconfig of a user in `system:masters`.
     pub kubeconfig: PathBuf,
-    /// The folder with kubectl, helm and the control plane's programs.
+    /// Folder with kubectl, helm and the control plane's programs.
     pub programs: PathBuf,
-    /// The audit log of the apiserver.
+    /// Audit log of the apiserver.
     pub audit_log: PathBuf,
-    /// One log for each process.
+    /// Folder with one log for each process.
     pub logs: PathBuf,
 }
 
@@ -38,7 +38,7 @@ impl Description {
             .with_context(|| format!("writing {}", path.display()))
     }
 
-    /// The control plane that [`CONTROL_PLANE_VARIABLE`] names, if it is set.
+    /// Reads the control plane that [`CONTROL_PLANE_VARIABLE`] names, if it is set.
     pub(crate) fn from_environment() -> Result<Option<Self>> {
         env::var_os(CONTROL_PLANE_VARIABLE)
             .map(|directory| Self::read(Path::new(&directory)))

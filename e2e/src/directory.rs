@@ -1,4 +1,4 @@
-//! Makes the directory of a control plane, and removes it unless it is to be kept.
+//! Creates the directory of a control plane, and removes it unless it is to be retained.
 
 use std::{env, fs::Permissions, os::unix::fs::PermissionsExt, path::PathBuf};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::components::ControlPlaneOptions;
 
-/// The directory of one control plane: a temporary one, unless it is to be kept.
+/// The directory of one control plane: temporary, unless it is to be retained.
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,

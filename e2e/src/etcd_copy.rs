@@ -1,4 +1,4 @@
-//! Takes a copy of etcd's data, and swaps it in later, as a restore from a backup does.
+//! Copies etcd's data, and swaps the copy in later, as a restore from a backup does.
 
 use std::{fs, path::Path};
 
@@ -8,21 +8,22 @@ use tempfile::TempDir;
 use crate::components::Component;
 use crate::control_plane::ControlPlane;
 
-/// The data of etcd as it was at some time.
+/// The data of etcd at some point in time.
 #[derive(Debug)]
 pub struct EtcdCopy(TempDir);
 
-/// What runs on while etcd is restored.
+/// The processes that keep running while etcd is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restore {
-    /// The apiserver, against all advice. It keeps what it had cached of the future.
+    /// The apiserver keeps running, against all advice. Its caches still hold what is now the future.
     UnderApiserver,
-    /// Nothing that uses etcd: the apiserver stops first and starts after it.
+    /// Nothing that uses etcd keeps running: the apiserver stops before the restore and starts after it.
     WithApiserver,
 }
 
 impl EtcdCopy {
-    /// Copies the data while etcd is paused: it is whole then, as that of a machine that lost power.
+    /// Copies the data while etcd is paused. The copy is consistent, like the disk of a machine that lost
+    /// power.
     ///
     /// # Errors
     /// When the control plane was joined, not started, or the data cannot be copied.
@@ -35,8 +36,8 @@ impl EtcdCopy {
         copied.map(|()| Self(copy))
     }
 
-    /// Puts the copy in the place of what etcd holds, and waits until etcd and the apiserver are ready.
-    /// All resourceVersions go back.
+    /// Replaces the data of etcd by the copy, and waits until etcd and the apiserver are ready. All
+    /// resourceVersions go back.
     ///
     /// # Errors
     /// When the data cannot be copied, or one of the two does not come back.

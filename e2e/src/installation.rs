@@ -1,4 +1,4 @@
-//! Installs an operator by the Helm chart, and does what a kubelet does for its pods.
+//! Installs an operator with the Helm chart, and does a kubelet's work for its pods.
 
 use std::{
     collections::BTreeMap,
@@ -23,35 +23,35 @@ use crate::{
     tool::Tool,
 };
 
-/// An operator as the chart installs it, in a namespace of its own.
+/// An operator as installed by the chart, in a namespace of its own.
 ///
-/// Release and objects are named after that namespace, so that many fit into one cluster. The operator
-/// itself is a process beside the control plane: its Service is of type ExternalName, through which the
-/// apiserver speaks HTTP/1.1 and checks the certificate for the Service's name, as in production.
+/// Release and objects are named after that namespace, so that many installations fit into one cluster. The
+/// operator itself is a process beside the control plane. Its Service is of type ExternalName, through which
+/// the apiserver speaks HTTP/1.1 and checks the certificate for the Service's name, as in production.
 #[derive(Clone)]
 pub struct Installation {
-    /// Its namespace, which is also the name of its release and of its objects, unless it was joined.
+    /// Namespace of the operator, and also the name of its release and objects, unless it was joined.
     pub namespace: String,
-    /// The port of the webhook on 127.0.0.1.
+    /// Port of the webhook on 127.0.0.1.
     pub port: u16,
-    /// helm, as an administrator.
+    /// The helm program, as an administrator.
     pub helm: Tool,
     api_url: String,
     client: Client,
     directory: PathBuf,
-    /// The name of its Deployment.
+    /// Name of its Deployment.
     deployment: String,
     service_account: String,
     args: Vec<String>,
-    /// Each with the argument that names its place on this machine.
+    /// Mounted Secrets, each with the argument that names its path on this machine.
     mounted: Vec<(String, Arc<MountedSecret>)>,
-    /// The cluster-scoped objects that it created; none where it is a release of Helm, or was joined.
+    /// Cluster-scoped objects that it created; `None` if it is a Helm release, or was joined.
     cluster_scoped: Option<Vec<Value>>,
 }
 
 impl Installation {
-    /// Runs `helm install` with `values`, or creates what that would, and waits until what its pods
-    /// mount is there.
+    /// Runs `helm install` with `values`, or creates what that would create. Waits until the Secrets that its
+    /// pods mount exist.
     ///
     /// # Errors
     /// When helm or the apiserver refuses.
@@ -72,8 +72,8 @@ impl Installation {
         Ok(installation)
     }
 
-    /// One that somebody else has installed: the Deployment of this name, whose webhook is reached at
-    /// `port`. Waits until what its pods mount is there.
+    /// Joins an installation of somebody else: the Deployment of this name, whose webhook listens on `port`.
+    /// Waits until the Secrets that its pods mount exist.
     ///
     /// # Errors
     /// When there is no such Deployment.
@@ -112,10 +112,10 @@ impl Installation {
         })
     }
 
-    /// Runs `helm upgrade` with `values` alone: those of before are forgotten.
+    /// Runs `helm upgrade` with `values` alone. Earlier values are forgotten.
     ///
     /// # Errors
-    /// As [`Installation::create`].
+    /// Same as [`Installation::create`].
     pub async fn upgrade(&mut self, values: &Value) -> Result<()> {
         ensure!(
             self.cluster_scoped.is_none(),
@@ -137,7 +137,7 @@ impl Installation {
         self.mount().await
     }
 
-    /// Creates what the chart renders.
+    /// Creates the objects that the chart renders.
     async fn create_objects(&mut self, values: &Value) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         if namespaces
@@ -158,8 +158,8 @@ impl Installation {
         self.mount().await
     }
 
-    /// What the chart renders here, without its tests. Installations that differ only in name and port share
-    /// one rendering.
+    /// Renders the chart without its tests. Installations that differ only in name and port share one
+    /// rendering.
     async fn rendered(&self, values: &Value) -> Result<Vec<Value>> {
         // Placeholders for what differs between installations.
         const NAME: &str = "name-of-the-test";
@@ -194,7 +194,7 @@ impl Installation {
     }
 
     /// Runs `helm uninstall`, and waits until everything of the release is gone. Without a release, deletes
-    /// the cluster-scoped objects only; the rest goes with its namespace.
+    /// only the cluster-scoped objects: the others go with the namespace.
     ///
     /// # Errors
     /// When helm or the apiserver refuses.
@@ -218,7 +218,7 @@ impl Installation {
         self.helm.run(&uninstall).await.map(|_| ())
     }
 
-    /// The same installation, for one more replica, whose webhook has a port of its own.
+    /// Returns the same installation for one more replica, whose webhook has a port of its own.
     ///
     /// # Errors
     /// When every port is taken.
@@ -229,13 +229,13 @@ impl Installation {
         })
     }
 
-    /// `values`, and what makes it an installation beside the control plane.
+    /// Returns `values`, and the values for an installation beside the control plane.
     pub fn values(&self, values: &Value) -> Value {
         let mut all = json!({
             "fullnameOverride": self.namespace,
-            // Nobody pulls it.
+            // Nobody pulls this image.
             "image": {"repository": "registry.example.com/pod-reloader"},
-            // Its replicas are processes.
+            // The replicas are processes.
             "replicaCount": 0,
             "service": {"type": "ExternalName", "externalName": "localhost", "port": self.port},
         });
@@ -243,7 +243,7 @@ impl Installation {
         all
     }
 
-    /// The arguments of the operator's container, with the paths and addresses of this machine.
+    /// Returns the arguments of the operator's container, with the paths and addresses of this machine.
     pub fn args(&self) -> Vec<String> {
         let mut args = self.args.clone();
         args.push(format!("--namespace={}", self.namespace));
@@ -252,7 +252,7 @@ impl Installation {
         args
     }
 
-    /// The user that the operator is to the apiserver.
+    /// Returns the operator's user name at the apiserver.
     pub fn username(&self) -> String {
         format!(
             "system:serviceaccount:{}:{}",
@@ -261,22 +261,22 @@ impl Installation {
         )
     }
 
-    /// The name that the apiserver expects in the certificate of the webhook.
+    /// Returns the name that the apiserver expects in the webhook's certificate.
     pub fn host(&self) -> String {
         format!("{0}.{0}.svc", self.namespace)
     }
 
-    /// The service account of the operator.
+    /// Returns the service account of the operator.
     pub fn service_account(&self) -> &str {
         &self.service_account
     }
 
-    /// The Secret with the keys of the config hash.
+    /// Returns the name of the Secret with the keys of the config hash.
     pub fn hash_keys(&self) -> String {
         format!("{}-hash-keys", self.namespace)
     }
 
-    /// Takes over what the Deployment says about the operator's container.
+    /// Takes over the Deployment's settings for the operator's container.
     async fn mount(&mut self) -> Result<()> {
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &self.namespace);
         let deployment = serde_json::to_value(deployments.get(&self.deployment).await?)?;
@@ -284,7 +284,7 @@ impl Installation {
         let service_account = pod["serviceAccountName"].as_str();
         self.service_account = service_account.context("no service account")?.to_owned();
         self.args = serde_json::from_value(pod["containers"][0]["args"].clone())?;
-        // Two would refresh the same directory.
+        // Two mounts would refresh the same directory.
         self.mounted.clear();
         for volume in pod["volumes"].as_array().into_iter().flatten() {
             let volume_name = volume["name"].as_str().unwrap_or_default();
@@ -298,7 +298,7 @@ impl Installation {
             let (client, directory) = (self.client.clone(), self.directory.join(secret));
             if volume["secret"]["optional"] == true {
                 let secrets: Api<Secret> = Api::namespaced(client.clone(), &self.namespace);
-                // A pod starts without it.
+                // A pod starts even without this Secret.
                 if secrets.get_opt(secret).await?.is_none() {
                     continue;
                 }
@@ -311,14 +311,14 @@ impl Installation {
     }
 }
 
-/// The volumes of the chart, each with the flag that is told where it is, and the file below it.
+/// The volumes of the chart, each with the flag for its path, and the file below it.
 const VOLUMES: [(&str, &str, &str); 3] = [
     ("tls", "webhook-tls-directory", ""),
     ("client-ca", "webhook-client-ca-file", "ca.crt"),
     ("notifications", "notify-url-file", "url"),
 ];
 
-/// Creates a namespace with these labels, such as `stage=live`.
+/// Creates a namespace with labels such as `stage=live`.
 pub(crate) async fn create_namespace(client: &Client, name: &str, labels: &[String]) -> Result<()> {
     let mut namespace = Namespace::default();
     namespace.metadata.name = Some(name.to_owned());
@@ -336,15 +336,15 @@ pub(crate) async fn create_namespace(client: &Client, name: &str, labels: &[Stri
         .with_context(|| format!("creating the namespace {name}"))
 }
 
-/// Deletes a namespace, and does not wait until it is gone.
+/// Deletes a namespace, without waiting until it is gone.
 pub(crate) async fn delete_namespace(client: &Client, name: &str) -> Result<()> {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     namespaces.delete(name, &DeleteParams::default()).await?;
     Ok(())
 }
 
-/// Deletes what other tests would have to list, and leaves the namespace. To delete that, the controller
-/// manager would ask for every kind of object that there is, twice.
+/// Deletes the objects that other tests would have to list, and leaves the namespace itself. To delete a
+/// namespace, the controller manager would list every kind of object that exists, twice.
 pub(crate) async fn empty_namespace(client: &Client, name: &str) -> Result<()> {
     for (version, kind) in LISTED {
         let kind = json!({"apiVersion": version, "kind": kind});
@@ -367,14 +367,14 @@ const LISTED: [(&str, &str); 7] = [
     ("v1", "Secret"),
 ];
 
-/// The folder of the chart.
+/// Returns the folder of the chart.
 pub fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .with_file_name("charts")
         .join("pod-reloader")
 }
 
-/// Puts `values` over `all`, as helm does with one file of values over another.
+/// Merges `values` into `all`, as helm merges one values file into another.
 pub fn merge(all: &mut Value, values: &Value) {
     match (all, values) {
         (Value::Object(all), Value::Object(values)) => {
@@ -387,7 +387,7 @@ pub fn merge(all: &mut Value, values: &Value) {
     }
 }
 
-/// A port of 127.0.0.1 where nobody listens.
+/// Returns a port of 127.0.0.1 on which nobody listens.
 ///
 /// # Errors
 /// When every port is taken.

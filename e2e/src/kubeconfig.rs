@@ -12,19 +12,19 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// One server as one user: what a kubeconfig file says.
+/// The content of a kubeconfig file: one server, one user.
 #[derive(Clone, Debug)]
 pub struct KubeconfigFile {
     /// The URL of the apiserver, or of a proxy in front of it.
     pub server: String,
-    /// The file with the CA that `server` must prove itself by.
+    /// File with the CA that `server` must prove itself by.
     pub certificate_authority: PathBuf,
     /// The bearer token.
     pub token: String,
 }
 
 impl KubeconfigFile {
-    /// Writes it to `path` in JSON, which every reader of kubeconfigs takes for the YAML that it is.
+    /// Writes the file to `path` as JSON, which every reader of kubeconfigs accepts, since JSON is YAML.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -32,8 +32,8 @@ impl KubeconfigFile {
         write(path, &self.content().to_string())
     }
 
-    /// Writes it to `path`, and the token to a file of its own, which is read again and again as that
-    /// of a pod is.
+    /// Writes the kubeconfig to `path`, and the token to a file of its own, which clients read again and
+    /// again, as in a pod.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -61,7 +61,7 @@ impl KubeconfigFile {
         })
     }
 
-    /// A client that never repeats a request, so that a test sees what happens.
+    /// Returns a client that never repeats a request, so that a test sees what happens.
     ///
     /// # Errors
     /// When the CA file cannot be read.
@@ -75,7 +75,7 @@ fn write(path: &Path, content: &str) -> Result<()> {
     fs::write(path, content).with_context(|| format!("writing {}", path.display()))
 }
 
-/// A client for a kubeconfig file, as [`KubeconfigFile::client`].
+/// Returns a client for a kubeconfig file, like [`KubeconfigFile::client`].
 pub(crate) async fn client_from(path: &Path) -> Result<Client> {
     client(Kubeconfig::read_from(path)?).await
 }

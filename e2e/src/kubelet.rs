@@ -1,4 +1,4 @@
-//! Plays the kubelets for the pods of the chart: their containers run as processes beside the control
+//! Acts as the kubelets for the pods of the chart: their containers run as processes beside the control
 //! plane.
 
 use std::{
@@ -17,10 +17,10 @@ use crate::{
     wait::{Attempt, PATIENCE, wait_for},
 };
 
-/// What runs the operators of all releases of the chart in one cluster.
+/// Runs the operators of all releases of the chart in one cluster.
 ///
-/// kwok makes the pods Ready, whoever is behind them. Of a Deployment with replicas one process runs, with
-/// the arguments of its container; it is ready when [`Kubelet::sync`] returns.
+/// kwok makes the pods Ready, whatever runs in them. A Deployment with replicas has one process, with the
+/// arguments of its container. The process is ready when [`Kubelet::sync`] returns.
 pub struct Kubelet<'a> {
     control_plane: &'a ControlPlane,
     args: Vec<String>,
@@ -33,16 +33,16 @@ pub struct Kubelet<'a> {
 type Place = (String, String);
 
 struct Running {
-    /// The pod template that it was started for.
+    /// Pod template that it was started for.
     template: Value,
     operator: Operator,
-    /// Keeps what is mounted fresh.
+    /// Keeps the mounted Secrets up to date.
     _installation: Installation,
 }
 
 impl<'a> Kubelet<'a> {
-    /// Runs nothing yet. Each process gets `args` beside those of its container. Files are kept below
-    /// `directory`.
+    /// Creates a kubelet that runs nothing yet. Each process will get `args` in addition to those of its
+    /// container. Files are below `directory`.
     pub fn new(control_plane: &'a ControlPlane, args: &[&str], directory: &Path) -> Self {
         Self {
             control_plane,
@@ -53,7 +53,7 @@ impl<'a> Kubelet<'a> {
         }
     }
 
-    /// The values with which the apiserver reaches the process of a release: through a Service of type
+    /// Returns the values by which the apiserver reaches the process of a release: through a Service of type
     /// ExternalName.
     ///
     /// # Errors
@@ -63,10 +63,10 @@ impl<'a> Kubelet<'a> {
         Ok(json!({"service": {"type": "ExternalName", "externalName": "localhost", "port": port}}))
     }
 
-    /// Starts, replaces and stops processes, as the Deployments say now, and waits until each is ready.
+    /// Starts, replaces and stops processes to match the Deployments, and waits until each is ready.
     ///
     /// # Errors
-    /// When a process does not get ready.
+    /// When a process does not become ready.
     pub async fn sync(&self) -> Result<()> {
         let mut running = self.running.lock().await;
         let list = ["get", "deployments", "--all-namespaces", LABEL, JSON];
@@ -104,7 +104,7 @@ impl<'a> Kubelet<'a> {
         Ok(())
     }
 
-    /// What the operators that run now have logged, each line of it.
+    /// Returns the logs of all operators that run now.
     pub async fn logs(&self) -> String {
         let running = self.running.lock().await;
         let logs = running.values().map(|running| running.operator.log());
@@ -114,7 +114,7 @@ impl<'a> Kubelet<'a> {
     /// Runs the containers of the next pod of `helm test`.
     ///
     /// # Errors
-    /// As [`play_test_pod`].
+    /// Same as [`play_test_pod`].
     pub async fn test(&self) -> Result<()> {
         play_test_pod(self.control_plane, &self.directory, LABEL).await
     }
@@ -126,7 +126,7 @@ impl<'a> Kubelet<'a> {
         template: Value,
     ) -> Result<Running> {
         let port = self.port(release)?;
-        // A directory for each process: the log of one that was replaced stays.
+        // Each process has a directory of its own, so that the log of a replaced one stays.
         let directory = self.directory.join(format!("{namespace}-{name}-{port}"));
         let installation =
             Installation::join(self.control_plane, namespace, name, port, &directory).await?;
@@ -154,11 +154,11 @@ impl<'a> Kubelet<'a> {
     }
 }
 
-/// Plays the kubelet for the pod of `helm test` that `selector` selects, in whichever namespace: runs its
-/// containers one after the other, which are kubectl, as its service account.
+/// Acts as the kubelet for the `helm test` pod that `selector` selects, in any namespace: runs its
+/// containers, which are kubectl, one after the other, as its service account.
 ///
 /// # Errors
-/// When no such pod comes within a minute. A container that fails is told of in the pod's status.
+/// When no such pod appears within a minute. A container that fails is reported in the pod's status.
 pub async fn play_test_pod(
     control_plane: &ControlPlane,
     directory: &Path,
@@ -219,8 +219,8 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// On everything that the chart makes.
+/// Selector of everything that the chart creates.
 const LABEL: &str = "--selector=app.kubernetes.io/name=pod-reloader";
-/// The annotation by which Helm names the release.
+/// Annotation in which Helm names the release.
 const RELEASE: &str = "meta.helm.sh/release-name";
 const JSON: &str = "--output=json";

@@ -1,4 +1,4 @@
-//! Says how each component of a control plane is run: its arguments, its files, its health URL.
+//! Defines how each component of a control plane is run: its arguments, its files, its health URL.
 
 use std::{
     ffi::OsString,
@@ -18,7 +18,7 @@ use crate::{
     tool::Tool,
 };
 
-/// Everything that the components of one control plane have to agree on.
+/// The settings that the components of one control plane share.
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) directory: PathBuf,
@@ -62,13 +62,13 @@ impl Launch {
         format!("https://127.0.0.1:{}", self.ports.apiserver)
     }
 
-    /// The file with the kubeconfig of `user`.
+    /// Returns the file with the kubeconfig of `user`.
     pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
         let name = user.name().trim_start_matches("system:");
         self.directory.join(format!("{name}.kubeconfig"))
     }
 
-    /// A client's way to the health of `component`: its server, and the path to ask there.
+    /// Returns a client's way to the health of `component`: the server, and the path to ask there.
     pub(crate) fn health(&self, component: Component) -> (KubeconfigFile, &'static str) {
         let Ports {
             etcd,
@@ -123,7 +123,7 @@ impl Launch {
         }
     }
 
-    /// One more apiserver on the same etcd, and how an administrator reaches it.
+    /// Returns another apiserver on the same etcd, with an administrator's kubeconfig for it.
     pub(crate) fn another_apiserver(&self) -> Result<(KubeconfigFile, Program)> {
         let port = free_ports().next().context("every port is taken")?;
         let program = self.program(Component::Apiserver);
@@ -145,12 +145,12 @@ impl Launch {
         Ok((kubeconfig, program))
     }
 
-    /// The folder with the CRDs that cert-manager needs before it starts.
+    /// Returns the folder with the CRDs that cert-manager needs before it starts.
     pub(crate) fn cert_manager_types(&self) -> PathBuf {
         self.programs.program("cert-manager-crds")
     }
 
-    /// One of the command-line programs, as admin.
+    /// Returns one of the command-line programs, as admin.
     pub(crate) fn tool(&self, name: &str) -> Tool {
         Tool::new(
             self.programs.program(name),
@@ -339,10 +339,10 @@ impl Ports {
     }
 }
 
-/// What `control-plane/build.sh` calls the apiserver of [`Version::Older`].
+/// Name that `control-plane/build.sh` gives to the apiserver of [`Version::Older`].
 pub(crate) const OLDER_APISERVER: &str = "kube-apiserver-1.34";
 
-/// Whole requests of service accounts, which are what a test asks about; of all others who did what.
+/// Audit policy: whole requests of service accounts, which tests ask about; for others, who did what.
 const AUDIT_POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy

@@ -1,7 +1,7 @@
 //! End-to-end tests and demo of pod-reloader on a real control plane.
 //!
 //! [`ControlPlane`] runs etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and
-//! cert-manager as processes of this machine; [`AuditLog`] tells who asked the apiserver for what;
+//! cert-manager as processes of this machine; [`AuditLog`] shows who asked the apiserver for what;
 //! [`Tool`] runs kubectl and helm on it.
 
 mod apply;
@@ -53,7 +53,7 @@ pub use scene::{Options, Replica, Scene, Snapshot, crowd};
 pub use tool::{Output, Tool};
 pub use wait::{Attempt, PATIENCE, wait_for};
 
-/// Whether tests take their full size, which is too long for every change: `FULL=1`.
+/// Returns true if tests run at full size, which takes too long for every change: `FULL=1`.
 pub fn full() -> bool {
     std::env::var_os("FULL").is_some_and(|value| value == "1")
 }

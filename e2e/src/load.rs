@@ -1,4 +1,4 @@
-//! Writes of workloads that go on while something is broken.
+//! Writes to workloads that go on while something is broken.
 
 use std::{cell::Cell, fmt, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     workload::{Workload, config_map},
 };
 
-/// How long each of many calls took, sorted.
+/// The durations of many calls, sorted.
 #[derive(Clone, Debug)]
 pub struct Latencies(Vec<Duration>);
 
@@ -30,7 +30,7 @@ impl From<Vec<Duration>> for Latencies {
 }
 
 impl Latencies {
-    /// How long `share` of a hundred took at most.
+    /// Returns the time within which `share` percent of the calls were done.
     pub fn of_a_hundred(&self, share: usize) -> Duration {
         let last = self.0.len().saturating_sub(1);
         self.0.get(last * share / 100).copied().unwrap_or_default()
@@ -48,11 +48,11 @@ impl fmt::Display for Latencies {
     }
 }
 
-/// Lets `writers` write Deployments through the apiserver while `test` runs: mostly labels, now and then
-/// the template. Claims that no write fails, and that the webhook was called for each.
+/// Runs `test` while `writers` update Deployments through the apiserver: mostly labels, now and then the
+/// template. Asserts that no write fails, and that the webhook was called for each.
 ///
 /// # Errors
-/// Those of the test, and the first write that fails or goes past the webhook.
+/// Errors of the test, and the first write that fails or bypasses the webhook.
 pub async fn under_load<T>(
     scene: &Scene,
     writers: usize,
@@ -84,7 +84,7 @@ pub async fn under_load<T>(
     Ok((outcome, latencies.into()))
 }
 
-/// Writes one Deployment again and again until the test has ended.
+/// Updates one Deployment again and again until the test has ended.
 async fn write(scene: &Scene, name: &str, ended: &Cell<bool>) -> Result<Vec<Duration>> {
     let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
     let mut latencies = Vec::new();
@@ -105,10 +105,11 @@ async fn write(scene: &Scene, name: &str, ended: &Cell<bool>) -> Result<Vec<Dura
     Ok(latencies)
 }
 
-/// Claims that each of at least `count` writes of Deployments since `mark` has been to the webhook.
+/// Asserts that the webhook was called for each write of Deployments since `mark`, and that there were at
+/// least `count`.
 ///
 /// # Errors
-/// When one has not, or there were fewer.
+/// When it was not called for one, or there were fewer.
 pub async fn all_called(scene: &Scene, mark: Mark, count: usize) -> Result<()> {
     let mut writes = scene.all_requests(mark).await?;
     writes.retain(|request| {
@@ -128,5 +129,5 @@ pub async fn all_called(scene: &Scene, mark: Mark, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Between two writes of one writer.
+/// Pause between two writes of one writer.
 const PAUSE: Duration = Duration::from_millis(50);

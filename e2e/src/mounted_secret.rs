@@ -1,4 +1,4 @@
-//! Mounts a Secret the way a kubelet does: a symlink is swapped when the Secret changes.
+//! Mounts a Secret as a kubelet does: a symlink is swapped when the Secret changes.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::wait::{Attempt, PATIENCE, wait_for};
 
-/// A Secret in a directory, until it is dropped.
+/// A Secret in a directory, kept up to date until it is dropped.
 #[derive(Debug)]
 pub(crate) struct MountedSecret {
     path: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) struct MountedSecret {
 }
 
 impl MountedSecret {
-    /// Waits for the Secret, as a pod does that mounts it, and mounts it on `path`.
+    /// Waits for the Secret, as a pod that mounts it does, and mounts it at `path`.
     ///
     /// # Errors
     /// When the Secret does not arrive within a minute, or a file cannot be written.
@@ -47,7 +47,7 @@ impl MountedSecret {
         let refresh = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(REFRESH_INTERVAL).await;
-                // Gone or unreadable: a kubelet leaves what it has mounted.
+                // The Secret is gone or unreadable: a kubelet leaves what it has mounted.
                 let Ok(secret) = secrets.get(&name).await else {
                     continue;
                 };
@@ -59,7 +59,7 @@ impl MountedSecret {
         Ok(Self { path, refresh })
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -71,10 +71,10 @@ impl Drop for MountedSecret {
     }
 }
 
-/// A kubelet takes a minute; tests do not wait that long.
+/// Pause between two reads. A kubelet takes a minute; tests do not wait that long.
 const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A new directory, and a symlink that is renamed over the old one. Returns the Secret's version.
+/// Writes a new directory, and renames a new symlink over the old one. Returns the Secret's version.
 fn write(path: &Path, secret: &Secret) -> Result<String> {
     let version = version(secret);
     let directory = format!("..{version}");

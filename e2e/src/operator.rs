@@ -1,4 +1,4 @@
-//! Runs the operator as a process, with the rights of its service account.
+//! Runs the operator as a process with the rights of its service account.
 
 use std::{
     env,
@@ -25,10 +25,10 @@ use crate::{
     wait::{Attempt, PATIENCE, wait_for},
 };
 
-/// The variable that names the operator's program; without it, the one that was built beside this one.
+/// Variable that names the operator's program. Without it, the one built beside this program is used.
 pub const OPERATOR_VARIABLE: &str = "POD_RELOADER_BIN";
 
-/// A replica of the operator. It ends with the last clone.
+/// A replica of the operator. The process ends with the last clone.
 #[derive(Clone, Debug)]
 pub struct Operator {
     process: Arc<Process>,
@@ -38,12 +38,11 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts a replica of `installation` that reaches the cluster as `kubeconfig` says, with the
-    /// arguments of its container and more. It keeps its files below `directory`. It need not be ready
-    /// yet.
+    /// Starts a replica of `installation`, which reaches the cluster through `kubeconfig`, with the arguments
+    /// of its container and `more_args`. Its files are below `directory`. It need not be ready on return.
     ///
     /// # Errors
-    /// When the program is not there, or a file cannot be written.
+    /// When the program does not exist, or a file cannot be written.
     pub fn start(
         installation: &Installation,
         kubeconfig: &KubeconfigFile,
@@ -64,7 +63,7 @@ impl Operator {
             "--leader-elect=false".to_owned(),
             // Tests restart the same workload often.
             "--max-restarts=0".to_owned(),
-            // A test of draining gives another: the others need not wait for it.
+            // Overridden by the tests of draining: the others need not wait for it.
             "--drain-period=0s".to_owned(),
             "--log-level=debug".to_owned(),
             "--log-format=text".to_owned(),
@@ -78,7 +77,7 @@ impl Operator {
             env: vec![
                 ("KUBECONFIG".into(), kubeconfig_file.into()),
                 ("RUST_BACKTRACE".into(), "1".into()),
-                // As in the image.
+                // The same value as in the image.
                 ("MALLOC_ARENA_MAX".into(), "2".into()),
             ],
             log: directory.join("operator.log"),
@@ -91,10 +90,10 @@ impl Operator {
         })
     }
 
-    /// Waits until it answers its readiness probe with 200.
+    /// Waits until its readiness probe returns 200.
     ///
     /// # Errors
-    /// When it has ended, or takes longer than [`PATIENCE`]: with the end of its log.
+    /// When it has ended, or takes longer than [`PATIENCE`]. Includes the end of its log.
     pub async fn ready(&self) -> Result<()> {
         wait_for("the operator to be ready", PATIENCE, async || {
             self.process.must_run()?;
@@ -106,7 +105,7 @@ impl Operator {
     /// Asks its readiness probe once.
     ///
     /// # Errors
-    /// When the answer is another than 200, or does not come within a second.
+    /// When the answer is not 200, or does not come within a second.
     pub async fn is_ready(&self) -> Result<()> {
         get(self.probes, "/readyz", PROBE_TIMEOUT).await.map(|_| ())
     }
@@ -114,29 +113,30 @@ impl Operator {
     /// Asks the probe at `path` once.
     ///
     /// # Errors
-    /// When the answer is another than 200, or takes longer than `patience`.
+    /// When the answer is not 200, or takes longer than `patience`.
     pub async fn probe(&self, path: &str, patience: Duration) -> Result<()> {
         get(self.probes, path, patience).await.map(|_| ())
     }
 
-    /// Where the kubelet finds its probes.
+    /// Returns the address of its probes.
     pub fn probes_address(&self) -> String {
         format!("127.0.0.1:{}", self.probes)
     }
 
-    /// Whether it runs the reconcile loop. One that does not answer within a second does not.
+    /// Returns true if it runs the reconcile loop. A replica that does not answer within a second does not
+    /// count as leading.
     pub async fn is_leading(&self) -> bool {
         let metrics = get(self.metrics, "/metrics", PROBE_TIMEOUT).await;
         let metrics = metrics.unwrap_or_default();
         metrics.lines().any(|line| line == "pod_reloader_leading 1")
     }
 
-    /// Where Prometheus finds its metrics.
+    /// Returns the address of its metrics.
     pub fn metrics_address(&self) -> String {
         format!("127.0.0.1:{}", self.metrics)
     }
 
-    /// Its metrics.
+    /// Returns its metrics.
     ///
     /// # Errors
     /// When it does not answer within [`PATIENCE`].
@@ -144,10 +144,10 @@ impl Operator {
         get(self.metrics, "/metrics", PATIENCE).await
     }
 
-    /// Waits until a metric, named with its labels, has this value.
+    /// Waits until a metric, given by name and labels, has this value.
     ///
     /// # Errors
-    /// When it has not within [`PATIENCE`], or the operator does not answer.
+    /// When it does not within [`PATIENCE`], or the operator does not answer.
     pub async fn shows(&self, name: &str, value: &str) -> Result<()> {
         let what = format!("the metric {name} to be {value}");
         wait_for(&what, PATIENCE, async || {
@@ -163,17 +163,17 @@ impl Operator {
         .await
     }
 
-    /// The file with the token that it proves itself by, which it reads again once a minute.
+    /// Returns the file with its token, which it reads again once a minute.
     pub fn token_file(&self) -> &Path {
         &self.token_file
     }
 
-    /// Its process, to be signalled.
+    /// Returns its process, for sending signals.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Asks it to stop, and waits until it has ended.
     pub async fn stop(&self) {
         self.process.stop(Duration::from_secs(20)).await;
     }
@@ -181,13 +181,13 @@ impl Operator {
     /// Starts it again with the same arguments, and waits until it is ready.
     ///
     /// # Errors
-    /// As [`Operator::ready`].
+    /// Same as [`Operator::ready`].
     pub async fn start_again(&self) -> Result<()> {
         self.process.start_again()?;
         self.ready().await
     }
 
-    /// All that it has logged.
+    /// Returns everything that it has logged.
     ///
     /// # Errors
     /// When its log cannot be read.
@@ -205,7 +205,7 @@ fn program() -> Result<PathBuf> {
     })
 }
 
-/// The body of `http://127.0.0.1:PORT/PATH`, where the answer is 200.
+/// Returns the body of `http://127.0.0.1:PORT/PATH`, if the status is 200.
 async fn get(port: u16, path: &str, patience: Duration) -> Result<String> {
     timeout(patience, get_patiently(port, path))
         .await
@@ -229,5 +229,5 @@ async fn get_patiently(port: u16, path: &str) -> Result<String> {
     Ok(body.to_owned())
 }
 
-/// As long as a kubelet waits for an answer to a probe.
+/// Time that a kubelet waits for the answer to a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);

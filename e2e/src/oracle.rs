@@ -1,4 +1,4 @@
-//! Says what a config hash must be, by a second implementation that shares no code with the first.
+//! Computes the expected config hash, in a second implementation that shares no code with the first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, hash_map::Entry};
 
@@ -15,11 +15,11 @@ use crate::{
     workload::{CONFIG_MAPS, SECRETS},
 };
 
-/// How old a key must be before the operator writes with it.
+/// Age from which the operator writes with a key.
 const GRACE: SignedDuration = SignedDuration::from_secs(130);
 
-/// The config hash that `workload`, an object of the cluster, must carry: what is true now, under the
-/// newest key of `installation` that every replica can have read.
+/// Computes the config hash that `workload`, an object of the cluster, must carry: the hash of the current
+/// state, under the newest key of `installation` that every replica can have read.
 ///
 /// # Errors
 /// When something cannot be read.
@@ -32,25 +32,25 @@ pub async fn config_hash(
     truth.config_hash(workload).await
 }
 
-/// What is true from one moment on, for many workloads: each config object is read once.
+/// The state of config objects for many workloads. Each config object is read once, when it is first needed.
 pub struct Truth<'a> {
     client: &'a Client,
     key: Vec<u8>,
-    /// None is absent.
+    /// Digests by object; `None` if the object is absent.
     digests: HashMap<ConfigObject, Option<Digests>>,
 }
 
-/// The digests of one config object.
+/// Digests of one config object.
 struct Digests {
     whole: Vec<u8>,
     entries: BTreeMap<String, Vec<u8>>,
 }
 
-/// Kind, namespace and name.
+/// Kind, namespace and name of an object.
 type ConfigObject = (&'static str, String, String);
 
 impl<'a> Truth<'a> {
-    /// Reads the key.
+    /// Reads the key. Config objects are read later.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -62,7 +62,7 @@ impl<'a> Truth<'a> {
         })
     }
 
-    /// As [`config_hash`].
+    /// Computes a config hash like the function [`config_hash`].
     ///
     /// # Errors
     /// When something cannot be read.
@@ -126,10 +126,10 @@ impl<'a> Truth<'a> {
     }
 }
 
-/// The names of a list, sorted, each with its keys. None is the whole object.
+/// Parses a list into names, sorted, each with its keys. `None` means the whole object.
 fn items(list: &str) -> BTreeMap<&str, Option<BTreeSet<&str>>> {
     let mut items = BTreeMap::new();
-    // A comma in brackets ends no item.
+    // A comma inside brackets does not end an item.
     for part in list.split_inclusive(']') {
         let (whole, keyed) = match part.strip_suffix(']').and_then(|it| it.split_once('[')) {
             Some((names, keys)) => {
@@ -155,7 +155,7 @@ fn separated(list: &str) -> impl Iterator<Item = &str> {
         .filter(|item| !item.is_empty())
 }
 
-/// The newest key that every replica can have read.
+/// Returns the newest key that every replica can have read.
 async fn writing_key(client: &Client, installation: &Installation) -> Result<Vec<u8>> {
     let keys: Api<Secret> = Api::namespaced(client.clone(), &installation.namespace);
     let keys = keys
@@ -171,7 +171,7 @@ async fn writing_key(client: &Client, installation: &Installation) -> Result<Vec
     Ok(key.clone())
 }
 
-/// The name of the entry of a key that is made at `time`.
+/// Returns the entry name of a key that is made at `time`.
 fn entry_name(time: Timestamp) -> String {
     time.strftime("%Y%m%dT%H%M%SZ").to_string()
 }

@@ -1,4 +1,4 @@
-//! Tells after a fault whether all is well: nothing lost, nothing restarted needlessly, nothing leaked.
+//! Checks after a fault that all is well: nothing lost, nothing restarted needlessly, nothing leaked.
 
 mod failed_calls;
 mod history;
@@ -23,8 +23,8 @@ use crate::{
     workload::{Kind, Workload, key_of},
 };
 
-/// What the values of Secrets begin with, so that they are known again wherever they should not be.
-/// As long as a multiple of three, so that base64 shows it, too.
+/// Prefix of the values of Secrets, so that they can be recognised wherever they should not be. Its length is
+/// a multiple of three, so that it also shows in base64.
 pub const CANARY: &str = "hunter2-canary-";
 
 /// Watches over some workloads of a scene while faults come and go.
@@ -35,21 +35,21 @@ pub struct Oracles<'a> {
     failed_calls: FailedCalls,
 }
 
-/// What a fault may lead to.
+/// The allowed effects of a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
-    /// The new revisions of each workload: as many as its content or its template was changed.
+    /// Number of new revisions of each workload: one for each change of its content or template.
     pub revisions: usize,
-    /// How many of those of each workload must be there at least.
+    /// Least number of those revisions that each workload must have.
     pub at_least: usize,
-    /// The writes that failed for the webhook, or passed it by; compared on a control plane of its own.
+    /// Writes that failed because of the webhook, or bypassed it. Checked only on a control plane of its own.
     pub failed_calls: FailedCalls,
-    /// How long it may take, once the operator is quiet, until each hash is right.
+    /// Time limit for all hashes to be right, once the operator is quiet.
     pub within: Duration,
 }
 
 impl Expected {
-    /// Exactly so many new revisions of each workload, and no call of the webhook that fails.
+    /// Expects exactly this number of new revisions of each workload, and no failed call of the webhook.
     pub fn revisions(revisions: usize) -> Self {
         Self {
             revisions,
@@ -59,8 +59,8 @@ impl Expected {
         }
     }
 
-    /// At least one new revision of each workload and at most so many, for changes that may be seen
-    /// together.
+    /// Expects at least one new revision of each workload and at most this number, for changes that may be
+    /// seen together.
     pub fn up_to(revisions: usize) -> Self {
         Self {
             at_least: 1,
@@ -70,7 +70,7 @@ impl Expected {
 }
 
 impl<'a> Oracles<'a> {
-    /// Begins with the state that workloads are in now, as soon as their controllers have seen it.
+    /// Begins with the workloads' current state, as soon as their controllers have seen it.
     ///
     /// # Errors
     /// When something cannot be read.
@@ -87,15 +87,15 @@ impl<'a> Oracles<'a> {
         Ok(oracles)
     }
 
-    /// The workloads that it watches over.
+    /// Returns the workloads that are watched over.
     pub fn workloads(&self) -> &[Workload] {
         &self.workloads
     }
 
-    /// Claims that all is well soon after the operator is quiet, and begins anew.
+    /// Asserts that all is well soon after the operator is quiet, and begins anew.
     ///
     /// # Errors
-    /// When it is not, with what is wrong.
+    /// When all is not well, with what is wrong.
     pub async fn check(&mut self, row: &str, expected: Expected) -> Result<()> {
         self.checked(expected)
             .await
@@ -112,7 +112,7 @@ impl<'a> Oracles<'a> {
         }
         let failed_calls = FailedCalls::count(&self.scene.tool()).await?;
         let new = failed_calls.since(self.failed_calls);
-        // The apiserver counts those of all scenes together.
+        // The apiserver's counters cover all scenes together.
         ensure!(
             new == expected.failed_calls || !self.scene.control_plane.is_own(),
             "calls of the webhook: {new:?}, expected {:?}",
@@ -123,7 +123,7 @@ impl<'a> Oracles<'a> {
         Ok(())
     }
 
-    /// Waits until each workload carries the hash of what is true.
+    /// Waits until each workload carries the hash of the current state.
     async fn all_right(&self, within: Duration) -> Result<()> {
         let mut wrong = self.workloads.clone();
         wait_for(
@@ -152,7 +152,7 @@ impl<'a> Oracles<'a> {
         .await
     }
 
-    /// The workloads as they are stored, which is not what the apiserver may have cached.
+    /// Reads the workloads as stored, which may differ from what the apiserver has cached.
     async fn objects(&self, workloads: &[Workload]) -> Result<Vec<Value>> {
         let reads = workloads.iter().map(|workload| async {
             let api = self.api(workload.kind);
@@ -188,7 +188,7 @@ impl<'a> Oracles<'a> {
         Ok(())
     }
 
-    /// The workloads, once the revisions of their latest generation are made.
+    /// Returns the workloads, once the revisions of their latest generation exist.
     async fn seen_by_their_controllers(&self) -> Result<Vec<Value>> {
         let generation = |object: &Value| object["metadata"]["generation"].as_i64();
         let observed = |object: &Value| object["status"]["observedGeneration"].as_i64();
@@ -209,12 +209,12 @@ impl<'a> Oracles<'a> {
         .await
     }
 
-    /// Claims that no value of a Secret is told.
+    /// Asserts that no value of a Secret shows up anywhere.
     async fn clear(&self, operator: &Operator) -> Result<()> {
         let events = ["get", "events.events.k8s.io", "--output=yaml"];
         let told = [
             ("log", operator.log()?),
-            // A replica that was stopped has none.
+            // A replica that was stopped has no metrics.
             ("metrics", operator.metrics().await.unwrap_or_default()),
             ("Events", self.scene.kubectl(&events).await?),
         ];
@@ -227,7 +227,7 @@ impl<'a> Oracles<'a> {
     }
 }
 
-/// Claims that an operator takes no more memory and files than it should.
+/// Asserts that an operator uses no more memory and files than it should.
 fn bounded(operator: &Operator) -> Result<()> {
     let process = operator.process();
     if process.exit().is_some() {
@@ -247,7 +247,7 @@ fn bounded(operator: &Operator) -> Result<()> {
     Ok(())
 }
 
-/// Whether a value is there again after another: A, B, A.
+/// Returns true if a value returns after another: A, B, A.
 fn comes_back(keys: &[Option<String>]) -> bool {
     let mut changes = keys.to_vec();
     changes.dedup();

@@ -1,4 +1,4 @@
-//! Finds ports that nobody listens on.
+//! Finds ports on which nobody listens.
 
 use std::{
     collections::BTreeSet,
@@ -7,12 +7,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// What this process has given out.
+/// The ports that this process has given out.
 static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// Free ports of 127.0.0.1, each different, and different from all that were given before: whoever has
-/// got one may take seconds to listen on it. They lie below the range that outgoing connections take
-/// theirs from, so that none of those can get in between.
+/// Returns free ports of 127.0.0.1. Each differs from all that were given out before, because it may take
+/// seconds until somebody listens on a port. They lie below the range of the ports of outgoing connections,
+/// so that none of those can take one in between.
 pub(crate) fn free_ports() -> impl Iterator<Item = u16> {
     const FIRST: u64 = 20_000;
     const COUNT: u64 = 10_000;

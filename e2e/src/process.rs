@@ -16,26 +16,26 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::wait::{Attempt, wait_for};
 
-/// What to run.
+/// A program, and how to run it.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What messages call it.
+    /// Name used in messages.
     pub name: String,
-    /// The file to run.
+    /// File to run.
     pub executable: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<OsString>,
-    /// Its whole environment: nothing is inherited.
+    /// Complete environment: nothing is inherited.
     pub env: Vec<(OsString, OsString)>,
-    /// Takes stdout and stderr; a second start appends.
+    /// File for stdout and stderr. A second start appends to it.
     pub log: PathBuf,
 }
 
 /// A [`Program`] that runs, or has run.
 ///
 /// # Guarantees
-/// The child is killed when the value is dropped and, where `setpriv` is installed, also when this
-/// process dies in any other way. It has a process group of its own, so Ctrl-C does not reach it.
+/// The child is killed when the value is dropped and, if `setpriv` is installed, also if this process dies in
+/// any other way. It has a process group of its own, so Ctrl-C does not reach it.
 #[derive(Debug)]
 pub struct Process {
     program: Program,
@@ -72,22 +72,22 @@ impl Process {
         Ok(())
     }
 
-    /// What messages call this process.
+    /// Returns the name of this process in messages.
     pub fn name(&self) -> &str {
         &self.program.name
     }
 
-    /// The file with its output.
+    /// Returns the file with the output.
     pub fn log(&self) -> &Path {
         &self.program.log
     }
 
-    /// The process id of the last start.
+    /// Returns the process id of the last start.
     pub fn pid(&self) -> i32 {
         self.current().pid.as_raw_nonzero().get()
     }
 
-    /// How the process ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub fn exit(&self) -> Option<ExitStatus> {
         self.current().exit()
     }
@@ -123,7 +123,7 @@ impl Process {
         let _ = self.exited(Duration::from_secs(30)).await;
     }
 
-    /// Ends the process: SIGTERM, and SIGKILL when it is still there after `patience`.
+    /// Ends the process: SIGTERM, then SIGKILL if it is still there after `patience`.
     pub async fn stop(&self, patience: Duration) {
         if self.terminate().is_ok() && self.exited(patience).await.is_err() {
             tracing::warn!(
@@ -168,7 +168,7 @@ impl Process {
         }
     }
 
-    /// The last lines of the log, under a heading that names the file.
+    /// Returns the last lines of the log, under a heading that names the file.
     pub fn last_output(&self) -> String {
         let log = fs::read(&self.program.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
@@ -196,7 +196,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         if let Some(running) = lock(&self.running).take() {
             running.kill();
-            // Not to leave a listening port behind for whoever comes next.
+            // Waits for the end, so that no listening port is left behind for the next process.
             running.wait_for_exit(Duration::from_secs(5));
         }
     }
@@ -211,8 +211,8 @@ struct Running {
 }
 
 impl Running {
-    /// Starts the program from a thread of its own, which stays until the program ends: the kernel
-    /// takes the *thread* for the parent, and a thread of a runtime may be gone long before.
+    /// Starts the program from a thread of its own, which stays until the program ends. The kernel treats the
+    /// *thread* as the parent, and a runtime's thread may be gone long before.
     fn start(program: &Program) -> Result<Arc<Self>> {
         let mut command = command(program)?;
         let (send, receive) = mpsc::channel();
@@ -240,7 +240,7 @@ impl Running {
     }
 
     fn reap(&self, mut child: Child) {
-        // Leaves the zombie in place, so that no signal can reach a stranger with the same id.
+        // `NOWAIT` leaves the zombie in place, so that no signal can reach another process with the same id.
         while let Err(rustix::io::Errno::INTR) = waitid(
             WaitId::Pid(self.pid),
             WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
@@ -263,7 +263,7 @@ impl Running {
     }
 
     fn kill(&self) {
-        // Already ended is as good.
+        // A process that has already ended is fine.
         let _ = self.signal(Signal::KILL);
     }
 
@@ -306,7 +306,8 @@ fn open_log(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// util-linux has it, so nearly every Linux; elsewhere only our own clean end ends the children.
+/// Returns the path of `setpriv`. It is part of util-linux, so nearly every Linux has it. Elsewhere, only a
+/// clean end of this process ends its children.
 fn setpriv() -> Option<&'static Path> {
     ["/usr/bin/setpriv", "/bin/setpriv"]
         .map(Path::new)

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Names the folder of the programs; without it, the cache of the build script is asked.
+/// Variable that names the folder of the programs. Without it, the build script says where its cache is.
 pub const PROGRAMS_VARIABLE: &str = "POD_RELOADER_CONTROL_PLANE_BIN";
 
 /// The folder with etcd, kube-apiserver and the rest.
@@ -34,10 +34,10 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Checks that a program is there.
+    /// Checks that a program exists.
     ///
     /// # Errors
-    /// When it is not.
+    /// When it does not.
     pub(crate) fn must_have(&self, name: &str) -> Result<()> {
         let directory = &self.directory;
         ensure!(
@@ -54,18 +54,18 @@ impl Programs {
         }
     }
 
-    /// The folder itself.
+    /// Returns the folder itself.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// One program.
+    /// Returns the path of one program.
     pub fn program(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 }
 
-/// A program of this workspace, as cargo built it; `None` where it did not.
+/// Returns a program of this workspace, as built by cargo; `None` if cargo has not built it.
 pub fn of_the_workspace(name: &str) -> Option<PathBuf> {
     // Test binaries lie one folder below the programs.
     let own = env::current_exe().ok()?;
@@ -75,10 +75,10 @@ pub fn of_the_workspace(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The folder of prometheus and promtool; `None` where there are to be none.
+/// Returns the folder of prometheus and promtool; `None` if there are to be none.
 ///
 /// # Errors
-/// When they are missing and cannot be had.
+/// When they are missing and cannot be obtained.
 pub fn prometheus() -> Result<Option<PathBuf>> {
     let found = said_by("../scripts/prometheus", &[])?;
     Ok(match found.trim() {
@@ -87,7 +87,7 @@ pub fn prometheus() -> Result<Option<PathBuf>> {
     })
 }
 
-/// What a script of this repository prints.
+/// Returns the output of a script of this repository.
 fn said_by(script: &str, args: &[&str]) -> Result<String> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(script);
     let output = Command::new(&script)

@@ -1,4 +1,4 @@
-//! Stands between a client and the apiserver and breaks what passes, as rules say.
+//! Stands between a client and the apiserver, and breaks traffic by rules.
 //!
 //! ```no_run
 //! # use std::time::Duration;
@@ -53,26 +53,26 @@ pub use self::{
 /// A fault proxy in front of an apiserver.
 ///
 /// # Guarantees
-/// Method, path, query, headers and bodies pass unchanged where no rule says otherwise, and pass as
-/// they come: no more than one line of a watch is kept, other than by a rule. Each connection of a
-/// client has one to the apiserver of its own, so a fault on one keeps no other waiting. An answer that
-/// the apiserver breaks off is broken off for the client. All ends with the last clone.
+/// Method, path, query, headers and bodies pass unchanged unless a rule says otherwise, and without delay:
+/// only a rule makes the proxy hold more than one line of a watch. Each connection of a client has its own
+/// connection to the apiserver, so a fault on one does not delay any other. If the apiserver breaks off an
+/// answer, it is broken off for the client. Everything ends with the last clone.
 ///
 /// # Caveats
-/// It speaks HTTP/1.1 only, and no upgrades (`kubectl exec`). Watch faults need a watch in JSON, as
-/// kube-rs and kubectl ask for. An apiserver that refuses connections is seen as one that accepts and
+/// The proxy speaks HTTP/1.1 only, without upgrades (`kubectl exec`). Watch faults need a watch in JSON,
+/// which kube-rs and kubectl ask for. An apiserver that refuses connections looks like one that accepts and
 /// closes them.
 #[derive(Clone, Debug)]
 pub struct Proxy {
     address: SocketAddr,
     certificate_authority: PathBuf,
     shared: Arc<Shared>,
-    // Aborted on drop of the last clone, with all connections.
+    // Aborted when the last clone is dropped, with all connections.
     _accepting: Arc<JoinSet<()>>,
     _directory: Arc<TempDir>,
 }
 
-/// What all connections work with.
+/// The state that all connections share.
 #[derive(Debug)]
 struct Shared {
     upstream: tokio::sync::watch::Sender<Arc<Upstream>>,
@@ -81,10 +81,10 @@ struct Shared {
 }
 
 impl Proxy {
-    /// Listens on a free port of 127.0.0.1, as a task of the runtime that this is called in.
+    /// Starts to listen on a free port of 127.0.0.1, as a task of the current runtime.
     ///
     /// # Errors
-    /// When the CA of `control_plane` cannot be read, or that of the proxy not written.
+    /// When the CA of `control_plane` cannot be read, or that of the proxy cannot be written.
     pub async fn start(control_plane: &ControlPlane) -> Result<Self> {
         let directory = TempDir::with_prefix("pod-reloader-proxy-")
             .context("creating a directory for the proxy")?;
@@ -119,13 +119,13 @@ impl Proxy {
         })
     }
 
-    /// The URL of the proxy.
+    /// Returns the URL of the proxy.
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// The kubeconfig of whoever has `token`, through this proxy. The file with the CA that it names is
-    /// there as long as the proxy.
+    /// Returns the kubeconfig for the holder of `token`, through this proxy. The CA file that it names exists
+    /// as long as the proxy.
     pub fn kubeconfig_for(&self, token: String) -> KubeconfigFile {
         KubeconfigFile {
             server: self.url(),
@@ -134,24 +134,24 @@ impl Proxy {
         }
     }
 
-    /// Sends all that comes from here on to another apiserver with the same CA, and resets all
-    /// connections that there are.
+    /// Redirects everything from now on to another apiserver with the same CA, and resets all existing
+    /// connections.
     ///
     /// # Errors
-    /// When `url` is none.
+    /// When `url` is not a URL.
     pub fn move_to(&self, url: &str) -> Result<()> {
         let upstream = self.shared.upstream.borrow().at(url)?;
         self.shared.upstream.send_replace(Arc::new(upstream));
         Ok(())
     }
 
-    /// Puts a rule in force, after those that are. It stays until it is removed, whatever becomes of the
-    /// returned value.
+    /// Adds a rule after those in force. It stays in force until it is removed, even if the returned value is
+    /// dropped.
     ///
     /// # Guarantees
-    /// Whatever comes after this call meets the rule: a request that arrives, a line that arrives on a
-    /// watch that is open. A rule that is removed has no effect any more: what it delayed or held goes
-    /// on at once, in its order. Only what it keeps without an answer ([`Fault::Hang`]) stays so.
+    /// The rule applies to everything that comes after this call: a request that arrives, or a line that
+    /// arrives on an open watch. A rule that is removed has no further effect: what it delayed or held goes
+    /// on at once, in order. Only requests left without an answer ([`Fault::Hang`]) stay so.
     pub fn add(&self, rule: Rule) -> RuleInForce {
         self.shared.rules.add(rule)
     }
@@ -161,8 +161,8 @@ impl Proxy {
         self.shared.rules.clear();
     }
 
-    /// Sends one line, such as an [`error_event`], into all open watches among `requests`, ahead of
-    /// what rules hold there and past all rules. Returns how many those are.
+    /// Sends one line, such as an [`error_event`], into all open watches among `requests`, bypassing all
+    /// rules and ahead of the lines that they hold. Returns the number of those watches.
     pub fn inject(&self, requests: &Requests, line: impl Display) -> usize {
         let line = Bytes::from(format!("{line}\n"));
         self.shared
@@ -170,18 +170,18 @@ impl Proxy {
             .send(requests, || Command::Inject(line.clone()))
     }
 
-    /// Resets the connections of all open watches among `requests`. Returns how many those are.
+    /// Resets the connections of all open watches among `requests`. Returns the number of those watches.
     pub fn cut(&self, requests: &Requests) -> usize {
         self.shared.open_watches.send(requests, || Command::Cut)
     }
 
-    /// How many watches are open among `requests`.
+    /// Returns the number of open watches among `requests`.
     pub fn open_watches(&self, requests: &Requests) -> usize {
         self.shared.open_watches.count(requests)
     }
 }
 
-/// Serves each connection that comes, in a task that ends with this one.
+/// Serves each incoming connection in a task that ends with this one.
 pub(crate) async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = Result<()>> + Send + 'static,
@@ -195,7 +195,7 @@ where
                 }
                 Err(error) => {
                     tracing::warn!("accepting a connection: {error}");
-                    // Most likely out of file descriptors: somebody has to close one first.
+                    // Most likely out of file descriptors: a connection has to be closed first.
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             },

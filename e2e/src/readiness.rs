@@ -20,7 +20,7 @@ use crate::{
     wait::{Attempt, wait_for},
 };
 
-/// Waits until `component` answers, and fails at once when its process has ended.
+/// Waits until `component` answers. Fails at once if its process has ended.
 pub(crate) async fn ready(
     launch: &Launch,
     component: Component,
@@ -31,7 +31,7 @@ pub(crate) async fn ready(
     answers(&kubeconfig, path, process, patience).await
 }
 
-/// As [`ready`], for whatever answers at `path` of the server of `kubeconfig`.
+/// Waits like [`ready`], for an answer at `path` of the server of `kubeconfig`.
 pub(crate) async fn answers(
     kubeconfig: &KubeconfigFile,
     path: &str,
@@ -83,8 +83,8 @@ pub(crate) async fn create_types(kubectl: &Tool, folder: &Path, patience: Durati
     Ok(())
 }
 
-/// Creates the nodes and waits until pods can run: the nodes are ready, and the default service
-/// account, without which no pod is admitted, is there.
+/// Creates the nodes, and waits until pods can run: until the nodes are ready and the default service account
+/// exists, without which no pod is admitted.
 pub(crate) async fn create_nodes(client: Client, options: &ControlPlaneOptions) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     for number in 0..options.nodes {

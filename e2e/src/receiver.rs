@@ -1,4 +1,4 @@
-//! Receives what the operator sends to a chat.
+//! Receives the messages that the operator sends to a chat.
 
 use std::{convert::Infallible, path::Path, sync::Arc};
 
@@ -13,20 +13,20 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::timeout};
 
 use crate::{proxy::accept, wait::PATIENCE};
 
-/// Listens on a port of 127.0.0.1 until it is dropped.
+/// A listener on a port of 127.0.0.1, until it is dropped.
 #[derive(Debug)]
 pub struct Receiver {
     port: u16,
-    /// The bodies of all messages so far.
+    /// Bodies of all messages so far.
     messages: watch::Sender<Vec<Value>>,
     _tasks: JoinSet<()>,
 }
 
 impl Receiver {
-    /// One that takes every message, or leaves each without an answer.
+    /// Starts a receiver that accepts every message, or one that leaves each without an answer.
     ///
     /// # Errors
-    /// When there is no port.
+    /// When no port is free.
     pub async fn start(answers: bool) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
@@ -51,31 +51,31 @@ impl Receiver {
         })
     }
 
-    /// Writes its URL, which has `credential` in it, to a file below `directory`, and returns the argument
-    /// of the operator that names that file.
+    /// Writes the receiver's URL, which contains `credential`, to a file below `directory`, and returns the
+    /// operator's argument that names this file.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn argument(&self, directory: &Path, credential: &str) -> Result<String> {
         let file = directory.join("notify-url");
         std::fs::write(&file, self.url(credential)).with_context(|| file.display().to_string())?;
         Ok(format!("--notify-url-file={}", file.display()))
     }
 
-    /// Its URL, which has `credential` in it.
+    /// Returns the receiver's URL, which contains `credential`.
     pub fn url(&self, credential: &str) -> String {
         format!("http://127.0.0.1:{}/{credential}", self.port)
     }
 
-    /// The messages so far.
+    /// Returns the messages so far.
     pub fn messages(&self) -> Vec<Value> {
         self.messages.borrow().clone()
     }
 
-    /// Waits until the messages tell of so many changes of a workload, and returns these.
+    /// Waits until the messages report this number of changes of a workload, and returns those changes.
     ///
     /// # Errors
-    /// When they do not within a minute.
+    /// When they do not within [`PATIENCE`].
     pub async fn changes(&self, workload: &str, count: usize) -> Result<Vec<Value>> {
         let mut messages = self.messages.subscribe();
         let enough = messages.wait_for(|messages| changes(messages, workload).len() >= count);
@@ -104,7 +104,7 @@ async fn take(
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let body = request.into_body().collect().await;
     let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-    // What is no JSON is kept as it is: it may be what a test looks for.
+    // A body that is not JSON is retained as text: it may be what a test looks for.
     let message = serde_json::from_slice(&body)
         .unwrap_or_else(|_| String::from_utf8_lossy(&body).into_owned().into());
     received.send_modify(|messages| messages.push(message));

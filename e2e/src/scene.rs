@@ -1,4 +1,4 @@
-//! One test on a control plane: an operator of its own, and a namespace that only it looks after.
+//! A test on a control plane: an operator of its own, and a namespace that only it looks after.
 
 mod crowd;
 mod replicas;
@@ -37,38 +37,38 @@ use crate::{
     workload::{BASELINE, Workload, config_map, key_of},
 };
 
-/// How a [`Scene`] is set.
+/// Settings of a [`Scene`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `--settle-period` of the operator.
+    /// The operator's `--settle-period`.
     pub settle_period: &'static str,
-    /// More arguments for the operator.
+    /// Further arguments of the operator.
     pub args: Vec<String>,
-    /// The failure policy of the webhook.
+    /// Failure policy of the webhook.
     pub failure_policy: &'static str,
-    /// Whether the webhook configuration has match conditions.
+    /// True if the webhook configuration has match conditions.
     pub match_conditions: bool,
-    /// Whether the operator reaches the apiserver through a proxy that can break.
+    /// True if the operator reaches the apiserver through a proxy that can break.
     pub proxied: bool,
-    /// How many replicas stand behind a balancer and elect a leader. 0: one operator, which leads and
-    /// which the apiserver calls without anything in between. They do not wait for calls to drain,
-    /// unless `args` say so.
+    /// Number of replicas behind a balancer, which elect a leader. With 0 there is one operator, which leads,
+    /// and which the apiserver calls directly. Replicas do not wait for calls to drain, unless `args` say so.
     pub replicas: usize,
-    /// Whether the operator runs from the start.
+    /// True if the operator runs from the start.
     pub running: bool,
-    /// Whether it looks after every namespace, and not just that of the scene.
+    /// True if it looks after every namespace, not just that of the scene.
     pub everywhere: bool,
-    /// More values for the chart. Without them the webhook has more time than the chart gives it.
+    /// Further values of the chart. Unless they say otherwise, the webhook has more time than the chart gives
+    /// it.
     pub values: Value,
-    /// Labels of the namespace of the workloads, such as `stage=live`.
+    /// Labels of the workloads' namespace, such as `stage=live`.
     pub namespace_labels: Vec<String>,
-    /// Whether the chart is a release of Helm, which a test can upgrade. Without it, what the chart
-    /// renders is created, which is much quicker.
+    /// True if the chart is installed as a Helm release, which a test can upgrade. Otherwise its objects are
+    /// created directly, which is much faster.
     pub released: bool,
 }
 
 impl Default for Options {
-    /// A webhook that fails writes when it fails, so that a test sees it.
+    /// Returns options with a webhook whose failures fail writes, so that a test notices them.
     fn default() -> Self {
         Self {
             settle_period: "300ms",
@@ -87,7 +87,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults, with a release of Helm.
+    /// Returns the defaults, with a Helm release.
     pub fn released() -> Self {
         Self {
             released: true,
@@ -98,56 +98,57 @@ impl Options {
 
 /// An operator, and a namespace that only it looks after.
 pub struct Scene {
-    /// The control plane.
+    /// Control plane that the scene uses.
     pub control_plane: ControlPlane,
-    /// The namespace of the workloads.
+    /// Namespace of the workloads.
     pub namespace: String,
-    /// The traces of the operator in the cluster.
+    /// The operator's installation in the cluster.
     pub installation: Installation,
     /// The operator, or the first of its replicas.
     pub operator: Operator,
-    /// An administrator's client.
+    /// Client of an administrator.
     pub client: Client,
-    /// The proxy between that operator and the apiserver, where [`Options::proxied`] asks for it.
+    /// Proxy between that operator and the apiserver, if [`Options::proxied`] asks for it.
     pub proxy: Option<Proxy>,
     replicas: Replicas,
     audit_log: AuditLog,
-    /// Where it was before the operator was there.
+    /// Position in the audit log before the operator existed.
     began: Mark,
     options: Options,
     directory: TempDir,
 }
 
-/// What a workload was like at some time.
+/// The state of a workload at some point in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The config hash on its pod template.
+    /// Config hash on its pod template.
     pub key: Option<String>,
-    /// The names of its ReplicaSets, or of its ControllerRevisions. kwok makes pods Ready even where a
-    /// Secret is missing, so rollouts are told by these and not by pods.
+    /// Names of its ReplicaSets or ControllerRevisions. Rollouts are recognised by these and not by pods,
+    /// because kwok makes pods Ready even if a Secret is missing.
     pub revisions: BTreeSet<String>,
 }
 
 impl Snapshot {
-    /// How many revisions there are that `before` has not: rollouts to what was not there before.
+    /// Counts the revisions that `before` lacks: rollouts to something new.
     pub fn new_revisions(&self, before: &Self) -> usize {
         self.revisions.difference(&before.revisions).count()
     }
 }
 
 impl Scene {
-    /// Plays one test: sets the scene, runs `test`, shows what happened where it failed, clears up.
+    /// Runs one test: sets the scene, runs `test`, shows what happened if it failed, and cleans up.
     ///
     /// # Errors
-    /// Those of the test.
+    /// Errors of the test.
     pub async fn play(options: Options, test: impl AsyncFnOnce(&Self) -> Result<()>) -> Result<()> {
         Self::play_on(ControlPlane::connect()?, options, test).await
     }
 
-    /// As [`Scene::play`], on a control plane that the test may break. It is stopped in the end.
+    /// Runs a test like [`Scene::play`], on a control plane that the test may break and that is stopped in
+    /// the end.
     ///
     /// # Errors
-    /// Those of the test.
+    /// Errors of the test.
     pub async fn play_on(
         control_plane: ControlPlane,
         options: Options,
@@ -163,7 +164,7 @@ impl Scene {
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// Installs an operator under the name `NAMESPACE-op`, and creates the namespace.
+    /// Installs an operator named `NAMESPACE-op`, and creates the namespace.
     ///
     /// # Errors
     /// When the operator or the apiserver does not answer.
@@ -179,7 +180,7 @@ impl Scene {
             .prefix("pod-reloader-e2e-")
             .tempdir()?;
         let client = control_plane.admin_client().await?;
-        // The chart makes Roles in the namespaces that are kept.
+        // The chart creates Roles in the managed namespaces.
         create_namespace(&client, &namespace, &options.namespace_labels).await?;
         let installation = Installation::create(
             &control_plane,
@@ -216,11 +217,11 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Runs `test` with one more namespace, NAMESPACE-`suffix`, which has the labels of the first and is
+    /// Runs `test` with another namespace, NAMESPACE-`suffix`, which has the labels of the first one and is
     /// deleted in the end.
     ///
     /// # Errors
-    /// Those of the test.
+    /// Errors of the test.
     pub async fn with_namespace(
         &self,
         suffix: &str,
@@ -264,12 +265,12 @@ impl Scene {
         .await
     }
 
-    /// kubectl as an administrator. Name the namespace with [`Scene::kubectl`], which does it for you.
+    /// Returns kubectl as an administrator. [`Scene::kubectl`] also sets the namespace.
     pub fn tool(&self) -> Tool {
         self.control_plane.kubectl()
     }
 
-    /// A client with the token of the operator.
+    /// Returns a client with the token of the operator.
     ///
     /// # Errors
     /// When the apiserver gives no token.
@@ -285,7 +286,7 @@ impl Scene {
     /// Runs kubectl in the operator's own namespace.
     ///
     /// # Errors
-    /// As [`Scene::kubectl`].
+    /// Same as [`Scene::kubectl`].
     pub async fn operators_kubectl(&self, args: &[&str]) -> Result<String> {
         let namespaced = [&["--namespace", &*self.installation.namespace], args].concat();
         self.tool().run(&namespaced).await
@@ -294,15 +295,15 @@ impl Scene {
     /// Runs kubectl in the namespace of the workloads.
     ///
     /// # Errors
-    /// When it exits with another code than 0.
+    /// When it exits with a code other than 0.
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         self.kubectl_with_input(args, "").await
     }
 
-    /// As [`Scene::kubectl`], with something to read.
+    /// Runs kubectl like [`Scene::kubectl`], with `input` on standard input.
     ///
     /// # Errors
-    /// As [`Scene::kubectl`].
+    /// Same as [`Scene::kubectl`].
     pub async fn kubectl_with_input(&self, args: &[&str], input: &str) -> Result<String> {
         let output = self.kubectl_output(args, input).await?;
         ensure!(
@@ -316,13 +317,13 @@ impl Scene {
         Ok(output.stdout)
     }
 
-    /// As [`Scene::kubectl_with_input`], with standard error too, where warnings are.
+    /// Runs kubectl like [`Scene::kubectl_with_input`]. Also returns standard error, which has the warnings.
     ///
     /// # Errors
     /// When kubectl cannot be run.
     pub async fn kubectl_output(&self, args: &[&str], input: &str) -> Result<crate::tool::Output> {
-        // kubectl replace reads before it writes: a controller that writes the status in between makes
-        // it fail. A user does as it says then, and tries again.
+        // `kubectl replace` reads before it writes, and fails if a controller writes the status in between. A
+        // user would follow the message and try again.
         const ATTEMPTS: usize = 10;
         let namespaced = [&["--namespace", &self.namespace], args].concat();
         for _ in 1..ATTEMPTS {
@@ -334,10 +335,10 @@ impl Scene {
         self.tool().output(&namespaced, input).await
     }
 
-    /// `kubectl apply` of these manifests, in this order. It takes a process only where it must.
+    /// Runs `kubectl apply` for these manifests, in this order. Avoids a process if it can.
     ///
     /// # Errors
-    /// As [`Scene::kubectl`].
+    /// Same as [`Scene::kubectl`].
     pub async fn apply(&self, manifests: &[Value]) -> Result<()> {
         if apply(&self.client, &self.namespace, manifests).await? {
             return Ok(());
@@ -348,18 +349,18 @@ impl Scene {
             .map(|_| ())
     }
 
-    /// An object as it is stored, such as `deployment/web`.
+    /// Reads an object as stored, such as `deployment/web`.
     ///
     /// # Errors
-    /// As [`Scene::kubectl`].
+    /// Same as [`Scene::kubectl`].
     pub async fn object(&self, reference: &str) -> Result<Value> {
         self.object_in(&self.namespace, reference).await
     }
 
-    /// As [`Scene::object`], in another namespace.
+    /// Reads an object like [`Scene::object`], in another namespace.
     ///
     /// # Errors
-    /// As [`Scene::kubectl`].
+    /// Same as [`Scene::kubectl`].
     pub async fn object_in(&self, namespace: &str, reference: &str) -> Result<Value> {
         let (kind, name) = reference.split_once('/').unwrap_or((reference, ""));
         let Some((_, version, kind)) = KINDS.iter().find(|(of, ..)| *of == kind) else {
@@ -371,10 +372,10 @@ impl Scene {
         self.object_at(api.resource_url(), name).await
     }
 
-    /// An object of a kind that `api_version` serves as `plural`, as it is stored.
+    /// Reads an object as stored, of a kind that `api_version` serves as `plural`.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist.
     pub async fn custom_object(
         &self,
         api_version: &str,
@@ -397,7 +398,7 @@ impl Scene {
         Ok(object)
     }
 
-    /// KEY of a workload.
+    /// Returns the config hash of a workload.
     ///
     /// # Errors
     /// When there is no such workload.
@@ -405,7 +406,7 @@ impl Scene {
         Ok(key_of(&self.stored(&self.namespace, workload).await?))
     }
 
-    /// What KEY of a workload must be, by an independent computation.
+    /// Computes, independently of the operator, the config hash that a workload must have.
     ///
     /// # Errors
     /// When something cannot be read.
@@ -414,7 +415,7 @@ impl Scene {
         oracle::config_hash(&self.client, &object, &self.installation).await
     }
 
-    /// KEY and revisions of a workload, once its controller has seen its latest generation.
+    /// Returns config hash and revisions of a workload, once its controller has seen the latest generation.
     ///
     /// # Errors
     /// When that takes longer than [`PATIENCE`].
@@ -422,10 +423,10 @@ impl Scene {
         self.snapshot_in(&self.namespace, workload).await
     }
 
-    /// As [`Scene::snapshot`], in another namespace.
+    /// Takes a snapshot like [`Scene::snapshot`], in another namespace.
     ///
     /// # Errors
-    /// As [`Scene::snapshot`].
+    /// Same as [`Scene::snapshot`].
     pub async fn snapshot_in(&self, namespace: &str, workload: &Workload) -> Result<Snapshot> {
         let mut snapshots = self.snapshots_in(namespace, &[workload]).await?;
         snapshots.pop().context("one workload has one snapshot")
@@ -440,7 +441,7 @@ impl Scene {
         self.snapshot(workload).await
     }
 
-    /// Waits until a workload carries the hash of what is true.
+    /// Waits until a workload carries the hash of the current state.
     ///
     /// # Errors
     /// When it does not within [`PATIENCE`].
@@ -463,7 +464,7 @@ impl Scene {
     /// Waits until a workload has this baseline, or none.
     ///
     /// # Errors
-    /// When it has another one for [`PATIENCE`].
+    /// When it still has another one after [`PATIENCE`].
     pub async fn has_baseline(&self, workload: &Workload, expected: Option<&str>) -> Result<()> {
         let name = workload.reference();
         let what = format!("the baseline of {name}");
@@ -478,8 +479,8 @@ impl Scene {
         .await
     }
 
-    /// Claims that the pods of a workload are restarted exactly once after `before`, with the hash of
-    /// what is true.
+    /// Asserts that the pods of a workload are restarted exactly once after `before`, with the hash of the
+    /// current state.
     ///
     /// # Errors
     /// When they are not restarted, or more than once.
@@ -512,8 +513,8 @@ impl Scene {
         Ok(after)
     }
 
-    /// Claims that the pods of a workload have not been restarted since `before`, and that nothing is
-    /// left that would.
+    /// Asserts that the pods of a workload have not been restarted since `before`, and that nothing is
+    /// pending that would restart them.
     ///
     /// # Errors
     /// When they have.
@@ -528,13 +529,14 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits until the operator has dealt with all that happened before: a change that comes last goes
-    /// the same way, through the same watches and the same settle period, and is seen to arrive.
+    /// Waits until the operator has handled everything that happened before. To see that, it makes one more
+    /// change, which takes the same way through the same watches and the same settle period, and waits for
+    /// its effect.
     ///
     /// # Errors
     /// When it does not arrive within [`PATIENCE`].
     pub async fn quiet(&self) -> Result<()> {
-        // Without pods: nobody looks at them, and they take most of what a rollout costs.
+        // No pods: nobody looks at them, and they are most of a rollout's cost.
         let sentinel = Workload::deployment("sentinel")
             .lists("sentinel")
             .lists_secrets("sentinel")
@@ -584,10 +586,10 @@ impl Scene {
         .await
     }
 
-    /// The reasons and texts of the operator's Events about a workload.
+    /// Returns the reasons and texts of the operator's Events about a workload.
     ///
     /// # Errors
-    /// As [`Scene::kubectl`].
+    /// Same as [`Scene::kubectl`].
     pub async fn events(&self, workload: &Workload) -> Result<Vec<(String, String)>> {
         let kind = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event"});
         let events = api_of(&self.client, Some(&self.namespace), &kind)?;
@@ -604,10 +606,10 @@ impl Scene {
             .collect())
     }
 
-    /// What the webhook configuration says to trust, in PEM.
+    /// Returns the CA bundle of the webhook configuration, in PEM.
     ///
     /// # Errors
-    /// When it cannot be read, or has not one webhook.
+    /// When it cannot be read, or does not have exactly one webhook.
     pub async fn ca_bundle(&self) -> Result<String> {
         let configurations: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         let configuration = configurations.get(&self.installation.namespace).await?;
@@ -619,7 +621,7 @@ impl Scene {
         Ok(String::from_utf8(bundle.unwrap_or_default().0)?)
     }
 
-    /// A position in the audit log, after all that was answered before.
+    /// Returns a position in the audit log, after everything that was answered before.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -627,13 +629,13 @@ impl Scene {
         self.audit_log.mark().await
     }
 
-    /// The position in the audit log before the operator was there.
+    /// Returns the position in the audit log before the operator existed.
     pub fn began(&self) -> Mark {
         self.began
     }
 
-    /// What the operator has asked the apiserver for since `mark`, its Lease, its own Secrets and its
-    /// webhook configuration aside.
+    /// Returns the operator's requests to the apiserver since `mark`, except those for its Lease, its own
+    /// Secrets and its webhook configuration.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -648,8 +650,8 @@ impl Scene {
         Ok(events)
     }
 
-    /// All that anybody has asked the apiserver for since `mark`, `kubectl pod-reloader` aside: other
-    /// tests let it inquire about every workload of the cluster.
+    /// Returns everybody's requests to the apiserver since `mark`, except those of `kubectl pod-reloader`:
+    /// other tests have it ask about every workload of the cluster.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -659,7 +661,7 @@ impl Scene {
         Ok(events)
     }
 
-    /// What `kubectl pod-reloader` has asked the apiserver for since `mark`, in any test.
+    /// Returns the requests of `kubectl pod-reloader` to the apiserver since `mark`, in any test.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -669,20 +671,20 @@ impl Scene {
         Ok(events)
     }
 
-    /// Starts an operator of the same installation with other arguments than those of [`Options`], and
-    /// waits until it is ready. The one that ran before must have been stopped.
+    /// Starts an operator of the same installation with arguments other than those of [`Options`], and waits
+    /// until it is ready. The one that ran before must have been stopped.
     ///
     /// # Errors
-    /// As [`Operator::start`] and [`Operator::ready`].
+    /// Same as [`Operator::start`] and [`Operator::ready`].
     pub async fn start_operator(&self, args: &[&str]) -> Result<Operator> {
         self.start_replica(&self.installation, self.directory.path(), args)
             .await
     }
 
-    /// Starts one more replica, whose webhook nobody calls; otherwise as [`Scene::start_operator`].
+    /// Starts one more replica, whose webhook nobody calls. Otherwise like [`Scene::start_operator`].
     ///
     /// # Errors
-    /// As [`Scene::start_operator`].
+    /// Same as [`Scene::start_operator`].
     pub async fn start_another(&self, args: &[&str]) -> Result<Operator> {
         let replica = self.installation.another_replica()?;
         let directory = self
@@ -692,11 +694,11 @@ impl Scene {
         self.start_replica(&replica, &directory, args).await
     }
 
-    /// Starts an operator of `installation`, which may have been upgraded since the scene was set, and
-    /// waits until it is ready. It keeps its files below `directory`.
+    /// Starts an operator of `installation`, which may have been upgraded since the scene was set, and waits
+    /// until it is ready. The operator's files are below `directory`.
     ///
     /// # Errors
-    /// As [`Scene::start_operator`].
+    /// Same as [`Scene::start_operator`].
     pub async fn start_replica(
         &self,
         installation: &Installation,
@@ -711,13 +713,13 @@ impl Scene {
         Ok(operator)
     }
 
-    /// A directory for files of the test.
+    /// Returns a directory for files of the test.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Prints the end of each operator's log, Events and objects, and leaves the whole logs of operators
-    /// and control plane beside what cargo has built.
+    /// Prints the end of each operator's log, Events and objects. Copies the whole logs of operators and
+    /// control plane to cargo's build folder.
     async fn show(&self) {
         match self.keep_logs() {
             Ok(kept) => eprintln!("--- the logs are in {}", kept.display()),
@@ -759,7 +761,7 @@ impl Scene {
         }
         for log in fs::read_dir(self.control_plane.logs_dir())? {
             let log = log?;
-            // The audit log is shared by all tests and has gigabytes.
+            // The audit log is left out: all tests share it, and it has gigabytes.
             if log.path().extension().is_some_and(|it| it == "log") {
                 fs::copy(log.path(), kept.join(log.file_name()))?;
             }
@@ -774,7 +776,7 @@ impl Scene {
         if self.control_plane.is_own() {
             return;
         }
-        // Whatever is left dies with the control plane.
+        // Anything left dies with the control plane.
         let _ = self.installation.uninstall().await;
         for name in [&self.namespace, &self.installation.namespace] {
             let _ = empty_namespace(&self.client, name).await;
@@ -783,7 +785,7 @@ impl Scene {
 }
 
 impl Options {
-    /// The values of the chart for an operator that looks after `namespace`.
+    /// Returns the chart's values for an operator that looks after `namespace`.
     pub fn values(&self, namespace: &str) -> Value {
         let mut values = json!({
             "settlePeriod": self.settle_period,
@@ -796,7 +798,7 @@ impl Options {
     }
 }
 
-/// Kinds as [`Scene::object`] takes them.
+/// Kinds as [`Scene::object`] accepts them.
 const KINDS: [(&str, &str, &str); 5] = [
     ("configmap", "v1", "ConfigMap"),
     ("secret", "v1", "Secret"),
@@ -809,7 +811,7 @@ fn is_of_plugin(event: &AuditEvent) -> bool {
     event.user_agent.starts_with("kubectl-pod-reloader/")
 }
 
-/// The name of the test, as a namespace.
+/// Returns the name of the test as a namespace.
 fn namespace_name() -> Result<String> {
     let test = thread::current().name().unwrap_or_default().to_owned();
     let name = test

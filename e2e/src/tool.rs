@@ -7,21 +7,21 @@ use tokio::{io::AsyncWriteExt, process::Command};
 
 use crate::programs::of_the_workspace;
 
-/// A command-line program, pointed at a control plane by its kubeconfig.
+/// A command-line program that uses a control plane through its kubeconfig.
 #[derive(Clone, Debug)]
 pub struct Tool {
     program: PathBuf,
     env: Vec<(OsString, OsString)>,
 }
 
-/// What a run of a [`Tool`] gave.
+/// The outcome of a run of a [`Tool`].
 #[derive(Clone, Debug)]
 pub struct Output {
     /// Standard output.
     pub stdout: String,
     /// Standard error.
     pub stderr: String,
-    /// The exit code; none where a signal ended it.
+    /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
 }
 
@@ -29,7 +29,8 @@ impl Tool {
     pub(crate) fn new(program: PathBuf, kubeconfig: PathBuf, home: PathBuf) -> Self {
         Self {
             program,
-            // A home of its own: what kubectl caches about an address is wrong for the next cluster there.
+            // A home of its own: kubectl caches by address, and its cache would be wrong for the next cluster
+            // there.
             env: vec![
                 ("KUBECONFIG".into(), kubeconfig.into()),
                 ("HOME".into(), home.into()),
@@ -38,16 +39,16 @@ impl Tool {
         }
     }
 
-    /// The same program as another user.
+    /// Returns the same program as another user.
     #[must_use]
     pub fn with_kubeconfig(self, kubeconfig: PathBuf) -> Self {
         self.with_env("KUBECONFIG", kubeconfig)
     }
 
-    /// The same kubectl, which finds our plugin: it looks for one in `PATH`.
+    /// Returns kubectl with our plugin, which it looks for in `PATH`.
     ///
     /// # Errors
-    /// When that is not built.
+    /// When the plugin is not built.
     pub fn with_plugin(self) -> Result<Self> {
         let plugin = of_the_workspace("kubectl-pod_reloader");
         let plugin =
@@ -56,7 +57,7 @@ impl Tool {
         Ok(self.with_env("PATH", directory))
     }
 
-    /// The same program with one more variable in its environment.
+    /// Returns the same program with one more environment variable.
     #[must_use]
     pub fn with_env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
@@ -66,15 +67,15 @@ impl Tool {
     /// Runs it, and returns its standard output.
     ///
     /// # Errors
-    /// When it exits with another code than 0: with the command and what it printed.
+    /// When it exits with a code other than 0: with the command and its output.
     pub async fn run(&self, args: &[&str]) -> Result<String> {
         self.run_with_input(args, "").await
     }
 
-    /// As [`Tool::run`], with something to read.
+    /// Runs it like [`Tool::run`], with `stdin` on standard input.
     ///
     /// # Errors
-    /// As [`Tool::run`].
+    /// Same as [`Tool::run`].
     pub async fn run_with_input(&self, args: &[&str], stdin: &str) -> Result<String> {
         let output = self.output(args, stdin).await?;
         if output.code != Some(0) {
@@ -91,7 +92,7 @@ impl Tool {
         Ok(output.stdout)
     }
 
-    /// Runs it, and returns whatever it gave.
+    /// Runs it, and returns the output whatever the exit code.
     ///
     /// # Errors
     /// When it cannot be run.
@@ -109,7 +110,7 @@ impl Tool {
             .with_context(context)?;
         let mut input = child.stdin.take().expect("stdin is piped");
         let write = async {
-            // A program that does not read its input closes it: no failure.
+            // A program that does not read its input closes it, which is no failure.
             let _ = input.write_all(stdin.as_bytes()).await;
             drop(input);
         };

@@ -1,4 +1,4 @@
-//! What a process has taken up of the machine.
+//! Resource usage of a process.
 
 use std::{fs, time::Duration};
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use crate::process::Process;
 
 impl Process {
-    /// The most memory that it has had at once, in bytes.
+    /// Returns the peak of its memory, in bytes.
     ///
     /// # Errors
     /// When it does not run.
@@ -15,7 +15,7 @@ impl Process {
         self.memory("VmHWM")
     }
 
-    /// The memory that it has now, in bytes.
+    /// Returns its current memory, in bytes.
     ///
     /// # Errors
     /// When it does not run.
@@ -23,7 +23,7 @@ impl Process {
         self.memory("VmRSS")
     }
 
-    /// The part of that memory that no file stands behind, in bytes.
+    /// Returns the part of its current memory that is not backed by files, in bytes.
     ///
     /// # Errors
     /// When it does not run.
@@ -31,7 +31,7 @@ impl Process {
         self.memory("RssAnon")
     }
 
-    /// How long its threads have run on a processor, those that have ended aside.
+    /// Returns the processor time of its threads, except those that have ended.
     ///
     /// # Errors
     /// When it does not run.
@@ -45,7 +45,7 @@ impl Process {
         Ok(total)
     }
 
-    /// How many file descriptors it has open.
+    /// Returns the number of its open file descriptors.
     ///
     /// # Errors
     /// When it does not run.

@@ -1,21 +1,21 @@
-//! Waits for a condition, with a deadline and an answer to "what was missing?".
+//! Waits for a condition, with a deadline, and says what was missing.
 
 use std::{pin::pin, time::Duration};
 
 use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// What one look at a condition found.
+/// The outcome of one attempt.
 #[derive(Debug)]
 pub enum Attempt<T> {
     /// The condition holds.
     Done(T),
-    /// It does not hold yet; the text tells what was seen instead.
+    /// The condition does not hold yet. The text says what was seen instead.
     NotYet(String),
 }
 
 impl<T, E: Into<anyhow::Error>> From<std::result::Result<T, E>> for Attempt<T> {
-    /// An error is a reason to look again.
+    /// Turns an error into a reason to try again.
     fn from(result: std::result::Result<T, E>) -> Self {
         match result {
             Ok(value) => Self::Done(value),
@@ -24,10 +24,10 @@ impl<T, E: Into<anyhow::Error>> From<std::result::Result<T, E>> for Attempt<T> {
     }
 }
 
-/// Looks again and again until `attempt` is done.
+/// Calls `attempt` again and again until it is done.
 ///
 /// # Errors
-/// When `attempt` returns an error, at once; when `timeout` has passed, with what the last attempt saw.
+/// When `attempt` returns an error, at once. When `timeout` has passed, with what the last attempt saw.
 pub async fn wait_for<T>(
     what: &str,
     timeout: Duration,
@@ -47,12 +47,12 @@ pub async fn wait_for<T>(
             bail!("waited {timeout:?} for {what}; last seen: {last}");
         }
         sleep(pause).await;
-        // Most looks are requests: who waits for long need not ask so often.
+        // Most attempts are requests: a long wait need not ask so often.
         pause = (pause * 5 / 4).min(LONGEST_PAUSE);
     }
 }
 
-/// For what comes within seconds on a machine that is not busy.
+/// Time limit for what takes seconds on a machine that is not busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// The kinds of workload that the operator keeps.
+/// The kinds of workload that the operator manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A Deployment.
@@ -14,10 +14,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Deployment, Self::StatefulSet, Self::DaemonSet];
 
-    /// As Kubernetes spells it.
+    /// Returns the kind as Kubernetes spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Deployment => "Deployment",
@@ -27,13 +27,13 @@ impl Kind {
     }
 }
 
-/// The key of the config hash.
+/// Annotation that holds the config hash.
 pub const KEY: &str = "pod-reloader.cs.sap.com/config-hash";
-/// The annotation that lists ConfigMaps.
+/// Annotation that lists ConfigMaps.
 pub const CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/configmaps";
-/// The annotation that lists Secrets.
+/// Annotation that lists Secrets.
 pub const SECRETS: &str = "pod-reloader.cs.sap.com/secrets";
-/// The annotation that says what an unverifiable config hash stands for.
+/// Annotation that says what an unverifiable config hash stands for.
 pub const BASELINE: &str = "pod-reloader.cs.sap.com/baseline";
 
 /// A manifest of a workload, with one replica of one container.
@@ -47,7 +47,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// A workload that lists nothing.
+    /// Returns a workload that lists nothing.
     pub fn new(kind: Kind, name: &str) -> Self {
         let labels = json!({"app": name});
         let mut manifest = json!({
@@ -75,7 +75,7 @@ impl Workload {
         }
     }
 
-    /// A Deployment that lists nothing.
+    /// Returns a Deployment that lists nothing.
     pub fn deployment(name: &str) -> Self {
         Self::new(Kind::Deployment, name)
     }
@@ -92,19 +92,19 @@ impl Workload {
         self.annotated(SECRETS, secrets)
     }
 
-    /// Has an annotation on its own metadata.
+    /// Sets an annotation of the workload's own metadata.
     #[must_use]
     pub fn annotated(self, key: &str, value: &str) -> Self {
         self.with(&["metadata", "annotations", key], json!(value))
     }
 
-    /// Has a label on its own metadata.
+    /// Sets a label of the workload's own metadata.
     #[must_use]
     pub fn labelled(self, key: &str, value: &str) -> Self {
         self.with(&["metadata", "labels", key], json!(value))
     }
 
-    /// Carries this value of KEY in its pod template.
+    /// Sets the config hash on its pod template.
     #[must_use]
     pub fn stamped(self, value: &str) -> Self {
         self.with(
@@ -113,14 +113,14 @@ impl Workload {
         )
     }
 
-    /// Runs this image.
+    /// Sets the image of its container.
     #[must_use]
     pub fn image(mut self, image: &str) -> Self {
         self.manifest["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
         self
     }
 
-    /// Cannot start without this ConfigMap.
+    /// Makes it unable to start without this ConfigMap.
     #[must_use]
     pub fn requires(mut self, config_map: &str) -> Self {
         self.manifest["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
@@ -128,7 +128,7 @@ impl Workload {
         self
     }
 
-    /// Cannot start without this Secret.
+    /// Makes it unable to start without this Secret.
     #[must_use]
     pub fn requires_secret(mut self, secret: &str) -> Self {
         self.manifest["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
@@ -136,7 +136,7 @@ impl Workload {
         self
     }
 
-    /// Has any other member set.
+    /// Sets any other field.
     #[must_use]
     pub fn with(mut self, path: &[&str], value: Value) -> Self {
         let place = path
@@ -146,33 +146,33 @@ impl Workload {
         self
     }
 
-    /// `deployment/NAME` and the like, as kubectl takes it.
+    /// Returns `deployment/NAME` and the like, as kubectl accepts it.
     pub fn reference(&self) -> String {
         format!("{}/{}", self.kind.as_str().to_lowercase(), self.name)
     }
 
-    /// The manifest.
+    /// Returns the manifest.
     pub fn manifest(&self) -> Value {
         self.manifest.clone()
     }
 }
 
-/// KEY of a workload as the apiserver shows it.
+/// Returns the config hash of a workload, as the apiserver shows it.
 pub fn key_of(object: &Value) -> Option<String> {
     object["spec"]["template"]["metadata"]["annotations"][KEY]
         .as_str()
         .map(str::to_owned)
 }
 
-/// KEY of a workload in JSON, as kubectl prints it.
+/// Returns the config hash of a workload in JSON, as kubectl prints it.
 ///
 /// # Errors
-/// When it is no JSON.
+/// When the text is not JSON.
 pub fn key_in(object: &str) -> serde_json::Result<Option<String>> {
     serde_json::from_str(object).map(|object| key_of(&object))
 }
 
-/// A ConfigMap with one key `key`.
+/// Returns a ConfigMap with the single key `key`.
 pub fn config_map(name: &str, value: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -182,7 +182,7 @@ pub fn config_map(name: &str, value: &str) -> Value {
     })
 }
 
-/// A Secret with one key `key`.
+/// Returns a Secret with the single key `key`.
 pub fn secret(name: &str, value: &str) -> Value {
     json!({
         "apiVersion": "v1",

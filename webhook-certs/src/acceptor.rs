@@ -23,7 +23,7 @@ pub use tokio_rustls::server::TlsStream;
 pub enum MinTlsVersion {
     /// TLS 1.2 or 1.3.
     Tls12,
-    /// TLS 1.3 alone, which every apiserver that is still supported speaks.
+    /// TLS 1.3 only, which every supported apiserver speaks.
     #[default]
     Tls13,
 }
@@ -31,20 +31,20 @@ pub enum MinTlsVersion {
 /// Answers TLS handshakes with the certificate in force; clones are cheap.
 ///
 /// # Guarantees
-/// - HTTP/1.1 is all that is offered by ALPN: a client that wants only h2 is turned away.
-/// - No sessions are resumed, so each connection shows the certificate that is in force as it begins.
+/// - ALPN offers HTTP/1.1 only: a client that wants only h2 is turned away.
+/// - No sessions are resumed, so each connection shows the certificate in force when it begins.
 /// - The process needs no default crypto provider.
 #[derive(Clone, Debug)]
 pub struct Acceptor(Arc<ServerConfig>);
 
 impl Acceptor {
-    /// Serves whatever `certificate` holds at the time of each handshake.
+    /// Creates an acceptor that serves whatever `certificate` holds at the time of each handshake.
     pub fn new(certificate: &CurrentCertificate, minimum: MinTlsVersion) -> Self {
         Self::with(certificate, minimum, Arc::new(NoClientAuth))
     }
 
-    /// As [`Acceptor::new`], but shakes hands only with clients that show a certificate of one of
-    /// `authorities`, as those are at the time of each handshake.
+    /// Creates an acceptor like [`Acceptor::new`] that accepts only clients with a certificate issued by one
+    /// of `authorities`, as they are at the time of each handshake.
     pub fn with_client_authorities(
         certificate: &CurrentCertificate,
         minimum: MinTlsVersion,
@@ -68,17 +68,17 @@ impl Acceptor {
             .with_client_cert_verifier(clients)
             .with_cert_resolver(Arc::new(Resolver(certificate.clone())));
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // The apiserver keeps no sessions, so tickets would be work for nobody; and a resumed
-        // session is one that never sees the renewed certificate.
+        // The apiserver does not retain sessions, so tickets would be wasted work. A resumed session would
+        // also never see a renewed certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Self(Arc::new(config))
     }
 
-    /// The whole handshake.
+    /// Performs the whole handshake.
     ///
     /// # Errors
-    /// Whatever ends the handshake: the connection, the client, or that there is no certificate.
+    /// When the connection ends, the client aborts, or there is no certificate.
     pub async fn accept<IO>(&self, io: IO) -> io::Result<TlsStream<IO>>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -86,11 +86,11 @@ impl Acceptor {
         self.client_hello(io).await?.answer().await
     }
 
-    /// The first part of a handshake: waits for the client's hello. There is no time limit, and no
-    /// cryptography yet, so that a server can bound the waiting and the work each in its own way.
+    /// Performs the first part of a handshake: waits for the client's hello. It has no time limit, and does
+    /// no cryptography yet, so a server can bound the waiting and the work separately.
     ///
     /// # Errors
-    /// The connection ended, or what came is no TLS.
+    /// When the connection ends, or the data is not TLS.
     pub async fn client_hello<IO>(&self, io: IO) -> io::Result<ClientHello<IO>>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -103,7 +103,7 @@ impl Acceptor {
     }
 }
 
-/// A client's hello, to be answered.
+/// A client's hello, ready to be answered.
 pub struct ClientHello<IO> {
     start: StartHandshake<IO>,
     config: Arc<ServerConfig>,
@@ -113,8 +113,8 @@ impl<IO> ClientHello<IO>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
-    /// The second part of a handshake. Key exchange and signature, which is nearly all of the work,
-    /// are done within this call; the future sends the answer and waits for the client's.
+    /// Performs the second part of a handshake. Key exchange and signature, which are nearly all of the work,
+    /// are done within this call. The future sends the answer and waits for the client's.
     ///
     /// # Errors
     /// The future's output is an error if the connection ended, the two have nothing in common, or

@@ -1,4 +1,4 @@
-//! Decides what the Secret of a CA of ours should hold next.
+//! Decides what the Secret with our CA should hold next.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,17 +11,18 @@ use crate::{Error, ServingCertificate, Stored};
 
 /// A CA of our own, and the certificate that it issues.
 ///
-/// Several replicas may ask one after the other, each with what the one before wrote: they agree.
+/// Several replicas may ask one after the other, each with the content that the previous one wrote: they
+/// agree.
 ///
 /// # Guarantees
 /// - A leaf verifies against a CA of the bundle beside it, and never outlives it.
-/// - While clients may not know the newest CA, the leaf stays an older one's, if that has one that
-///   can serve. So whoever trusts the old bundle or the new one takes the leaf that is served.
-/// - Whatever is broken is made anew, and CAs that are still valid stay in the bundle.
+/// - While clients may not know the newest CA, the leaf remains one of an older CA, if there is one that can
+///   serve. So a client that trusts either the old bundle or the new one accepts the leaf.
+/// - Anything broken is replaced, and CAs that are still valid stay in the bundle.
 ///
 /// # Caveats
-/// - An older CA has no key any more. If it leaves no leaf that can serve, the newest CA issues one
-///   before it is trusted: see [`CurrentCertificate::replace_once_trusted`].
+/// - The keys of older CAs are gone. If they leave no leaf that can serve, the newest CA issues one before it
+///   is trusted: see [`CurrentCertificate::replace_once_trusted`].
 ///
 /// [`CurrentCertificate::replace_once_trusted`]: crate::CurrentCertificate::replace_once_trusted
 #[derive(Clone, Debug)]
@@ -30,39 +31,39 @@ pub struct Authority {
     dns_names: Vec<String>,
 }
 
-/// What to do with the Secret.
+/// The next step for the Secret.
 #[derive(Debug)]
 pub enum Next {
-    /// It is as it should be.
+    /// The Secret stays as it is.
     Keep,
-    /// It should hold this instead.
+    /// The Secret should get new content.
     Write {
         /// The new content.
         stored: Stored,
-        /// How it differs.
+        /// Difference from the present content.
         change: Change,
     },
 }
 
-/// What is new in a Secret.
+/// The new part of a Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The newest CA, and the leaf with it.
+    /// The newest CA, and a leaf of it.
     Everything,
-    /// The newest CA, for leaves to come.
+    /// The newest CA, for future leaves.
     Ca,
     /// The leaf.
     Leaf,
-    /// CAs are gone that nobody needs any more.
+    /// Only the bundle: CAs that nobody needs any more are gone.
     Bundle,
 }
 
 impl Authority {
-    /// An authority for a certificate with these DNS names. `name` is its common name, and that of
-    /// the CA is `name CA`.
+    /// Creates an authority for a certificate with these DNS names. `name` is the certificate's common name;
+    /// that of the CA is `name CA`.
     ///
     /// # Errors
-    /// [`Error::Name`] for what is no DNS name.
+    /// [`Error::Name`] if one is not a DNS name.
     pub fn new(name: &str, dns_names: Vec<String>) -> Result<Self, Error> {
         let is_no_name = |name: &&String| {
             !matches!(
@@ -79,15 +80,15 @@ impl Authority {
         })
     }
 
-    /// What the Secret should hold next, given what it holds at `present`: nothing is
-    /// [`Stored::default`].
+    /// Returns the content that the Secret should have next, given its `present` content. For a Secret that
+    /// does not exist, that is [`Stored::default`].
     ///
-    /// `trusted` is the bundle, in PEM, that clients trust now: its CAs stay trusted when a new one is
-    /// made, even if the Secret has lost them. `is_published` says that clients are known to trust the
+    /// `trusted` is the bundle, in PEM, that clients trust now. Its CAs stay trusted when a new one is
+    /// created, even if the Secret has lost them. `is_published` says that clients are known to trust the
     /// bundle of `present`.
     ///
     /// # Errors
-    /// [`Error::Issue`] if there are no random bytes, or `now` is not a time that a certificate knows.
+    /// [`Error::Issue`] if there are no random bytes, or a certificate cannot express `now`.
     pub fn next(
         &self,
         present: &Stored,
@@ -106,8 +107,8 @@ impl Authority {
         let mut issuer = leaf.map(|(_, issuer)| issuer);
         let mut trusted = bundle::parse(trusted);
         trusted.retain(|ca| !ca.has_expired(now));
-        // What clients were told last is no part of it: somebody put another Secret in its place, and
-        // replicas still serve what the one before issued.
+        // True if the bundle lacks the CA that clients were told of last: somebody has replaced the Secret,
+        // and replicas still serve what the previous one issued.
         let is_replaced = trusted
             .first()
             .is_some_and(|ca| bundle.iter().all(|known| known.der != ca.der));
@@ -123,7 +124,7 @@ impl Authority {
                     chain: leaf.chain.into(),
                     key: leaf.key.into(),
                 };
-                // What is wrong with a CA, such as its name or a constraint, shows in its leaves.
+                // Anything wrong with a CA, such as its name or a constraint, shows in its leaves.
                 if self.served(&stored, &bundle[..1], now).is_some() {
                     let change = Change::Leaf;
                     return Ok(Next::Write { stored, change });
@@ -150,7 +151,7 @@ impl Authority {
         self.with_new_ca(present, bundle, issuer, now)
     }
 
-    /// A new CA before those of `bundle`. If there is a leaf that can serve, it stays.
+    /// Puts a new CA before those of `bundle`. A leaf that can serve stays.
     fn with_new_ca(
         &self,
         present: &Stored,
@@ -182,7 +183,7 @@ impl Authority {
         Ok(Next::Write { stored, change })
     }
 
-    /// The leaf, and the place of its CA in the bundle, if clients can take it now.
+    /// Returns the leaf, and the index of its CA in the bundle, if clients can accept it now.
     fn served(
         &self,
         stored: &Stored,
@@ -200,7 +201,7 @@ impl Authority {
     }
 }
 
-/// The newest CA and its key, if it can issue.
+/// Returns the newest CA and its key, if it can issue.
 fn newest<'a>(bundle: &'a [Ca], key: &[u8], now: SystemTime) -> Option<(&'a Ca, KeyPair)> {
     let ca = bundle.get(NEWEST).filter(|ca| ca.is_valid(now))?;
     let key = std::str::from_utf8(key).ok()?;
@@ -208,13 +209,13 @@ fn newest<'a>(bundle: &'a [Ca], key: &[u8], now: SystemTime) -> Option<(&'a Ca, 
     (key.public_key_raw() == ca.public_key).then_some((ca, key))
 }
 
-/// The CAs that a leaf which still is valid may have been issued by. `issuer` is the place of the
-/// present leaf's.
+/// Returns the CAs that may have issued a leaf which is still valid. `issuer` is the index of the CA of the
+/// present leaf.
 fn needed(bundle: &[Ca], issuer: Option<usize>, now: SystemTime) -> Vec<Ca> {
     let (newest, older) = bundle.split_first().expect("there is a newest CA");
     let mut needed = vec![newest.clone()];
     bundle::add(&mut needed, issuer.map(|issuer| bundle[issuer].clone()));
-    // The others lost their keys when the newest one came.
+    // The others lost their keys when the newest one was created.
     if now < newest.not_before + BACKDATED + LEAF_LIFE + CLOCKS_DIFFER {
         bundle::add(&mut needed, older.iter().cloned());
     }
@@ -222,16 +223,16 @@ fn needed(bundle: &[Ca], issuer: Option<usize>, now: SystemTime) -> Vec<Ca> {
     needed
 }
 
-/// Less than a third of the time is left.
+/// Returns true if less than a third of the validity is left.
 fn is_due(not_before: SystemTime, not_after: SystemTime, now: SystemTime) -> bool {
     let whole = not_after.duration_since(not_before).unwrap_or_default();
     let left = not_after.duration_since(now).unwrap_or_default();
     left < whole / 3
 }
 
-/// The place of the newest CA in a bundle.
+/// Index of the newest CA in a bundle.
 const NEWEST: usize = 0;
-/// How many CAs a bundle has at most, whatever becomes of the Secret.
+/// Maximum number of CAs in a bundle, whatever happens to the Secret.
 const MAX_CAS: usize = 4;
-/// By how much at most, between those that issue and those that verify.
+/// Maximum difference between the clocks of those that issue and those that verify.
 const CLOCKS_DIFFER: Duration = days(1);

@@ -1,4 +1,4 @@
-//! The CAs of a bundle, each taken or left by itself.
+//! The CAs of a bundle, each accepted or left out on its own.
 
 use std::time::SystemTime;
 
@@ -14,20 +14,20 @@ use x509_cert::ext::pkix::BasicConstraints;
 pub(crate) struct Ca {
     pub(crate) pem: String,
     pub(crate) der: CertificateDer<'static>,
-    /// As in the certificate, without the header that names the algorithm.
+    /// Public key as in the certificate, without the header that names the algorithm.
     pub(crate) public_key: Vec<u8>,
     pub(crate) not_before: SystemTime,
     pub(crate) not_after: SystemTime,
 }
 
 impl Ca {
-    /// One PEM section, which must be the certificate of a CA.
+    /// Parses one PEM section, which must be the certificate of a CA.
     pub(crate) fn parse(pem: &str) -> Option<Self> {
         let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
         let parsed = Certificate::from_der(&der).ok()?;
         let parsed = parsed.tbs_certificate();
         let (_, constraints) = parsed.get_extension::<BasicConstraints>().ok()??;
-        // Written anew: what stands there may be read by us, and not by the apiserver.
+        // Encoded again: the original may be readable for us, but not for the apiserver.
         let pem = encode_string("CERTIFICATE", LineEnding::LF, &der).ok()?;
         constraints.ca.then(|| Self {
             pem,
@@ -51,18 +51,18 @@ impl Ca {
     }
 }
 
-/// The CAs among the sections of `pem`, each once. What is no CA, or broken, is left out.
+/// Returns the CAs among the sections of `pem`, each once. Leaves out everything that is broken or not a CA.
 pub(crate) fn parse(pem: &[u8]) -> Vec<Ca> {
     let mut cas: Vec<Ca> = vec![];
     for section in String::from_utf8_lossy(pem).split_inclusive(END) {
-        // Whatever stands before, such as a section without an end, would break this one too.
+        // Anything in front, such as a section without an end, would break this section too.
         let begin = section.rfind(BEGIN).unwrap_or_default();
         add(&mut cas, Ca::parse(&section[begin..]));
     }
     cas
 }
 
-/// Adds those that are not there yet.
+/// Adds the CAs that are not there yet.
 pub(crate) fn add(cas: &mut Vec<Ca>, more: impl IntoIterator<Item = Ca>) {
     for ca in more {
         if cas.iter().all(|known| known.der != ca.der) {
@@ -71,7 +71,7 @@ pub(crate) fn add(cas: &mut Vec<Ca>, more: impl IntoIterator<Item = Ca>) {
     }
 }
 
-/// The bundle in PEM.
+/// Returns the bundle in PEM.
 pub(crate) fn to_pem(cas: &[Ca]) -> Vec<u8> {
     cas.iter().flat_map(|ca| ca.pem.bytes()).collect()
 }

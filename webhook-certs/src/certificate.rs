@@ -31,8 +31,8 @@ impl ServingCertificate {
     /// RSA, ECDSA (P-256, P-384) or Ed25519.
     ///
     /// # Errors
-    /// [`Error::Chain`], [`Error::Leaf`] and [`Error::Key`] for what does not parse,
-    /// [`Error::Mismatch`] if the key is not the leaf's.
+    /// [`Error::Chain`], [`Error::Leaf`] and [`Error::Key`] if a part does not parse, [`Error::Mismatch`] if
+    /// the key is not the leaf's.
     pub fn from_pem(cert_chain: &[u8], private_key: &[u8]) -> Result<Self, Error> {
         let chain = CertificateDer::pem_slice_iter(cert_chain)
             .map(|certificate| certificate.map(CertificateDer::into_owned))
@@ -75,22 +75,22 @@ impl ServingCertificate {
         })
     }
 
-    /// The leaf's serial number, as `openssl x509 -serial` has it but for the colons: `0A:1B:2C`.
+    /// Returns the leaf's serial number, like `openssl x509 -serial` but with colons: `0A:1B:2C`.
     pub fn serial(&self) -> &str {
         &self.serial
     }
 
-    /// When the leaf begins to be valid.
+    /// Returns the time from which the leaf is valid.
     pub fn not_before(&self) -> SystemTime {
         self.not_before
     }
 
-    /// When the leaf ceases to be valid. Those above it in the chain may cease earlier.
+    /// Returns the time until which the leaf is valid. Certificates above it in the chain may end earlier.
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// Whether the leaf's subject alternative names cover this DNS name, by the rules of a TLS
+    /// Returns true if the leaf's subject alternative names cover this DNS name, by the rules of a TLS
     /// client. For a webhook behind a Service, the apiserver asks for `NAME.NAMESPACE.svc`.
     pub fn covers(&self, dns_name: &str) -> bool {
         let Ok(name) = ServerName::try_from(dns_name) else {
@@ -103,7 +103,7 @@ impl ServingCertificate {
             .is_ok()
     }
 
-    /// Whether a TLS client that trusts one CA alone takes the leaf at `now`, whatever its name.
+    /// Returns true if a TLS client that trusts only this CA accepts the leaf at `now`, whatever its name.
     pub(crate) fn is_issued_by(&self, ca: &CertificateDer<'_>, now: SystemTime) -> bool {
         let mut roots = RootCertStore::empty();
         if roots.add(ca.clone().into_owned()).is_err() {
@@ -130,7 +130,7 @@ impl ServingCertificate {
         &self.certified_key
     }
 
-    /// Equal chains are equal pairs: the key, which was checked, follows from the leaf.
+    /// Compares chains only: the key was checked, so it follows from the leaf.
     pub(crate) fn same_as(&self, other: &Self) -> bool {
         self.certified_key.cert == other.certified_key.cert
     }
@@ -146,7 +146,8 @@ impl fmt::Debug for ServingCertificate {
     }
 }
 
-/// The parser's own messages quote the input, which may be a key: a PEM on one line is all header.
+/// Describes a PEM error. The parser's own messages quote the input, which may be a key: a PEM on one line is
+/// all header.
 fn problem(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::NoItemsFound => "there is no PEM section of that kind in it",

@@ -1,4 +1,4 @@
-//! The CAs that clients must have their certificates from.
+//! The CAs that may issue certificates of clients.
 
 use std::fmt;
 use std::fs;
@@ -17,28 +17,28 @@ use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureS
 
 use crate::Error;
 
-/// The CAs that clients must have their certificates from; clones share them.
+/// The CAs that may issue certificates of clients; clones share them.
 ///
-/// Before the first, no client is let in.
+/// While there are none, no client is let in.
 #[derive(Clone, Default)]
 pub struct ClientAuthorities(Arc<RwLock<Option<Current>>>);
 
-/// What is in force.
+/// The CAs in force.
 struct Current {
     pem: Vec<u8>,
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
 impl ClientAuthorities {
-    /// None yet.
+    /// Creates a holder without CAs.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads a file and puts the CAs in it in force. Returns whether that changed anything.
+    /// Reads a file and puts its CAs in force. Returns true if that changed anything.
     ///
     /// # Errors
-    /// [`Error::Read`], and as [`ClientAuthorities::replace`]; what was in force stays so.
+    /// [`Error::Read`], and those of [`ClientAuthorities::replace`]. The CAs in force do not change then.
     pub fn reload(&self, file: &Path) -> Result<bool, Error> {
         let pem = fs::read(file).map_err(|source| Error::Read {
             path: file.to_owned(),
@@ -47,11 +47,11 @@ impl ClientAuthorities {
         self.replace(pem)
     }
 
-    /// Puts the CAs of a PEM bundle in force. Returns whether that changed anything.
+    /// Puts the CAs of a PEM bundle in force. Returns true if that changed anything.
     ///
     /// # Errors
-    /// [`Error::ClientAuthorities`] if there is none in it, or one that is broken; what was in force
-    /// stays so.
+    /// [`Error::ClientAuthorities`] if the bundle contains no CA, or a broken one. The CAs in force do not
+    /// change then.
     pub fn replace(&self, pem: Vec<u8>) -> Result<bool, Error> {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref().is_some_and(|current| current.pem == pem) {
@@ -88,7 +88,7 @@ fn verifier(pem: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, Error> {
         .map_err(|_| broken("there is no certificate in it"))
 }
 
-/// Checks clients against the CAs that are in force at the time.
+/// Checks clients against the CAs in force at that time.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     authorities: ClientAuthorities,
@@ -105,7 +105,7 @@ impl Verifier {
 }
 
 impl ClientCertVerifier for Verifier {
-    /// None: they would be those of one moment. A client then shows what it has.
+    /// No hints: they would be outdated after a replacement. A client without hints shows what it has.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

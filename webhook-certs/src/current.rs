@@ -1,4 +1,4 @@
-//! The certificate in force, shared by those who replace it and those who serve it.
+//! The certificate in force, shared by the code that replaces it and the code that serves it.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -10,30 +10,30 @@ use crate::{CertificateDirectory, Error, ServingCertificate};
 
 /// The certificate in force; clones share it.
 ///
-/// It may be empty, so that a server can start before its certificate has been issued: handshakes
+/// The holder may be empty, so that a server can start before its certificate has been issued: handshakes
 /// fail until there is one.
 #[derive(Clone, Debug, Default)]
 pub struct CurrentCertificate(Arc<RwLock<Option<Arc<ServingCertificate>>>>);
 
-/// What came of an attempt to replace the certificate.
+/// The outcome of an attempt to replace the certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
-    /// The one that was in force is so still.
+    /// The same certificate is still in force.
     Unchanged,
-    /// The next handshake shows it.
+    /// The new certificate is in force from the next handshake on.
     Replaced {
-        /// When it ceases to be valid.
+        /// End of its validity.
         not_after: SystemTime,
     },
 }
 
 impl CurrentCertificate {
-    /// Nothing in force yet.
+    /// Creates a holder without a certificate.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The certificate in force, or `None` before the first.
+    /// Returns the certificate in force, or `None` before the first one.
     pub fn current(&self) -> Option<Arc<ServingCertificate>> {
         self.0
             .read()
@@ -41,18 +41,18 @@ impl CurrentCertificate {
             .clone()
     }
 
-    /// Reads the directory and puts what it holds in force, if that differs.
+    /// Reads the directory, and puts its certificate in force if it differs.
     ///
     /// # Errors
-    /// As [`CertificateDirectory::read`]; what was in force stays so.
+    /// See [`CertificateDirectory::read`]; the certificate in force does not change then.
     pub fn reload(&self, directory: &CertificateDirectory) -> Result<Reload, Error> {
         directory
             .read()
             .map(|certificate| self.replace(certificate))
     }
 
-    /// Puts a certificate in force that its clients may not trust yet: at once if they do
-    /// (`is_trusted`), or if the one in force is none that they could take for much longer.
+    /// Puts a certificate in force that clients may not trust yet. It is taken at once if they trust it
+    /// (`is_trusted`), or if there is none in force that stays valid for another hour.
     pub fn replace_once_trusted(
         &self,
         certificate: ServingCertificate,
@@ -69,7 +69,7 @@ impl CurrentCertificate {
         }
     }
 
-    /// Puts a certificate in force, if it differs from the one that is.
+    /// Puts a certificate in force if it differs from the current one.
     pub fn replace(&self, certificate: ServingCertificate) -> Reload {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if current
@@ -84,10 +84,10 @@ impl CurrentCertificate {
     }
 }
 
-/// How long before its end a certificate gives way to one that may not be trusted.
+/// Time before its end at which a certificate gives way to one that may not be trusted.
 const LAST_CALL: Duration = Duration::from_secs(60 * 60);
 
-/// Shows rustls the certificate in force, without showing rustls to our callers.
+/// Shows rustls the certificate in force, without exposing rustls to our callers.
 #[derive(Debug)]
 pub(crate) struct Resolver(pub(crate) CurrentCertificate);
 

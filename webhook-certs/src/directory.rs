@@ -14,12 +14,12 @@ pub struct CertificateDirectory {
 }
 
 impl CertificateDirectory {
-    /// Names the directory. It need not exist yet.
+    /// Names a directory, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Reads what is there now. The calls block, for the time of reading two small files.
+    /// Reads the current content. The calls block, for the time of reading two small files.
     ///
     /// # Guarantees
     /// Chain and key come from the same version of the Secret: if the chain changed while the key
@@ -36,7 +36,7 @@ impl CertificateDirectory {
         })
     }
 
-    /// A chain that is the same before and after the key is read.
+    /// Reads a chain that is the same before and after its key is read.
     fn settled(
         &self,
         mut read: impl FnMut(&PathBuf) -> io::Result<Vec<u8>>,
@@ -60,14 +60,14 @@ impl CertificateDirectory {
     }
 }
 
-/// The kubelet replaces a mounted Secret about once a minute at most, so the second attempt settles.
+/// The kubelet replaces a mounted Secret about once a minute at most, so the second attempt succeeds.
 const ATTEMPTS: usize = 3;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Answers one read after the other with the next of `contents`.
+    /// Answers each read with the next of `contents`.
     fn settled_over(contents: &[&str]) -> Result<(Vec<u8>, Vec<u8>), Error> {
         let mut contents = contents.iter();
         CertificateDirectory::new("/certs")

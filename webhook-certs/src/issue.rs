@@ -1,4 +1,4 @@
-//! Makes keys, CAs and leaves.
+//! Creates keys, CAs and leaves.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,11 +10,11 @@ use rcgen::{
 use crate::Error;
 use crate::bundle::Ca;
 
-/// How long a CA is valid.
+/// Validity of a CA.
 pub(crate) const CA_LIFE: Duration = days(5 * 365);
-/// How long a leaf is valid, if its CA is for as long.
+/// Validity of a leaf, if its CA is valid for as long.
 pub(crate) const LEAF_LIFE: Duration = days(90);
-/// How long before now validity begins: clocks differ.
+/// Time by which validity begins earlier than now, because clocks differ.
 pub(crate) const BACKDATED: Duration = Duration::from_secs(60 * 60);
 
 /// A certificate and its key, in PEM.
@@ -23,7 +23,7 @@ pub(crate) struct Leaf {
     pub(crate) key: String,
 }
 
-/// A new CA, which signs leaves and no further CAs.
+/// Creates a CA, which signs leaves but no further CAs.
 pub(crate) fn ca(name: &str, now: SystemTime) -> Result<(Ca, KeyPair), Error> {
     let failed = failed("a CA");
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
@@ -34,7 +34,7 @@ pub(crate) fn ca(name: &str, now: SystemTime) -> Result<(Ca, KeyPair), Error> {
     Ok((ca, key))
 }
 
-/// A new leaf with a new key. The names were checked.
+/// Creates a leaf with a new key. The names must have been checked.
 pub(crate) fn leaf(
     name: &str,
     dns_names: &[String],
@@ -45,7 +45,7 @@ pub(crate) fn leaf(
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(failed)?;
     let mut params = CertificateParams::new(dns_names).map_err(failed)?;
     params.distinguished_name = common_name(name);
-    // With the key identifier that tells the CAs of a bundle apart, which all have the same name.
+    // The authority key identifier distinguishes the CAs of a bundle, which all have the same name.
     params.is_ca = IsCa::ExplicitNoCa;
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -59,13 +59,13 @@ pub(crate) fn leaf(
     })
 }
 
-/// The time as certificates count it.
+/// Returns a time as certificates count it.
 pub(crate) fn since_1970(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
 }
 
-/// What a CA of ours is known by; its serial number is rcgen's default, a digest of the random key.
+/// Returns the parameters of a CA of ours. Its serial number is rcgen's default, a digest of the random key.
 fn ca_params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name(&format!("{name} CA"));

@@ -1,8 +1,8 @@
 //! Serving certificates for admission webhooks: load, check, reload, issue.
 //!
-//! Bytes in, TLS acceptor and PEM out. A [`ServingCertificate`] is a chain and a key that belong together; a
-//! [`CurrentCertificate`] holds the one in force, and an [`Acceptor`] answers each handshake with
-//! whatever that is at the moment:
+//! Bytes in, TLS acceptor and PEM out. A [`ServingCertificate`] is a chain and a key that belong together. A
+//! [`CurrentCertificate`] holds the one in force, and an [`Acceptor`] answers each handshake with the one in
+//! force at that moment:
 //!
 //! ```no_run
 //! use webhook_certs::{Acceptor, CertificateDirectory, CurrentCertificate, MinTlsVersion};
@@ -15,23 +15,23 @@
 //! # let _ = (acceptor, outcome);
 //! ```
 //!
-//! Where nobody else issues certificates, an [`Authority`] does: it says what a Secret with a CA and
-//! a certificate, [`Stored`], should hold next. A [`Publication`] and
-//! [`CurrentCertificate::replace_once_trusted`] keep a certificate back until its CA is trusted.
+//! If nobody else issues certificates, an [`Authority`] does: it says what a Secret with a CA and a
+//! certificate, [`Stored`], should hold next. A [`Publication`] and
+//! [`CurrentCertificate::replace_once_trusted`] hold a certificate back until its CA is trusted.
 //!
-//! [`Acceptor::with_client_authorities`] lets in only clients that show a certificate too.
+//! [`Acceptor::with_client_authorities`] only lets in clients that have a certificate, too.
 //!
 //! # Guarantees
 //! - A chain with a key that is not its own, or that does not parse, never comes into force.
 //! - Every handshake that begins after a replacement shows the new certificate: there is no session
-//!   resumption, which would carry the old one on.
+//!   resumption, which would continue with the old one.
 //! - No byte of a private key is in any `Debug`, `Display` or error.
 //!
 //! # Caveats
-//! - There are no timers and no file watches here: the caller decides when to reload. Kubernetes
-//!   swaps a symlink above the files, which watches on the files do not see; contents are compared.
-//! - A certificate that has expired, or is not yet valid, is taken: the clock that counts is the
-//!   client's. Ask [`ServingCertificate::not_after`] and say so before it hurts.
+//! - There are no timers and no file watches here: the caller decides when to reload. Kubernetes swaps a
+//!   symlink above the files, which watches on the files do not see, so contents are compared.
+//! - A certificate that has expired, or is not yet valid, is accepted: only the client's clock matters. Check
+//!   [`ServingCertificate::not_after`], and warn in time.
 
 mod acceptor;
 mod authority;

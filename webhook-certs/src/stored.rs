@@ -4,9 +4,10 @@ use std::fmt;
 
 use crate::{Error, ServingCertificate};
 
-/// A CA and a certificate of ours, as the entries of a Secret: unchecked, and empty where missing.
+/// A CA and a certificate of ours, as the entries of a Secret. They are unchecked, and empty if missing.
 ///
-/// *Guarantees*: `Debug` shows nothing of it.
+/// # Guarantees
+/// `Debug` shows nothing of the content.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Stored {
     /// The CAs to trust, in PEM, newest first.
@@ -31,7 +32,7 @@ impl Stored {
         }
     }
 
-    /// The entries, by name.
+    /// Returns the entries by name.
     pub fn into_entries(self) -> [(&'static str, Vec<u8>); 4] {
         [
             (CA_BUNDLE, self.ca_bundle),
@@ -41,10 +42,10 @@ impl Stored {
         ]
     }
 
-    /// The chain and its key.
+    /// Returns the chain with its key.
     ///
     /// # Errors
-    /// As [`ServingCertificate::from_pem`].
+    /// See [`ServingCertificate::from_pem`].
     pub fn serving_certificate(&self) -> Result<ServingCertificate, Error> {
         ServingCertificate::from_pem(&self.chain, &self.key)
     }
@@ -58,7 +59,7 @@ impl fmt::Debug for Stored {
 
 const CA_BUNDLE: &str = "ca.crt";
 const CA_KEY: &str = "ca.key";
-/// As in every Secret of type `kubernetes.io/tls`.
+/// Same name as in every Secret of type `kubernetes.io/tls`.
 pub(crate) const CHAIN: &str = "tls.crt";
-/// As in every Secret of type `kubernetes.io/tls`.
+/// Same name as in every Secret of type `kubernetes.io/tls`.
 pub(crate) const KEY: &str = "tls.key";

@@ -1,4 +1,4 @@
-//! Certificates, and clients that trust them and have some, for the tests of servers.
+//! Certificates for the tests of servers, and clients that trust them and have certificates themselves.
 
 use std::fs;
 use std::io;
@@ -18,17 +18,17 @@ use tokio_rustls::client::TlsStream;
 
 use crate::ServingCertificate;
 
-/// A client that trusts one certificate alone.
+/// A client that trusts a single certificate.
 #[derive(Clone)]
 pub struct Client {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
 }
 
-/// A new self-signed certificate for `dns_name`, and a client that trusts it.
+/// Creates a self-signed certificate for `dns_name`, and a client that trusts it.
 ///
 /// # Panics
-/// If `dns_name` is no DNS name.
+/// If `dns_name` is not a DNS name.
 pub fn self_signed(dns_name: &str) -> (ServingCertificate, Client) {
     let issued = rcgen::generate_simple_self_signed([dns_name.to_owned()]).expect("a DNS name");
     let (chain, key) = (issued.cert.pem(), issued.signing_key.serialize_pem());
@@ -49,7 +49,7 @@ pub fn self_signed(dns_name: &str) -> (ServingCertificate, Client) {
 }
 
 impl Client {
-    /// The same client with a certificate of `authority` to show.
+    /// Returns the same client with a certificate of `authority`.
     #[must_use]
     pub fn with_certificate_of(&self, authority: &ClientAuthority) -> Self {
         let key = KeyPair::generate().expect("ring makes keys");
@@ -69,10 +69,10 @@ impl Client {
         }
     }
 
-    /// Shakes hands over `io`.
+    /// Performs a handshake over `io`.
     ///
     /// # Errors
-    /// Whatever ends the handshake.
+    /// When the handshake fails.
     pub async fn connect<IO>(&self, io: IO) -> io::Result<TlsStream<IO>>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -83,14 +83,14 @@ impl Client {
     }
 }
 
-/// A CA of clients.
+/// A CA that issues certificates of clients.
 pub struct ClientAuthority {
     issuer: Issuer<'static, KeyPair>,
-    /// Its certificate.
+    /// Certificate of the CA, in PEM.
     pub pem: String,
 }
 
-/// A new CA of clients.
+/// Creates a CA of clients.
 ///
 /// # Panics
 /// If there is no randomness.
@@ -105,10 +105,10 @@ pub fn client_authority() -> ClientAuthority {
     }
 }
 
-/// Writes `tls.crt` and `tls.key` of a self-signed certificate that is valid from `from` to `until`.
+/// Writes `tls.crt` and `tls.key` of a new self-signed certificate that is valid from `from` to `until`.
 ///
 /// # Panics
-/// If `dns_name` is no DNS name, or the files cannot be written.
+/// If `dns_name` is not a DNS name, or the files cannot be written.
 pub fn write_pair(directory: &Path, dns_name: &str, from: SystemTime, until: SystemTime) {
     let key = KeyPair::generate().expect("ring makes keys");
     let mut params = CertificateParams::new([dns_name.to_owned()]).expect("a DNS name");

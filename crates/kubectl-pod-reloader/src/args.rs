@@ -78,7 +78,7 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Whether it is for graphs alone.
+    /// Returns true if this form is for graphs only.
     pub(crate) fn is_picture(self) -> bool {
         matches!(self, Self::Mermaid | Self::Dot | Self::Html)
     }
@@ -136,7 +136,7 @@ pub(crate) enum Command {
     },
 }
 
-/// A workload as the user names it.
+/// A workload, as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// `deployment`, `deploy`, `rollouts.argoproj.io` and the like.
@@ -145,19 +145,20 @@ pub(crate) struct Target {
     pub(crate) name: String,
 }
 
-/// What a user names by words as kubectl takes them: `deployment/web`, or `deployment web`.
+/// The objects that a user names in kubectl's syntax: `deployment/web`, or `deployment web`.
 #[derive(Debug)]
 pub(crate) struct Words<T>(pub(crate) T);
 
-/// What [`Words`] may name.
+/// A type that [`Words`] can name.
 pub(crate) trait Named: Sized {
-    /// The id of the argument.
+    /// Id of the argument.
     const ID: &str;
-    /// The argument, with its help.
+    /// Returns the argument with its help.
     fn arg() -> Arg;
-    /// Reads the words.
+    /// Parses the words.
     ///
-    /// *Errors*: what to write instead.
+    /// # Errors
+    /// Returns the text that tells the user what to write instead.
     fn of(words: &[String]) -> Result<Self, String>;
 }
 
@@ -234,7 +235,7 @@ impl<T: Named> Args for Words<T> {
     }
 }
 
-/// All `type/name`, or a type and then names.
+/// Parses either words of the form `type/name`, or a type followed by names.
 fn targets(words: &[String]) -> Result<Vec<Target>, String> {
     match words {
         [kind, names @ ..] if !kind.contains('/') => {
@@ -268,7 +269,7 @@ fn target(text: &str) -> Result<Target, String> {
     })
 }
 
-/// The kind that a user means.
+/// Returns the kind that the user means.
 pub(crate) fn config_kind(typed: &str) -> Option<ConfigKind> {
     match typed {
         "cm" | "configmap" | "configmaps" => Some(ConfigKind::ConfigMap),
@@ -379,7 +380,7 @@ mod tests {
         }
     }
 
-    /// Flags are checked by running what the document says.
+    /// Flags are not compared here: another test runs the commands of the document.
     #[test]
     fn the_document_has_every_command_and_no_other() {
         let document = include_str!("../../../docs/kubectl.md");

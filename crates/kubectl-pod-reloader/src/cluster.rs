@@ -1,4 +1,4 @@
-//! The cluster as the user may see it: every call says what it was for, and whether it was allowed.
+//! The cluster as the user may see it. Every call says what it was for, and whether it was allowed.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -21,30 +21,30 @@ use tokio::sync::OnceCell;
 
 use crate::args::Connection;
 
-/// How long one call may take.
+/// Time limit of one call.
 const DEADLINE: Duration = Duration::from_secs(15);
-/// How many objects one call lists.
+/// Number of objects that one call lists.
 const PAGE: usize = 250;
 
-/// What the apiserver's audit log calls us.
+/// Name under which the apiserver's audit log shows us.
 const USER_AGENT: &str = concat!("kubectl-pod-reloader/", env!("CARGO_PKG_VERSION"));
 const JSON: &str = "application/json";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// A list of which some objects are in memory at a time.
+/// A list that is read page by page, so that only some objects are in memory at a time.
 pub(crate) struct Pages<'a> {
     cluster: &'a Cluster,
     place: Place<'a>,
     query: &'a str,
     accept: &'static str,
-    /// Where the next page begins; `None` after the last one.
+    /// Start of the next page; `None` after the last one.
     token: Option<String>,
 }
 
 impl Pages<'_> {
-    /// The next objects. `None` where there are no more.
+    /// Returns the next objects, or `None` if there are no more.
     pub(crate) async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Unseen> {
-        /// The apiserver writes `null` for a list of nothing, such as of metadata.
+        /// A page. The apiserver writes `null` for an empty list, for example of metadata.
         #[derive(Deserialize)]
         #[serde(bound = "T: DeserializeOwned")]
         struct List<T> {
@@ -71,33 +71,33 @@ impl Pages<'_> {
     }
 }
 
-/// A cluster, as one user.
+/// A cluster, as seen by one user.
 pub(crate) struct Cluster {
     client: Client,
-    /// What the cluster serves, once it was asked.
+    /// The groups that the cluster serves, once they have been read.
     groups: OnceCell<APIGroupDiscoveryList>,
-    /// The namespace that is meant where none is given.
+    /// The namespace to use if none is given.
     pub(crate) namespace: Name,
 }
 
-/// Why something cannot be seen.
+/// The reason why something cannot be seen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unseen {
-    /// The user has not the right.
+    /// The user lacks the right.
     #[error("you may not {0}")]
     Forbidden(String),
-    /// There is no such object, or the cluster does not serve such objects.
+    /// There is no such object, or the cluster does not serve its kind.
     #[error("{0}")]
     Absent(String),
-    /// The apiserver says something else.
+    /// The apiserver refused for any other reason.
     #[error("cannot {what}: {message}")]
     Refused {
-        /// What was tried.
+        /// The call that was tried.
         what: String,
-        /// In its own words.
+        /// The apiserver's own words.
         message: String,
     },
-    /// There is no answer.
+    /// There was no answer.
     #[error("cannot {0}: {1}")]
     Unreachable(String, String),
 }
@@ -112,7 +112,7 @@ impl Unseen {
     }
 }
 
-/// Why there is no cluster to look at.
+/// The reason why there is no cluster to look at.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoCluster {
     #[error("reading the kubeconfig: {}", of_kubeconfig(.0))]
@@ -125,7 +125,7 @@ pub(crate) enum NoCluster {
     Namespace(String, InvalidName),
 }
 
-/// In other words than kube's where those quote a path twice.
+/// Describes the error. Avoids kube's text if that would quote a path twice.
 fn of_kubeconfig(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::ReadConfig(cause, path) => format!("{}: {cause}", path.display()),
@@ -137,14 +137,14 @@ fn of_kubeconfig(error: &KubeconfigError) -> String {
     }
 }
 
-/// Where objects stand in the API.
+/// A place of objects in the API.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     /// `apps/v1`, or `v1` for the core group.
     pub(crate) api_version: &'a str,
     /// `deployments`.
     pub(crate) plural: &'a str,
-    /// `None` for all, or where they stand in none.
+    /// `None` for all namespaces, or for kinds that have none.
     pub(crate) namespace: Option<&'a str>,
 }
 
@@ -173,7 +173,8 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// That of an object. Names that every apiserver takes need no encoding; an aggregated one may take others.
+    /// Returns the path of an object. Names need no encoding for the apiserver itself, but an aggregated one
+    /// may accept others.
     fn path_of(&self, name: &str) -> String {
         format!("{}/{}", self.path(), encoded(name))
     }
@@ -187,14 +188,14 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What a write that was not carried out gave.
+/// The response to a dry run.
 pub(crate) struct DryRun {
-    /// The warnings that came with it.
+    /// The warnings of the response.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Cluster {
-    /// The cluster of the kubeconfig, or the one that we run in.
+    /// Connects to the cluster of the kubeconfig, or to the one that we run in.
     pub(crate) async fn connect(connection: &Connection) -> Result<Self, NoCluster> {
         let options = KubeConfigOptions {
             context: connection.context.clone(),
@@ -219,7 +220,7 @@ impl Cluster {
         };
         let own = kubeconfig.ok();
         let own = own.and_then(|it| proxy_of(&it, connection.context.as_deref()));
-        // kube asks NO_PROXY about the proxy's own host.
+        // kube would check NO_PROXY against the host of the proxy itself.
         config.proxy_url = proxy(&config.cluster_url, own, |name| std::env::var(name).ok());
         let user_agent = HeaderValue::from_static(USER_AGENT);
         config.headers.push((header::USER_AGENT, user_agent));
@@ -238,7 +239,7 @@ impl Cluster {
         })
     }
 
-    /// One object.
+    /// Reads one object.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         place: Place<'_>,
@@ -249,7 +250,7 @@ impl Cluster {
         serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))
     }
 
-    /// That there is no such namespace, where that is so and can be seen.
+    /// Returns an error if the namespace does not exist. `None` if it does, or if that cannot be seen.
     pub(crate) async fn lacks_namespace(&self, namespace: &Name) -> Option<Unseen> {
         let namespaces = Place::new("v1", "namespaces", None);
         let found: Result<IgnoredAny, _> = self.get(namespaces, namespace.as_str()).await;
@@ -257,7 +258,7 @@ impl Cluster {
         is_absent.then(|| Unseen::Absent(format!("there is no namespace {namespace}")))
     }
 
-    /// The names of all namespaces.
+    /// Returns the names of all namespaces.
     pub(crate) async fn namespaces(&self) -> Result<Vec<String>, Unseen> {
         let all: Vec<Value> = self
             .list_metadata(Place::new("v1", "namespaces", None), "")
@@ -266,13 +267,13 @@ impl Cluster {
         Ok(names.map(ToOwned::to_owned).collect())
     }
 
-    /// One object, as it is serialised.
+    /// Reads one object, and returns it as serialised.
     pub(crate) async fn get_raw(&self, place: Place<'_>, name: &str) -> Result<Vec<u8>, Unseen> {
         self.read(&place.path_of(name), &place.words("get"), JSON)
             .await
     }
 
-    /// All objects of a place that meet `query`, such as `labelSelector=a%3Db`.
+    /// Lists all objects of a place that match `query`, such as `labelSelector=a%3Db`.
     pub(crate) async fn list<T: DeserializeOwned>(
         &self,
         place: Place<'_>,
@@ -281,7 +282,7 @@ impl Cluster {
         self.list_as(place, query, JSON).await
     }
 
-    /// The metadata of all objects of a place, whatever is in them.
+    /// Lists the metadata of all objects of a place, however large the objects are.
     pub(crate) async fn list_metadata<T: DeserializeOwned>(
         &self,
         place: Place<'_>,
@@ -304,7 +305,7 @@ impl Cluster {
         Ok(all)
     }
 
-    /// As [`Cluster::list`], so much at once as one call gives.
+    /// Lists as [`Cluster::list`] does, one page at a time.
     pub(crate) fn pages<'a>(&'a self, place: Place<'a>, query: &'a str) -> Pages<'a> {
         self.pages_as(place, query, JSON)
     }
@@ -319,7 +320,7 @@ impl Cluster {
         }
     }
 
-    /// What the cluster serves, by group, version and plural.
+    /// Returns the version in which the cluster serves a resource. The groups are read once.
     pub(crate) async fn version_of(&self, group: &str, plural: &str) -> Result<String, Unseen> {
         let what = format!("tell whether the cluster has {plural}.{group}");
         let ask = async || {
@@ -342,9 +343,9 @@ impl Cluster {
         }
     }
 
-    /// Patches an object by nothing, or creates it where a `body` is given, without doing so.
+    /// Sends a dry run: an empty patch of an object, or its creation if `body` is given.
     ///
-    /// Every admission sees it, as the field manager `manager`, and nothing is stored.
+    /// Every admission sees it, under the field manager `manager`. Nothing is stored.
     pub(crate) async fn dry_run(
         &self,
         place: Place<'_>,
@@ -382,7 +383,7 @@ impl Cluster {
         Ok(self.call(request, what).await?.1)
     }
 
-    /// A call, with what it is for.
+    /// Sends a request; errors say that it was for `what`.
     async fn call(
         &self,
         request: Request<Vec<u8>>,
@@ -417,7 +418,7 @@ impl Cluster {
     }
 }
 
-/// The proxy that a kubeconfig names for the cluster of a context, or of the current one.
+/// Returns the proxy that a kubeconfig names for the cluster of the given context, or of the current one.
 fn proxy_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
     let context = context.or(kubeconfig.current_context.as_deref())?;
     let mut contexts = kubeconfig.contexts.iter();
@@ -428,8 +429,8 @@ fn proxy_of(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {
     proxy.filter(|it| !it.is_empty())
 }
 
-/// The proxy by which a server is reached, as kubectl chooses it: its `own` one whatever else is said, or that
-/// of the environment, unless the server is on this host or NO_PROXY names it.
+/// Returns the proxy for a server, chosen as kubectl does: the cluster's `own` one first, whatever else is
+/// set, then that of the environment, unless the server is on this host or NO_PROXY names it.
 fn proxy(
     server: &Uri,
     own: Option<String>,
@@ -464,7 +465,7 @@ fn proxy(
     }
 }
 
-/// JSON without the fields that are `null`: the apiserver writes that for a list of nothing.
+/// Removes the fields that are `null`, which the apiserver writes for an empty list.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => fields
@@ -477,13 +478,13 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// A 403 may also come from an admission, in the words of its author.
+/// Tells a lack of rights from a 403 of an admission, which has its author's own words.
 fn is_about_rights(message: &str) -> bool {
     message.contains(" cannot ") && message.contains("forbidden: User ")
 }
 
 fn unreadable(what: &str, error: &serde_json::Error) -> Unseen {
-    // Not the error itself: it may quote a Secret.
+    // The error itself is left out: it may quote a Secret.
     let message = format!("the answer is not as expected (line {})", error.line());
     Unseen::Refused {
         what: what.to_owned(),
@@ -495,7 +496,7 @@ fn unseen(what: &str, error: kube::Error) -> Unseen {
     Unseen::Unreachable(what.to_owned(), chain(&error))
 }
 
-/// The text of a `Warning` header, which is `299 - "text"`.
+/// Parses the text of a `Warning` header, which looks like `299 - "text"`.
 fn warning(header: &str) -> Option<String> {
     let quoted = header.split_once('"')?.1;
     let mut text = String::new();
@@ -509,7 +510,7 @@ fn warning(header: &str) -> Option<String> {
     }
 }
 
-/// `text` as part of a query.
+/// Encodes `text` as part of a query.
 pub(crate) fn encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
@@ -605,7 +606,7 @@ mod tests {
         assert_eq!(proxy_of(&kubeconfig, Some("c")), None);
     }
 
-    /// What each function that lists makes of a list of nothing.
+    /// Returns what each function that lists gets if the lists are empty.
     async fn listed(empty: &Value) -> Vec<Result<usize, Unseen>> {
         let cluster = Canned::shop()
             .with_empty_lists(empty.clone())

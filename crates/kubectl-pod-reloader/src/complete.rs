@@ -1,4 +1,4 @@
-//! What kubectl completes: it asks `kubectl_complete-pod_reloader`, which calls us.
+//! Completes commands for kubectl, which runs `kubectl_complete-pod_reloader`, which calls us.
 
 use clap::{Arg, CommandFactory, ValueEnum};
 use pod_reloader_core::name::Name;
@@ -10,10 +10,10 @@ use crate::objects;
 use crate::operators::Operators;
 use crate::workloads::{self, Seen};
 
-/// That nothing but the candidates is meant: no files.
+/// Tells the shell to offer the candidates only, and no files.
 const NO_FILES: &str = ":4";
 
-/// The candidates for the last of `words`, one a line, and what the shell is to do with them.
+/// Returns the candidates for the last of `words`, one a line, and the directive for the shell.
 pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> String {
     let (last, before) = match words.split_last() {
         Some((last, before)) => (last.as_str(), before),
@@ -53,13 +53,13 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
     all.join("\n") + "\n"
 }
 
-/// What is typed of an object so far.
+/// The part of an object that has been typed so far.
 enum Typed<'a> {
-    /// Its type, as a word of its own.
+    /// The type, as a word of its own.
     Type(&'a str),
-    /// Its type, and the `/` behind it.
+    /// The type, and the `/` after it.
     TypeAndSlash(&'a str),
-    /// Part of a word that may become both.
+    /// Part of a word that may still become type and name.
     Part,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Typed<'a> {
         }
     }
 
-    /// The type as it is typed, if it is.
+    /// Returns the type if it has been typed.
     fn kind(&self) -> Option<String> {
         match self {
             Self::Type(kind) | Self::TypeAndSlash(kind) => Some(kind.to_ascii_lowercase()),
@@ -80,7 +80,7 @@ impl<'a> Typed<'a> {
         }
     }
 
-    /// What completes it to an object.
+    /// Returns the word that completes this to an object.
     fn completed(&self, usual: &str, name: &str) -> String {
         match self {
             Self::Type(_) => name.to_owned(),
@@ -120,7 +120,7 @@ async fn config_objects(cluster: &Cluster, typed: &Typed<'_>) -> Vec<String> {
     candidates
 }
 
-/// Where the cluster is to be looked at, by the flags among `words`.
+/// Takes the connection from the flags among `words`.
 pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connection {
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -143,7 +143,7 @@ pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connec
     connection
 }
 
-/// The flags that a word of its own may follow.
+/// The flags that take their value as a separate word.
 const WITH_VALUE: [&str; 12] = [
     "-n",
     "--namespace",
@@ -159,7 +159,7 @@ const WITH_VALUE: [&str; 12] = [
     "--ask",
 ];
 
-/// What may be the value of a flag.
+/// Returns the candidates for the value of a flag.
 async fn values(flag: &str, command: Option<&str>, cluster: Option<&Cluster>) -> Vec<String> {
     match (flag, cluster) {
         ("-o" | "--output", _) => {

@@ -1,4 +1,4 @@
-//! `graph`: fills the picture with what the user may see.
+//! `graph`: fills the picture with everything that the user may see.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::operators::{NONE_FOUND, Operators};
 use crate::print::Verdict;
 use crate::workloads::{self, Seen};
 
-/// The graph of a namespace, or of all; with what is missing in it, and how good it is.
+/// Draws a namespace, or all. Also returns notes on what is missing, and the verdict.
 pub(crate) async fn draw(
     cluster: &Cluster,
     operators: &Operators,
@@ -45,7 +45,7 @@ pub(crate) async fn draw(
     Ok((graph(&kept, &there), notes, verdict))
 }
 
-/// What is drawn of a workload that is kept.
+/// The part of a managed workload that is drawn.
 struct Kept {
     workload: Workload,
     pods: Option<i64>,
@@ -130,7 +130,7 @@ fn node(Kept { workload, pods }: &Kept) -> WorkloadNode {
     }
 }
 
-/// What the page is called.
+/// Returns the title of the page.
 pub(crate) fn title(namespace: Option<&Name>) -> String {
     match namespace {
         Some(namespace) => format!("What restarts what in namespace {namespace}"),
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(graph.edges.len(), 2);
     }
 
-    /// Nobody waits for the end of this where each workload is held against all objects.
+    /// Never ends in reasonable time if each workload is compared with all objects.
     #[test]
     fn thousands_of_workloads_are_drawn_beside_many_objects() {
         let scope = scope();

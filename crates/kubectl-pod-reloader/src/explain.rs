@@ -1,4 +1,4 @@
-//! `explain`: what counts for a workload, whether it is up to date, and when and why it was restarted.
+//! `explain`: what is tracked for a workload, whether it is up to date, and when and why it was restarted.
 
 mod standing;
 
@@ -25,16 +25,16 @@ use crate::print::{Answer, Piece, Text, Verdict, by};
 use crate::rollout::Rollout;
 use crate::workloads::{self, HashWriter, Seen, consumption};
 
-/// Everything there is to tell about one workload.
+/// Everything there is to know about one workload.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Explanation {
     kind: String,
     namespace: String,
     name: String,
-    /// Whether it is kept.
+    /// True if the workload is managed.
     is_kept: bool,
-    /// Why not.
+    /// Reason why it is not managed.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_kept_because: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,27 +43,27 @@ pub(crate) struct Explanation {
     config_hash: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     key_id: Option<String>,
-    /// In the words of the operator, or `not asked`.
+    /// Sync status in the operator's own words, or `not asked`.
     standing: String,
-    /// What that means.
+    /// Meaning of `standing`.
     #[serde(skip)]
     meaning: String,
     #[serde(skip)]
     verdict: Option<Verdict>,
-    /// What its pods need to start and what is not there.
+    /// Objects and keys that its pods need to start and that are missing.
     waits_for: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_restart: Option<LastRestart>,
     rollout: String,
-    /// How long its objects must be quiet before it is restarted, in seconds.
+    /// Time that its objects must stay unchanged before it is restarted, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     settle_period_seconds: Option<f64>,
     objects: Vec<ObjectRow>,
-    /// What is wrong with its annotations and labels.
+    /// Mistakes in its annotations and labels.
     advice: Vec<String>,
-    /// Of the last hour.
+    /// Problems of the last hour.
     problems: Vec<Event>,
-    /// What you may not see.
+    /// Everything that the user may not see.
     unseen: Vec<String>,
     #[serde(skip)]
     asked_at: Timestamp,
@@ -79,31 +79,31 @@ struct OperatorSummary {
 
 #[derive(Debug, Serialize)]
 struct LastRestart {
-    /// When its pods got their config hash.
+    /// Time at which its pods got their config hash.
     at: Timestamp,
-    /// What for, while Events tell.
+    /// Reason for the restart, for as long as there are Events.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
-    /// The field manager that wrote the hash, where that can be seen.
+    /// Field manager that wrote the hash, if that can be seen.
     #[serde(skip_serializing_if = "Option::is_none")]
     manager: Option<String>,
     #[serde(skip)]
     in_words: String,
 }
 
-/// What is known of why a workload got its hash.
+/// The reason why a workload got its hash, as far as it is known.
 #[derive(Debug, PartialEq, Eq)]
 enum Why {
-    /// The operator told.
+    /// An Event of the operator gives the reason.
     Told(String),
-    /// It is part of a write of the workload, of which the operator makes no Event; by this field manager,
-    /// where that is known.
+    /// The hash came with a write of the workload itself, for which the operator makes no Event. Holds the
+    /// field manager if it is known.
     OwnWrite(Option<String>),
-    /// The operator wrote it, or nobody knows who did, and Events cannot be read.
+    /// Events cannot be read, and either the operator wrote the hash or nobody knows who did.
     Unread,
-    /// The same, and there is no Event about it yet, or it was lost.
+    /// Events can be read, but there is none about the hash yet, or it was lost.
     Untold,
-    /// The same, longer ago than Events are kept.
+    /// Events can be read, but the hash is older than any Event that is retained.
     Forgotten,
 }
 
@@ -120,7 +120,7 @@ impl Why {
             (Some(event), _) => Self::Told(event.message.clone()),
             (None, HashWriter::Admission) => Self::OwnWrite(None),
             _ if !are_events_seen => Self::Unread,
-            // By the webhook, or the rollout began late.
+            // The operator's last write is older: the webhook set the hash, or the rollout began late.
             (None, HashWriter::Operator(Some(at))) if is_newer(at) => Self::Untold,
             _ if now.duration_since(since) < EVENTS_LAST => Self::Untold,
             _ => Self::Forgotten,
@@ -152,16 +152,16 @@ impl fmt::Display for Why {
 struct ObjectRow {
     kind: String,
     name: String,
-    /// `None` where you may not see that.
+    /// `None` if the user may not see that.
     exists: Option<bool>,
-    /// Whether a change of it restarts the workload.
+    /// True if a change of the object restarts the workload.
     counts: bool,
-    /// The keys that count, where not all do.
+    /// The tracked keys, unless all are tracked.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<BTreeSet<String>>,
-    /// How the pods use it.
+    /// Ways in which the pods use the object.
     uses: Vec<&'static str>,
-    /// Without which of it the pods do not start.
+    /// Keys without which the pods do not start, or the object itself.
     needs: Vec<String>,
 }
 
@@ -275,9 +275,10 @@ pub(crate) async fn explain(
     Ok((explanation, verdict))
 }
 
-/// So much later than its Event a ReplicaSet may seem to be, whose time has no fractions.
+/// Time by which a ReplicaSet may seem later than its Event, as its creation time has no fractions of a
+/// second.
 const LEEWAY: SignedDuration = SignedDuration::from_secs(2);
-/// How long an apiserver keeps Events, unless it is told otherwise.
+/// Time for which an apiserver retains Events by default.
 const EVENTS_LAST: SignedDuration = SignedDuration::from_hours(1);
 
 fn summary(operator: &Operator) -> OperatorSummary {
@@ -420,7 +421,7 @@ impl ObjectRow {
     }
 }
 
-/// What keeps pods from being restarted though their workload has a new hash, in words.
+/// Explains, in words, what holds back the restart of pods although their workload has a new hash.
 pub(crate) fn stall(seen: &Seen<'_>) -> Option<&'static str> {
     match (seen.workload.stall?, &seen.workload.restart) {
         (Stall::Paused, _) => Some("paused: when it is resumed"),
@@ -435,8 +436,8 @@ mod tests {
     use crate::cluster::canned::{Canned, config_map, deployment, operator};
     use serde_json::{Value, json};
 
-    /// A workload that has its hash for so many minutes, and who owns that field. The managers wrote for the
-    /// last time two hours ago.
+    /// Returns a cluster whose workload has had its hash for `minutes`, with `owner` as the owner of that
+    /// field. All field managers last wrote two hours ago.
     fn shop(owner: Option<&str>, minutes: i64) -> Canned {
         let since = Timestamp::now() - SignedDuration::from_mins(minutes);
         let template = json!({
@@ -518,7 +519,7 @@ mod tests {
     async fn only_after_an_hour_events_are_said_to_be_gone() {
         for (minutes, why) in [
             (1, "why is not known: there is no Event about it"),
-            // After the operator's last write.
+            // Later than the operator's last write.
             (61, "why is not known: there is no Event about it"),
             (
                 121,
@@ -530,7 +531,7 @@ mod tests {
         }
     }
 
-    /// The apiserver takes such times, and we cannot read them.
+    /// The apiserver accepts such times, and we cannot parse them.
     #[tokio::test]
     async fn times_beyond_all_measure_break_nothing() {
         let event = |time: &str| {

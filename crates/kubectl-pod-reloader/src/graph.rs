@@ -1,4 +1,4 @@
-//! Config objects and the workloads that they restart, as a picture.
+//! The graph of config objects and the workloads that they restart, as a picture.
 
 mod dot;
 #[cfg(test)]
@@ -18,28 +18,28 @@ use serde::Serialize;
 
 pub(crate) use self::{dot::dot, html::html, mermaid::mermaid};
 
-/// Config objects, workloads, and which restarts which. All three are sorted.
+/// Config objects, workloads, and which restarts which. All three lists are sorted.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Graph {
-    /// The config objects that count for some workload.
+    /// The config objects that are tracked for some workload.
     pub(crate) objects: Vec<ConfigNode>,
-    /// The workloads that are kept.
+    /// The managed workloads.
     pub(crate) workloads: Vec<WorkloadNode>,
-    /// What a change of the one does to the other.
+    /// The effects of objects on workloads.
     pub(crate) edges: Vec<Edge>,
 }
 
 /// A ConfigMap or Secret.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ConfigNode {
-    /// Which of both.
+    /// ConfigMap or Secret.
     #[serde(serialize_with = "as_text")]
     pub(crate) kind: ConfigKind,
     /// Its namespace.
     pub(crate) namespace: String,
     /// Its name.
     pub(crate) name: String,
-    /// Whether it is there; `None` where the user may not see that.
+    /// True if the object exists; `None` if the user may not see that.
     pub(crate) exists: Option<bool>,
 }
 
@@ -52,36 +52,36 @@ pub(crate) struct WorkloadNode {
     pub(crate) namespace: String,
     /// Its name.
     pub(crate) name: String,
-    /// How many pods it is to have, where that can be seen.
+    /// Number of pods that it asks for, if that can be seen.
     pub(crate) pods: Option<i64>,
-    /// What its pod template carries.
+    /// The hash that its pod template carries.
     pub(crate) hash: Hash,
 }
 
-/// What the pod template of a workload carries.
+/// The kind of hash that a pod template carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Hash {
-    /// One of our hashes.
+    /// A hash of ours.
     Own,
-    /// No hash of ours, but a baseline stands for it.
+    /// No hash of ours; a baseline takes its place.
     Baseline,
-    /// The hash of somebody else.
+    /// A hash of somebody else.
     Foreign,
-    /// None yet.
+    /// No hash yet.
     None,
 }
 
-/// That a config object counts for a workload of its own namespace.
+/// An edge: a config object is tracked for a workload of its own namespace.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Edge {
-    /// Where the object is in [`Graph::objects`].
+    /// Index of the object in [`Graph::objects`].
     pub(crate) object: usize,
-    /// Where the workload is in [`Graph::workloads`].
+    /// Index of the workload in [`Graph::workloads`].
     pub(crate) workload: usize,
-    /// The keys of the object that count; `None` for all.
+    /// The tracked keys of the object; `None` for all.
     pub(crate) keys: Option<Vec<String>>,
-    /// Whether the pods cannot start without the object.
+    /// True if the pods cannot start without the object.
     pub(crate) is_required: bool,
 }
 

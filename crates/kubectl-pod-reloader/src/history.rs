@@ -1,4 +1,5 @@
-//! What happened to a workload: the operator's Events about it, and since when its pods have their hash.
+//! Finds out what happened to a workload: the operator's Events about it, and since when its pods have their
+//! hash.
 
 use jiff::Timestamp;
 use pod_reloader_core::annotations::{CONFIG_HASH, FIELD_MANAGER};
@@ -8,34 +9,34 @@ use serde_json::Value;
 use crate::cluster::{Cluster, Place, Unseen, encoded};
 use crate::workloads::{BuiltIn, Seen, built_in};
 
-/// Something that the operator told about a workload.
+/// An Event of the operator about a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Event {
-    /// When it was told last.
+    /// Time of the last report.
     pub(crate) at: Timestamp,
-    /// In one word.
+    /// Reason, in one word.
     pub(crate) reason: String,
-    /// In many.
+    /// Message, in a sentence.
     pub(crate) message: String,
-    /// Whether it is a warning.
+    /// True for a warning.
     pub(crate) is_warning: bool,
     /// The workload: `Deployment shop/web`.
     pub(crate) about: String,
 }
 
-/// The Event of a restart.
+/// Reason of the Event of a restart.
 const RESTARTED: &str = "ConfigChanged";
-/// The Event of one that somebody has to bring about.
+/// Reason of the Event of a restart that somebody has to complete.
 const STALLED: &str = "RestartStalled";
 
 impl Event {
-    /// Whether it says what the newest hash is for.
+    /// Returns true if the Event gives the reason for the newest hash.
     pub(crate) fn is_of_a_hash(&self) -> bool {
         [RESTARTED, STALLED].contains(&&*self.reason)
     }
 }
 
-/// The operator's Events, the newest first: about one workload, or of all.
+/// Returns the operator's Events, newest first: about one workload, or about all.
 pub(crate) async fn events(
     cluster: &Cluster,
     seen: Option<&Seen<'_>>,
@@ -84,7 +85,7 @@ fn event(event: &Value) -> Option<Event> {
     })
 }
 
-/// Of a workload's Events, those that say what is wrong with it since its last restart, one of each reason.
+/// Returns the warnings about a workload since its last restart, the newest one for each reason.
 pub(crate) fn problems<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<&'a Event> {
     let events = events.into_iter();
     let since = events.take_while(|event| event.reason != RESTARTED);
@@ -97,10 +98,10 @@ pub(crate) fn problems<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<&
     problems
 }
 
-/// Since when the pods of a workload have its config hash: since the oldest of its newest revisions that
-/// carry it. `None` where there are none.
+/// Returns the time since when the pods of a workload have its config hash: the creation of the oldest of its
+/// newest revisions that carry it. `None` if no revision does.
 ///
-/// Revisions tell it when Events are gone: an apiserver keeps these for an hour.
+/// Revisions outlive Events, which an apiserver retains for an hour only.
 pub(crate) async fn hash_since(
     cluster: &Cluster,
     seen: &Seen<'_>,
@@ -149,7 +150,7 @@ fn since<'a>(revisions: impl Iterator<Item = &'a Value>, hash: Option<&str>) -> 
         .ok()
 }
 
-/// The number of a ReplicaSet or ControllerRevision.
+/// Returns the number of a ReplicaSet or ControllerRevision.
 fn number(revision: &Value) -> i64 {
     let annotation = &revision["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
     let of_replica_set = || annotation.as_str()?.parse().ok();
@@ -159,7 +160,7 @@ fn number(revision: &Value) -> i64 {
         .unwrap_or(0)
 }
 
-/// `2026-11-21 20:59:12 UTC, 3 min ago`.
+/// Formats a time: `2026-11-21 20:59:12 UTC, 3 min ago`.
 pub(crate) fn when(at: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(at).as_secs();
     let ago = match seconds {

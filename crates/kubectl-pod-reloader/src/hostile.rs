@@ -1,4 +1,4 @@
-//! A cluster in which others have written what a terminal would obey, to every place where they can.
+//! A cluster in which others have written what a terminal would obey, wherever they can write.
 
 use std::time::Duration;
 
@@ -41,13 +41,13 @@ proptest! {
     }
 }
 
-/// Letters around, so that nothing is trimmed, and at least one that is hidden.
+/// Letters at both ends, so that nothing is trimmed, and at least one hidden character.
 const HOSTILE: &str = "a[a-c]{0,3}[\u{0}-\u{1f}\u{7f}-\u{9f}\u{61c}\u{200b}-\u{200f}\u{2028}-\u{202e}\u{2066}-\u{2069}\u{feff}\u{e0041}][a-c\u{1b}\n\u{9b}\u{202e}\\[;]{0,6}z";
 
 struct Told {
-    /// Answers in words, without the colours.
+    /// Answers in words, without colours.
     texts: Vec<String>,
-    /// The same for programs, and what that was made of.
+    /// The same answers for programs, each with the value that it was made from.
     json: Vec<(String, Value)>,
 }
 
@@ -59,7 +59,7 @@ impl Told {
     }
 }
 
-/// What each command tells of a cluster that is full of `hostile`.
+/// Returns what each command says about a cluster that is full of `hostile`.
 fn told(runtime: &Runtime, hostile: &str) -> Told {
     let mut told = Told {
         texts: Vec::new(),
@@ -97,7 +97,7 @@ fn told(runtime: &Runtime, hostile: &str) -> Told {
     told
 }
 
-/// A workload that waits for a key, an operator, Events, a Lease and the like.
+/// Returns a cluster with a workload that lacks a key, an operator, Events, a Lease and so on.
 fn cluster(hostile: &str) -> Canned {
     let mut web = deployment("web");
     web["metadata"]["annotations"] = json!({

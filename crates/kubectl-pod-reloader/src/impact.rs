@@ -1,4 +1,4 @@
-//! `impact`: which workloads a change of an object restarts, and which could not start without it.
+//! `impact`: which workloads restart when an object changes, and which could not start without it.
 
 use pod_reloader_core::digest::{Aspects, ConfigObject, Presence};
 use pod_reloader_core::extent::Extent;
@@ -13,24 +13,24 @@ use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{Answer, Text, Verdict, count};
 use crate::workloads::{self, Seen, consumption};
 
-/// What a change of one object does.
+/// The effect of a change of one object.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Impact {
     kind: String,
     namespace: String,
     name: String,
-    /// The key that changes, where it is one alone.
+    /// The key that changes, if only one does.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    /// `None` where you may not see that.
+    /// `None` if the user may not see that.
     exists: Option<bool>,
-    /// Whether the object has that key; `None` where none is given, or you may not see that.
+    /// True if the object has that key. `None` if no key is given, or if the user may not see that.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_key: Option<bool>,
-    /// The workloads that use the object, or name it.
+    /// The workloads that use the object or name it.
     workloads: Vec<Row>,
-    /// What you may not see.
+    /// Everything that the user may not see.
     unseen: Vec<String>,
 }
 
@@ -38,20 +38,21 @@ pub(crate) struct Impact {
 struct Row {
     kind: String,
     name: String,
-    /// Where it says so.
+    /// Number of pods, if the workload states it.
     pods: Option<i64>,
-    /// Whether a change restarts it.
+    /// True if a change restarts the workload.
     restarts: bool,
-    /// Why not, or when.
+    /// Reason why it does not restart, or when it will.
     #[serde(skip_serializing_if = "Option::is_none")]
     remark: Option<String>,
-    /// Without which of the object its pods do not start.
+    /// Keys without which its pods do not start, or the object itself.
     needs: Vec<String>,
 }
 
-/// Tells what a change of an object of the namespace does, or its creation.
+/// Finds out what a change of an object of the namespace does, or its creation.
 ///
-/// *Errors*: the namespace is not there.
+/// # Errors
+/// When the namespace does not exist.
 pub(crate) async fn impact(
     cluster: &Cluster,
     operators: &Operators,
@@ -112,14 +113,14 @@ pub(crate) async fn impact(
     Ok((impact, verdict))
 }
 
-/// What a user may take for there though it is not.
+/// A thing that the user may believe to exist although it does not.
 enum Creation {
     OfObject,
     OfKey,
 }
 
 impl Impact {
-    /// What a change is that creates something.
+    /// Returns what a change would create, if it creates something.
     fn creation(&self) -> Option<Creation> {
         match (self.exists, self.has_key) {
             (Some(false), _) => Some(Creation::OfObject),
@@ -128,13 +129,13 @@ impl Impact {
         }
     }
 
-    /// Whether any workload restarts for it, or needs it.
+    /// Returns true if any workload restarts for the object or needs it.
     fn concerns_some(&self) -> bool {
         let mut rows = self.workloads.iter();
         rows.any(|row| row.restarts || !row.needs.is_empty())
     }
 
-    /// What restarts how much, in a sentence or two.
+    /// Sums up in a sentence or two what restarts, and how many pods.
     fn summary(&self) -> String {
         let Self {
             kind,
@@ -183,22 +184,24 @@ impl Impact {
     }
 }
 
-/// The object in question.
+/// The object that changes.
 struct Object<'a> {
     reference: &'a Reference,
-    /// As it is serialised; `None` inside where it is not there, outside where that cannot be seen.
+    /// The object as serialised. The inner `None` means that it does not exist, the outer one that this
+    /// cannot be seen.
     body: Option<Option<&'a [u8]>>,
     key: Option<&'a str>,
 }
 
 impl Object<'_> {
-    /// Whether it has the key that changes, where there is one and that can be seen.
+    /// Returns true if the object has the key that changes. `None` if there is no such key, or if that cannot
+    /// be seen.
     fn has_key(&self) -> Option<bool> {
         let object = ConfigObject::parse(self.body??, Aspects::default()).ok()?;
         Some(object.has(self.key?))
     }
 
-    /// What its change does to a workload. `None` for one that it does not concern.
+    /// Returns the effect on one workload, or `None` if the object does not concern it.
     fn row(&self, seen: &Seen<'_>) -> Option<Row> {
         let workload = &seen.workload;
         let uses = seen.uses();
@@ -234,7 +237,7 @@ impl Object<'_> {
         })
     }
 
-    /// Why a change does not restart the workload.
+    /// Returns the reason why a change does not restart the workload.
     fn obstacle(&self, seen: &Seen<'_>, keys: Option<&Extent>) -> Option<String> {
         if let Some(obstacle) = &seen.obstacle {
             return Some(format!("not kept: {obstacle}"));
@@ -264,7 +267,7 @@ impl Object<'_> {
             None => Presence::Absent,
             Some(body) => Presence::Present(ConfigObject::parse(body, aspects).ok()?),
         };
-        // One that is absent counts once it is there, as far as anybody knows.
+        // An absent object is tracked once it exists, as far as anybody knows.
         if !references.counts(self.reference, &presence) && presence != Presence::Absent {
             return Some(
                 "a label or annotation of the object says that it does not count".to_owned(),
@@ -325,8 +328,8 @@ mod tests {
     use crate::cluster::canned::{Canned, config_map, deployment, operator};
     use serde_json::json;
 
-    /// `web` uses two keys of ConfigMap `app`, of which one is there; `all` lists it and ConfigMap `gone`,
-    /// and cannot start without that.
+    /// Workload `web` uses two keys of ConfigMap `app`, only one of which exists. Workload `all` lists `app`
+    /// and ConfigMap `gone`, and cannot start without `gone`.
     fn shop() -> Canned {
         let mut web = deployment("web");
         web["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/auto": "true"});

@@ -1,6 +1,6 @@
-//! `kubectl pod-reloader`: tells what restarts which pods, and why. It only reads.
+//! `kubectl pod-reloader`: shows what restarts which pods, and why. Read-only.
 
-// What is printed is from the cluster, where others write: `print` takes out what a terminal would obey.
+// Others write what comes from the cluster, so `print` strips everything that a terminal would obey.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
 mod args;
@@ -32,7 +32,7 @@ use crate::cluster::{Cluster, NoCluster, Unseen};
 use crate::operators::Operators;
 use crate::print::Verdict;
 
-/// Why there is no answer.
+/// The reason for having no answer.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         Ok(Verdict::Good) => ExitCode::SUCCESS,
         Ok(Verdict::Bad) => ExitCode::from(1),
         Ok(Verdict::Unknown) => ExitCode::from(3),
-        // Such as `| head`: somebody has seen enough.
+        // The reader has seen enough and closed the pipe, as `| head` does.
         Err(Failure::Print(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }

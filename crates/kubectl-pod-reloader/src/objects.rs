@@ -1,4 +1,4 @@
-//! Config objects as the user may see them. Of their values, nothing is kept.
+//! Config objects, as far as the user may see them. No values are retained.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,30 +11,30 @@ use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::workloads::Seen;
 
-/// How many are read at once.
+/// Number of objects read at once.
 const READS_AT_ONCE: usize = 8;
-/// What the operator leaves out.
+/// Query that leaves out Helm releases, as the operator does.
 const NO_RELEASES: &str = "fieldSelector=type%21%3Dhelm.sh%2Frelease.v1";
 
-/// What can be seen of config objects.
+/// Config objects, as far as they can be seen.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Those that could be read, or are not there.
+    /// Objects that were read, or do not exist.
     pub(crate) objects: Objects,
-    /// Those that could not.
+    /// Objects that could not be read.
     pub(crate) unseen: BTreeMap<Reference, Unseen>,
 }
 
 impl Found {
-    /// Whether an object is there, where that could be seen.
+    /// Returns true if an object exists; `None` if that could not be seen.
     pub(crate) fn exists(&self, reference: &Reference) -> Option<bool> {
         let presence = self.objects.get(reference)?;
         Some(matches!(presence, Presence::Present(_)))
     }
 }
 
-/// Everything that may count for a workload, and the objects in `besides`; what names could not be listed
-/// is told beside them.
+/// Reads everything that may be tracked for a workload, and the objects in `besides`. Also returns a note for
+/// each kind of which the names could not be listed.
 pub(crate) async fn of_workload(
     cluster: &Cluster,
     seen: &Seen<'_>,
@@ -58,7 +58,7 @@ pub(crate) async fn of_workload(
     (found.await, unlisted)
 }
 
-/// Reads objects one by one.
+/// Reads objects one by one, several at a time.
 pub(crate) async fn read(
     cluster: &Cluster,
     references: &BTreeSet<Reference>,
@@ -93,7 +93,7 @@ pub(crate) async fn read(
     found
 }
 
-/// Without what the pods of a workload could not start, and what is not there, by what was found.
+/// Describes what is missing without which the pods of a workload could not start.
 pub(crate) fn missing(seen: &Seen<'_>, found: &Found) -> Vec<String> {
     let missing = seen.workload.missing(&found.objects);
     missing
@@ -104,7 +104,7 @@ pub(crate) fn missing(seen: &Seen<'_>, found: &Found) -> Vec<String> {
         .collect()
 }
 
-/// The objects of a kind, in a namespace or in all.
+/// Returns references to the objects of a kind, in one namespace or in all.
 pub(crate) async fn names(
     cluster: &Cluster,
     kind: ConfigKind,

@@ -1,4 +1,4 @@
-//! The operators of a cluster, found by what their chart installs, and their settings.
+//! Finds the operators of a cluster by what their chart installs, and reads their settings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::print::Verdict;
 
-/// An operator, as its Deployment says.
+/// An operator, as described by its Deployment.
 pub(crate) struct Operator {
     /// Its namespace.
     pub(crate) namespace: Name,
@@ -27,13 +27,13 @@ pub(crate) struct Operator {
     pub(crate) version: String,
     /// Its settings.
     pub(crate) args: Args,
-    /// What it keeps.
+    /// The workloads that it manages.
     pub(crate) scope: Scope,
     /// The Deployment.
     pub(crate) deployment: Value,
 }
 
-/// An operator whose settings are of another version than this plugin.
+/// An operator whose settings belong to another version than this plugin.
 pub(crate) struct Unread {
     /// Its namespace.
     pub(crate) namespace: Name,
@@ -45,36 +45,38 @@ pub(crate) struct Unread {
     pub(crate) deployment: Value,
 }
 
-/// What can be seen of the operators of a cluster.
+/// The operators of a cluster, as far as they can be seen.
 pub(crate) struct Operators {
-    /// Those that were found.
+    /// Operators whose settings could be read.
     pub(crate) all: Vec<Operator>,
-    /// Those that were found, and whose settings cannot be read.
+    /// Operators whose settings cannot be read.
     pub(crate) unread: Vec<Unread>,
-    /// What could not be looked at.
+    /// Everything that could not be looked at.
     pub(crate) unseen: Vec<String>,
-    /// That there is none where the user says that it is, if so.
+    /// The reason why there is no operator in the namespace that the user named, if there is none.
     pub(crate) is_elsewhere: Option<Unseen>,
-    /// What is assumed where none was found.
+    /// Scope that is assumed if no operator was found.
     default: Scope,
-    /// Whether all namespaces were looked at.
+    /// True if all namespaces were searched.
     is_complete: bool,
 }
 
-/// Who keeps a workload.
+/// A workload, and the operator that manages it.
 pub(crate) struct Keeping<'a> {
-    /// The operator that looks after its namespace, if one was found.
+    /// The operator that looks after the workload's namespace, if one was found.
     pub(crate) operator: Option<&'a Operator>,
     /// The workload as that operator reads it.
     pub(crate) workload: Workload,
-    /// Why it is not kept.
+    /// Reason why the workload is not managed.
     pub(crate) obstacle: Option<String>,
-    /// Why it is probably not kept, where the settings of its operator are not known: by the defaults.
+    /// Reason why the workload is probably not managed, by the default settings. Only if the operator's own
+    /// settings are not known.
     pub(crate) doubt: Option<String>,
 }
 
 impl Operators {
-    /// Looks for operators in one namespace; without it in all, or else in that of the documentation.
+    /// Searches one namespace, or all. If listing all is forbidden, searches the namespace that the
+    /// documentation uses.
     pub(crate) async fn find(cluster: &Cluster, namespace: Option<&Name>) -> Self {
         let usual = Name::parse(USUAL_NAMESPACE).expect("it is a name");
         let there = namespace.map(Name::as_str);
@@ -129,17 +131,19 @@ impl Operators {
         }
     }
 
-    /// Whether there is none for sure.
+    /// Returns true if there certainly is no operator.
     pub(crate) fn are_none(&self) -> bool {
         self.all.is_empty() && self.unseen.is_empty() && self.is_complete
     }
 
-    /// Whether there may be some that were not found: then nobody but their webhook can tell what is kept.
+    /// Returns true if there may be operators that were not found. Then only their webhook knows what is
+    /// managed.
     pub(crate) fn are_unknown(&self) -> bool {
         self.all.is_empty() && !self.are_none()
     }
 
-    /// How good an answer is at best that rests on what they keep, and on all else if that `is_whole`.
+    /// Returns the best verdict for an answer that depends on what the operators manage. `is_whole` is true
+    /// if everything else that the answer depends on could be read.
     pub(crate) fn verdict(&self, is_whole: bool) -> Verdict {
         match is_whole && self.unseen.is_empty() {
             _ if self.are_none() => Verdict::Bad,
@@ -148,19 +152,19 @@ impl Operators {
         }
     }
 
-    /// Whether the labels of namespaces decide about anything.
+    /// Returns true if any scope selects by the labels of namespaces.
     pub(crate) fn select_namespaces(&self) -> bool {
         self.scopes()
             .any(|scope| scope.namespace_selector().is_some())
     }
 
-    /// Every scope that workloads may be read in.
+    /// Returns every scope in which workloads may be read.
     pub(crate) fn scopes(&self) -> impl Iterator<Item = &Scope> {
         let default = self.all.is_empty().then_some(&self.default);
         self.all.iter().map(|it| &it.scope).chain(default)
     }
 
-    /// The kinds of workload that are kept by somebody.
+    /// Returns the kinds of workload that some operator manages.
     pub(crate) fn kinds(&self) -> Vec<WorkloadKind> {
         let custom = self.scopes().flat_map(|scope| scope.custom_kinds());
         let mut kinds = WorkloadKind::BUILT_IN.to_vec();
@@ -172,8 +176,8 @@ impl Operators {
         kinds
     }
 
-    /// Who keeps a workload, given the labels of its namespace, where they can be seen. `None` where it
-    /// cannot be read.
+    /// Returns a workload with the operator that manages it, given the labels of its namespace if they can be
+    /// seen. `None` if the workload cannot be read.
     pub(crate) fn keeping(
         &self,
         kind: WorkloadKind,
@@ -218,15 +222,16 @@ impl Operators {
     }
 }
 
-/// Why nothing is kept without an operator.
+/// The reason why nothing is managed in a cluster without an operator.
 pub(crate) const NONE_FOUND: &str = "no pod-reloader was found in this cluster";
-/// Where the documentation installs it.
+/// Namespace in which the documentation installs the operator.
 const USUAL_NAMESPACE: &str = "pod-reloader";
-/// The label of the Deployment of the chart.
+/// Query that selects the Deployment of the chart by its label.
 const OF_AN_OPERATOR: &str = "labelSelector=app.kubernetes.io/component%3Dcontroller";
 
 impl Operator {
-    /// With what of its settings could not be read; `None` where the Deployment is of something else.
+    /// Parses a Deployment. The `String` describes settings that could not be read. Returns `None` if the
+    /// Deployment is not an operator's.
     fn of(deployment: Value) -> Option<Result<(Self, Option<String>), Unread>> {
         let metadata = &deployment["metadata"];
         let name = metadata["name"].as_str()?.to_owned();
@@ -292,7 +297,7 @@ impl fmt::Display for Unread {
     }
 }
 
-/// A workload as somebody with this scope reads it. `None` for one that cannot be read.
+/// Reads a workload in the given scope. Returns `None` if it cannot be read.
 pub(crate) fn read(scope: &Scope, kind: WorkloadKind, object: &RawValue) -> Option<Workload> {
     let kind = scope
         .kind(kind.shape().group, kind.as_str())
@@ -336,7 +341,7 @@ pub(crate) fn obstacle(
     }
 }
 
-/// Why a workload is not kept by anybody, whatever his settings.
+/// Returns the reason why no operator manages a workload, whatever its settings: a label says so.
 fn label(workload: &Workload) -> Option<String> {
     let labels = [annotations::IGNORED, annotations::DISABLED];
     let mut labels = labels.into_iter();
@@ -344,7 +349,7 @@ fn label(workload: &Workload) -> Option<String> {
     Some(format!("its label {label} says so"))
 }
 
-/// The labels of a namespace, where they can be seen.
+/// Returns the labels of a namespace, if they can be seen.
 pub(crate) async fn labels(
     cluster: &Cluster,
     namespace: &str,
@@ -360,7 +365,7 @@ mod tests {
     use serde_json::json;
 
     impl Operators {
-        /// What is seen where there is no operator, or one that cannot be seen.
+        /// Returns a cluster without an operator, or with one that cannot be seen.
         pub(crate) fn without_any(is_complete: bool) -> Self {
             let unseen = (!is_complete).then(|| "the operator".to_owned());
             Self {

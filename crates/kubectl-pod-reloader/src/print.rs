@@ -1,4 +1,4 @@
-//! How answers look: aligned, and in colours where somebody can see them.
+//! Formats answers: aligned, and coloured if somebody can see it.
 
 use std::borrow::Borrow;
 use std::fmt::Display;
@@ -9,24 +9,24 @@ use serde::Serialize;
 
 use crate::args::Output;
 
-/// What became of a command, for scripts.
+/// The outcome of a command, for scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     /// All is well.
     Good,
-    /// It cannot be told.
+    /// Nobody can tell.
     Unknown,
-    /// Something is not well.
+    /// Something is wrong.
     Bad,
 }
 
 /// An answer, for people and for programs.
 pub(crate) trait Answer: Serialize {
-    /// It in words.
+    /// Returns the answer in words.
     fn text(&self) -> Text;
 }
 
-/// Prints an answer to standard output. Colours are left out where that is no terminal, or NO_COLOR is set.
+/// Prints an answer to standard output. Omits colours if that is no terminal, or if NO_COLOR is set.
 pub(crate) fn answer(answer: &impl Answer, output: Output) -> io::Result<()> {
     match output {
         Output::Json => write(&json(answer)),
@@ -39,24 +39,25 @@ pub(crate) fn plain(text: &str) -> io::Result<()> {
     write(&document(text))
 }
 
-/// A document as it is printed.
+/// Returns a document as it is printed.
 pub(crate) fn document(text: &str) -> String {
     shown(text, |it| matches!(it, '\n' | '\t'))
 }
 
-/// Tells something beside the answer, in one line on standard error.
+/// Prints a remark beside the answer, in one line on standard error.
 #[expect(clippy::print_stderr, reason = "everything else goes through here")]
 pub(crate) fn note(text: &str) {
     eprintln!("{}", shown(text, |_| false));
 }
 
-/// As JSON in which what a terminal would obey or hide is escaped: JSON allows that for any letter.
+/// Formats as JSON, and escapes everything that a terminal would obey or hide. JSON allows that for any
+/// character.
 pub(crate) fn json(value: &impl Serialize) -> String {
     let json = serde_json::to_string_pretty(value).expect("maps with text keys can be JSON");
     let mut text = String::with_capacity(json.len() + 1);
     for character in json.chars() {
         match character {
-            // Between values. Those in texts are escaped already.
+            // Separates values. Newlines inside strings are escaped already.
             '\n' => text.push(character),
             _ if is_hidden(character) => {
                 let mut units = [0; 2];
@@ -76,7 +77,8 @@ fn write(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Controls, ends of lines and paragraphs, and what turns the direction of writing around or is not seen.
+/// Returns true for control characters, ends of lines and paragraphs, changes of the writing direction, and
+/// characters that are invisible.
 pub(crate) fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -106,7 +108,7 @@ const GREEN: Style = AnsiColor::Green.on_default();
 const YELLOW: Style = AnsiColor::Yellow.on_default();
 const RED: Style = AnsiColor::Red.on_default();
 
-/// Part of a line, in a style.
+/// A part of a line, in a style.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece(Style, String);
 
@@ -116,7 +118,7 @@ impl<T: Into<String>> From<T> for Piece {
     }
 }
 
-/// Text that tells by its colour, too, how things are.
+/// Colours text by a verdict.
 pub(crate) fn by(verdict: Verdict, text: impl Into<String>) -> Piece {
     let style = match verdict {
         Verdict::Good => GREEN,
@@ -129,13 +131,13 @@ pub(crate) fn by(verdict: Verdict, text: impl Into<String>) -> Piece {
 /// Lines for a terminal.
 ///
 /// # Guarantees
-/// Whatever is put in loses what a terminal would obey or hide, and adds no line of its own: much of it is
+/// Text loses everything that a terminal would obey or hide, and adds no lines of its own: much of it comes
 /// from the cluster, where others write. Nothing else can be printed as the text of an [`Answer`].
 #[derive(Debug, Default)]
 pub(crate) struct Text(String);
 
 impl Text {
-    /// A line of pieces.
+    /// Adds a line made of pieces.
     pub(crate) fn line(&mut self, pieces: impl IntoIterator<Item = Piece>) {
         for Piece(style, text) in pieces {
             self.0 += &format!("{style}{}{style:#}", shown(&text, |_| false));
@@ -143,17 +145,17 @@ impl Text {
         self.0 += "\n";
     }
 
-    /// A line in bold.
+    /// Adds a line in bold.
     pub(crate) fn heading(&mut self, text: impl Into<String>) {
         self.line([Piece(BOLD, text.into())]);
     }
 
-    /// An empty line.
+    /// Adds an empty line.
     pub(crate) fn gap(&mut self) {
         self.line([]);
     }
 
-    /// A name with lines of values each, the values in one column.
+    /// Adds names with one or more lines of values each. The values form one column.
     pub(crate) fn fields(&mut self, fields: Vec<(&str, Vec<Piece>)>) {
         let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 2;
         for (name, values) in fields {
@@ -169,7 +171,7 @@ impl Text {
         }
     }
 
-    /// A table with a line of headings.
+    /// Adds a table with a line of headings.
     pub(crate) fn table<const N: usize>(&mut self, headings: [&str; N], rows: &[[String; N]]) {
         let length = |text: &str| text.chars().count();
         let widths: Vec<usize> = (0..N)
@@ -194,7 +196,7 @@ impl Text {
         }
     }
 
-    /// A heading with a line for each item; nothing without any.
+    /// Adds a heading, and a line for each item. Adds nothing if there are no items.
     pub(crate) fn section(&mut self, heading: &str, items: &[String]) {
         if items.is_empty() {
             return;
@@ -206,7 +208,7 @@ impl Text {
         }
     }
 
-    /// It without our styles, and with whatever else may be in it.
+    /// Returns the text without our own styles, and with anything else that may be in it.
     #[cfg(test)]
     pub(crate) fn without_styles(&self) -> String {
         let styles = [BOLD, GREEN, YELLOW, RED];
@@ -219,7 +221,7 @@ impl Text {
     }
 }
 
-/// The first `most` names, the rest as a number.
+/// Joins the first `most` names, and gives the number of the others.
 pub(crate) fn some<N: Borrow<str>>(names: &[N], most: usize) -> String {
     let shown = names[..names.len().min(most)].join(", ");
     match names.len().saturating_sub(most) {
@@ -228,7 +230,7 @@ pub(crate) fn some<N: Borrow<str>>(names: &[N], most: usize) -> String {
     }
 }
 
-/// `1 workload`, `2 workloads`.
+/// Formats a number with its noun: `1 workload`, `2 workloads`.
 pub(crate) fn count<N: Display + From<u8> + PartialEq>(number: N, thing: &str) -> String {
     let plural = if number == N::from(1) { "" } else { "s" };
     format!("{number} {thing}{plural}")

@@ -1,25 +1,25 @@
-//! Whether the rollout of a workload is done, as `kubectl rollout status` sees it.
+//! Tells if the rollout of a workload is done, as `kubectl rollout status` does.
 
 use pod_reloader_core::workload::{Restart, Workload};
 use serde_json::Value;
 
 use crate::workloads::{BuiltIn, built_in};
 
-/// How far a rollout is.
+/// The progress of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Rollout {
-    /// Every pod is of the newest template.
+    /// Every pod runs the newest template.
     Done(String),
-    /// It goes on.
+    /// The rollout continues.
     Running(String),
-    /// It goes on only when somebody does something.
+    /// The rollout continues only if somebody acts.
     Stopped(String),
-    /// What it is like cannot be told.
+    /// The progress is not known.
     Unknown(String),
 }
 
 impl Rollout {
-    /// That of a workload, stored as `object`.
+    /// Returns the progress of a workload that is stored as `object`.
     pub(crate) fn of(workload: &Workload, object: &Value) -> Self {
         let kind = workload.id.kind;
         let (spec, status) = (&object["spec"], &object["status"]);
@@ -80,11 +80,11 @@ impl Rollout {
         }
     }
 
-    /// That of a custom resource, by the conventions that many keep: `observedGeneration`, the condition
-    /// `Ready`, and the phases of Argo Rollouts.
+    /// Returns the progress of a custom resource, by conventions that many follow: `observedGeneration`, the
+    /// condition `Ready`, and the phases of Argo Rollouts.
     fn of_custom(object: &Value) -> Self {
         let status = &object["status"];
-        // Argo writes it as text.
+        // Argo writes a string.
         let observed = &status["observedGeneration"];
         let observed = observed
             .as_i64()
@@ -109,7 +109,7 @@ impl Rollout {
         }
     }
 
-    /// What it is like, in words.
+    /// Describes the progress in words.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Done(text) | Self::Running(text) | Self::Stopped(text) | Self::Unknown(text) => {
@@ -119,8 +119,8 @@ impl Rollout {
     }
 }
 
-/// The annotation that its pods are restarted by, if a time stands there: no generation comes with it that a
-/// controller could say it has observed.
+/// Returns the annotation through which the pods are restarted, if it holds a time. Writing an annotation
+/// makes no new generation that a controller could report as observed.
 fn unobserved(workload: &Workload) -> Option<&'static str> {
     match (workload.id.kind.shape().restart_at?, &workload.restart) {
         (["metadata", .., field], Restart::At { value: Some(_), .. }) => Some(field),
@@ -128,7 +128,7 @@ fn unobserved(workload: &Workload) -> Option<&'static str> {
     }
 }
 
-/// Whether a Deployment says of itself that it has.
+/// Returns true if a Deployment reports that it has missed its progress deadline.
 fn has_given_up(status: &Value) -> bool {
     let mut conditions = status["conditions"].as_array().into_iter().flatten();
     conditions.any(|it| it["type"] == "Progressing" && it["reason"] == "ProgressDeadlineExceeded")

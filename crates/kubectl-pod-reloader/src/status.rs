@@ -1,4 +1,4 @@
-//! `status`: whether the operators of a cluster are well.
+//! `status`: whether the operators of a cluster are healthy.
 
 mod operator;
 mod workloads;
@@ -13,13 +13,13 @@ use crate::operators::{Operators, Unread};
 use crate::print::{Answer, Text, Verdict, by};
 use crate::workloads::list;
 
-/// How the operators of a cluster are.
+/// The health of the operators of a cluster.
 #[derive(Debug, Serialize)]
 pub(crate) struct Status {
     operators: Vec<OperatorStatus>,
-    /// What you may not see.
+    /// Everything that the user may not see.
     unseen: Vec<String>,
-    /// Whether there is no operator for sure.
+    /// True if there certainly is no operator.
     #[serde(skip)]
     is_without: bool,
 }
@@ -44,7 +44,7 @@ fn joined<S: Serializer>(lines: &[String], serializer: S) -> Result<S::Ok, S::Er
     serializer.serialize_str(&lines.join("\n"))
 }
 
-/// [`Verdict`] for programs.
+/// A [`Verdict`], for programs.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
@@ -80,9 +80,10 @@ impl Check {
     }
 }
 
-/// Looks at every operator, and asks about at most `ask` workloads of each.
+/// Checks every operator, and asks for the sync status of `ask` workloads of each at most.
 ///
-/// *Errors*: there is none where the user says that it is.
+/// # Errors
+/// When there is no operator in the namespace that the user named.
 pub(crate) async fn status(
     cluster: &Cluster,
     operators: &Operators,
@@ -148,14 +149,14 @@ pub(crate) async fn status(
     Ok((status, verdict))
 }
 
-/// How an operator is whose settings cannot be read: whatever does not depend on them.
+/// Checks everything that does not depend on the settings, for an operator whose settings cannot be read.
 async fn of_unread(
     cluster: &Cluster,
     operator: &Unread,
     all: &[Kept<'_>],
     warnings: Result<&Warnings<'_>, &&Unseen>,
 ) -> OperatorStatus {
-    // Of several, nobody can tell whose they are.
+    // With several operators, nobody can tell which one manages a workload.
     let kept: Vec<_> = match all.iter().all(|kept| kept.seen.operator.is_none()) {
         true => all.iter().collect(),
         false => Vec::new(),
@@ -182,7 +183,7 @@ async fn of_unread(
     }
 }
 
-/// The workloads of the cluster that are kept, or else of the namespace.
+/// Returns the managed workloads of the cluster, or of the namespace if the cluster's cannot be listed.
 async fn every_workload<'a>(
     cluster: &Cluster,
     operators: &'a Operators,

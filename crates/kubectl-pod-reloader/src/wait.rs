@@ -1,4 +1,4 @@
-//! `wait`: until nothing is pending for workloads and their rollouts are done.
+//! `wait`: waits until nothing is pending for workloads and their rollouts are done.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,52 +20,52 @@ use crate::print::{self, Answer, Text, Verdict, by, some};
 use crate::rollout::Rollout;
 use crate::workloads::{self, Inquiry, Seen};
 
-/// How often each workload is looked at.
+/// Pause between two looks at a workload.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How many workloads are looked at at once.
+/// Number of workloads that are looked at in parallel.
 const LOOKS_AT_ONCE: usize = 4;
-/// How many missing objects are named.
+/// Number of missing objects that are named.
 const NAMED: usize = 5;
-/// Of one that was never looked at to the end.
+/// State of a workload of which no look ever finished.
 const UNANSWERED: &str = "nobody answered";
-/// Longer than anybody waits.
+/// Time limit that is longer than anybody waits.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// What came of waiting.
+/// The outcome of waiting.
 #[derive(Debug, Serialize)]
 pub(crate) struct Waited {
     workloads: Vec<Outcome>,
-    /// Why there are none.
+    /// Reason why there are no workloads.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct Outcome {
-    /// As it is typed: `deployment/web`.
+    /// Type and name as typed: `deployment/web`.
     workload: String,
-    /// Whether nothing is pending, and its rollout is done.
+    /// True if nothing is pending and the rollout is done.
     done: bool,
-    /// How it is.
+    /// State of the workload, in words.
     state: String,
     #[serde(skip)]
     verdict: Verdict,
 }
 
-/// How a workload is now.
+/// The state of a workload at one look.
 enum State {
     /// Nothing is pending.
     Done(String),
-    /// It may come to that by itself.
+    /// Something is pending that may get done by itself.
     Pending(String),
-    /// It does not come to that by itself, or nobody can tell.
+    /// Nothing more will get done by itself, or nobody can tell.
     Over(Verdict, String),
 }
 
-/// Waits for `targets`, or for all workloads of the namespace that are kept; not longer than `timeout`, and
-/// with none as long as one look takes.
+/// Waits for `targets`, or for all managed workloads of the namespace if there are none, and for `timeout` at
+/// most. A `timeout` of zero means one look, however long that takes.
 ///
-/// Says on standard error how it goes.
+/// Reports progress on standard error.
 pub(crate) async fn wait(
     cluster: &Cluster,
     operators: &Operators,
@@ -102,17 +102,18 @@ pub(crate) async fn wait(
     (Waited { workloads, note }, verdict)
 }
 
-/// What there is to wait for in a namespace.
+/// The workloads to wait for in a namespace.
 struct All {
     targets: Vec<Target>,
-    /// What is left out, though it may be kept.
+    /// A note on workloads that are left out although they may be managed.
     left_out: Option<String>,
-    /// What could not be listed.
+    /// Everything that could not be listed.
     unlisted: Vec<String>,
 }
 
 impl All {
-    /// Why nothing is waited for, if so; and how good waiting for all can be at best.
+    /// Returns the reason for not waiting at all, if there is one, and the best verdict that waiting for all
+    /// can give.
     fn judged(&self, operators: &Operators, namespace: &Name) -> (Option<String>, Verdict) {
         let is_whole = self.unlisted.is_empty();
         if self.targets.is_empty() {
@@ -149,8 +150,8 @@ async fn all(cluster: &Cluster, operators: &Operators, deadline: Option<Instant>
     }
 }
 
-/// Looks at all targets, again and again: until all are done at once, as one may become due while another is
-/// waited for; or one never will be; or the deadline has come.
+/// Looks at all targets again and again, until all are done in the same round (one may become due while
+/// another is waited for), one never will be, or the deadline has passed.
 async fn until_over<'a, L, F>(
     targets: &'a [Target],
     deadline: Option<Instant>,
@@ -195,7 +196,7 @@ where
     }
 }
 
-/// What comes of it before the deadline, if there is one. It is not even begun after that.
+/// Runs `what` until the deadline, if there is one. After the deadline it is not even begun.
 async fn before<T>(deadline: Option<Instant>, what: impl Future<Output = T>) -> Option<T> {
     match deadline {
         Some(deadline) if deadline <= Instant::now() => None,
@@ -205,7 +206,7 @@ async fn before<T>(deadline: Option<Instant>, what: impl Future<Output = T>) -> 
 }
 
 impl Outcome {
-    /// That of the last look, with why there is no further one.
+    /// Returns the outcome of the last look. `why_last` explains why there was no other look.
     fn of(workload: String, state: State, why_last: &str) -> Self {
         let (verdict, state) = match state {
             State::Done(state) => (Verdict::Good, state),
@@ -235,7 +236,7 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
             let text = "the webhook of pod-reloader does not answer";
             return match &seen.doubt {
                 None => State::Pending(text.to_owned()),
-                // Where it is not called, it never will.
+                // If the webhook is not called for this workload, it never will answer.
                 Some(doubt) => State::Over(
                     Verdict::Unknown,
                     format!("{text}, and by its defaults {doubt}"),
@@ -270,7 +271,7 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
             false => State::Pending(pending),
         };
     }
-    // Once more: what the operator told may have been about a newer template.
+    // Reads it again: the operator's answer may have been about a newer template.
     let seen = match workloads::get(cluster, operators, target).await {
         Ok(seen) => seen,
         Err(error) => return State::of(error),
@@ -287,7 +288,7 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
     }
 }
 
-/// That pods could not start, and without what.
+/// Says that the pods could not start, and what they lack.
 async fn lacking(cluster: &Cluster, seen: &Seen<'_>) -> String {
     let needed = seen.workload.requirements.iter();
     let needed = needed.map(|it| it.reference.clone()).collect();
@@ -302,7 +303,7 @@ async fn lacking(cluster: &Cluster, seen: &Seen<'_>) -> String {
 }
 
 impl State {
-    /// What an error means: what is not there does not come, and what fails now may not the next time.
+    /// Maps an error: what does not exist will not appear, and what fails now may work next time.
     fn of(error: Unseen) -> Self {
         match error {
             Unseen::Absent(_) => Self::Over(Verdict::Bad, error.to_string()),

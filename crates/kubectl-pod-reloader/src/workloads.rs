@@ -1,4 +1,4 @@
-//! Workloads as they stand in the cluster: found by what a user types, read by who keeps them.
+//! Workloads as stored in the cluster: found by what a user types, read in the scope of their operator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,33 +18,33 @@ use crate::cluster::{Cluster, DryRun, Place, Unseen};
 use crate::operators::{self, Keeping, Operator, Operators};
 use crate::print::{count, some};
 
-/// A workload, and who keeps it.
+/// A workload, and the operator that manages it.
 pub(crate) struct Seen<'a> {
     /// The operator, if one was found.
     pub(crate) operator: Option<&'a Operator>,
-    /// As the operator reads it.
+    /// The workload as the operator reads it.
     pub(crate) workload: Workload,
-    /// Why it is not kept, if it is not.
+    /// Reason why it is not managed, if it is not.
     pub(crate) obstacle: Option<String>,
-    /// Why it is probably not kept, where the settings of its operator are not known.
+    /// Reason why it is probably not managed, if the operator's settings are not known.
     pub(crate) doubt: Option<String>,
-    /// As it is stored.
+    /// The workload as stored.
     pub(crate) object: Value,
-    /// Who wrote its config hash.
+    /// The writer of its config hash.
     pub(crate) hash_writer: HashWriter,
-    /// What could not be seen of who keeps it.
+    /// Everything about its operator that could not be seen.
     pub(crate) unseen: Option<String>,
-    /// The group and version that it was read in.
+    /// Group and version in which it was read.
     pub(crate) api_version: String,
 }
 
 impl Seen<'_> {
-    /// Whether it is kept, as far as that can be told.
+    /// Returns true if the workload is managed, as far as is known.
     pub(crate) fn is_kept(&self) -> bool {
         self.obstacle.is_none() && self.doubt.is_none()
     }
 
-    /// It, so that no other kind is meant.
+    /// Returns the workload's type with its group, so that no other kind can be meant, and its name.
     pub(crate) fn target(&self) -> Target {
         let shape = self.workload.id.kind.shape();
         Target {
@@ -53,14 +53,14 @@ impl Seen<'_> {
         }
     }
 
-    /// Where workloads of its kind are.
+    /// Returns the place in the API of workloads of this kind and namespace.
     pub(crate) fn place(&self) -> Place<'_> {
         let plural = self.workload.id.kind.shape().plural;
         let namespace = self.workload.id.namespace.as_str();
         Place::new(&self.api_version, plural, Some(namespace))
     }
 
-    /// How many pods it is to have, where it says so.
+    /// Returns the number of pods that the workload asks for, if it says so.
     pub(crate) fn pods(&self) -> Option<i64> {
         let replicas = &self.object["spec"]["replicas"];
         match built_in(self.workload.id.kind) {
@@ -70,7 +70,7 @@ impl Seen<'_> {
         }
     }
 
-    /// How its pods use config objects, whether these count or not.
+    /// Returns the ways in which its pods use config objects, tracked or not.
     pub(crate) fn uses(&self) -> BTreeMap<Reference, Vec<Consumption>> {
         let mut uses: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for pod_spec in self.pod_specs() {
@@ -89,7 +89,7 @@ impl Seen<'_> {
         uses
     }
 
-    /// Without what its pods do not start, whether it counts or not.
+    /// Returns everything without which its pods do not start, tracked or not.
     pub(crate) fn needs(&self) -> BTreeSet<Requirement> {
         let namespace = &self.workload.id.namespace;
         let pod_specs = self.pod_specs();
@@ -109,7 +109,7 @@ impl Seen<'_> {
         pod_specs.filter_map(Result::ok).collect()
     }
 
-    /// Asks the operator how the workload stands, by a dry run of a write that changes nothing.
+    /// Asks the operator for the workload's sync status, by a dry run of a write that changes nothing.
     pub(crate) async fn inquire(&self, cluster: &Cluster) -> Inquiry {
         let name = &self.workload.id.name;
         match cluster.dry_run(self.place(), name, INQUIRER, None).await {
@@ -120,7 +120,8 @@ impl Seen<'_> {
 }
 
 impl Inquiry {
-    /// What the webhooks of our operators have told. Of several, one keeps the workload.
+    /// Collects the answers of our operators' webhooks. If several answer, the one that manages the workload
+    /// wins.
     pub(crate) fn of(answer: &DryRun) -> Self {
         let reports = answer.warnings.iter().filter_map(|text| text.parse().ok());
         let reports: Vec<Report> = reports.collect();
@@ -130,7 +131,7 @@ impl Inquiry {
     }
 }
 
-/// The kinds that every cluster has.
+/// The kinds that exist in every cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BuiltIn {
     Deployment,
@@ -138,7 +139,7 @@ pub(crate) enum BuiltIn {
     DaemonSet,
 }
 
-/// Which of them a kind is, if it is one.
+/// Returns the built-in kind that `kind` is, if it is one.
 pub(crate) fn built_in(kind: WorkloadKind) -> Option<BuiltIn> {
     let all = [
         BuiltIn::Deployment,
@@ -149,18 +150,18 @@ pub(crate) fn built_in(kind: WorkloadKind) -> Option<BuiltIn> {
     Some(all[at])
 }
 
-/// What came of asking the operator.
+/// The outcome of asking the operator.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Inquiry {
-    /// It told.
+    /// The operator answered.
     Answered(Report),
-    /// The apiserver took the dry run, and no webhook of ours had a say.
+    /// The apiserver accepted the dry run, but none of our webhooks took part.
     Unanswered,
-    /// The dry run was not taken.
+    /// The dry run was refused.
     Impossible(Unseen),
 }
 
-/// The kind that a user means.
+/// Returns the kind that the user means.
 pub(crate) fn kind(kinds: &[WorkloadKind], typed: &str) -> Option<WorkloadKind> {
     let (name, group) = match typed.split_once('.') {
         Some((name, group)) => (name, Some(group)),
@@ -180,7 +181,7 @@ pub(crate) fn kind(kinds: &[WorkloadKind], typed: &str) -> Option<WorkloadKind> 
     kinds.iter().find(is_meant).copied()
 }
 
-/// The group and version that a kind is served in.
+/// Returns the group and version in which a kind is served.
 pub(crate) async fn api_version(cluster: &Cluster, kind: WorkloadKind) -> Result<String, Unseen> {
     let shape = kind.shape();
     let version = match kind.is_built_in() {
@@ -190,7 +191,7 @@ pub(crate) async fn api_version(cluster: &Cluster, kind: WorkloadKind) -> Result
     Ok(format!("{}/{version}", shape.group))
 }
 
-/// One workload.
+/// Reads one workload.
 pub(crate) async fn get<'a>(
     cluster: &Cluster,
     operators: &'a Operators,
@@ -236,10 +237,11 @@ pub(crate) async fn get<'a>(
     Ok(seen)
 }
 
-/// What `take` makes of the workloads of a namespace, or of all, in their order; what cannot be seen of them
-/// is told beside that.
+/// Lists the workloads of a namespace, or of all, and maps each with `take`, in order. Also returns
+/// everything that could not be seen of them.
 ///
-/// Of what it does not take nothing is kept, so that a large cluster does not fill the memory.
+/// Workloads for which `take` returns `None` are dropped at once, so that a large cluster does not fill the
+/// memory.
 pub(crate) async fn list<'a, T>(
     cluster: &Cluster,
     operators: &'a Operators,
@@ -252,7 +254,7 @@ pub(crate) async fn list<'a, T>(
     for kind in operators.kinds() {
         let api_version = match api_version(cluster, kind).await {
             Ok(version) => version,
-            // Nobody has any then.
+            // The cluster does not serve this kind, so nobody has any.
             Err(error) if error.is_absent() => continue,
             Err(error) => {
                 unseen.push(error.to_string());
@@ -289,7 +291,8 @@ pub(crate) async fn list<'a, T>(
     (taken.into_iter().map(|(_, it)| it).collect(), unseen)
 }
 
-/// As [`list`], of those that are kept; with a word on others that may be kept and are left out.
+/// Lists the managed workloads as [`list`] does. Also returns a note on workloads that may be managed but
+/// were left out.
 pub(crate) async fn kept<'a, T>(
     cluster: &Cluster,
     operators: &'a Operators,
@@ -309,7 +312,7 @@ pub(crate) async fn kept<'a, T>(
     (kept, left_out, unseen)
 }
 
-/// The labels of namespaces, where they decide: each is read once.
+/// The labels of namespaces, if they matter. Each namespace is read once.
 #[derive(Default)]
 struct Labels(BTreeMap<String, Result<BTreeMap<String, String>, Unseen>>);
 
@@ -330,7 +333,7 @@ impl Labels {
         self.0.get(namespace)?.as_ref().ok()
     }
 
-    /// What could not be read.
+    /// Describes everything that could not be read.
     fn unseen(&self) -> Option<String> {
         const NAMED: usize = 3;
         let mut namespaces = Vec::new();
@@ -376,7 +379,7 @@ fn seen<'a>(
         doubt,
     } = operators.keeping(kind, object, labels)?;
     let mut object: Value = serde_json::from_str(object.get()).ok()?;
-    // Often half of it.
+    // Often half of the object.
     let managed = object["metadata"]["managedFields"].take();
     let hash_writer = HashWriter::of(workload.id.kind, &managed);
     Some(Seen {
@@ -391,14 +394,14 @@ fn seen<'a>(
     })
 }
 
-/// Who wrote the config hash of a workload, by its managed fields.
+/// The writer of a workload's config hash, by its managed fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HashWriter {
-    /// The operator's loop, whose last write of any kind was then. The webhook may have written after it.
+    /// The operator's loop, with the time of its last write of any kind. The webhook may have written later.
     Operator(Option<Timestamp>),
-    /// Somebody else, as this field manager.
+    /// Somebody else, under this field manager.
     Other(String),
-    /// An admission, such as our webhook: the apiserver notes no manager for what these write.
+    /// An admission, such as our webhook. The apiserver records no manager for what admissions write.
     Admission,
     /// Nobody can tell.
     Unknown,
@@ -427,7 +430,7 @@ impl HashWriter {
         }
     }
 
-    /// The field manager, if there is one.
+    /// Returns the field manager, if there is one.
     pub(crate) fn manager(&self) -> Option<&str> {
         match self {
             Self::Operator(_) => Some(FIELD_MANAGER),
@@ -437,7 +440,7 @@ impl HashWriter {
     }
 }
 
-/// Whether a set of fields holds what is at the end of a path, or something around it as a whole.
+/// Returns true if a set of fields contains the end of the path, or a part of the path as a whole.
 fn owns<'a>(fields: &Value, path: impl Iterator<Item = &'a &'a str>) -> bool {
     let mut place = fields;
     for field in path {
@@ -449,7 +452,7 @@ fn owns<'a>(fields: &Value, path: impl Iterator<Item = &'a &'a str>) -> bool {
     !place.is_null()
 }
 
-/// How a config object comes into a pod, in words.
+/// Names the way in which a config object gets into a pod.
 pub(crate) fn consumption(way: Consumption) -> &'static str {
     match way {
         Consumption::Env => "env",

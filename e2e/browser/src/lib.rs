@@ -1,6 +1,6 @@
 //! A browser without a screen and without a network, for the tests of pages.
 //!
-//! [`Browser`] is a Chromium, or a browser made of it, which is told what to do by the [DevTools
+//! [`Browser`] is a Chromium, or a browser based on it, which is controlled through the [DevTools
 //! protocol](https://chromedevtools.github.io/devtools-protocol/) over a pipe.
 
 mod pipe;
@@ -18,42 +18,43 @@ use tempfile::TempDir;
 
 use self::pipe::Pipe;
 
-/// Names the browser, or is `none`: then tests that need one say so and do nothing.
+/// Variable that names the browser. With `none`, tests that need one say so and do nothing.
 pub const VARIABLE: &str = "BROWSER_BIN";
 
 /// A browser with one page.
 ///
 /// # Guarantees
-/// It has an empty profile, reaches no address but files, and ends when the value is dropped.
+/// The browser has an empty profile, can open nothing but files, and ends when the value is dropped.
 #[derive(Debug)]
 pub struct Browser {
     pipe: Pipe,
     session: String,
-    /// What its page did since the last look.
+    /// Events of its page since the last look.
     events: Vec<Value>,
-    // After the pipe, whose end is that of the browser.
+    // Dropped after the pipe, which ends the browser.
     _profile: TempDir,
 }
 
-/// A key that does something else than to write itself.
+/// A key with an effect other than writing a character.
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
-    /// Down, in a list or a column.
+    /// Moves down in a list or a column.
     ArrowDown,
-    /// To the left.
+    /// Moves to the left.
     ArrowLeft,
-    /// To the right.
+    /// Moves to the right.
     ArrowRight,
     /// Follows the link that has the focus.
     Enter,
-    /// Leaves.
+    /// Leaves a menu or mode.
     Escape,
-    /// To the next that takes the keyboard.
+    /// Moves to the next element that takes keyboard input.
     Tab,
 }
 
 impl Browser {
-    /// Starts the browser that [`VARIABLE`] names, or the first in `PATH`. `None` where there is to be none.
+    /// Starts the browser that [`VARIABLE`] names, or the first one in `PATH`. Returns `None` if the variable
+    /// is `none`.
     ///
     /// # Errors
     /// When there is no browser, or it does not start.
@@ -83,7 +84,8 @@ impl Browser {
         Ok(Some(browser))
     }
 
-    /// Sets the size of the window in pixels, and whether the user likes it light. Nothing moves.
+    /// Sets the size of the window in pixels, and the user's preference for light or dark. Animations are
+    /// off.
     ///
     /// # Errors
     /// When the browser does not answer.
@@ -97,21 +99,21 @@ impl Browser {
         Ok(())
     }
 
-    /// Opens `file` with `fragment`, and waits until its scripts have run and it is on the screen.
+    /// Opens `file` at `fragment`, and waits until its scripts have run and it is drawn.
     ///
     /// # Errors
     /// When it cannot be opened.
     pub fn open(&mut self, file: &Path, fragment: &str) -> Result<()> {
         let address = format!("file://{}#{fragment}", file.display());
-        // Otherwise another fragment of the same file would be no load.
+        // Otherwise, a change of only the fragment would not be a load.
         self.load("about:blank")?;
         self.load(&address)?;
-        // A click on what is not drawn yet may be lost.
+        // A click on something that is not drawn yet may be lost.
         let drawn = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))";
         self.evaluate(drawn).map(|_| ())
     }
 
-    /// The value of an expression, or of the promise that it gives.
+    /// Returns the value of an expression, or of the promise that it returns.
     ///
     /// # Errors
     /// When it throws.
@@ -141,10 +143,10 @@ impl Browser {
         Ok(())
     }
 
-    /// Clicks into the middle of the first element that `selector` picks, or of its first line.
+    /// Clicks in the middle of the first element that `selector` picks, or of its first line.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such element.
     pub fn click(&mut self, selector: &str) -> Result<()> {
         let expression = format!(
             "(() => {{ const element = document.querySelector({}); if (!element) return null; \
@@ -161,7 +163,7 @@ impl Browser {
         Ok(())
     }
 
-    /// Writes `text` where the focus is.
+    /// Types `text` into the element that has the focus.
     ///
     /// # Errors
     /// When the browser does not answer.
@@ -194,7 +196,7 @@ impl Browser {
         Ok(())
     }
 
-    /// What is in the window, as PNG.
+    /// Returns a screenshot of the window, as PNG.
     ///
     /// # Errors
     /// When the browser does not answer.
@@ -204,7 +206,7 @@ impl Browser {
         STANDARD.decode(picture).context("reading the picture")
     }
 
-    /// How often the page was laid out.
+    /// Returns the number of times that the page was laid out.
     ///
     /// # Errors
     /// When the browser does not answer.
@@ -217,7 +219,7 @@ impl Browser {
         Ok(count.context("no count of layouts")? as u64)
     }
 
-    /// The addresses that pages asked for so far, in order.
+    /// Returns the addresses that pages have requested so far, in order.
     pub fn requests(&self) -> Vec<&str> {
         let requests = self.of("Network.requestWillBeSent");
         requests
@@ -225,7 +227,7 @@ impl Browser {
             .collect()
     }
 
-    /// What went wrong on pages so far: exceptions, what a policy has stopped, failed requests.
+    /// Returns the errors of pages so far: exceptions, violations of a policy, failed requests.
     pub fn complaints(&self) -> Vec<String> {
         let exceptions = self.of("Runtime.exceptionThrown");
         let entries = self
@@ -266,7 +268,7 @@ impl Browser {
     }
 }
 
-/// How long a page may take for anything.
+/// Time limit for anything that a page does.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn program() -> Result<Option<PathBuf>> {
@@ -283,7 +285,7 @@ fn program() -> Result<Option<PathBuf>> {
     })
 }
 
-/// As in `scripts/browser`.
+/// The same names as in `scripts/browser`.
 const NAMES: [&str; 4] = [
     "chromium",
     "chromium-browser",

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-/// A browser, and what it says.
+/// A browser, and its messages.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     browser: Child,
@@ -20,14 +20,14 @@ pub(crate) struct Pipe {
     output: Receiver<Value>,
     errors: Option<thread::JoinHandle<String>>,
     calls: u64,
-    /// What came that was no answer.
+    /// Messages that were no answers.
     pub(crate) events: Vec<Value>,
 }
 
 impl Pipe {
     /// Starts `program` with the empty folder `profile` as its home.
     pub(crate) fn to(program: &Path, profile: &Path) -> Result<Self> {
-        // The browser reads calls from 3 and writes answers to 4.
+        // The browser reads calls from file descriptor 3 and writes answers to 4.
         let mut browser = Command::new("sh")
             .args(["-c", "exec \"$@\" 3<&0 4>&1 0</dev/null 1>&2", "sh"])
             .arg(program)
@@ -57,7 +57,7 @@ impl Pipe {
         });
         let errors = thread::spawn(move || {
             let mut text = Vec::new();
-            // What it could not say is not missed.
+            // Output that cannot be read is not missed.
             let _ = stderr.read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         });
@@ -90,7 +90,7 @@ impl Pipe {
             Some(input) => input.write_all(&message).and_then(|()| input.flush()),
             None => Ok(()),
         };
-        // Where it has ended, waiting for the answer says why.
+        // If the browser has ended, waiting for the answer gives the reason.
         drop(written);
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -106,7 +106,7 @@ impl Pipe {
         }
     }
 
-    /// What the browser says next.
+    /// Returns the browser's next message.
     pub(crate) fn next(&mut self, patience: Duration) -> Result<Value> {
         match self.output.recv_timeout(patience) {
             Ok(message) => Ok(message),
@@ -118,15 +118,15 @@ impl Pipe {
         }
     }
 
-    /// Ends the browser, and returns what it complained about.
+    /// Ends the browser, and returns its errors.
     fn end(&mut self) -> String {
-        // At the end of its input it ends, with all of its processes.
+        // The end of its input ends the browser, with all of its processes.
         drop(self.input.take());
         let deadline = Instant::now() + Duration::from_secs(10);
         while matches!(self.browser.try_wait(), Ok(None)) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(10));
         }
-        // Already ended is as good.
+        // A browser that has already ended is fine.
         let _ = self.browser.kill();
         let _ = self.browser.wait();
         let errors = self.errors.take();
@@ -142,12 +142,12 @@ impl Drop for Pipe {
     }
 }
 
-/// A cold start on a busy machine takes seconds.
+/// Time limit of a call. A cold start on a busy machine takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Without a screen, and without a way to any address: names do not resolve, and the proxy for all is a
-/// port where nobody listens. The sandbox needs rights that containers do not give; what is opened here
-/// is our own. Input counts from the start, not only after the first frame.
+/// The browser runs without a screen, and cannot reach any address: names do not resolve, and the proxy for
+/// everything is a port on which nobody listens. The sandbox needs rights that containers do not have, and
+/// all pages opened here are our own. Input is accepted from the start, not only after the first frame.
 const ARGUMENTS: [&str; 16] = [
     "--headless=new",
     "--remote-debugging-pipe",

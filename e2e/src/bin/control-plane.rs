@@ -1,4 +1,4 @@
-//! Runs a command on a control plane of its own, or a control plane until Ctrl-C.
+//! Runs a command on a control plane of its own, or runs a control plane until Ctrl-C.
 
 use std::{
     env, ffi::OsString, io::IsTerminal, os::unix::process::ExitStatusExt, path::Path,
@@ -96,7 +96,7 @@ async fn run(
     let status = loop {
         tokio::select! {
             status = child.wait() => break status?,
-            // Ctrl-C has reached the command itself, too; it decides when to end.
+            // Ctrl-C reaches the command itself, too, which decides when to end.
             signal = stop.next_signal() => if signal == Signal::TERM { forward(signal, &child) },
         }
     };
@@ -108,7 +108,7 @@ async fn run(
 
 fn forward(signal: Signal, child: &Child) {
     let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    // None: it has just ended, which the loop is about to see.
+    // `None` means that it has just ended, which the loop is about to notice.
     if let Some(pid) = pid {
         let _ = kill_process(pid, signal);
     }
@@ -139,7 +139,7 @@ fn environment(control_plane: &ControlPlane) -> Result<[(&'static str, OsString)
     ])
 }
 
-/// SIGINT and SIGTERM, from the beginning on.
+/// SIGINT and SIGTERM, received from the beginning.
 struct StopSignals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
@@ -165,8 +165,8 @@ impl StopSignals {
     }
 }
 
-/// Without the client's complaints about what is not up yet.
+/// Leaves out the client's complaints about components that are not up yet.
 const LOG_FILTER: &str = "info,kube_client=off";
 
-/// What a shell reports for a program that Ctrl-C has ended.
+/// Exit code that a shell reports for a program that Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;

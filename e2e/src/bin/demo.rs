@@ -32,7 +32,7 @@ async fn main() -> Result<()> {
          process with the service account, the arguments and the certificate of the chart's pod ..."
     );
     let started = Instant::now();
-    // The operator's own default.
+    // Same as the operator's own default.
     let options = Options {
         settle_period: "5s",
         failure_policy: "Ignore",

@@ -1,15 +1,15 @@
-//! Counts the calls of the webhook that failed, as the apiserver counts them.
+//! Counts failed calls of the webhook, by the apiserver's metrics.
 
 use anyhow::{Context, Result};
 
 use crate::tool::Tool;
 
-/// Calls of the webhook that failed since the apiserver began.
+/// Failed calls of the webhook since the apiserver started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FailedCalls {
-    /// The write went on without the webhook: failurePolicy Ignore.
+    /// Writes that went on without the webhook: failurePolicy Ignore.
     pub passed_by: usize,
-    /// The write was refused: failurePolicy Fail.
+    /// Writes that were refused: failurePolicy Fail.
     pub rejected: usize,
 }
 
@@ -26,7 +26,7 @@ impl FailedCalls {
         })
     }
 
-    /// Those that came after `before`. An apiserver that was restarted counts from 0.
+    /// Returns the calls that failed after `before`. An apiserver that was restarted counts from 0.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         let since = |now: usize, before: usize| now.checked_sub(before).unwrap_or(now);
@@ -37,7 +37,7 @@ impl FailedCalls {
     }
 }
 
-/// The sum of a counter over all calls of our webhook.
+/// Sums a counter over all calls of our webhook.
 fn sum(metrics: &str, counter: &str) -> Result<usize> {
     let ours = metrics.lines().filter(|line| {
         line.strip_prefix(counter)

@@ -1,4 +1,4 @@
-//! Remembers which hashes and revisions the workloads of a namespace have had.
+//! Records the hashes and revisions that the workloads of a namespace have had.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -21,7 +21,7 @@ use crate::wait::PATIENCE;
 
 use crate::workload::{Kind, key_of};
 
-/// What has been seen since some time; it goes on as long as the value.
+/// The record from some point on. Recording goes on as long as the value lives.
 pub(super) struct History {
     revisions: Vec<Api<DynamicObject>>,
     seen: Arc<Mutex<Seen>>,
@@ -31,14 +31,14 @@ pub(super) struct History {
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// The hashes of a workload one after the other, by its UID.
+    /// The hashes of each workload in order, by its UID.
     keys: HashMap<String, Vec<Option<String>>>,
-    /// The names of all its ReplicaSets or ControllerRevisions.
+    /// The names of all ReplicaSets or ControllerRevisions of each workload.
     revisions: HashMap<String, BTreeSet<String>>,
 }
 
 impl History {
-    /// Begins with what there is in `namespace`, all of which counts as new.
+    /// Begins with the current objects of `namespace`, all of which are new.
     pub(super) async fn begin(client: &Client, namespace: &str) -> Result<Self> {
         let workloads = Kind::ALL.map(|kind| api(client, namespace, kind.as_str()));
         let revisions = ["ReplicaSet", "ControllerRevision"];
@@ -64,7 +64,7 @@ impl History {
         })
     }
 
-    /// Takes in what the watches may not have shown yet.
+    /// Reads what the watches may not have shown yet.
     pub(super) async fn catch_up(&self) -> Result<()> {
         for api in &self.revisions {
             let objects = api.list(&ListParams::default()).await?;
@@ -74,7 +74,7 @@ impl History {
         Ok(())
     }
 
-    /// Counts anew from here on.
+    /// Counts from here on.
     pub(super) fn turn_the_page(&mut self) {
         let mut seen = lock(&self.seen);
         self.before = seen.revisions.clone();
@@ -83,7 +83,7 @@ impl History {
         }
     }
 
-    /// How many revisions of a workload were not there before.
+    /// Returns the number of revisions of a workload that did not exist before.
     pub(super) fn new_revisions(&self, uid: &str) -> usize {
         let (none, seen) = (BTreeSet::new(), lock(&self.seen));
         let before = self.before.get(uid).unwrap_or(&none);
@@ -91,7 +91,7 @@ impl History {
         now.difference(before).count()
     }
 
-    /// The hashes that a workload has had, one after the other.
+    /// Returns the hashes that a workload has had, in order.
     pub(super) fn keys(&self, uid: &str) -> Vec<Option<String>> {
         lock(&self.seen).keys.get(uid).cloned().unwrap_or_default()
     }
@@ -113,7 +113,7 @@ impl Seen {
     }
 }
 
-/// Takes in all that `api` shows, and says whenever it has listed it.
+/// Records everything that `api` shows, and reports each completed list.
 async fn watch(api: Api<DynamicObject>, seen: Arc<Mutex<Seen>>, listed: mpsc::UnboundedSender<()>) {
     let mut events = std::pin::pin!(watcher(api, Config::default()).default_backoff());
     while let Some(event) = events.next().await {

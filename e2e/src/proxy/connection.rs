@@ -1,4 +1,4 @@
-//! Answers the requests of one connection: by the apiserver, or as a rule says.
+//! Answers the requests of one connection: through the apiserver, or as a rule says.
 
 use std::sync::Arc;
 
@@ -56,12 +56,12 @@ pub(super) async fn serve(
 struct Connection {
     shared: Arc<Shared>,
     end: Arc<End>,
-    /// The connection to the apiserver that goes with this one.
+    /// Connection to the apiserver that belongs to this one.
     upstream: Mutex<Option<SendRequest<Incoming>>>,
 }
 
 impl Connection {
-    /// An error ends the connection without an answer.
+    /// Answers one request. An error ends the connection without an answer.
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>> {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let mut rules = self.shared.rules.observe();
@@ -118,7 +118,7 @@ impl Connection {
     }
 
     async fn send(&self, mut request: Request<Incoming>) -> Result<Response<Incoming>> {
-        // One request after the other comes on a connection: nobody waits here.
+        // Requests on a connection come one after the other: nobody waits for this lock.
         let mut upstream = self.upstream.lock().await;
         loop {
             let (mut sender, is_new) = match upstream.take() {
@@ -140,7 +140,7 @@ impl Connection {
                     return Ok(response);
                 }
                 Err(mut error) => match error.take_message() {
-                    // The apiserver closed an idle connection: not a byte was sent.
+                    // The apiserver had closed an idle connection: not a byte was sent.
                     Some(unsent) if !is_new => request = unsent,
                     _ => return Err(error.into_error().into()),
                 },
@@ -149,7 +149,7 @@ impl Connection {
     }
 }
 
-/// The rules that apply: those that are due, up to one that ends the request.
+/// Returns the rules that apply: those that are due, up to one that ends the request.
 fn due(matching: Vec<Arc<Entry>>) -> Vec<Arc<Entry>> {
     let mut ended = false;
     matching
@@ -168,7 +168,8 @@ fn due(matching: Vec<Arc<Entry>>) -> Vec<Arc<Entry>> {
 }
 
 async fn given(answer: &Answer, request: Request<Incoming>) -> Result<Response<Body>> {
-    // As the apiserver does: a client that still writes would see a broken pipe, not the answer.
+    // The body is read first, as the apiserver does: a client that still writes would see a broken pipe, not
+    // the answer.
     let mut body = request.into_body();
     while let Some(frame) = body.frame().await {
         frame?;
@@ -193,7 +194,7 @@ fn has_watch_lines(method: &Method, uri: &Uri, response: &Response<Incoming>) ->
     is_json
 }
 
-/// Where the apiserver is.
+/// The address of the apiserver, and how to connect to it.
 pub(super) struct Upstream {
     authority: String,
     name: ServerName<'static>,
@@ -207,7 +208,7 @@ impl std::fmt::Debug for Upstream {
 }
 
 impl Upstream {
-    /// Another apiserver with the same CA.
+    /// Returns another apiserver with the same CA.
     pub(super) fn at(&self, url: &str) -> Result<Self> {
         Self::new(url, self.connector.clone())
     }
@@ -234,7 +235,7 @@ impl Upstream {
             .await
             .with_context(context)?;
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls)).await?;
-        // Ends with the sender, or with the body that is read last.
+        // Ends with the sender, or with the last body that is read.
         tokio::spawn(async {
             if let Err(error) = connection.await {
                 tracing::debug!("a connection to the apiserver ended: {error}");

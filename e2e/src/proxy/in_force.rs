@@ -1,4 +1,4 @@
-//! Keeps the rules that are in force, with how often each has applied.
+//! Holds the rules in force, with the number of times that each has applied.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -22,22 +22,22 @@ pub struct RuleInForce {
     rules: RulesInForce,
 }
 
-/// How often a rule has been met. For a watch fault this counts lines, for others requests.
+/// The number of times that a rule was met: by lines for a watch fault, by requests for any other fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hits {
-    /// What the rule is for.
+    /// Everything that the rule matches.
     pub matched: u64,
-    /// What it has applied to: it was due, and no earlier rule had ended the request.
+    /// Everything that it has applied to: it was due, and no earlier rule had ended the request.
     pub applied: u64,
 }
 
 impl RuleInForce {
-    /// How often the rule has been met; also after it was removed.
+    /// Returns how often the rule has been met, even if it has been removed since.
     pub fn hits(&self) -> Hits {
         self.entry.hits()
     }
 
-    /// Waits until the rule has applied to at least so many.
+    /// Waits until the rule has applied at least this many times.
     ///
     /// # Errors
     /// When `timeout` has passed.
@@ -54,7 +54,7 @@ impl RuleInForce {
         .await
     }
 
-    /// Removes the rule, if it is there still.
+    /// Removes the rule, if it is still in force.
     pub fn remove(&self) {
         self.rules
             .entries
@@ -68,7 +68,7 @@ pub(super) struct RulesInForce {
     entries: Arc<watch::Sender<Vec<Arc<Entry>>>>,
 }
 
-/// One rule, known by its address.
+/// A rule, identified by its address.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) rule: Rule,
@@ -100,14 +100,14 @@ impl RulesInForce {
     }
 }
 
-/// The rules as they are now, and news of them.
+/// The current rules, and a way to wait for changes of them.
 #[derive(Debug)]
 pub(super) struct Observed {
     entries: watch::Receiver<Vec<Arc<Entry>>>,
 }
 
 impl Observed {
-    /// The rules for one request.
+    /// Returns the rules for one request.
     pub(super) fn of(&self, method: &Method, uri: &Uri) -> Vec<Arc<Entry>> {
         let entries = self.entries.borrow();
         let matching = entries
@@ -126,12 +126,12 @@ impl Observed {
     /// Waits until rules were added or removed since the last call.
     pub(super) async fn changed(&mut self) {
         if self.entries.changed().await.is_err() {
-            // The proxy is gone: nothing changes any more.
+            // The proxy is gone: nothing will change.
             std::future::pending().await
         }
     }
 
-    /// Waits, but not longer than `entry` is in force.
+    /// Waits for `duration`, or until `entry` is no longer in force.
     pub(super) async fn sleep(&mut self, entry: &Arc<Entry>, duration: Duration) {
         let until = Instant::now() + duration;
         while self.hold(entry) {
@@ -144,7 +144,8 @@ impl Observed {
 }
 
 impl Entry {
-    /// Counts something that matches; whether to apply, unless something earlier has `ended` it.
+    /// Counts a match. Returns true if the rule applies, which it never does if something earlier has `ended`
+    /// the request.
     pub(super) fn meet(&self, ended: bool) -> bool {
         let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
         hits.matched += 1;

@@ -1,4 +1,4 @@
-//! Says what is to break, and how.
+//! Defines what breaks, and how.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Breaks each of `requests`; a watch fault: each line of theirs.
+    /// Breaks each of `requests`, or each of their lines if it is a watch fault.
     pub fn new(requests: Requests, fault: Fault) -> Self {
         Self {
             requests,
@@ -28,33 +28,33 @@ impl Rule {
         }
     }
 
-    /// Breaks nothing and counts `requests`.
+    /// Breaks nothing, and counts `requests`.
     pub fn count(requests: Requests) -> Self {
         Self::new(requests, Fault::None)
     }
 
-    /// Applies at most so many times.
+    /// Limits the number of times that the rule applies.
     #[must_use]
     pub fn times(mut self, times: u64) -> Self {
         self.times = times;
         self
     }
 
-    /// Applies to the `n`-th of what matches, to the 2`n`-th, and so on; 0 is taken for 1.
+    /// Applies only to the `n`-th match, the 2`n`-th, and so on; 0 means 1.
     #[must_use]
     pub fn every_nth(mut self, n: u64) -> Self {
         self.every_nth = n.max(1);
         self
     }
 
-    /// Of a watch, only lines with this text, such as `"name":"app-config"` or `"type":"DELETED"`.
+    /// Applies only to lines of a watch with this text, such as `"name":"app-config"` or `"type":"DELETED"`.
     #[must_use]
     pub fn lines_with(mut self, text: &str) -> Self {
         self.line = Some(text.to_owned());
         self
     }
 
-    /// Whether `line`, which came on a watch among [`Rule::requests`], is one to break.
+    /// Returns true if `line`, from a watch among [`Rule::requests`], is one to break.
     pub(super) fn concerns_line(&self, line: &[u8]) -> bool {
         self.line.as_ref().is_none_or(|text| {
             line.windows(text.len().max(1))
@@ -62,36 +62,35 @@ impl Rule {
         })
     }
 
-    /// Whether to apply to what matches as the `matched`-th, after having been `applied` so often.
+    /// Returns true if the rule applies to the match number `matched`, after it was `applied` so often.
     pub(super) fn is_due(&self, matched: u64, applied: u64) -> bool {
         matched.is_multiple_of(self.every_nth) && applied < self.times
     }
 }
 
-/// What a [`Rule`] does. All faults that match a request apply, in the order in which their rules were
+/// The effect of a [`Rule`]. All faults that match a request apply, in the order in which their rules were
 /// added, up to one that ends the request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Nothing: the rule counts.
+    /// Nothing breaks: the rule only counts.
     None,
-    /// The request is passed on so much later.
+    /// The request is passed on after a delay.
     Delay(Duration),
     /// The request is never passed on, and never answered.
     Hang,
     /// The request is not passed on; its connection is reset.
     Reset,
-    /// The request is not passed on; this is the answer.
+    /// The request is not passed on; it gets this answer.
     Answer(Answer),
-    /// The request is passed on, the answer comes so much later.
+    /// The request is passed on; its answer is delayed.
     DelayAnswer(Duration),
-    /// The request is passed on; in place of the answer, the connection is reset.
+    /// The request is passed on; its connection is reset in place of the answer.
     LoseAnswer,
-    /// After so many bytes of the answer's body the connection ends. A body that is not longer is whole.
+    /// The connection ends after this many bytes of the answer's body. A shorter body arrives whole.
     TruncateBody(usize),
-    /// Each line of a watch is delivered so much later than it came, in its order. The head of the
-    /// answer comes at once.
+    /// Each line of a watch is delivered with this delay, in order. The head of the answer comes at once.
     DelayWatch(Duration),
-    /// The lines of a watch are delivered, in their order, once the rule is removed.
+    /// The lines of a watch are delivered, in order, once the rule is removed.
     HoldWatch,
     /// The lines of a watch are not delivered.
     DropWatch,
@@ -100,7 +99,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Whether it is for the lines of watches, not for requests.
+    /// Returns true if the fault is for lines of watches, not for requests.
     pub(super) fn is_for_lines(&self) -> bool {
         matches!(
             self,
@@ -109,7 +108,7 @@ impl Fault {
     }
 }
 
-/// An answer that the apiserver has not given.
+/// An answer that does not come from the apiserver.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub(super) status: StatusCode,
@@ -118,12 +117,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An error as the apiserver puts it.
+    /// Returns an error in the apiserver's format.
     pub fn error(code: StatusCode) -> Self {
         Self::json(code, &status(code))
     }
 
-    /// Anything in JSON.
+    /// Returns any JSON as an answer.
     pub fn json(status: StatusCode, body: &Value) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(
@@ -137,7 +136,7 @@ impl Answer {
         }
     }
 
-    /// The same answer with one more header; of two with the same name, the second stays.
+    /// Returns the same answer with one more header. A later header replaces an earlier one of the same name.
     ///
     /// # Panics
     /// When `name` is not a header name in lower case, or `value` holds control characters.
@@ -151,7 +150,7 @@ impl Answer {
     }
 }
 
-/// A `Status` of Kubernetes for an error.
+/// Returns a Kubernetes `Status` for an error.
 pub fn status(code: StatusCode) -> Value {
     json!({
         "kind": "Status",
@@ -164,7 +163,7 @@ pub fn status(code: StatusCode) -> Value {
     })
 }
 
-/// The line of a watch that tells of an error; with [`StatusCode::GONE`]: that the client must list again.
+/// Returns the line by which a watch reports an error. With [`StatusCode::GONE`], the client must list again.
 pub fn error_event(code: StatusCode) -> Value {
     json!({ "type": "ERROR", "object": status(code) })
 }
@@ -176,7 +175,7 @@ fn reason(code: StatusCode) -> &'static str {
         StatusCode::FORBIDDEN => "Forbidden",
         StatusCode::NOT_FOUND => "NotFound",
         StatusCode::CONFLICT => "Conflict",
-        // The apiserver says Gone only where it means something other than a resourceVersion.
+        // For the apiserver, reason `Gone` is for anything but a resourceVersion.
         StatusCode::GONE => "Expired",
         StatusCode::UNPROCESSABLE_ENTITY => "Invalid",
         StatusCode::TOO_MANY_REQUESTS => "TooManyRequests",
@@ -190,7 +189,7 @@ fn reason(code: StatusCode) -> &'static str {
 /// A set of requests.
 ///
 /// # Caveats
-/// Path and query are compared as they stand in the URL, percent-encoding included.
+/// Path and query are compared exactly as they are in the URL, percent-encoding included.
 #[derive(Clone, Debug)]
 pub struct Requests {
     path: Path,
@@ -208,22 +207,22 @@ enum Path {
 }
 
 impl Requests {
-    /// All requests.
+    /// Selects all requests.
     pub fn any() -> Self {
         Self::with_path(Path::Any)
     }
 
-    /// Those with this path.
+    /// Selects requests with this path.
     pub fn exactly(path: impl Into<String>) -> Self {
         Self::with_path(Path::Exactly(path.into()))
     }
 
-    /// Those with a path that begins so.
+    /// Selects requests whose path begins with `prefix`.
     pub fn under(prefix: impl Into<String>) -> Self {
         Self::with_path(Path::Under(prefix.into()))
     }
 
-    /// Those with this in their path.
+    /// Selects requests whose path contains `part`.
     pub fn containing(part: impl Into<String>) -> Self {
         Self::with_path(Path::Containing(part.into()))
     }
@@ -237,35 +236,35 @@ impl Requests {
         }
     }
 
-    /// Of these, those with this method.
+    /// Restricts the set to this method.
     #[must_use]
     pub fn method(mut self, method: Method) -> Self {
         self.method = Some(method);
         self
     }
 
-    /// Of these, those with this in their query, such as `fieldSelector=`.
+    /// Restricts the set to requests whose query contains `part`, such as `fieldSelector=`.
     #[must_use]
     pub fn query(mut self, part: impl Into<String>) -> Self {
         self.query = Some(part.into());
         self
     }
 
-    /// Of these, the watches.
+    /// Restricts the set to watches.
     #[must_use]
     pub fn watches(mut self) -> Self {
         self.watch = Some(true);
         self
     }
 
-    /// Of these, all but the watches.
+    /// Excludes watches.
     #[must_use]
     pub fn except_watches(mut self) -> Self {
         self.watch = Some(false);
         self
     }
 
-    /// Whether a request with `method` and `uri` is one of these.
+    /// Returns true if the set contains a request with `method` and `uri`.
     pub(super) fn contain(&self, method: &Method, uri: &Uri) -> bool {
         let path = match &self.path {
             Path::Any => true,
@@ -283,7 +282,8 @@ impl Requests {
     }
 }
 
-/// Whether the apiserver takes a GET of `uri` for a watch: `watch` is there, and neither `0` nor `false`.
+/// Returns true if the apiserver takes a GET of `uri` for a watch: `watch` is set, and is neither `0` nor
+/// `false`.
 pub(super) fn is_watch(uri: &Uri) -> bool {
     let pairs = uri.query().unwrap_or_default().split('&');
     let mut values = pairs.filter_map(|pair| match pair.split_once('=') {

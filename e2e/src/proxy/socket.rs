@@ -1,4 +1,4 @@
-//! The client's end of a connection, which can be broken from where requests are answered.
+//! The client's end of a connection, which the code that answers requests can break.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-/// How one connection is to end, other than as its client wants.
+/// The end of a connection, if it is not the client's choice.
 #[derive(Debug, Default)]
 pub(super) struct End {
     reset: AtomicBool,
@@ -26,18 +26,19 @@ pub(super) struct End {
 }
 
 impl End {
-    /// At once, with a reset: what is under way is lost.
+    /// Ends the connection at once, with a reset: data under way is lost.
     pub(super) fn reset(&self) {
         self.reset.store(true, SeqCst);
         self.reset_wanted.notify_one();
     }
 
-    /// Waits for [`End::reset`]; the connection is to be dropped then.
+    /// Waits for [`End::reset`], after which the connection must be dropped.
     pub(super) async fn reset_wanted(&self) {
         self.reset_wanted.notified().await;
     }
 
-    /// At the next flush, after all that was written has left. Whether that is news.
+    /// Ends the connection at the next flush, once everything written has left. Returns true on the first
+    /// call.
     pub(super) fn cut(&self) -> bool {
         !self.cut.swap(true, SeqCst)
     }
@@ -58,7 +59,7 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.end.reset.load(SeqCst) {
-            // A socket that the other side has closed already cannot be reset.
+            // A socket that the other side has already closed cannot be reset.
             let _ = self.tls.get_ref().0.set_zero_linger();
         }
     }

@@ -1,4 +1,4 @@
-//! Makes both sides of the proxy's TLS.
+//! Creates both sides of the proxy's TLS.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -14,7 +14,7 @@ use rustls::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// Serves 127.0.0.1 with a new certificate, whose CA it writes to the file `ca`.
+/// Returns an acceptor for 127.0.0.1 with a new certificate, and writes its CA to the file `ca`.
 pub(super) fn acceptor(ca: &Path) -> Result<TlsAcceptor> {
     let ca_key = KeyPair::generate()?;
     let ca_params = ca_params();
@@ -32,7 +32,7 @@ pub(super) fn acceptor(ca: &Path) -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Connects to a server that proves itself by one of the CAs in `ca_pem`.
+/// Returns a connector to servers that prove themselves by one of the CAs in `ca_pem`.
 pub(super) fn connector(ca_pem: &str) -> Result<TlsConnector> {
     let mut roots = RootCertStore::empty();
     for ca in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {

@@ -1,4 +1,4 @@
-//! A body that ends, with its connection, after some bytes.
+//! A body that ends, together with its connection, after a number of bytes.
 
 use std::{
     pin::Pin,
@@ -29,7 +29,7 @@ impl Body for Truncated {
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         if self.remaining == 0 && !self.body.is_end_stream() {
             if self.end.cut() {
-                // The connection may have flushed already, and has to once more.
+                // The connection may already have flushed, and has to flush once more.
                 cx.waker().wake_by_ref();
             }
             return Poll::Pending;

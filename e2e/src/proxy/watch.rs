@@ -1,4 +1,4 @@
-//! Delivers the lines of an open watch, when and as rules say.
+//! Delivers the lines of an open watch as rules say.
 
 use std::{
     collections::VecDeque,
@@ -25,7 +25,7 @@ use super::{
     socket::End,
 };
 
-/// The body of a watch, in place of `upstream`.
+/// Returns the body of a watch, in place of `upstream`.
 pub(super) fn deliver(
     shared: &Shared,
     end: &Arc<End>,
@@ -33,7 +33,7 @@ pub(super) fn deliver(
     uri: Uri,
     upstream: Incoming,
 ) -> UnsyncBoxBody<Bytes, Error> {
-    // No more than one: the client's pace is that of the watch, as without a proxy.
+    // Room for one line only: the client sets the pace of the watch, as without a proxy.
     let (lines, received) = mpsc::channel(1);
     let commands = shared.open_watches.register(method.clone(), uri.clone());
     let delivery = Delivery {
@@ -44,7 +44,7 @@ pub(super) fn deliver(
         commands,
         end: Arc::clone(end),
     };
-    // Ends with the receiver, which goes with the connection.
+    // Ends with the receiver, which ends with the connection.
     tokio::spawn(delivery.run(upstream, lines));
     Lines(received).boxed_unsync()
 }
@@ -60,7 +60,7 @@ struct OpenWatch {
     commands: mpsc::UnboundedSender<Command>,
 }
 
-/// What can be done to an open watch.
+/// A command for an open watch.
 #[derive(Debug)]
 pub(super) enum Command {
     Inject(Bytes),
@@ -68,7 +68,7 @@ pub(super) enum Command {
 }
 
 impl OpenWatches {
-    /// Sends a command to all among `requests`; returns how many those are.
+    /// Sends a command to all watches among `requests`, and returns their number.
     pub(super) fn send(&self, requests: &Requests, command: impl Fn() -> Command) -> usize {
         let watches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         watches
@@ -112,7 +112,7 @@ struct Delivery {
 impl Delivery {
     async fn run(mut self, mut upstream: Incoming, lines: mpsc::Sender<Result<Bytes, Error>>) {
         let mut splitter = Splitter::default();
-        // How the watch ends once all lines are delivered; none before it does.
+        // End of the watch, to be reported once all lines are delivered; `None` before it ends.
         let mut last: Option<Result<(), Error>> = None;
         loop {
             let ready = self.queue.front().map(|line| line.ready(&self.rules));
@@ -126,7 +126,7 @@ impl Delivery {
                 && let Some(last) = last
             {
                 if let Err(error) = last {
-                    // Nobody is there any more: it has ended either way.
+                    // A receiver that is gone has ended either way.
                     let _ = lines.send(Err(error)).await;
                 }
                 return;
@@ -137,7 +137,8 @@ impl Delivery {
                     Command::Inject(line) => self.queue.push_front(Line::at_once(line)),
                     Command::Cut => {
                         self.end.reset();
-                        // Until the connection is gone, or it would see an end of the body.
+                        // Waits until the connection is gone: otherwise the client would see a regular end of
+                        // the body.
                         return lines.closed().await;
                     }
                 },
@@ -147,7 +148,7 @@ impl Delivery {
                     permit.send(Ok(line.text));
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
-                // What waits for the client holds the apiserver back; what waits for a rule does not.
+                // Lines that wait for the client hold the apiserver back; lines that wait for a rule do not.
                 frame = upstream.frame(), if last.is_none() && !deliverable => match frame {
                     Some(Ok(frame)) => {
                         let data = frame.into_data().unwrap_or_default();
@@ -163,7 +164,7 @@ impl Delivery {
         }
     }
 
-    /// Queues `text` as the rules want it.
+    /// Queues `text` as the rules require.
     fn arrive(&mut self, text: Bytes) {
         let now = Instant::now();
         let mut line = Line::at_once(text);
@@ -188,7 +189,7 @@ impl Delivery {
     }
 }
 
-/// One line, with what it waits for: the removal of a rule, or a point in time before.
+/// A line, with what it waits for: the removal of a rule, or an earlier point in time.
 #[derive(Clone)]
 struct Line {
     text: Bytes,
@@ -225,7 +226,7 @@ impl Line {
     }
 }
 
-/// Splits what arrives into lines.
+/// Splits incoming data into lines.
 #[derive(Default)]
 struct Splitter(BytesMut);
 
@@ -239,7 +240,7 @@ impl Splitter {
         }
     }
 
-    /// What is left is a line that nobody will complete.
+    /// Flushes the rest: a line that nobody will complete.
     fn finish(&mut self, mut line: impl FnMut(Bytes)) {
         if !self.0.is_empty() {
             line(mem::take(&mut self.0).freeze());

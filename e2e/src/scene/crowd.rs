@@ -1,4 +1,4 @@
-//! Many workloads at once, and writes without a program for each.
+//! Many workloads at once, and writes that need no process each.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::apply::api_of;
 use crate::wait::{Attempt, PATIENCE, wait_for};
 use crate::workload::{Kind, Workload, key_of};
 
-/// So many Deployments without pods: `PREFIX-0`, `PREFIX-1` and so on.
+/// Returns Deployments without pods: `PREFIX-0`, `PREFIX-1` and so on.
 pub fn crowd(prefix: &str, size: usize) -> Vec<Workload> {
     let podless = |number| {
         let workload = Workload::deployment(&format!("{prefix}-{number}"));
@@ -28,7 +28,7 @@ pub fn crowd(prefix: &str, size: usize) -> Vec<Workload> {
 }
 
 impl Scene {
-    /// Creates workloads, many at once.
+    /// Creates workloads, many in parallel.
     ///
     /// # Errors
     /// When one is refused.
@@ -36,7 +36,7 @@ impl Scene {
         self.create_all_in(&self.namespace, workloads).await
     }
 
-    /// As [`Scene::create_all`], in another namespace.
+    /// Creates workloads like [`Scene::create_all`], in another namespace.
     ///
     /// # Errors
     /// When one is refused.
@@ -53,7 +53,8 @@ impl Scene {
             .await
     }
 
-    /// Creates or changes ConfigMaps and Secrets, many at once, without the annotation of `kubectl apply`.
+    /// Creates or changes ConfigMaps and Secrets, many in parallel, without the annotation of `kubectl
+    /// apply`.
     ///
     /// # Errors
     /// When one is refused.
@@ -61,7 +62,7 @@ impl Scene {
         self.put_all_in(&self.namespace, objects).await
     }
 
-    /// As [`Scene::put_all`], in another namespace.
+    /// Writes objects like [`Scene::put_all`], in another namespace.
     ///
     /// # Errors
     /// When one is refused.
@@ -79,7 +80,7 @@ impl Scene {
             .await
     }
 
-    /// Patches a workload, as JSON Merge Patch.
+    /// Applies a JSON Merge Patch to a workload.
     ///
     /// # Errors
     /// When it is refused.
@@ -87,7 +88,7 @@ impl Scene {
         self.patch_in(&self.namespace, workload, patch).await
     }
 
-    /// As [`Scene::patch`], in another namespace.
+    /// Patches a workload like [`Scene::patch`], in another namespace.
     ///
     /// # Errors
     /// When it is refused.
@@ -110,7 +111,8 @@ impl Scene {
             .with_context(|| format!("{patch} to {}", workload.reference()))
     }
 
-    /// KEY and revisions of each of these, once their controllers have seen their latest generations.
+    /// Returns config hash and revisions of each workload, once their controllers have seen the latest
+    /// generations.
     ///
     /// # Errors
     /// When that takes longer than [`PATIENCE`].
@@ -118,10 +120,10 @@ impl Scene {
         self.snapshots_in(&self.namespace, workloads).await
     }
 
-    /// As [`Scene::snapshots`], in another namespace.
+    /// Takes snapshots like [`Scene::snapshots`], in another namespace.
     ///
     /// # Errors
-    /// As [`Scene::snapshots`].
+    /// Same as [`Scene::snapshots`].
     pub async fn snapshots_in(
         &self,
         namespace: &str,
@@ -150,7 +152,7 @@ impl Scene {
         Ok(objects.iter().map(snapshot).collect())
     }
 
-    /// A workload, once its controller has seen its latest generation.
+    /// Returns a workload, once its controller has seen the latest generation.
     async fn seen(&self, namespace: &str, workload: &Workload) -> Result<Value> {
         let what = format!("the controller of {} to have seen it", workload.reference());
         wait_for(&what, PATIENCE, async || {
@@ -165,12 +167,12 @@ impl Scene {
         .await
     }
 
-    /// A workload as it is stored.
+    /// Reads a workload as stored.
     pub(super) async fn stored(&self, namespace: &str, workload: &Workload) -> Result<Value> {
         self.object_in(namespace, &workload.reference()).await
     }
 
-    /// How many Deployments carry this value of KEY.
+    /// Returns the number of Deployments that carry this config hash.
     ///
     /// # Errors
     /// When they cannot be listed.
@@ -181,10 +183,10 @@ impl Scene {
         Ok(list.items.iter().filter(|object| carry(object)).count())
     }
 
-    /// KEY of many Deployments, by one list.
+    /// Returns the config hashes of many Deployments, with one list request.
     ///
     /// # Errors
-    /// When one is not there.
+    /// When one does not exist.
     pub async fn keys(&self, workloads: &[Workload]) -> Result<Vec<Option<String>>> {
         let by_name = self.by_name("Deployment").await?;
         let key = |workload: &Workload| {
@@ -195,7 +197,7 @@ impl Scene {
         workloads.iter().map(key).collect()
     }
 
-    /// All objects of a kind of the group `apps` in the namespace of the workloads.
+    /// Lists all objects of a kind of the group `apps` in the namespace of the workloads, by name.
     async fn by_name(&self, kind: &str) -> Result<BTreeMap<String, DynamicObject>> {
         let api = self.apps(&self.namespace, kind);
         let objects = api.list(&ListParams::default()).await?.into_iter();

@@ -1,4 +1,4 @@
-//! The replicas of the operator of a scene, one or many.
+//! The operator's replicas in a scene, one or many.
 
 use std::{
     path::Path,
@@ -21,11 +21,11 @@ use crate::{
 /// A replica of the operator of a [`Scene`]. Clones are the same replica.
 #[derive(Clone, Debug)]
 pub struct Replica {
-    /// Its process.
+    /// Process of the replica.
     pub operator: Operator,
-    /// The proxy between it and the apiserver, where [`Options::proxied`] asks for it.
+    /// Proxy between it and the apiserver, if [`Options::proxied`] asks for it.
     pub proxy: Option<Proxy>,
-    /// The port of its webhook.
+    /// Port of its webhook.
     pub port: u16,
 }
 
@@ -36,7 +36,8 @@ pub(super) struct Replicas {
 }
 
 impl Replicas {
-    /// Starts what `options` ask for, and returns the first replica, too. They need not be ready yet.
+    /// Starts the replicas that `options` ask for, and also returns the first one. They need not be ready
+    /// yet.
     pub(super) async fn start(
         control_plane: &ControlPlane,
         installation: &Installation,
@@ -107,7 +108,7 @@ impl Replica {
         })
     }
 
-    /// The proxy between it and the apiserver.
+    /// Returns the proxy between the replica and the apiserver.
     ///
     /// # Errors
     /// When [`Options::proxied`] did not ask for it.
@@ -117,12 +118,12 @@ impl Replica {
 }
 
 impl Scene {
-    /// All replicas, also those that do not run now.
+    /// Returns all replicas, including those that do not run now.
     pub fn replicas(&self) -> Vec<Replica> {
         self.replicas.all().clone()
     }
 
-    /// What passes calls of the webhook on to the replicas.
+    /// Returns the balancer, which passes calls of the webhook on to the replicas.
     ///
     /// # Errors
     /// When [`Options::replicas`] did not ask for any.
@@ -134,7 +135,7 @@ impl Scene {
     /// Starts one more replica, and waits until it is ready.
     ///
     /// # Errors
-    /// As [`Scene::balancer`], and when it does not get ready.
+    /// When [`Scene::balancer`] fails, or the replica does not become ready.
     pub async fn add_replica(&self) -> Result<Replica> {
         let directory = self.directory.path();
         let replica = self
@@ -150,17 +151,17 @@ impl Scene {
         Ok(replica)
     }
 
-    /// Takes no more interest in a replica, which has been stopped for good.
+    /// Forgets a replica that has been stopped for good.
     pub fn forget(&self, replica: &Replica) {
         self.replicas
             .all()
             .retain(|known| known.port != replica.port);
     }
 
-    /// Waits until one replica leads, and no other.
+    /// Waits until exactly one replica leads.
     ///
     /// # Errors
-    /// When that takes longer than a Lease lives and a new leader needs.
+    /// When that takes longer than [`PATIENCE`].
     pub async fn leader(&self) -> Result<Replica> {
         wait_for("one replica to lead", PATIENCE, async || {
             let mut leading = Vec::new();
@@ -177,10 +178,10 @@ impl Scene {
         .await
     }
 
-    /// The replicas that do not lead, as soon as one does.
+    /// Returns the replicas that do not lead, as soon as one does.
     ///
     /// # Errors
-    /// As [`Scene::leader`].
+    /// Same as [`Scene::leader`].
     pub async fn followers(&self) -> Result<Vec<Replica>> {
         let leader = self.leader().await?;
         let mut replicas = self.replicas();
@@ -189,7 +190,7 @@ impl Scene {
     }
 }
 
-/// How a replica of `installation` reaches the apiserver.
+/// Returns the kubeconfig by which a replica of `installation` reaches the apiserver.
 pub(super) async fn kubeconfig(
     control_plane: &ControlPlane,
     installation: &Installation,

@@ -1,4 +1,4 @@
-//! Answers of the apiserver that fail, hang, break off or refuse: all is tried again, with pauses.
+//! Answers of the apiserver that fail, hang, break off or refuse: everything is tried again, with pauses.
 
 use std::time::Duration;
 
@@ -175,7 +175,7 @@ async fn what_refuses_a_patch_of_one_workload_holds_up_no_other() -> Result<()> 
                 ensure!(note.contains(code.as_str()), "{note}");
             }
             refusal.remove();
-            // Whoever repairs it does not have to wait.
+            // A user who repairs the workload need not wait.
             scene
                 .kubectl(&["label", &refused.reference(), "repaired=yes"])
                 .await?;
@@ -187,7 +187,7 @@ async fn what_refuses_a_patch_of_one_workload_holds_up_no_other() -> Result<()> 
     .await
 }
 
-/// A workload is deleted, and the watch does not show it yet.
+/// Deletes a workload while the watch does not show it yet.
 async fn patch_of_a_workload_that_is_gone(scene: &Scene) -> Result<()> {
     let gone = Workload::deployment("gone").lists("app");
     scene.create(&gone).await?;
@@ -220,7 +220,7 @@ async fn a_new_token_is_taken_up_without_a_restart() -> Result<()> {
         let web = Workload::deployment("web").lists("app");
         let before = scene.create(&web).await?;
         scene.quiet().await?;
-        // The account is another now, and its old token is worth nothing.
+        // The account is a new one now, and its old token is worthless.
         let installation = &scene.installation;
         let (namespace, name) = (&installation.namespace, installation.service_account());
         let accounts: Api<ServiceAccount> = Api::namespaced(scene.client.clone(), namespace);
@@ -251,7 +251,7 @@ async fn a_new_token_is_taken_up_without_a_restart() -> Result<()> {
     .await
 }
 
-/// Waits until the apiserver takes the operator's token no more.
+/// Waits until the apiserver no longer accepts the operator's token.
 async fn refused(scene: &Scene) -> Result<()> {
     let old = std::fs::read_to_string(scene.operator.token_file())?;
     let client = scene.control_plane.kubeconfig_for(old).client().await?;
@@ -294,7 +294,7 @@ fn patches_of(scene: &Scene, workload: &Workload) -> Requests {
     .method(Method::PATCH)
 }
 
-/// With the details that a policy gives, and a test that does not hold lacks.
+/// Returns a refusal with the details that a policy gives, and that a failed `test` of a patch lacks.
 fn refusal(code: StatusCode) -> Fault {
     let mut status = status(code);
     status["details"] = json!({"causes": [{"message": "no"}]});
@@ -305,7 +305,7 @@ fn error(code: StatusCode) -> Fault {
     Fault::Answer(Answer::error(code))
 }
 
-/// Three kinds of workload, two of config.
+/// Number of watches: three kinds of workload, two kinds of config.
 const WATCHES: u64 = 5;
-/// More than the webhook is given, less than it is asked to wait.
+/// More time than the webhook has, and less than it is asked to wait.
 const SOON: Duration = Duration::from_secs(20);

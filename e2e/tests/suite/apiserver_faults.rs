@@ -1,4 +1,4 @@
-//! The apiserver restarts, dies, freezes, has a twin that is behind, or is overloaded: nothing is lost.
+//! The apiserver restarts, dies, freezes, has a twin that lags behind, or is overloaded: nothing is lost.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn whatever_happens_to_the_apiserver_nothing_is_lost_and_nothing_rolls_twi
     .await
 }
 
-/// It stops and starts in order while a Secret changes all the time.
+/// Stops and starts the apiserver in order, while a Secret changes all the time.
 async fn restart_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
     let lists = everywhere(scene, &Rule::count(lists()))?;
     let apiserver = scene.control_plane.process(Component::Apiserver)?;
@@ -50,13 +50,13 @@ async fn restart_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result
     let tries = under_edits(scene, restart).await?;
     oracles.check("a restart", Expected::up_to(tries)).await?;
     println!("{tries} edits, {} lists", lists.applied());
-    // Five watches, each taken up again or begun anew once or twice, and the same for a new leader.
+    // Five watches, each resumed or started anew once or twice, and the same for a new leader.
     ensure!(lists.applied() <= 20, "{} lists", lists.applied());
     lists.remove();
     Ok(())
 }
 
-/// It is killed when some of many patches are made.
+/// Kills the apiserver when some of many patches have been made.
 async fn death_while_patches_are_made(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
     let apiserver = scene.control_plane.process(Component::Apiserver)?;
     let patches = everywhere(scene, &Rule::count(patches()))?;
@@ -69,7 +69,7 @@ async fn death_while_patches_are_made(scene: &Scene, oracles: &mut Oracles<'_>) 
     oracles.check("a death", Expected::revisions(1)).await
 }
 
-/// Patches are made, but their answers never come.
+/// Loses the answers to patches that are made.
 async fn lost_answers_to_patches(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
     let lost = everywhere(scene, &Rule::new(patches(), Fault::LoseAnswer).times(6))?;
     change(scene, "with lost answers").await?;
@@ -78,7 +78,7 @@ async fn lost_answers_to_patches(scene: &Scene, oracles: &mut Oracles<'_>) -> Re
     oracles.check("lost answers", Expected::revisions(1)).await
 }
 
-/// Its process stands still, with all connections open.
+/// Freezes the process of the apiserver, with all connections open.
 async fn freeze(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
     let apiserver = scene.control_plane.process(Component::Apiserver)?;
     let leader = scene.leader().await?;
@@ -99,7 +99,7 @@ async fn freeze(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
     oracles.check("a freeze", Expected::up_to(2)).await
 }
 
-/// Claims that the webhook is up, whatever the apiserver does.
+/// Asserts that all replicas can be called, whatever the apiserver does.
 async fn all_are_called(scene: &Scene) -> Result<()> {
     wait_for("all replicas to be called", PATIENCE, async || {
         let ready = scene.balancer()?.ready();
@@ -111,7 +111,7 @@ async fn all_are_called(scene: &Scene) -> Result<()> {
     .await
 }
 
-/// The leader moves to an apiserver that was paused while things changed, and back.
+/// Moves the leader to an apiserver that was paused while things changed, and back.
 async fn a_twin_that_is_behind(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
     let twin = scene.control_plane.start_another_apiserver().await?;
     let leader = scene.leader().await?;
@@ -174,21 +174,21 @@ async fn an_overloaded_apiserver_gets_every_answer_of_the_webhook_in_time() -> R
         );
         let late = applied.iter().filter(|applied| applied.key.is_none());
         ensure!(late.count() == 0, "some came without a hash");
-        // Those that were turned away never came to the webhook; the loop reads once more.
+        // Writes that were turned away never reached the webhook; the loop reads once more.
         ensure!(reads.count() <= 2 * count, "more reads than applies");
         oracles.check("an overload", Expected::revisions(0)).await
     })
     .await
 }
 
-/// How an apply went.
+/// The outcome of an apply.
 struct Applied {
     key: Option<String>,
-    /// How often the apiserver said that it was too busy.
+    /// Number of times that the apiserver said it was too busy.
     turned_away: usize,
 }
 
-/// Server-side apply of a Deployment, again and again while the apiserver is too busy.
+/// Applies a Deployment on the server side, again and again while the apiserver is too busy.
 async fn applied(users: &Api<Deployment>, name: String) -> Result<Applied> {
     let workload = Workload::deployment(&name)
         .lists("app")
@@ -214,7 +214,7 @@ async fn applied(users: &Api<Deployment>, name: String) -> Result<Applied> {
     }
 }
 
-/// The Deployments as a user sees them who has no privileges, and so waits in the apiserver's queues.
+/// Returns the Deployments for a user without privileges, who has to wait in the apiserver's queues.
 async fn users(scene: &Scene) -> Result<Api<Deployment>> {
     let account = format!("--serviceaccount={}:default", scene.namespace);
     let binding = [

@@ -20,7 +20,7 @@ async fn the_page_of_a_cluster_tells_what_a_secret_restarts() -> Result<()> {
                 config_map("settings", "1"),
                 secret("db-creds", "hunter2"),
                 secret("mail", "1"),
-                // With every letter that a key may have.
+                // Every character that a key may contain.
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd.name-1"},
                        "data": {"-._a-Z..9": "1"}}),
             ])
@@ -52,7 +52,7 @@ async fn the_page_of_a_cluster_tells_what_a_secret_restarts() -> Result<()> {
     .await
 }
 
-/// A workload of so many pods that cannot start without these Secrets.
+/// Returns a workload with this number of pods that cannot start without these Secrets.
 fn using(name: &str, kind: Kind, pods: u32, secrets: &[&str]) -> Workload {
     let sources: Vec<_> = secrets
         .iter()
@@ -67,7 +67,7 @@ fn using(name: &str, kind: Kind, pods: u32, secrets: &[&str]) -> Workload {
         )
 }
 
-/// As a user gets it.
+/// Returns the page as a user gets it.
 async fn page(scene: &Scene) -> Result<String> {
     scene
         .tool()

@@ -1,4 +1,4 @@
-//! What the tests with certificates take for granted of cert-manager.
+//! Tests of what the tests with certificates take for granted about cert-manager.
 
 use std::process;
 

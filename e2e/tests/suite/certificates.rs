@@ -1,4 +1,4 @@
-//! Certificates that change under load: no write fails, and none goes past the webhook.
+//! Certificates that change under load: no write fails, and none bypasses the webhook.
 
 use std::{
     cell::Cell,
@@ -42,7 +42,7 @@ use tokio_rustls::TlsConnector;
 
 #[tokio::test]
 async fn rotations_by_cert_manager_fail_no_write_and_let_none_past_the_webhook() -> Result<()> {
-    // Of its own, because all webhooks of a kind share one metric.
+    // A control plane of its own, because all webhooks of a kind share one metric.
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let fail = Options {
         values: json!({"webhook": {"certManager": {"enabled": true}, "timeoutSeconds": TIMEOUT}}),
@@ -102,13 +102,13 @@ async fn half_of_a_pair_is_kept_out_and_the_last_good_one_serves_on() -> Result<
             values: json!({"webhook": {"existingSecret": "given", "caBundle": ca_bundle}}),
             ..Options::default()
         };
-        // An upgrade would be refused: the caBundle that the operator has written is not helm's.
+        // An upgrade would be refused: the operator has written the caBundle, so it does not belong to helm.
         scene.installation.uninstall().await?;
         let (operator, installation) = upgraded(scene, &scene.operator, &options).await?;
         let serves = Serves(scene, vec![installation.port]);
         let played = under_load(scene, &serves.1, async {
             serves.leaf(&first.chain).await?;
-            // As somebody does who writes one file after the other.
+            // Writes one file after the other, as some users do.
             patch(&secrets, "given", json!({"tls.crt": second.chain})).await?;
             let complaint = "keeping the last good one";
             logs(&operator, complaint).await?;
@@ -167,7 +167,7 @@ async fn replicas_renew_the_certificate_of_their_own_ca_without_a_failed_write()
             serves.leaf(&renewed.chain).await?;
             ensure!(scene.ca_bundle().await? == overlap.ca_bundle, "not written");
 
-            // For a while the new CA can be told to nobody: nothing that it has issued may be served.
+            // For a while the new CA cannot be published: nothing that it has issued may be served.
             let roles: Api<ClusterRole> = Api::all(scene.client.clone());
             let role = &format!("{}-own-ca", scene.installation.namespace);
             let rules = roles.get(role).await?.rules;
@@ -273,7 +273,7 @@ async fn the_chart_moves_to_cert_manager_and_back_while_writes_go_on() -> Result
 
             let (operator, _) = upgraded(scene, &operator, &ignoring()).await?;
             called(scene).await.with_context(|| log(&operator))?;
-            // A CA of before, and whatever cainjector has left beside it.
+            // A CA from before, and whatever cainjector has left beside it.
             ensure!(
                 scene.ca_bundle().await?.ends_with(&own_ca),
                 "another CA than before"
@@ -286,7 +286,7 @@ async fn the_chart_moves_to_cert_manager_and_back_while_writes_go_on() -> Result
     .await
 }
 
-/// Changes the webhook configuration by a JSON Patch.
+/// Changes the webhook configuration with a JSON Patch.
 async fn configure(scene: &Scene, patch: &Value) -> Result<()> {
     let name = &scene.installation.namespace;
     let patch = ["--type=json", "--patch", &patch.to_string()];
@@ -294,7 +294,7 @@ async fn configure(scene: &Scene, patch: &Value) -> Result<()> {
     scene.tool().run(&args.concat()).await.map(drop)
 }
 
-/// By a renewal, by the loss of the Secret, and by a renewal of the CA too.
+/// Rotates by a renewal, by the loss of the Secret, and by a renewal of the CA as well.
 async fn three_rotations(scene: &Scene) -> Result<()> {
     let installation = &scene.installation;
     let leaf = installation.namespace.as_str();
@@ -328,7 +328,7 @@ async fn three_rotations(scene: &Scene) -> Result<()> {
     all_called(scene, mark, WRITERS + 1).await
 }
 
-/// Has cert-manager renew a Certificate, as `cmctl renew` does.
+/// Makes cert-manager renew a Certificate, as `cmctl renew` does.
 async fn renew(scene: &Scene, certificate: &str) -> Result<()> {
     let condition = json!([{
         "op": "add",
@@ -356,7 +356,7 @@ async fn renew(scene: &Scene, certificate: &str) -> Result<()> {
     scene.tool().run(&args).await.map(drop)
 }
 
-/// Creates what [`burst`] writes.
+/// Creates the objects that [`burst`] writes.
 async fn writable(scene: &Scene) -> Result<()> {
     let mut manifests = vec![config_map("app", "1")];
     for writer in 0..WRITERS {
@@ -367,8 +367,8 @@ async fn writable(scene: &Scene) -> Result<()> {
     scene.apply(&manifests).await
 }
 
-/// Lets many writers write while `test` runs. Claims that no write fails, and that each of `ports`
-/// serves a certificate that the webhook configuration says to trust.
+/// Runs `test` while many writers write. Asserts that no write fails, and that each of `ports` serves a
+/// certificate that the webhook configuration trusts.
 async fn under_load(
     scene: &Scene,
     ports: &[u16],
@@ -399,7 +399,7 @@ async fn under_load(
     try_join(test, writes).await.map(drop)
 }
 
-/// One write of each writer, all at once: mostly of a label, now and then of the template.
+/// Makes one write of each writer, all in parallel: mostly of a label, now and then of the template.
 async fn burst(scene: &Scene, number: usize) -> Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
     try_join_all((0..WRITERS).map(async |writer| {
@@ -417,7 +417,7 @@ async fn burst(scene: &Scene, number: usize) -> Result<()> {
     .map(drop)
 }
 
-/// Waits until a create comes back with a config hash.
+/// Waits until a create returns a config hash.
 async fn called(scene: &Scene) -> Result<()> {
     let probe = Workload::deployment("probe").lists("app").manifest();
     let create = [
@@ -438,13 +438,13 @@ async fn called(scene: &Scene) -> Result<()> {
     .await
 }
 
-/// Waits until the apiserver has made one more connection to the webhook, and with it a handshake.
+/// Waits until the apiserver has opened another connection to the webhook, which means another handshake.
 async fn connected_anew(port: u16) -> Result<()> {
     let mut seen = connections(port)?;
     let mut new = BTreeSet::new();
     wait_for("a new connection", PATIENCE, async || {
         let now = connections(port)?;
-        // Those of the test do not last from one look to the next.
+        // Connections of the test itself do not last from one look to the next.
         if !new.is_disjoint(&now) {
             return Ok(Attempt::Done(()));
         }
@@ -455,7 +455,7 @@ async fn connected_anew(port: u16) -> Result<()> {
     .await
 }
 
-/// The connections to the webhook that are open, by the ports at their other ends.
+/// Returns the open connections to the webhook, by the ports at their other ends.
 fn connections(port: u16) -> Result<BTreeSet<u16>> {
     const ESTABLISHED: &str = "01";
     let server = format!("0100007F:{port:04X}");
@@ -471,7 +471,7 @@ fn connections(port: u16) -> Result<BTreeSet<u16>> {
         .collect()
 }
 
-/// `helm upgrade` with the values of `options`, and a new operator in the place of `old`.
+/// Runs `helm upgrade` with the values of `options`, and starts a new operator in the place of `old`.
 async fn upgraded(
     scene: &Scene,
     old: &Operator,
@@ -495,7 +495,7 @@ async fn started(
     scene.start_replica(installation, &directory, args).await
 }
 
-/// Waits until an operator has said something.
+/// Waits until an operator's log contains `text`.
 async fn logs(operator: &Operator, text: &str) -> Result<()> {
     wait_for(&format!("{text:?} in the log"), PATIENCE, async || {
         Ok(match operator.log()?.contains(text) {
@@ -506,7 +506,7 @@ async fn logs(operator: &Operator, text: &str) -> Result<()> {
     .await
 }
 
-/// Lets a ClusterRole have these rules alone.
+/// Replaces the rules of a ClusterRole.
 async fn rule(roles: &Api<ClusterRole>, name: &str, rules: Value) -> Result<()> {
     let patch = Patch::Merge(json!({"rules": rules}));
     roles.patch(name, &PatchParams::default(), &patch).await?;
@@ -517,7 +517,7 @@ fn log(operator: &Operator) -> String {
     operator.log().unwrap_or_default()
 }
 
-/// Replicas, by their ports.
+/// Replicas, by port.
 struct Serves<'a>(&'a Scene, Vec<u16>);
 
 impl Serves<'_> {
@@ -540,7 +540,7 @@ impl Serves<'_> {
     }
 }
 
-/// The leaf that a port serves to somebody who trusts `ca_bundle`.
+/// Returns the leaf that a port serves to a client that trusts `ca_bundle`.
 async fn served(
     installation: &Installation,
     port: u16,
@@ -580,7 +580,7 @@ async fn patch(secrets: &Api<Secret>, name: &str, entries: Value) -> Result<()> 
     Ok(())
 }
 
-/// A CA and a certificate in a Secret, in PEM, empty where missing.
+/// A CA and a certificate in a Secret, in PEM, empty if missing.
 struct Own {
     ca_bundle: String,
     ca_key: String,
@@ -600,7 +600,7 @@ async fn own(secrets: &Api<Secret>, name: &str) -> Result<Own> {
     })
 }
 
-/// Waits until a Secret is there, complete, and as `is_so` wants it.
+/// Waits until a Secret exists, is complete, and satisfies `is_so`.
 async fn changed(
     secrets: &Api<Secret>,
     name: &str,
@@ -616,7 +616,7 @@ async fn changed(
     .await
 }
 
-/// A CA that the test issues by.
+/// A CA by which the test issues certificates.
 struct TestAuthority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -632,7 +632,7 @@ impl TestAuthority {
         Self::with(KeyPair::generate()?, ca_params())
     }
 
-    /// The operator's CA as it will be one day: with its key, near its end.
+    /// Returns the operator's CA as it will be one day: with its key, near its end.
     fn aged(key: &str) -> Result<Self> {
         let mut params = ca_params();
         live(&mut params, 1800 * DAY, 25 * DAY);
@@ -650,7 +650,7 @@ impl TestAuthority {
         self.sign(leaf_params(host)?)
     }
 
-    /// A certificate that has had most of its time.
+    /// Issues a certificate of which most of the validity is over.
     fn aged_leaf(&self, host: &str) -> Result<Pair> {
         let mut params = leaf_params(host)?;
         live(&mut params, 80 * DAY, 10 * DAY);
@@ -666,7 +666,7 @@ impl TestAuthority {
     }
 }
 
-/// As the operator makes its own.
+/// Returns the parameters that the operator uses for its own CA.
 fn ca_params() -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -677,7 +677,7 @@ fn ca_params() -> CertificateParams {
     params
 }
 
-/// For the names that the operator wants.
+/// Returns the parameters for the names that the operator needs.
 fn leaf_params(host: &str) -> Result<CertificateParams> {
     let short = host.trim_end_matches(".svc").to_owned();
     let long = format!("{host}.cluster.local");
@@ -687,7 +687,7 @@ fn leaf_params(host: &str) -> Result<CertificateParams> {
     Ok(params)
 }
 
-/// Makes it one that has lived for `so_far` and has `left` to live.
+/// Sets the validity so that `so_far` has passed and `left` remains.
 fn live(params: &mut CertificateParams, so_far: Duration, left: Duration) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.expect("it is later than 1970");
@@ -703,7 +703,7 @@ fn released() -> Options {
     }
 }
 
-/// A webhook that may be away for a while.
+/// Returns options with a webhook that may be away for a while.
 fn ignoring() -> Options {
     Options {
         failure_policy: "Ignore",
@@ -711,11 +711,11 @@ fn ignoring() -> Options {
     }
 }
 
-/// How many seconds the apiserver waits for the webhook: other tests may keep the machine busy.
+/// Seconds that the apiserver waits for the webhook: other tests may keep the machine busy.
 const TIMEOUT: u32 = 10;
-/// Longer than a replica waits until every apiserver has heard of a new CA.
+/// Longer than a replica waits until every apiserver has noticed a new CA.
 const PATIENCE: Duration = Duration::from_secs(150);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The apiserver keeps 25 connections to a webhook that it does not use: more writes at once than that
-/// make it connect again.
+/// Number of writers. The apiserver retains 25 idle connections to a webhook: with more parallel writes than
+/// that, it has to connect again.
 const WRITERS: usize = 32;

@@ -1,11 +1,11 @@
-//! What the chart renders, without a cluster.
+//! Renders the chart, without a cluster.
 
 use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::{Programs, chart};
 
-/// Set by `make golden`: writes what is rendered instead of comparing it.
+/// Variable that `make golden` sets: the rendering is written instead of compared.
 const UPDATE: &str = "UPDATE_GOLDEN";
 
 #[test]
@@ -166,7 +166,7 @@ fn without_an_image_the_chart_says_in_one_sentence_what_to_set() -> Result<()> {
     Ok(())
 }
 
-/// Whoever takes such a name would run code in every cluster that installs with it.
+/// Anybody who registered such a name could run code in every cluster that installs from it.
 #[test]
 fn nothing_that_is_installed_names_an_account_that_anybody_can_take() -> Result<()> {
     let charts = chart().join("..");
@@ -194,7 +194,7 @@ fn nothing_that_is_installed_names_an_account_that_anybody_can_take() -> Result<
                 "SET-IMAGE-REPOSITORY:",
                 "registry.k8s.io/kubectl:",
             ];
-            // Of the Deployment of `helm test`, which has no pods.
+            // Image of the Deployment of `helm test`, which has no pods.
             let is_known = known.iter().any(|prefix| image.starts_with(prefix)) || image == "none";
             ensure!(is_known, "{}: {image}", file.display());
         }
@@ -214,7 +214,7 @@ fn a_runbook_is_linked_where_its_url_is_known() -> Result<()> {
 
 #[test]
 fn a_large_number_from_a_file_is_written_in_digits() -> Result<()> {
-    // As helm reads numbers of a file: as floating point.
+    // Helm reads the numbers of a file as floating point.
     let rendered = template(&["--set-json=maxRestarts=1000000"])?;
     ensure!(rendered.contains("--max-restarts=1000000\n"), "1e+06");
     Ok(())
@@ -309,11 +309,12 @@ fn the_documented_values_are_those_of_the_chart() -> Result<()> {
 const TABLE_BEGINS: &str = "<!-- values -->";
 const TABLE_ENDS: &str = "<!-- end of values -->";
 
-/// The values with their defaults and comments. Each needs one: a line that begins with `# --`.
+/// Returns the values with their defaults and comments. Each value needs a comment: a line that begins with
+/// `# --`.
 fn documented(values: &str) -> Result<Vec<(String, String, String)>> {
     let mut documented = Vec::new();
     let (mut parents, mut comment) = (Vec::<&str>::new(), None);
-    // Within a value of several lines: how far its name is indented.
+    // Indentation of the name of the current multi-line value, while in one.
     let mut within = None;
     for line in values.lines() {
         let depth = line.len() - line.trim_start().len();
@@ -351,7 +352,7 @@ fn values_name(path: &Path) -> Option<String> {
     name.strip_suffix("-values.yaml").map(str::to_owned)
 }
 
-/// Claims that `path` holds `content`, or writes it there.
+/// Asserts that `path` has this content, or writes it there.
 pub(super) fn golden(path: &Path, content: &str) -> Result<()> {
     if std::env::var_os(UPDATE).is_some() {
         fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
@@ -370,7 +371,7 @@ pub(super) fn golden(path: &Path, content: &str) -> Result<()> {
     Ok(())
 }
 
-/// Renders with an image, for a cluster of the newest kind.
+/// Renders with an image, for a cluster of the newest version.
 pub(crate) fn template(args: &[&str]) -> Result<String> {
     helm(&[&template_args()[..], &[SERVES_POLICY, IMAGE], args].concat())
 }

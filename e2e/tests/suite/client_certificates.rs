@@ -1,4 +1,4 @@
-//! An apiserver that shows a client certificate, and a webhook that lets in nobody else.
+//! An apiserver with a client certificate, and a webhook that lets in nobody else.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -46,7 +46,7 @@ async fn an_apiserver_with_a_client_certificate_is_let_in_and_nobody_else() -> R
     played.map(drop).map_err(|error| error.context(log))
 }
 
-/// Calls as somebody without a certificate, with one of another CA, and with the right one.
+/// Calls without a certificate, with one of another CA, and with the right one.
 async fn lets_in(scene: &Scene, ours: &Authority, other: &Authority) -> Result<()> {
     let nobody = Caller::of(scene).await?;
     let with = |pair: Pair| nobody.with_certificate(&pair.chain, &pair.key);
@@ -63,7 +63,7 @@ async fn lets_in(scene: &Scene, ours: &Authority, other: &Authority) -> Result<(
     Ok(())
 }
 
-/// The file that an apiserver is given to show `pair` to every webhook.
+/// Returns the configuration file that makes an apiserver show `pair` to every webhook.
 fn admission_configuration(directory: &Path, pair: &Pair) -> Result<String> {
     let file = |name: &str| directory.join(name).display().to_string();
     let write = |name: &str, content: &Value| fs::write(file(name), content.to_string());
@@ -92,7 +92,7 @@ fn admission_configuration(directory: &Path, pair: &Pair) -> Result<String> {
     Ok(file("admission.json"))
 }
 
-/// A CA of clients.
+/// A CA that issues certificates of clients.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,

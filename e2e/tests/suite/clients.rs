@@ -1,4 +1,4 @@
-//! Whatever kubectl does to a Deployment, its config hash is right and kubectl is content.
+//! Whatever kubectl does to a Deployment, its config hash is right and kubectl reports no problem.
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{KEY, Workload, config_map, key_in};
@@ -149,7 +149,7 @@ async fn an_undone_rollout_ends_on_the_present_hash() -> Result<()> {
         scene.apply(&[config_map("app", "2")]).await?;
         let before = scene.rolls_once(&web, &before).await?;
 
-        // The revision before differs in the hash alone: there is nothing to undo.
+        // The previous revision differs only in the hash: there is nothing to undo.
         scene
             .kubectl(&["rollout", "undo", "deployment/web"])
             .await?;
@@ -201,7 +201,7 @@ async fn a_hash_in_the_manifest_is_overridden_with_a_warning() -> Result<()> {
             scene.rolls_not(&web, &after).await?;
         }
 
-        // Taken out of the manifest again, as the warning says.
+        // Removes the hash from the manifest again, as the warning says.
         let before = scene.snapshot(&web).await?;
         let without = web.clone().image("app:3").manifest();
         for args in [&apply[..], &["replace", "--filename=-"]] {
@@ -241,7 +241,7 @@ async fn who_writes_no_hash_is_not_warned() -> Result<()> {
     .await
 }
 
-/// Writes that touch everything but the pod template, each of which must roll nothing.
+/// Makes writes that touch everything except the pod template, none of which may restart pods.
 async fn after_client_writes(
     scene: &Scene,
     web: &Workload,
@@ -276,7 +276,7 @@ async fn after_client_writes(
     Ok(before)
 }
 
-/// Claims that what was just done has made one new ReplicaSet, with the hash of what is true.
+/// Asserts that the last action has made one new ReplicaSet, with the hash of the current state.
 async fn rolled_once(
     scene: &Scene,
     web: &Workload,
@@ -297,7 +297,7 @@ async fn rolled_once(
     Ok(after)
 }
 
-/// How often the operator has patched an object of this name since `mark`.
+/// Returns how often the operator has patched an object of this name since `mark`.
 async fn patches_of(scene: &Scene, mark: Mark, name: &str) -> Result<usize> {
     let requests = scene.requests(mark).await?;
     let patches = requests
@@ -319,7 +319,7 @@ fn web() -> Workload {
     Workload::deployment("web").lists("app")
 }
 
-/// One whose rollouts are not the loop's.
+/// Returns a workload with a settle period so long that the loop does not restart it.
 fn patient_web() -> Workload {
     web().image("app:0").annotated(SETTLE_PERIOD, "1h")
 }

@@ -1,4 +1,4 @@
-//! The match conditions of webhook and policy: which workloads they look at, by the dialects that are read.
+//! The match conditions of webhook and policy: the workloads that they select, given the active dialects.
 
 use anyhow::{Result, ensure};
 use kube::api::{
@@ -51,8 +51,8 @@ async fn with_auto_reload_all_and_without_our_dialect_nobody_is_left_alone() -> 
     looked_at(values, &cases(), |_| [true, true]).await
 }
 
-/// Installs the chart with `values`, and claims for each case whether the webhook is called for it, and
-/// whether the policy keeps its hash.
+/// Installs the chart with `values`. Asserts for each case if the webhook is called for it, and if the policy
+/// preserves its hash.
 async fn looked_at(
     values: Value,
     cases: &[Case],
@@ -62,7 +62,7 @@ async fn looked_at(
     let (called, kept): (Vec<_>, Vec<_>) = (all(0), all(1));
     let none = vec![false; cases.len()];
     Scene::play(Options::released(), async |scene| {
-        // From here on, who calls the webhook fails.
+        // From here on, a write that calls the webhook fails.
         scene.operator.stop().await;
         upgrade(scene, "Fail", &values).await?;
         calls_for(scene, cases, &called).await?;
@@ -93,7 +93,7 @@ struct Case {
 enum Says {
     Subscribes,
     OptsOut,
-    /// With a key of the dialect that does not subscribe.
+    /// An annotation of the dialect that does not opt in.
     SomethingElse,
     Nothing,
 }
@@ -107,7 +107,7 @@ impl Case {
         }
     }
 
-    /// What is written: with a hash, and without pods.
+    /// Returns the object to write: with a hash, and without pods.
     fn object(&self, name: &str) -> Result<DynamicObject> {
         let named = self.workload.clone().stamped(HASH);
         let mut manifest = named.with(&["metadata", "name"], json!(name)).manifest();
@@ -117,7 +117,7 @@ impl Case {
         Ok(serde_json::from_value(manifest)?)
     }
 
-    /// Whether the webhook is called, and whether the policy keeps the hash, where these are read.
+    /// Returns, given the active dialects, if the webhook is called and if the policy preserves the hash.
     fn in_dialects(&self, dialects: &[&str]) -> [bool; 2] {
         let is_read = dialects.contains(&self.dialect);
         [
@@ -132,7 +132,7 @@ fn cases() -> Vec<Case> {
     let one = || Workload::deployment("one");
     let annotations = [
         (OURS, CONFIG_MAPS, "app", Subscribes),
-        // An object may be called so.
+        // An object may have this name.
         (OURS, SECRETS, "false", Subscribes),
         (OURS, AUTO, "true", Subscribes),
         (OURS, AUTO, "secrets", Subscribes),
@@ -288,7 +288,7 @@ async fn upgrade(scene: &Scene, failure_policy: &'static str, values: &Value) ->
     installation.upgrade(&values).await
 }
 
-/// Waits until those of the cases are refused, where the webhook is down, that it is to be called for.
+/// Waits until exactly the cases for which the webhook must be called are refused. The webhook is down.
 async fn calls_for(scene: &Scene, cases: &[Case], expected: &[bool]) -> Result<()> {
     let dry_run = PostParams {
         dry_run: true,
@@ -311,8 +311,8 @@ async fn calls_for(scene: &Scene, cases: &[Case], expected: &[bool]) -> Result<(
     .await
 }
 
-/// Waits until the policy puts back the hash of those of the cases that it is to keep. The outage of the
-/// webhook must stop no write.
+/// Waits until the policy restores the hash of exactly the cases that it must preserve. The outage of the
+/// webhook must not stop any write.
 async fn keeps(scene: &Scene, cases: &[Case], expected: &[bool]) -> Result<()> {
     let dry_run = PatchParams {
         dry_run: true,
@@ -345,7 +345,7 @@ fn all_as(expected: &[bool], seen: &[bool], cases: &[Case]) -> Attempt<()> {
     }
 }
 
-/// Creates a case with a hash, once the webhook may be down.
+/// Creates a case with a hash, once an outage of the webhook is ignored.
 async fn create(scene: &Scene, case: &Case, index: usize) -> Result<()> {
     let object = case.object(&case_name(index))?;
     wait_for("an outage to be ignored", PATIENCE, async || {
@@ -361,7 +361,7 @@ async fn create(scene: &Scene, case: &Case, index: usize) -> Result<()> {
     .await
 }
 
-/// Claims that no condition fails over a pod template without metadata, which the apiserver refuses later.
+/// Asserts that no condition fails on a pod template without metadata, which the apiserver refuses later.
 async fn without_metadata(scene: &Scene) -> Result<()> {
     let bare = Workload::deployment("bare").with(&["spec", "template", "metadata"], Value::Null);
     let manifest = bare.manifest().to_string();
@@ -391,7 +391,7 @@ const DIALECTS: [&str; 6] = [
     "fabric8",
 ];
 const AUTO: &str = "pod-reloader.cs.sap.com/auto";
-/// What the policy is to keep.
+/// The hash that the policy must preserve.
 const HASH: &str = "hash";
-/// What the apiserver says where it calls the webhook, and not where a condition fails.
+/// Error of the apiserver when it calls the webhook, but not when a condition fails.
 const UNREACHABLE: &str = "connection refused";

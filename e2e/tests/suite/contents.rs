@@ -1,4 +1,4 @@
-//! Changes of content restart pods once; everything else does not.
+//! Changes of content restart pods once; nothing else does.
 
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ async fn an_immutable_object_that_is_recreated_with_other_content_rolls_once() -
                 immutable(secret("fixed", "1")),
             ])
             .await?;
-        // Its pods need both, so that the moment without one restarts nothing, however long it lasts.
+        // The pods need both objects, so the moment without one restarts nothing, however long it lasts.
         let volumes = json!([
             {"name": "config", "configMap": {"name": "fixed"}},
             {"name": "secret", "secret": {"secretName": "fixed"}},
@@ -356,7 +356,8 @@ async fn ten_quick_changes_make_one_rollout_with_the_last_value() -> Result<()> 
 
 #[tokio::test]
 async fn an_object_that_never_rests_rolls_once_in_five_settle_periods() -> Result<()> {
-    // It is at rest after 300 ms. The patches leave from here a while before the operator hears of them.
+    // Shorter than the settle period of 300 ms. The patches are sent a while before the operator notices
+    // them.
     const PAUSE: Duration = Duration::from_millis(200);
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "0")]).await?;
@@ -403,7 +404,8 @@ async fn a_change_that_was_held_for_long_still_settles() -> Result<()> {
             .requires("app");
         let before = scene.create(&web).await?;
         scene.quiet().await?;
-        // It is about to be restarted, then it is held, for more than five settle periods.
+        // The workload is about to be restarted, then its config is missing for more than five settle
+        // periods.
         let config_maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), &scene.namespace);
         scene.put_all(&[secret("other", "2")]).await?;
         config_maps
@@ -425,7 +427,7 @@ async fn a_change_that_was_held_for_long_still_settles() -> Result<()> {
                 .patch("app", &PatchParams::default(), &change)
                 .await
         };
-        // As an issuer does that creates a Secret and then fills it.
+        // Some issuers create a Secret first and fill it later.
         wait_for("the operator to have read it", PATIENCE, async || {
             let requests = scene.requests(mark).await?;
             Ok(
@@ -543,7 +545,7 @@ async fn an_event_names_the_object_that_changed() -> Result<()> {
             .await?;
         let workloads = every_kind(|workload| workload.lists("app,other").lists_secrets("app"));
         let before = created(scene, &workloads).await?;
-        // What the operator sees for the first time is not said to have changed.
+        // Objects that the operator sees for the first time are not reported as changed.
         scene.quiet().await?;
         scene.apply(&[secret("app", "2")]).await?;
         each_rolls_once(scene, &workloads, &before).await?;
@@ -556,7 +558,7 @@ async fn an_event_names_the_object_that_changed() -> Result<()> {
     .await
 }
 
-/// How an operator ends.
+/// The way in which an operator ends.
 #[derive(Clone, Copy, Debug)]
 enum Ended {
     Asked,
@@ -572,7 +574,7 @@ impl Ended {
     }
 }
 
-/// One workload of each kind, all called `web`.
+/// Returns one workload of each kind, all named `web`.
 fn every_kind(build: impl Fn(Workload) -> Workload) -> [Workload; 3] {
     Kind::ALL.map(|kind| build(Workload::new(kind, "web")))
 }
@@ -606,7 +608,7 @@ async fn each_rolls_not(scene: &Scene, workloads: &[Workload], before: &[Snapsho
     Ok(())
 }
 
-/// The operator's writes to workloads of this name since `mark`.
+/// Returns the operator's writes to workloads of this name since `mark`.
 async fn writes_to(scene: &Scene, mark: Mark, name: &str) -> Result<Vec<String>> {
     let requests = scene.requests(mark).await?;
     let writes = requests

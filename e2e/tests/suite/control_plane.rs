@@ -1,4 +1,4 @@
-//! What the other tests take for granted of the control plane that they run on.
+//! Tests of what the other tests take for granted about their control plane.
 
 use std::time::Duration;
 
@@ -81,7 +81,7 @@ async fn the_audit_log_holds_the_bodies_of_service_accounts_and_of_nobody_else()
         .filter(|event| {
             event.verb == "create" && event.resource == "configmaps" && event.code == Some(201)
         })
-        // Controllers and the apiserver make some, too.
+        // Leaves out the requests of controllers and of the apiserver itself.
         .filter(|event| [ACCOUNT, "admin"].contains(&&*event.user))
         .map(|event| {
             (

@@ -1,5 +1,5 @@
-//! Custom resources: restarted by KEY on their pod templates, or by a time in a field. Nobody runs their
-//! controllers here.
+//! Custom resources: restarted by the config hash on their pod templates, or by a time in a field. Their
+//! controllers do not run here.
 
 mod kept;
 
@@ -25,7 +25,7 @@ async fn each_custom_resource_is_restarted_once_for_each_change() -> Result<()> 
         let all = each_kind();
         let mark = scene.mark().await?;
         let mut before = created(scene, &all, "app").await?;
-        // Those that are restarted by a time get a baseline, the others have got their hash already.
+        // Workloads that are restarted by a time get a baseline; the others already have their hash.
         let first = writes(scene, mark).await?;
         let written: Vec<_> = first.keys().map(String::as_str).collect();
         let by_time = ["cluster", "rollout-by-time", "rollout-finds-by-time"];
@@ -97,7 +97,7 @@ async fn a_new_leader_restarts_no_custom_resource() -> Result<()> {
         scene.apply(&[config_map("app", "2")]).await?;
         let before = each_once(scene, mark, &all, &before, "app").await?;
 
-        // This one dies with a change that it may have written in part.
+        // This replica dies with a change that it may have written in part.
         for replica in scene.replicas() {
             if replica.operator.process().exit().is_some() {
                 replica.operator.start_again().await?;
@@ -249,7 +249,7 @@ async fn a_definition_may_come_go_and_come_back() -> Result<()> {
             .await?;
             let mark = scene.mark().await?;
             let warned = warnings(scene)?.len();
-            // No more than is asked of the other kinds in the same time.
+            // No more requests than for the other kinds in the same time.
             sleep(Duration::from_secs(12)).await;
             let requests = scene.requests(mark).await?;
             let asked = requests.iter().filter(|it| it.uri.contains(GROUP));
@@ -369,8 +369,8 @@ async fn an_owner_that_takes_the_time_back_is_given_way_to() -> Result<()> {
     .await
 }
 
-/// Claims that an owner of `kept`, who undoes each restart of it by the patch that `undo` makes of its
-/// first state, sees a few at once and then one now and then, and that the next change gets its turn, too.
+/// Asserts that an owner of `kept` who reverts each restart, by the patch that `undo` derives from the first
+/// state, sees a few restarts at once and then one now and then, and that the next change gets its turn, too.
 async fn given_way_to(
     scene: &Scene,
     kept: &Kept,
@@ -437,7 +437,7 @@ async fn an_edit_without_the_hash_keeps_it_on_a_custom_resource() -> Result<()> 
             scene.kubectl_with_input(&replace, &manifest).await?;
         }
         none(scene, mark, &all, &before).await?;
-        // Where the pods are restarted anyway, the hash is set with that.
+        // A restart that happens anyway also sets the hash.
         let (knative, before) = (&all[4], &before[4]);
         ensure!(knative.name == "knative-lists", "{}", knative.name);
         scene.operator.process().pause()?;
@@ -507,7 +507,7 @@ async fn kinds_of_the_same_name_are_kept_apart() -> Result<()> {
         let all = [kruise];
         let before_built_in = scene.create(&built_in).await?;
         let before = created(scene, &all, "app").await?;
-        // Its definition came late.
+        // The definition of this kind came late.
         scene.operator.shows("pod_reloader_workloads", "3").await?;
         let mark = scene.mark().await?;
         scene.apply(&[config_map("app", "2")]).await?;
@@ -659,10 +659,10 @@ fn presets() -> Options {
     }
 }
 
-/// The user who takes back what is written to custom resources.
+/// The user who reverts what is written to custom resources.
 const OWNER: &str = "owner-of-custom-resources";
 
-/// Without the webhook where [`OWNER`] writes.
+/// Returns options in which the webhook is not called for writes of [`OWNER`].
 fn owned() -> Options {
     let not_the_owner = format!("request.userInfo.username != '{OWNER}'");
     let condition = json!({"name": "not-the-owner", "expression": not_the_owner});
@@ -672,7 +672,7 @@ fn owned() -> Options {
     }
 }
 
-/// Of each kind and each way to subscribe and to be restarted, one.
+/// Returns one resource for each kind, each way to opt in and each way to be restarted.
 fn each_kind() -> Vec<Kept> {
     vec![
         Kept::rollout("rollout-lists").lists("app"),
@@ -688,7 +688,7 @@ fn each_kind() -> Vec<Kept> {
     ]
 }
 
-/// The operator starts late, and its webhook is not missed.
+/// Returns options in which the operator starts late, and its webhook is not missed.
 fn cron_jobs(args: &[&str]) -> Options {
     Options {
         failure_policy: "Ignore",
@@ -704,7 +704,7 @@ fn suspended(mut cron_job: Kept) -> Kept {
     cron_job
 }
 
-/// ConfigMaps `app` and `other` and Secret `app`.
+/// Returns ConfigMaps `app` and `other`, and Secret `app`.
 fn config(value: &str) -> [Value; 3] {
     [
         config_map("app", value),
@@ -713,7 +713,7 @@ fn config(value: &str) -> [Value; 3] {
     ]
 }
 
-/// The control plane, with the definitions of the presets. They stay: other tests share them.
+/// Returns the control plane, with the definitions of the presets. They stay: other tests share them.
 async fn with_definitions() -> Result<ControlPlane> {
     let control_plane = ControlPlane::connect()?;
     for name in ["rollouts", "kafkaconnects", "services", "clusters"] {
@@ -722,7 +722,7 @@ async fn with_definitions() -> Result<ControlPlane> {
     Ok(control_plane)
 }
 
-/// Waits until an operator that has just started keeps `all`, and the sentinel.
+/// Waits until an operator that has just started manages `all`, and the sentinel.
 async fn keeps(operator: &Operator, all: &[Kept]) -> Result<()> {
     let count = all.len() + 1;
     operator
@@ -738,7 +738,7 @@ async fn states(scene: &Scene, all: &[Kept]) -> Result<Vec<State>> {
     Ok(states)
 }
 
-/// Patches an object as `kubectl patch --type=merge` does, with more flags.
+/// Patches an object as `kubectl patch --type=merge` does, with further flags.
 async fn patch(scene: &Scene, reference: &str, patch: &Value, flags: &[String]) -> Result<()> {
     let patch = format!("--patch={patch}");
     let mut args = vec!["patch", reference, "--type=merge", &patch];
@@ -746,7 +746,7 @@ async fn patch(scene: &Scene, reference: &str, patch: &Value, flags: &[String]) 
     scene.kubectl(&args).await.map(drop)
 }
 
-/// How often the operator has written to workloads since `mark`.
+/// Returns how often the operator has written to workloads since `mark`.
 async fn turns(scene: &Scene, mark: Mark) -> Result<usize> {
     let writes = writes(scene, mark).await?;
     Ok(writes
@@ -778,7 +778,7 @@ async fn event(scene: &Scene, kept: &Kept, reason: &str) -> Result<()> {
     .await
 }
 
-/// The warnings and errors in the log of the operator.
+/// Returns the warnings and errors in the operator's log.
 fn warnings(scene: &Scene) -> Result<Vec<String>> {
     let log = scene.operator.log()?;
     let is_warning = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
@@ -792,7 +792,7 @@ async fn jobs(scene: &Scene) -> Result<Vec<Value>> {
     Ok(serde_json::from_value(list["items"].take())?)
 }
 
-/// A Job that has ended, and would count the same objects.
+/// Creates a finished Job that would track the same objects.
 async fn finished_job(scene: &Scene) -> Result<Value> {
     let cron_job = Kept::cron_job("finished").lists("app").manifest;
     let template = &cron_job["spec"]["jobTemplate"]["spec"]["template"];
@@ -814,7 +814,7 @@ async fn finished_job(scene: &Scene) -> Result<Value> {
     scene.object("job/finished").await
 }
 
-/// Lets the operator create Jobs in the namespace of the workloads.
+/// Allows the operator to create Jobs in the namespace of the workloads.
 async fn may_create_jobs(scene: &Scene) -> Result<()> {
     let role = [
         "create",

@@ -1,4 +1,4 @@
-//! The annotations of other controllers, and what they do not have in common with ours.
+//! The annotations of other controllers, and where those differ from ours.
 
 mod case;
 
@@ -45,7 +45,7 @@ async fn every_dialect_is_taken_over_without_a_rollout_and_rolls_once_for_a_chan
             scene.apply(&[config_map("other", "2")]).await?;
             let counts = |case: &Case| case.has_config_map("other");
             each_rolls_where(scene, &cases, &before, counts).await?;
-            // All that others wrote stays, and nothing is written but KEY.
+            // Everything that others wrote is unchanged, and only the config hash is added.
             ensure!(self::templates(scene, &cases).await? == templates);
             Ok(())
         },
@@ -262,8 +262,8 @@ async fn marks_on_config_objects_roll_nothing_and_decide_what_counts_from_then_o
     .await
 }
 
-/// Claims that a mark on ConfigMap `app`, which counts for all these, rolls none of them, and that what
-/// changes meanwhile rolls the last one alone.
+/// Asserts that a mark on ConfigMap `app`, which all these cases track, restarts nothing. A change while it
+/// is marked restarts only the last case, and a change after the mark is gone restarts all.
 async fn ignored_and_back(scene: &Scene, ignore: &str, cases: &[Case]) -> Result<()> {
     let without_app = |case: &Case| {
         let rest = case.config_maps.split(',').filter(|name| *name != "app");
@@ -554,7 +554,7 @@ async fn a_bad_regular_expression_is_told_of_and_the_other_items_count() -> Resu
 #[tokio::test]
 async fn of_three_hundred_matches_the_first_256_count() -> Result<()> {
     Scene::play(speaking(&STAKATER), async |scene| {
-        // They come before what others put into the namespace.
+        // These names sort before those that others put into the namespace.
         let name = |index| format!("a{index:03}");
         let all: Vec<_> = (0..300)
             .map(|index| config_map(&name(index), "1"))
@@ -586,7 +586,7 @@ async fn of_three_hundred_matches_the_first_256_count() -> Result<()> {
 
 type Counts = fn(&Case, &str) -> bool;
 
-/// The pod templates without KEY.
+/// Returns the pod templates without the config hash.
 async fn templates(scene: &Scene, cases: &[Case]) -> Result<Vec<Value>> {
     let template = async |case: &Case| {
         let mut object = scene.object(&case.workload.reference()).await?;
@@ -602,7 +602,7 @@ async fn templates(scene: &Scene, cases: &[Case]) -> Result<Vec<Value>> {
     try_join_all(cases.iter().map(template)).await
 }
 
-/// What the operator has written to workloads since `mark`, by their names.
+/// Returns what the operator has written to workloads since `mark`, by name.
 async fn writes(scene: &Scene, mark: Mark) -> Result<BTreeMap<String, String>> {
     let requests = scene.requests(mark).await?;
     let writes = requests
@@ -614,12 +614,12 @@ async fn writes(scene: &Scene, mark: Mark) -> Result<BTreeMap<String, String>> {
         .collect())
 }
 
-/// What a baseline begins with that speaks of a KEY which can be verified.
+/// Returns the prefix of a baseline for a config hash that can be verified.
 fn otherwise(snapshot: &Snapshot) -> Result<String> {
     Ok(format!("{}~", snapshot.key.as_deref().context("no KEY")?))
 }
 
-/// Sets an annotation or label of a config object, as kubectl takes it, or takes it away.
+/// Sets or removes an annotation or label of a config object, in kubectl's syntax.
 async fn mark(scene: &Scene, object: &str, mark: &str) -> Result<()> {
     let verb = match mark.starts_with("restarter.stackable.tech/") {
         true => "label",
@@ -628,8 +628,8 @@ async fn mark(scene: &Scene, object: &str, mark: &str) -> Result<()> {
     scene.kubectl(&[verb, object, mark]).await.map(drop)
 }
 
-/// Does what Stakater's Reloader does to a Deployment when its config has changed, in the way that it has
-/// for workloads of this name, and returns KEY of the answer.
+/// Does what Stakater's Reloader does to a Deployment when its config has changed, in the way that it uses
+/// for workloads of this name. Returns the config hash of the answer.
 async fn stakater_reloads(scene: &Scene, name: &str, hash: &str) -> Result<Option<String>> {
     const MANAGER: &str = "Reloader";
     let api: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
@@ -661,7 +661,7 @@ async fn stakater_reloads(scene: &Scene, name: &str, hash: &str) -> Result<Optio
     Ok(key_of(&serde_json::to_value(written)?))
 }
 
-/// Replaces the operator by one of the chart with these values.
+/// Replaces the operator by one from the chart with these values.
 async fn upgraded(scene: &Scene, values: Value) -> Result<Operator> {
     let options = Options {
         values,
@@ -682,7 +682,7 @@ fn speaking(dialects: &[&str]) -> Options {
     }
 }
 
-/// No operator runs, and no webhook is in the way.
+/// Returns options without a running operator, and with a webhook that is not in the way.
 fn before_the_takeover(values: Value) -> Options {
     Options {
         failure_policy: "Ignore",
@@ -692,7 +692,7 @@ fn before_the_takeover(values: Value) -> Options {
     }
 }
 
-/// ConfigMaps `app` and `other` and Secret `app`.
+/// Returns ConfigMaps `app` and `other`, and Secret `app`.
 fn config(value: &str) -> [Value; 3] {
     [
         config_map("app", value),
@@ -701,7 +701,7 @@ fn config(value: &str) -> [Value; 3] {
     ]
 }
 
-/// A workload that takes all of a ConfigMap and of a Secret as environment, where these are named.
+/// Makes a workload take all of a ConfigMap and of a Secret as environment, if they are named.
 fn uses(workload: Workload, config_map: &str, secret: &str) -> Workload {
     let container = ["spec", "template", "spec", "containers"];
     let config_map = json!({"configMapRef": {"name": config_map}});
@@ -713,7 +713,7 @@ fn uses(workload: Workload, config_map: &str, secret: &str) -> Workload {
     workload.with(&container, all)
 }
 
-/// A workload that mounts a ConfigMap.
+/// Makes a workload mount a ConfigMap.
 fn mounts(workload: Workload, config_map: &str) -> Workload {
     let spec = |member| ["spec", "template", "spec", member];
     let volume = json!({"name": "config", "configMap": {"name": config_map}});
@@ -723,8 +723,8 @@ fn mounts(workload: Workload, config_map: &str) -> Workload {
     workload.with(&spec("containers"), json!([main]))
 }
 
-/// Workloads that use ConfigMap `app` and Secret `app`, with what their controllers have left behind.
-/// ConfigMap `app` says `match`.
+/// Returns workloads that use ConfigMap `app` and Secret `app`, with traces of their controllers. ConfigMap
+/// `app` is marked for `match`.
 fn subscribed_in_each_dialect() -> Vec<Case> {
     let all = |name| uses(Workload::deployment(name), "app", "app");
     let of_template = |workload: Workload, key, value: &str| {
@@ -805,7 +805,7 @@ fn subscribed_in_each_dialect() -> Vec<Case> {
             "app",
         ),
         Case::of(env(fabric8, "FABRIC8_APP_CONFIGMAP"), "app", ""),
-        // These have not subscribed.
+        // These workloads have not opted in.
         Case::of(enabled(all("stackable-not")), "", ""),
         Case::of(stakater("stakater-not", STAKATER_AUTO, "yes"), "", ""),
         Case::of(
@@ -835,5 +835,5 @@ const STAKATER_EXCLUDE: &str = "configmaps.exclude.reloader.stakater.com/reload"
 const TRIGGER: &str = "trigger.k8s.io/triggering-configMaps";
 const FABRIC8: &str = "configmap.fabric8.io/update-on-change";
 const LAST_RELOADED_FROM: &str = "reloader.stakater.com/last-reloaded-from";
-/// As Stakater's Reloader writes it into a pod template.
+/// Value that Stakater's Reloader writes into a pod template.
 const RELOADED_FROM: &str = r#"{"type":"CONFIGMAP","name":"app","namespace":"shop","hash":"0","containerRefs":["main"],"observedAt":1}"#;

@@ -1,4 +1,5 @@
-//! What of a pod template counts, which keys of it, and who is left alone: `auto` and what goes with it.
+//! The tracked parts of a pod template, their keys, and the workloads that are left alone: `auto` and related
+//! annotations.
 
 mod cases;
 mod pod_specs;
@@ -144,7 +145,7 @@ async fn with_auto_reload_all_everything_counts_for_who_does_not_opt_out() -> Re
     Scene::play(auto_reload_all(), async |scene| {
         let config_map = [Part::Whole, Part::Nothing];
         let mut cases = under_auto_reload_all();
-        // Who asks in our words, too.
+        // Workloads that also opt in with our own annotations.
         let one_kind = uses_both("one-kind").annotated(AUTO, "configmaps");
         cases.push(Case::new(one_kind, config_map));
         let lists = uses_both("lists").annotated(AUTO, "false").lists("lists");
@@ -206,7 +207,7 @@ async fn what_is_optional_may_be_absent_and_counts_when_it_comes_and_goes() -> R
         scene.quiet().await?;
         let gone = scene.snapshots(&workloads).await?;
         for (there, gone) in there.iter().zip(&gone) {
-            // It is as it was first, which is a revision that is there.
+            // The template is the same as at first, so its revision already exists.
             ensure!(gone.new_revisions(there) == 0, "{there:?}, {gone:?}");
             ensure!(gone.key != there.key, "{there:?}, {gone:?}");
         }
@@ -220,7 +221,7 @@ async fn without_what_is_required_a_change_waits_and_says_so() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let auto = |workload: Workload| workload.annotated(AUTO, "true");
         let mut config = Config::of(references("", false, auto));
-        // A kubelet goes on without it.
+        // A kubelet goes on without this one.
         config.cases.retain(|case| case.form != IMAGE_PULL);
         let workloads = config.workloads();
         scene.put_all(&config.objects(&ConfigKind::ALL)).await?;
@@ -288,7 +289,7 @@ async fn an_immutable_object_that_is_replaced_rolls_once_however_it_is_used() ->
         let mut config = Config::of(references("", false, auto));
         let needed = |workload: Workload| auto(workload).annotated(RESTART_ON, "needed");
         config.cases.extend(references("-needed", false, needed));
-        // A moment without it would restart the pods.
+        // A moment without this one would restart the pods.
         config.cases.retain(|case| case.form != IMAGE_PULL);
         config.immutable = true;
         scene.put_all(&config.objects(&ConfigKind::ALL)).await?;
@@ -392,7 +393,7 @@ async fn nothing_is_read_for_workloads_that_did_not_ask_in_any_dialect() -> Resu
             (Annotation, "reloader.stakater.com/auto", "true"),
             (Label, IGNORED, "true"),
         ],
-        // It keeps StatefulSets alone.
+        // The dialect applies to StatefulSets only.
         &[(Label, "restarter.stackable.tech/enabled", "true")],
     ];
     nothing_is_read_for_who_does_not_ask(values, &of_others).await
@@ -458,7 +459,7 @@ async fn a_new_reference_and_its_object_in_one_edit_make_one_rollout() -> Result
         scene.apply(&edit(&config, &first)).await?;
         let after = config.each_rolls(scene, &[before]).await?;
 
-        // From then on the object changes together with what uses it.
+        // From then on, the object changes together with the workload that uses it.
         config.renew();
         let second = first.image("app:2");
         scene.apply(&edit(&config, &second)).await?;
@@ -470,9 +471,9 @@ async fn a_new_reference_and_its_object_in_one_edit_make_one_rollout() -> Result
     .await
 }
 
-/// Creates the cases with all that they use, changes the one entry after the other of all ConfigMaps and of
-/// all Secrets, and claims that each workload rolls once for each change that counts for it, for no other,
-/// and that nothing is read that cannot count.
+/// Creates the cases with everything that they use, and changes one entry after the other, in all ConfigMaps
+/// and in all Secrets. Asserts that each workload is restarted once for each change that is tracked for it
+/// and for no other, and that nothing untracked is read.
 async fn exactly_what_counts_rolls(scene: &Scene, cases: &[Case]) -> Result<()> {
     let mut config = Config::of(cases.to_vec());
     scene.put_all(&config.objects(&ConfigKind::ALL)).await?;
@@ -486,7 +487,7 @@ async fn exactly_what_counts_rolls(scene: &Scene, cases: &[Case]) -> Result<()> 
     Ok(())
 }
 
-/// Claims that another image is one rollout, with the same hash and without a write of the loop.
+/// Asserts that another image makes one rollout, with the same hash and without a write of the loop.
 async fn another_image_keeps_the_hash(scene: &Scene, cases: &[Case]) -> Result<()> {
     let workloads: Vec<_> = cases.iter().map(|case| case.workload.clone()).collect();
     let before = scene.snapshots(&workloads).await?;
@@ -514,9 +515,9 @@ async fn set_image(scene: &Scene, workloads: &[Workload]) -> Result<()> {
     Ok(())
 }
 
-/// Claims that nothing of a ConfigMap or Secret is read for workloads with the marks `of_others`, nor for
-/// others that do not ask in our words, whatever happens to them and where the webhook is called for
-/// everybody.
+/// Asserts that no ConfigMap or Secret is read for workloads with the marks `of_others`, nor for others that
+/// do not opt in with our annotations, whatever happens to them, even if the webhook is called for every
+/// workload.
 async fn nothing_is_read_for_who_does_not_ask(values: Value, of_others: &[&[Mark]]) -> Result<()> {
     use Place::{Annotation, Label, OfTemplate};
     let options = Options {
@@ -574,7 +575,7 @@ async fn nothing_is_read_for_who_does_not_ask(values: Value, of_others: &[&[Mark
     .await
 }
 
-/// What is written on a workload so that somebody looks after it.
+/// A mark on a workload that makes some controller look after it: place, name and value.
 type Mark = (Place, &'static str, &'static str);
 
 #[derive(Clone, Copy)]
@@ -595,7 +596,7 @@ fn marked(workload: Workload, (place, key, value): Mark) -> Workload {
     }
 }
 
-/// The names of Deployments about which there is an Event of this reason.
+/// Returns the names of Deployments about which there is an Event of this reason.
 async fn told(scene: &Scene, reason: &str) -> Result<BTreeSet<String>> {
     let events = ["get", "events.events.k8s.io", "--output=json"];
     let events: Value = serde_json::from_str(&scene.kubectl(&events).await?)?;
@@ -605,14 +606,14 @@ async fn told(scene: &Scene, reason: &str) -> Result<BTreeSet<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// What a user applies in one go.
+/// Returns the objects that a user applies in one go.
 fn edit(config: &Config, workload: &Workload) -> Vec<Value> {
     let mut objects = config.objects(&[ConfigKind::ConfigMap]);
     objects.push(workload.manifest());
     objects
 }
 
-/// An operator that takes every workload, and a chart that says so.
+/// Returns options of an operator that opts every workload in, by the chart's value.
 fn auto_reload_all() -> Options {
     Options {
         values: json!({"autoReloadAll": true}),
@@ -639,7 +640,7 @@ fn under_auto_reload_all() -> Vec<Case> {
     cases
 }
 
-/// The one that asks, among those that do not.
+/// The one workload that opts in, among others that do not.
 const LAST: &str = "asks";
 const AUTO: &str = "pod-reloader.cs.sap.com/auto";
 const EXCLUDE_CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/exclude-configmaps";

@@ -1,8 +1,8 @@
-//! The documents: what they tell to type works, what they tell to write is accepted, what they point at is
-//! there.
+//! Tests of the documents: the commands that they show work, the manifests that they show are accepted, and
+//! their links lead somewhere.
 //!
-//! Each fenced block of `console`, `sh` or `bash` is run, each of `yaml` is given to helm or to the apiserver,
-//! unless a mark above it says why not. `e2e/README.md` has the marks.
+//! Each fenced block of `console`, `sh` or `bash` is run, and each of `yaml` is given to helm or to the
+//! apiserver, unless a mark above it gives a reason not to. The marks are listed in `e2e/README.md`.
 
 mod block;
 mod links;
@@ -27,11 +27,11 @@ use self::{
     reader::Reader,
 };
 
-/// Picks the pages whose paths contain its value.
+/// Variable that selects the pages whose paths contain its value.
 const PAGE: &str = "PAGE";
 
-/// All on one control plane that nobody else uses, one page after the other: the commands are run as they
-/// stand there, and each page calls its release `pod-reloader`.
+/// Runs all pages on one control plane that nobody else uses, one after the other: the commands are run as
+/// shown, and each page names its release `pod-reloader`.
 #[tokio::test]
 async fn every_command_and_every_manifest_works_as_it_stands() -> Result<()> {
     let chosen = env::var(PAGE).unwrap_or_default();
@@ -50,7 +50,7 @@ async fn every_command_and_every_manifest_works_as_it_stands() -> Result<()> {
     for page in pages {
         let name = page.name();
         let blocks = blocks(&page.text).with_context(|| name.clone())?;
-        // Another test renders them.
+        // Another test renders these.
         if blocks.iter().all(Block::are_values) {
             continue;
         }
@@ -133,7 +133,7 @@ fn every_target_of_make_in_the_text_exists() -> Result<()> {
     Ok(())
 }
 
-/// The documents, in an order that does not change.
+/// Returns the documents in a stable order.
 fn pages() -> Result<Vec<Page>> {
     let mut paths = Vec::new();
     for directory in ["", "charts/pod-reloader", "e2e"] {
@@ -160,7 +160,7 @@ fn add_pages(directory: &Path, deep: bool, paths: &mut Vec<PathBuf>) -> Result<(
     Ok(())
 }
 
-/// The folder of the repository.
+/// Returns the folder of the repository.
 fn root() -> &'static Path {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     root.expect("this crate lies in the repository")

@@ -61,7 +61,7 @@ async fn freeze_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<
     oracles.check("a freeze", Expected::up_to(tries)).await
 }
 
-/// The watches come back with a version that is compacted: they list, and nothing has changed.
+/// Compacts the version that watches resume from: they list again, and find nothing changed.
 async fn compaction_while_nobody_watches(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
     let control_plane = &scene.control_plane;
     let watches = Requests::any().watches();
@@ -75,7 +75,7 @@ async fn compaction_while_nobody_watches(scene: &Scene, oracles: &mut Oracles<'_
         scene.apply(&[noise]).await?;
     }
     control_plane.compact().await?;
-    // What the apiserver has cached of the past goes with it.
+    // The restart also empties what the apiserver has cached of the past.
     let apiserver = control_plane.process(Component::Apiserver)?;
     apiserver.kill().await;
     apiserver.start_again()?;
@@ -90,12 +90,12 @@ async fn compaction_while_nobody_watches(scene: &Scene, oracles: &mut Oracles<'_
     oracles.check("a change", Expected::revisions(1)).await
 }
 
-/// etcd gets an earlier copy of its data. Whatever watches a later time would wait for it.
+/// Restores an earlier copy of etcd's data. A watch at a later version would wait for that version.
 async fn restore<'a>(scene: &'a Scene, oracles: Oracles<'a>) -> Result<Oracles<'a>> {
     let (copy, workloads) = copy_before_changes(scene, oracles).await?;
     let control_plane = &scene.control_plane;
     copy.restore(control_plane, Restore::WithApiserver).await?;
-    // As the manual says of a restore.
+    // Restarted as the manual for a restore says.
     for component in [Component::ControllerManager, Component::Scheduler] {
         control_plane.restart(component).await?;
     }
@@ -107,8 +107,8 @@ async fn restore<'a>(scene: &'a Scene, oracles: Oracles<'a>) -> Result<Oracles<'
     Ok(oracles)
 }
 
-/// As [`restore`], but the apiserver goes on, with what it had cached of a future that never comes.
-/// Only reads of single objects are right then, until somebody restarts it.
+/// Restores like [`restore`], while the apiserver goes on, with cached data of a future that never comes.
+/// Until somebody restarts it, only reads of single objects are right.
 async fn restore_under_the_apiserver<'a>(scene: &'a Scene, oracles: Oracles<'a>) -> Result<()> {
     let (copy, workloads) = copy_before_changes(scene, oracles).await?;
     let web = workloads.first().context("there are some")?;
@@ -141,7 +141,7 @@ async fn copy_before_changes(
 ) -> Result<(EtcdCopy, Vec<Workload>)> {
     let copy = EtcdCopy::take(&scene.control_plane)?;
     change(scene, "lost by the restore").await?;
-    // What has seen these waits for a version that is not reached again for long.
+    // A client that has seen these waits for a version that is not reached again for a long time.
     let noise: Vec<_> = (0..500)
         .map(|number| config_map(&format!("noise-{number}"), ""))
         .collect();
@@ -152,5 +152,5 @@ async fn copy_before_changes(
     Ok((copy, oracles.workloads().to_vec()))
 }
 
-/// Three kinds of workload, two of config.
+/// Number of watches: three kinds of workload, two kinds of config.
 const WATCHES: u64 = 5;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 async fn a_restart_is_an_event_about_workload_and_object_and_a_repetition_is_counted() -> Result<()>
 {
     let options = Options {
-        // Longer than two writes may be apart.
+        // Longer than the possible time between two writes.
         settle_period: "2s",
         ..Options::default()
     };
@@ -32,7 +32,7 @@ async fn a_restart_is_an_event_about_workload_and_object_and_a_repetition_is_cou
             "apiVersion": "apps/v1", "kind": "Deployment", "name": "web",
             "namespace": scene.namespace, "uid": stored["metadata"]["uid"],
         });
-        // Of a Secret only its name.
+        // Only the name of a Secret is shown.
         let related = json!({
             "apiVersion": "v1", "kind": "Secret", "name": "db", "namespace": scene.namespace,
         });
@@ -49,7 +49,7 @@ async fn a_restart_is_an_event_about_workload_and_object_and_a_repetition_is_cou
         let (first, last) = (&event["eventTime"], &event["series"]["lastObservedTime"]);
         ensure!(first.as_str() < last.as_str(), "{event:#}");
 
-        // The same object and another one: that is something else to say.
+        // The same object and another one make a different message.
         scene
             .put_all(&[config_map("app", "2"), secret("db", "5")])
             .await?;
@@ -88,7 +88,7 @@ async fn a_problem_is_in_the_log_with_the_reason_and_the_text_of_its_event() -> 
 #[tokio::test]
 async fn a_workload_with_the_longest_name_is_told_of() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        // It cannot be the value of a label, nor followed by the suffix of a ReplicaSet.
+        // The name cannot be the value of a label, nor be followed by the suffix of a ReplicaSet.
         let name = ["a".repeat(235), "-b.c".to_owned(), "d".repeat(14)].concat();
         let labels = json!({"app": "long"});
         let web = Workload::deployment(&name)
@@ -98,7 +98,7 @@ async fn a_workload_with_the_longest_name_is_told_of() -> Result<()> {
         scene
             .apply(&[config_map("app", "1"), web.manifest()])
             .await?;
-        // Without this, the ConfigMap changes before the operator has seen its first content.
+        // Otherwise the ConfigMap would change before the operator has seen its first content.
         scene.quiet().await?;
         scene.apply(&[config_map("app", "2")]).await?;
         let note = scene.event(&web, "ConfigChanged").await?;
@@ -108,7 +108,7 @@ async fn a_workload_with_the_longest_name_is_told_of() -> Result<()> {
     .await
 }
 
-/// The Events of restarts of `web`, as soon as they are as expected.
+/// Returns the Events of restarts of `web`, as soon as they are as expected.
 async fn restarts(scene: &Scene, are_expected: impl Fn(&[Value]) -> bool) -> Result<Vec<Value>> {
     wait_for("Events of restarts", PATIENCE, async || {
         let get = ["get", "events.events.k8s.io", "--output=json"];

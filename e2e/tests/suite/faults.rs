@@ -1,4 +1,4 @@
-//! What tests of faults have in common: workloads, edits while something is broken, and counts.
+//! Shared parts of the tests of faults: workloads, edits while something is broken, and counters.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use pod_reloader_e2e::{CANARY, ControlPlane, ControlPlaneOptions, Options, PATIE
 use serde_json::json;
 use tokio::time::{interval, sleep};
 
-/// Two replicas, each behind a proxy of its own.
+/// Returns options with two replicas, each behind a proxy of its own.
 pub(crate) fn replicated() -> Options {
     Options {
         replicas: 2,
@@ -24,7 +24,7 @@ pub(crate) fn replicated() -> Options {
     }
 }
 
-/// A control plane to be broken, whose apiserver has more arguments.
+/// Starts a control plane that may be broken, whose apiserver gets these further arguments.
 pub(crate) async fn own_control_plane(apiserver_args: &[&str]) -> Result<ControlPlane> {
     ControlPlane::start(ControlPlaneOptions {
         apiserver_args: apiserver_args.iter().map(|arg| (*arg).to_owned()).collect(),
@@ -33,7 +33,7 @@ pub(crate) async fn own_control_plane(apiserver_args: &[&str]) -> Result<Control
     .await
 }
 
-/// Creates some workloads of each kind that list ConfigMap and Secret `app`.
+/// Creates four workloads of each kind that list ConfigMap and Secret `app`.
 pub(crate) async fn workloads(scene: &Scene) -> Result<Vec<Workload>> {
     let workloads: Vec<_> = Kind::ALL
         .into_iter()
@@ -52,8 +52,8 @@ pub(crate) async fn change(scene: &Scene, value: &str) -> Result<()> {
     scene.apply(&[config_map("app", value)]).await
 }
 
-/// Changes Secret `app` twenty times a second until `fault` is over, as often as the apiserver lets us.
-/// Returns how often that was tried.
+/// Changes Secret `app` twenty times a second until `fault` is over, as often as the apiserver allows.
+/// Returns the number of tries.
 pub(crate) async fn under_edits(
     scene: &Scene,
     fault: impl Future<Output = Result<()>>,
@@ -66,7 +66,7 @@ pub(crate) async fn under_edits(
             pace.tick().await;
             tries += 1;
             let edit = json!({"stringData": {"key": format!("{CANARY}{tries}")}});
-            // It is down or frozen: that is the fault.
+            // An edit may fail: the apiserver is down or frozen.
             let edit = Patch::Merge(&edit);
             let params = PatchParams::default();
             let edited = secrets.patch("app", &params, &edit);
@@ -77,12 +77,12 @@ pub(crate) async fn under_edits(
         never = edits => never,
         ended = fault => ended?,
     }
-    // The last edit may be on its way.
+    // The last edit may still be on its way.
     sleep(Duration::from_millis(200)).await;
     Ok(tries)
 }
 
-/// Puts a rule into the proxies of all replicas.
+/// Adds a rule to the proxies of all replicas.
 pub(crate) fn everywhere(scene: &Scene, rule: &Rule) -> Result<Rules> {
     let rules = scene.replicas().into_iter().map(|replica| {
         let proxy = replica.proxy()?;
@@ -95,12 +95,12 @@ pub(crate) fn everywhere(scene: &Scene, rule: &Rule) -> Result<Rules> {
 pub(crate) struct Rules(Vec<RuleInForce>);
 
 impl Rules {
-    /// How often it has applied in all.
+    /// Returns how often the rule has applied, over all proxies.
     pub(crate) fn applied(&self) -> u64 {
         self.0.iter().map(|rule| rule.hits().applied).sum()
     }
 
-    /// Waits until it has applied so often in all.
+    /// Waits until the rule has applied this often, over all proxies.
     pub(crate) async fn have_applied(&self, times: u64) -> Result<()> {
         let what = format!("{:?} to apply {times} times", self.0.first());
         pod_reloader_e2e::wait_for(&what, PATIENCE, async || {
@@ -113,29 +113,29 @@ impl Rules {
         .await
     }
 
-    /// Removes it everywhere.
+    /// Removes the rule from all proxies.
     pub(crate) fn remove(&self) {
         self.0.iter().for_each(RuleInForce::remove);
     }
 }
 
-/// The lists that watches begin with.
+/// Selects the lists that watches begin with.
 pub(crate) fn lists() -> Requests {
     Requests::any().except_watches().query("limit=")
 }
 
-/// Patches of workloads.
+/// Selects patches of workloads.
 pub(crate) fn patches() -> Requests {
     Requests::under("/apis/apps/v1/").method(Method::PATCH)
 }
 
-/// Reads of ConfigMap `app`.
+/// Selects reads of ConfigMap `app`.
 pub(crate) fn reads(scene: &Scene) -> Requests {
     let path = format!("/api/v1/namespaces/{}/configmaps/app", scene.namespace);
     Requests::exactly(path).method(Method::GET)
 }
 
-/// A counter of the operators, the sum over all replicas.
+/// Returns the sum of an operator's counter over all replicas.
 pub(crate) async fn counted(scene: &Scene, counter: &str) -> Result<u64> {
     let mut sum = 0;
     for replica in scene.replicas() {

@@ -1,5 +1,5 @@
-//! Syncs as Argo CD and Flux do them, by kubectl under their field managers: one rollout for a release, no
-//! drift.
+//! Syncs as Argo CD and Flux make them, through kubectl under their field managers: one rollout for a
+//! release, and no drift.
 
 use std::{collections::BTreeSet, slice};
 
@@ -49,7 +49,7 @@ async fn self_heal_with_a_stale_hash_in_git_is_warned_rolls_nothing_and_sees_no_
         }
         each_config_changes(scene, &mut apps).await?;
         each_heals(scene, &mut apps).await?;
-        // And when it is taken out of Git again, as the warning says.
+        // Removes the hash from Git again, as the warning says.
         for app in &mut apps {
             app.web = web(app.name);
         }
@@ -157,7 +157,7 @@ async fn syncs_leave_the_ca_alone(certificate: CertificateOf) -> Result<()> {
             }
             no_drift(way, &kubectl).await?;
         }
-        // And its webhook is called.
+        // The webhook is called, too.
         let web = Workload::deployment("web").lists("app");
         let before = scene.create(&web).await?;
         scene.apply(&[config_map("app", "1")]).await?;
@@ -166,7 +166,7 @@ async fn syncs_leave_the_ca_alone(certificate: CertificateOf) -> Result<()> {
     .await
 }
 
-/// Who syncs, and how.
+/// The tool that syncs, and its way to do so.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sync {
     /// Argo CD with `ServerSideApply=true`.
@@ -213,14 +213,14 @@ impl Sync {
     }
 }
 
-/// An application in Git: ConfigMap and Deployment have the same name.
+/// An application in Git. Its ConfigMap and Deployment have the same name.
 struct App<'a> {
     scene: &'a Scene,
     way: Sync,
     name: &'static str,
     config: Value,
     web: Workload,
-    /// What its Deployment was like when somebody looked last.
+    /// State of its Deployment at the last look.
     before: Snapshot,
 }
 
@@ -245,7 +245,7 @@ impl<'a> App<'a> {
         json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
     }
 
-    /// Pins the hash of now, as somebody does who exports what is live.
+    /// Pins the current hash, as happens when somebody exports the live object.
     fn commit_the_hash(&mut self) -> Result<()> {
         let key = self.before.key.as_ref().context("no hash")?;
         self.web = self.web.clone().stamped(key);
@@ -272,12 +272,12 @@ fn web(name: &str) -> Workload {
     Workload::deployment(name).lists(name)
 }
 
-/// An application for each way to sync, in a namespace that was empty.
+/// Deploys an application for each way to sync, into an empty namespace.
 async fn deployed(scene: &Scene) -> Result<Vec<App<'_>>> {
     let mut apps: Vec<_> = Sync::ALL.map(|way| App::new(scene, way)).into();
     for app in &apps {
         match app.way {
-            // What is not there yet is created.
+            // A replace needs an existing object, so this one is created.
             Sync::ArgoReplace => app.sync_by(&["create", ARGO, "--filename=-"]).await?,
             _ => app.sync().await?,
         };
@@ -286,8 +286,8 @@ async fn deployed(scene: &Scene) -> Result<Vec<App<'_>>> {
     Ok(apps)
 }
 
-/// Claims that five syncs of what is in Git already roll nothing, that no sync is needed after them, and
-/// that who writes a hash is warned each time.
+/// Asserts that five syncs of what is already in Git restart nothing, that no sync is needed after them, and
+/// that a sync that writes a hash is warned each time.
 async fn each_heals(scene: &Scene, apps: &mut [App<'_>]) -> Result<()> {
     for app in &*apps {
         for _ in 0..5 {
@@ -311,7 +311,7 @@ async fn each_heals(scene: &Scene, apps: &mut [App<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// A sync that changes the ConfigMap alone, so that the loop moves the hash.
+/// Syncs a change of only the ConfigMap, so that the loop sets the hash.
 async fn each_config_changes(scene: &Scene, apps: &mut [App<'_>]) -> Result<()> {
     for app in &mut *apps {
         app.config = config_map(app.name, "2");
@@ -320,8 +320,8 @@ async fn each_config_changes(scene: &Scene, apps: &mut [App<'_>]) -> Result<()> 
     each_rolled(scene, apps, 1).await
 }
 
-/// Claims that each has been rolled so often since somebody looked last, and that nothing is left that
-/// would roll it.
+/// Asserts that each application has been rolled this often since the last look, and that nothing is pending
+/// that would roll it.
 async fn each_rolled(scene: &Scene, apps: &mut [App<'_>], times: usize) -> Result<()> {
     for app in &*apps {
         scene.right(&app.web).await?;
@@ -338,9 +338,9 @@ async fn each_rolled(scene: &Scene, apps: &mut [App<'_>], times: usize) -> Resul
     Ok(())
 }
 
-/// Claims that a sync would change nothing, as the tool itself would ask.
+/// Asserts that a sync would change nothing, using the tool's own comparison.
 async fn no_drift(way: Sync, kubectl: &impl AsyncFn(&[&str]) -> Result<String>) -> Result<()> {
-    // As in Argo CD's server-side diff with IncludeMutationWebhook=true, and in Flux.
+    // Same comparison as Argo CD's server-side diff with IncludeMutationWebhook=true, and as Flux.
     let dry_run = [
         "apply",
         SERVER_SIDE,
@@ -369,7 +369,7 @@ async fn no_drift(way: Sync, kubectl: &impl AsyncFn(&[&str]) -> Result<String>) 
     Ok(())
 }
 
-/// The objects of a List, without what changes with every write or by controllers.
+/// Returns the objects of a List, without the fields that change with every write or by controllers.
 fn objects(list: &str) -> Result<Vec<Value>> {
     let list: Value = serde_json::from_str(list)?;
     let objects = list["items"].as_array().context("no list")?.iter().cloned();
@@ -386,7 +386,7 @@ fn objects(list: &str) -> Result<Vec<Value>> {
         .collect())
 }
 
-/// Who issues the webhook's certificate, and writes the `caBundle`.
+/// The issuer of the webhook's certificate, which also writes the `caBundle`.
 #[derive(Clone, Copy)]
 enum CertificateOf {
     CertManager,
@@ -405,7 +405,7 @@ impl CertificateOf {
     }
 }
 
-/// What Argo CD's repo server makes of our chart.
+/// Renders our chart like Argo CD's repo server.
 async fn rendered(scene: &Scene, options: &Options) -> Result<String> {
     let installation = &scene.installation;
     let chart = chart().display().to_string();
@@ -426,8 +426,8 @@ async fn rendered(scene: &Scene, options: &Options) -> Result<String> {
         .await
 }
 
-/// The CA in the webhook configuration, once there is one, and the generation: had somebody wiped it and
-/// somebody else written it again, that would be another.
+/// Returns the CA in the webhook configuration, once there is one, with the generation. The generation shows
+/// if somebody wiped the CA and somebody else wrote it again.
 async fn ca_bundle(scene: &Scene) -> Result<(String, Option<i64>)> {
     let name = &scene.installation.namespace;
     let get = ["get", "mutatingwebhookconfiguration", name, "--output=json"];

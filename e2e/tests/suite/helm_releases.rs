@@ -1,4 +1,4 @@
-//! Releases of an application by real helm, 3 and 4: one rollout where something changed, or else none.
+//! Releases of an application with real helm, 3 and 4: one rollout if something changed, and otherwise none.
 
 use std::{fs, time::Duration};
 
@@ -51,7 +51,7 @@ async fn a_rollback_is_one_rollout_back_to_the_first_replica_set() -> Result<()>
             let third = scene.snapshot(&app.workload()).await?;
             assert_eq!(third.key, first.key, "{}", app.name);
             assert_eq!(third.revisions, second.revisions, "{}", app.name);
-            // The first ReplicaSet is the third revision; two rollouts would have made a fourth.
+            // The third revision is the first ReplicaSet again; two rollouts would have made a fourth.
             let object = scene.object(&app.workload().reference()).await?;
             let revision = &object["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
             assert_eq!(revision, "3", "{}", app.name);
@@ -88,7 +88,7 @@ async fn a_release_that_changes_nothing_is_no_rollout_even_if_forced() -> Result
     .await
 }
 
-/// Helm 4 applies without force, and a conflict fails the release: charts are no place for a hash.
+/// Helm 4 applies without force, and a conflict fails the release: a hash does not belong in a chart.
 #[tokio::test]
 async fn a_chart_that_carries_a_hash_conflicts_on_the_server_side_once_the_loop_has_moved_it()
 -> Result<()> {
@@ -116,7 +116,7 @@ async fn a_chart_that_carries_a_hash_conflicts_on_the_server_side_once_the_loop_
     .await
 }
 
-/// Releases that change a ConfigMap and the Deployment that lists it, with 50 objects in between.
+/// Makes releases that change a ConfigMap and the Deployment that lists it, with 50 objects in between.
 async fn each_release_is_one_rollout(flavour: Flavour) -> Result<()> {
     Scene::play(with_a_long_settle_period(), async |scene| {
         let app = App::new(scene, flavour, 50)?;
@@ -136,7 +136,7 @@ async fn each_release_is_one_rollout(flavour: Flavour) -> Result<()> {
             gaps.push(gap);
             scene.quiet().await?;
             let after = scene.snapshot(&app.workload()).await?;
-            // Longer than the settle period: that promises nothing.
+            // A gap longer than the settle period promises nothing.
             if gap < SETTLE_PERIOD {
                 counts.push(after.new_revisions(&before));
             }
@@ -158,12 +158,12 @@ async fn each_release_is_one_rollout(flavour: Flavour) -> Result<()> {
     .await
 }
 
-/// Of Helm, and how it writes.
+/// A version of Helm, and the way in which it writes.
 #[derive(Clone, Copy)]
 enum Flavour {
     /// Helm 4 with server-side apply, its default.
     ServerSide,
-    /// Helm 4 with patches of its own making.
+    /// Helm 4 with patches that it computes itself.
     ClientSide,
     /// Helm 3.
     Helm3,
@@ -194,7 +194,7 @@ impl Flavour {
         }
     }
 
-    /// Further arguments of `helm upgrade`, the first without force.
+    /// Returns further arguments of `helm upgrade`: without force, and with force.
     fn ways_to_force(self) -> [&'static [&'static str]; 2] {
         match self {
             Self::ServerSide => [&[], &["--force-conflicts"]],
@@ -204,7 +204,7 @@ impl Flavour {
     }
 }
 
-/// An application as a user's chart installs it: release, ConfigMap and Deployment have the same name.
+/// An application installed by a user's chart. Release, ConfigMap and Deployment have the same name.
 struct App<'a> {
     scene: &'a Scene,
     flavour: Flavour,
@@ -213,13 +213,13 @@ struct App<'a> {
 }
 
 impl<'a> App<'a> {
-    /// Writes the chart, with so many Roles and Services, which helm writes after ConfigMaps and before
+    /// Writes the chart, with `others` Roles and Services, which helm writes after ConfigMaps and before
     /// Deployments.
     fn new(scene: &'a Scene, flavour: Flavour, others: usize) -> Result<Self> {
         Self::with(scene, flavour, others, |web| web)
     }
 
-    /// As [`App::new`], with a Deployment that `change` makes.
+    /// Creates an application like [`App::new`], with a Deployment that `change` modifies.
     fn with(
         scene: &'a Scene,
         flavour: Flavour,
@@ -271,7 +271,7 @@ impl<'a> App<'a> {
         self.helm(&args.concat()).await
     }
 
-    /// To the first release.
+    /// Rolls back to the first release.
     async fn rollback(&self) -> Result<()> {
         let args = [&["rollback", self.name, "1"], self.flavour.args()];
         self.helm(&args.concat()).await

@@ -1,4 +1,4 @@
-//! Whatever stands in the annotations: only names reach the apiserver, and users are told about the rest.
+//! Arbitrary content in the annotations: only names reach the apiserver, and users are told about the rest.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Kind, SECRETS, Workload, conf
 use pod_reloader_e2e::{Attempt, AuditEvent, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
-/// Items that are no names, as they stand in a list, and as a user is shown them.
+/// Returns items that are not names, as written in a list and as shown to a user.
 fn bad_items() -> Vec<(String, String)> {
     let shown_alike = [
         "?limit=1",
@@ -49,7 +49,7 @@ async fn a_workload_whose_annotations_have_no_room_for_the_hash_is_written_witho
         let (none, full) = (web("none", LIMIT), web("full", LIMIT - entry + 1));
         let last = web("last", LIMIT - entry);
         let create = async |workload: &Workload| {
-            // To apply would add a copy of it all to the annotations.
+            // An apply would add a copy of everything to the annotations.
             let manifest = workload.manifest().to_string();
             let created = scene
                 .kubectl_output(&["create", "--filename=-"], &manifest)
@@ -71,7 +71,7 @@ async fn a_workload_whose_annotations_have_no_room_for_the_hash_is_written_witho
         ensure!(!told.contains("too long"), "{told}");
         scene.right(&last).await?;
 
-        // It is all that the release changes.
+        // This is the only change of the release.
         let shortened = web("full", 1_000).manifest().to_string();
         scene
             .kubectl_with_input(&["replace", "--filename=-"], &shortened)
@@ -146,7 +146,7 @@ async fn of_ten_thousand_names_the_first_256_count() -> Result<()> {
         );
         let note = scene.event(&web, "InvalidReference").await?;
         ensure!(note.contains("n00256 is left out"), "{note}");
-        // On a busy machine the webhook may not read 256 objects in time: then the loop has.
+        // On a busy machine, the webhook may not read 256 objects in time. Then the loop has set the hash.
         let before = wait_for("a hash", PATIENCE, async || {
             let snapshot = scene.snapshot(&web).await?;
             Ok(match snapshot.key {
@@ -159,7 +159,7 @@ async fn of_ten_thousand_names_the_first_256_count() -> Result<()> {
         scene.apply(&[config_map("n05000", "2")]).await?;
         scene.rolls_not(&web, &before).await?;
         scene.apply(&[config_map("n00003", "2")]).await?;
-        // It takes 256 reads, longer than what others wait for.
+        // This takes 256 reads, longer than others wait for.
         let what = "another hash, as the fourth name counts";
         let after = wait_for(what, PATIENCE, async || {
             let snapshot = scene.snapshot(&web).await?;
@@ -194,7 +194,7 @@ async fn as_many_bad_items_as_fit_hold_nobody_up() -> Result<()> {
         // Annotations hold 256 KiB in all.
         let items: Vec<_> = (0..40_000).map(|index| format!("{index:X}!")).collect();
         let web = Workload::deployment("web").lists(&format!("{},app", items.join(",")));
-        // A webhook that took longer than it may would fail the write.
+        // A webhook that exceeded its time would fail the write.
         let created = create(scene, &web, &[]).await?;
         ensure!(
             created.stderr.contains("Warning: pod-reloader"),
@@ -273,7 +273,7 @@ async fn write(
     Ok(output)
 }
 
-/// What the hash must be if only `app` of both lists counts.
+/// Returns the expected hash if only `app` of both lists is tracked.
 async fn expected_key_without(scene: &Scene, workload: &Workload) -> Result<String> {
     let mut object = scene.object(&workload.reference()).await?;
     for list in [CONFIG_MAPS, SECRETS] {
@@ -282,11 +282,11 @@ async fn expected_key_without(scene: &Scene, workload: &Workload) -> Result<Stri
     pod_reloader_e2e::oracle::config_hash(&scene.client, &object, &scene.installation).await
 }
 
-/// The names of config objects that the operator asked for.
+/// Returns the names of config objects that the operator asked for.
 ///
 /// # Errors
-/// When a request is anything but a GET of one name in the namespace of the workloads, or one of the
-/// calls that the operator makes anyway.
+/// When a request is neither a GET of one name in the namespace of the workloads, nor one of the calls that
+/// the operator always makes.
 fn names_asked_for(scene: &Scene, requests: &[AuditEvent]) -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for request in requests {

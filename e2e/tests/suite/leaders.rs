@@ -1,4 +1,4 @@
-//! Leaders that are late, killed, frozen or cut off: nothing moves back, nothing is lost or done twice.
+//! Leaders that are late, killed, frozen or cut off: nothing moves back, and nothing is lost or done twice.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use pod_reloader_e2e::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-/// How long a Lease is good that is not renewed.
+/// Validity of a Lease that is not renewed.
 const LEASE: Duration = Duration::from_secs(15);
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn a_leader_with_a_late_config_watch_moves_nothing_back() -> Result<()> {
 
 #[tokio::test]
 async fn a_leader_with_a_late_workload_watch_moves_nothing_back() -> Result<()> {
-    // The loop may be faster than the write of the image: then there are two.
+    // The loop may be faster than the write of the image. Then there are two rollouts.
     written_while_late(&["/deployments"], 2 * ROUNDS).await
 }
 
@@ -90,7 +90,7 @@ async fn a_leader_that_cannot_renew_its_lease_starts_no_more_patches() -> Result
         let leases = Requests::containing("/leases");
         let cut_off = proxy.add(Rule::new(leases, Fault::Answer(unavailable)));
         let since = Instant::now();
-        // Late enough that it is not done before it has to stop.
+        // Late enough that the leader is not done before it has to stop.
         sleep(Duration::from_secs(3)).await;
         scene.put_all(&[config_map("app", "2")]).await?;
         leader.operator.shows("pod_reloader_leading", "0").await?;
@@ -117,7 +117,7 @@ async fn a_leader_that_was_frozen_moves_nothing_back_when_it_thaws() -> Result<(
     let frozen_for = Duration::from_secs(if full() { 40 } else { 20 });
     let options = Options {
         failure_policy: "Ignore",
-        // That is how long writes hang while it is called.
+        // Writes hang this long while the frozen replica is called.
         values: json!({"webhook": {"timeoutSeconds": 3}}),
         ..replicas()
     };
@@ -134,7 +134,7 @@ async fn a_leader_that_was_frozen_moves_nothing_back_when_it_thaws() -> Result<(
         let mut oracles = Oracles::begin(scene, &kept).await?;
         let opted_out = scene.snapshot(&opts_out).await?;
 
-        // Its patches are under way when it freezes, and arrive when it has long been replaced.
+        // The leader's patches are under way when it freezes, and arrive long after it has been replaced.
         let leader = scene.leader().await?;
         let patches = Requests::containing("/deployments/").method(Method::PATCH);
         let late = Rule::new(patches, Fault::Delay(frozen_for + Duration::from_secs(2)));
@@ -170,7 +170,7 @@ async fn a_leader_that_was_frozen_moves_nothing_back_when_it_thaws() -> Result<(
             })
         })
         .await?;
-        // Until what was under way has arrived.
+        // Time for everything under way to arrive.
         sleep(Duration::from_secs(3)).await;
         late.remove();
         oracles.check("a thaw", Expected::revisions(1)).await?;
@@ -209,7 +209,7 @@ async fn a_lease_with_times_beyond_what_we_can_hold_is_taken() -> Result<()> {
         });
         let json = ["--filename=-", "--output=json", "--show-managed-fields"];
         let mut lease = kubectl(&[&["create"], &json[..]].concat(), lease).await?;
-        // It is stored, and then told as of the year 10000.
+        // The object is stored, and then shown with a date in the year 10000.
         let mut fields = lease["metadata"]["managedFields"][0].clone();
         fields["manager"] = json!("odd");
         fields["time"] = json!("9999-12-31T23:59:59-23:59");
@@ -261,8 +261,8 @@ async fn what_changes_while_nobody_leads_is_found_and_nothing_else_is_written() 
     .await
 }
 
-/// Secrets change [`ROUNDS`] times, and after each change users write each workload five times, through
-/// both replicas: the first of these writes changes the image, and takes the new hash along.
+/// Changes Secrets [`ROUNDS`] times. After each change, users write each workload five times through both
+/// replicas. The first of these writes changes the image, and takes the new hash along.
 async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
     const SECRETS: usize = 5;
     // Longer than the writes take.
@@ -307,7 +307,7 @@ async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
             "the first late event came after {late_by:?}, the last write after {took:?}"
         );
         if full() {
-            // Until they have come one after the other, as they were made, and not all at once.
+            // Waits until the late events have arrived one by one, in their order, and not all at once.
             sleep(late_by).await;
         }
         late.iter().for_each(|rule| rule.remove());
@@ -318,7 +318,7 @@ async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
     .await
 }
 
-/// A change of the image, and four writes that change nothing of the template.
+/// Returns a change of the image, and four writes that do not change the template.
 fn writes_of_users(round: usize) -> [Value; 5] {
     let image = json!([{"name": "main", "image": format!("app:{round}")}]);
     let hash =
@@ -348,7 +348,7 @@ fn listing_app(size: usize) -> Vec<Workload> {
     crowd.map(|workload| workload.lists("app")).collect()
 }
 
-/// Waits until `operator` has restarted so many workloads.
+/// Waits until `operator` has restarted this many workloads.
 async fn restarted(operator: &Operator, count: usize) -> Result<()> {
     let what = format!("{count} restarts");
     wait_for(&what, PATIENCE, async || {
@@ -362,7 +362,7 @@ async fn restarted(operator: &Operator, count: usize) -> Result<()> {
     .await
 }
 
-/// How many changes `operator` has answered by a restart.
+/// Returns the number of changes to which `operator` has responded with a restart.
 async fn restarts(operator: &Operator) -> Result<usize> {
     const COUNTER: &str = r#"pod_reloader_restarts_total{kind="Deployment",cause="changed"} "#;
     let metrics = operator.metrics().await?;
@@ -370,7 +370,7 @@ async fn restarts(operator: &Operator) -> Result<usize> {
     Ok(count.context("no such metric")?.parse()?)
 }
 
-/// How many of the crowd `operator` has restarted, as its log says.
+/// Returns the number of workloads of the crowd that `operator` has restarted, by its log.
 fn done(operator: &Operator) -> Result<usize> {
     let log = operator.log()?;
     let restarts = log.lines().filter(|line| line.contains("restarting pods"));

@@ -1,4 +1,4 @@
-//! A release of the chart from its beginning to its end, as a user has it.
+//! The life of a release of the chart, from beginning to end, as a user sees it.
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::{
@@ -37,7 +37,7 @@ async fn in_one_namespace_with_cert_manager_and_all_that_is_off_by_default() -> 
     .await
 }
 
-/// In all namespaces, which are those with a label here: others belong to other tests.
+/// Returns options for all namespaces with this label: others belong to other tests.
 fn in_all_namespaces(label: &str, mut values: Value) -> Options {
     let selector = json!({"webhook": {"namespaceSelector": {"matchLabels": {label: "x"}}}});
     merge(&mut values, &selector);
@@ -49,8 +49,8 @@ fn in_all_namespaces(label: &str, mut values: Value) -> Options {
     }
 }
 
-/// Install, upgrade, test, rollback, uninstall. Nothing rolls but what the config of the workload asks
-/// for.
+/// Installs, upgrades, tests, rolls back and uninstalls a release. Pods are restarted only when the
+/// workload's config changes.
 async fn live(options: Options) -> Result<()> {
     let options = Options {
         released: true,
@@ -64,7 +64,7 @@ async fn live(options: Options) -> Result<()> {
 
         let mut values = options.values(&scene.namespace);
         let upgrade = json!({
-            // As in a cluster; kwok plays these.
+            // Same as in a cluster; kwok plays these pods.
             "replicaCount": 2,
             "settlePeriod": "400ms",
             "tests": {"namespace": scene.namespace},
@@ -148,7 +148,7 @@ async fn has_argument(scene: &Scene, argument: &str) -> Result<bool> {
     Ok(scene.operators_kubectl(&get).await?.contains(argument))
 }
 
-/// The names of all objects that the chart has made and that are still there.
+/// Returns the names of all objects that the chart has created and that still exist.
 async fn everything_of_the_release(scene: &Scene) -> Result<String> {
     const KINDS: &str = "serviceaccounts,services,deployments,poddisruptionbudgets,networkpolicies,\
         roles,rolebindings,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,\

@@ -1,4 +1,4 @@
-//! The end-to-end tests: one program, so that it is linked once and runs them all side by side.
+//! The end-to-end tests: a single program, so that it is linked once and runs them all side by side.
 
 mod answer_faults;
 mod apiserver_faults;

@@ -50,7 +50,7 @@ fn kustomize_makes_the_objects_of_the_manifests() -> Result<()> {
         ("kustomize", "install.yaml"),
         ("kustomize/without-policy", "install-without-policy.yaml"),
     ] {
-        // By kustomize both, so that they are written alike.
+        // Both through kustomize, so that they are formatted alike.
         let copy = tempfile::tempdir()?;
         fs::copy(manifests().join(file), copy.path().join(file))?;
         let kustomization = json!({"resources": [file]}).to_string();
@@ -69,7 +69,7 @@ fn kustomize_moves_everything_to_another_namespace() -> Result<()> {
         kustomize(&manifests().join("kustomize"))?,
         kustomize(moved.path())?,
     );
-    // Indented in several ways.
+    // Compared without the indentation, which varies.
     let in_words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (before, after) = (in_words(&before), in_words(&after));
     for place in [
@@ -132,7 +132,7 @@ async fn an_older_apiserver_takes_those_without_the_policy() -> Result<()> {
     outcome
 }
 
-/// Apply, roll a workload, apply again, delete.
+/// Applies the manifests, restarts a workload, applies again, and deletes.
 async fn live(control_plane: &ControlPlane, apply: &[&str]) -> Result<()> {
     let kubectl = control_plane.kubectl();
     let file = manifests().join("install.yaml").display().to_string();
@@ -164,7 +164,7 @@ async fn live(control_plane: &ControlPlane, apply: &[&str]) -> Result<()> {
         before.iter().any(|object| object.contains("caBundle")),
         "{before:#?}"
     );
-    // What `kubectl apply` itself says is no measure: it takes the lists of a pod template for changed.
+    // The output of `kubectl apply` is no measure: it reports the lists of a pod template as changed.
     let diff = [&["diff"], &apply[1..]].concat();
     kubectl
         .run(&diff)
@@ -175,7 +175,7 @@ async fn live(control_plane: &ControlPlane, apply: &[&str]) -> Result<()> {
     ensure!(after == before, "{before:#?}\n{after:#?}");
     operator.stop().await;
 
-    // All but the namespace, and with it the keys.
+    // Deletes everything except the namespace, and so leaves the keys.
     let selector = "--selector=app.kubernetes.io/component=controller";
     kubectl.run(&["delete", &file, selector]).await?;
     let left = left(control_plane).await?;
@@ -198,7 +198,7 @@ async fn live(control_plane: &ControlPlane, apply: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What a user patches: the image, an argument, the Service.
+/// Patches what users patch: the image, an argument, the Service.
 async fn patched(control_plane: &ControlPlane) -> Result<()> {
     let kubectl = control_plane.kubectl();
     let directory = tempfile::tempdir()?;
@@ -273,7 +273,7 @@ async fn patched(control_plane: &ControlPlane) -> Result<()> {
     })
     .await?;
 
-    // In another namespace: the apiserver takes what kustomize has made.
+    // In another namespace: the apiserver accepts what kustomize has made.
     kubectl.run(&["create", "namespace", "tools"]).await?;
     let moved = self::overlay("tools", &json!({}))?;
     let folder = format!("--kustomize={}", moved.path().display());
@@ -282,7 +282,7 @@ async fn patched(control_plane: &ControlPlane) -> Result<()> {
     Ok(())
 }
 
-/// The operator of the manifests, ready, whose webhook listens on `port`.
+/// Starts the operator of the manifests, with its webhook on `port`, and waits until it is ready.
 async fn operator(
     control_plane: &ControlPlane,
     port: u16,
@@ -306,7 +306,7 @@ async fn write(control_plane: &ControlPlane, objects: &[Value]) -> Result<()> {
     kubectl.run_with_input(&apply, &list).await.map(|_| ())
 }
 
-/// KEY of `web`, as soon as it is as expected.
+/// Returns the config hash of `web`, as soon as it is as expected.
 async fn key(
     control_plane: &ControlPlane,
     is_expected: impl Fn(&Option<String>) -> bool,
@@ -329,14 +329,14 @@ async fn key(
     .await
 }
 
-/// What tells whether an object of `file` was written, for each of them.
+/// Returns, for each object of `file`, a version that changes whenever the object is written.
 async fn versions(control_plane: &ControlPlane, file: &str) -> Result<Vec<String>> {
     let get = ["get", file, "--output=json"];
     let list: Value = serde_json::from_str(&control_plane.kubectl().run(&get).await?)?;
     let objects = list["items"].as_array().context("a list")?;
     let version = |object: &Value| {
         let metadata = &object["metadata"];
-        // Controllers write the status.
+        // Controllers write the status, so the generation is used if there is one.
         let version = match &metadata["generation"] {
             Value::Null => &metadata["resourceVersion"],
             generation => generation,
@@ -353,7 +353,7 @@ async fn versions(control_plane: &ControlPlane, file: &str) -> Result<Vec<String
     Ok(objects.iter().map(version).collect())
 }
 
-/// What is left of the manifests in the cluster.
+/// Returns everything that is left of the manifests in the cluster.
 async fn left(control_plane: &ControlPlane) -> Result<Vec<String>> {
     let kinds = [
         "namespaces",
@@ -384,7 +384,8 @@ async fn left(control_plane: &ControlPlane) -> Result<Vec<String>> {
     Ok(left.lines().map(str::to_owned).collect())
 }
 
-/// A folder with a kustomization of a user, who wants the operator in `namespace`, and `more`.
+/// Creates a folder with a user's kustomization, for an operator in `namespace`, with the additions of
+/// `more`.
 fn overlay(namespace: &str, more: &Value) -> Result<TempDir> {
     let overlay = tempfile::tempdir()?;
     let base = overlay.path().join("base");
@@ -410,7 +411,8 @@ fn overlay(namespace: &str, more: &Value) -> Result<TempDir> {
     Ok(overlay)
 }
 
-/// The documents of the chart, as kubectl is to have them: those of the operator, and those of the policy.
+/// Returns the documents of the chart, in the form for kubectl: those of the operator, and those of the
+/// policy.
 fn rendered() -> Result<(Vec<String>, Vec<String>)> {
     let chart = helm(&[
         "template",
@@ -437,12 +439,12 @@ fn rendered() -> Result<(Vec<String>, Vec<String>)> {
     Ok(documents.partition(|document| !is_policy(document)))
 }
 
-/// The folder of the manifests.
+/// Returns the folder of the manifests.
 fn manifests() -> PathBuf {
     chart().with_file_name("manifests")
 }
 
-/// No name of an image, so that none can be pulled by it.
+/// Placeholder that is not a valid image name, so that nothing can be pulled by it.
 const IMAGE: &str = "SET-IMAGE-REPOSITORY";
 
 const HEADER: &str = "# Rendered from the chart by `make manifests`: change that, not this.\n";

@@ -1,4 +1,4 @@
-//! Metrics are as they are documented, and count what they say.
+//! Metrics match their documentation, and count what they say.
 
 mod alerts;
 mod dashboard;
@@ -49,7 +49,7 @@ async fn the_metrics_are_those_of_the_docs() -> Result<()> {
             text.lines().any(|line| line == of_rollouts),
             "a kind that is not there yet begins at zero, too: {text}"
         );
-        // How many depends on how far apart the writes of a busy machine are.
+        // The number depends on how far apart the writes of a busy machine are.
         let restarts = r#"pod_reloader_restarts_total{kind="Deployment",cause="changed"} "#;
         ensure!(text.contains(restarts), "{text}");
         let shown = Exposition::parse(&text)?;
@@ -137,7 +137,7 @@ async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
     .await
 }
 
-/// The value of a metric of the operator, named with its labels.
+/// Returns the value of a metric of the operator, given by name and labels.
 async fn value(scene: &Scene, name: &str) -> Result<f64> {
     let text = scene.operator.metrics().await?;
     let mut lines = text.lines();
@@ -152,7 +152,7 @@ struct Row {
     name: String,
     kind: String,
     unit: String,
-    /// Each with its values, or none where they are open.
+    /// Labels with their values, or with none if any value is possible.
     labels: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -191,7 +191,7 @@ fn documented() -> Result<Vec<Row>> {
 }
 
 impl exposition::Family {
-    /// The name that it is documented under, and asked for by.
+    /// Returns the name under which the metric is documented and queried.
     fn documented(&self, name: &str) -> String {
         match &*self.kind {
             "counter" => format!("{name}_total"),

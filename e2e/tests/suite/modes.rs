@@ -159,7 +159,7 @@ async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result
         let before = scene.rolls_once(&web, &before).await?;
         scene.operator.shows("pod_reloader_leading", "1").await?;
         second.shows("pod_reloader_leading", "0").await?;
-        // The first watches again now and then, but only who begins to lead lists.
+        // The first replica sometimes watches again, but only a replica that begins to lead lists.
         let lists = |requests: Vec<pod_reloader_e2e::AuditEvent>| {
             let mut requests = requests.into_iter();
             requests.any(|request| request.verb == "list")
@@ -170,7 +170,7 @@ async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result
         scene.operator.process().terminate()?;
         let status = scene.operator.process().exited(PATIENCE).await?;
         ensure!(status.code() == Some(0), "{status}");
-        // Released, not expired: the Lease is good for 15 seconds.
+        // The Lease was released, not expired: it is valid for 15 seconds.
         let began = std::time::Instant::now();
         second.shows("pod_reloader_leading", "1").await?;
         let took = began.elapsed();
@@ -321,7 +321,7 @@ fn with(args: &[&str]) -> Options {
     }
 }
 
-/// No operator runs, and no webhook is in the way.
+/// Returns options without a running operator, and with a webhook that is not in the way.
 fn before_its_start(args: &[&str]) -> Options {
     Options {
         failure_policy: "Ignore",

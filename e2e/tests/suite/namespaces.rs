@@ -1,4 +1,4 @@
-//! Trouble in one namespace, or with our rights there, stays there.
+//! Problems in one namespace, or with our rights there, stay there.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use pod_reloader_e2e::workload::{KEY, Workload, config_map, secret};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, crowd, wait_for};
 use serde_json::{Value, json};
 
-/// The rights are taken away while the operator runs, as a change of its Role does.
+/// Removes rights while the operator runs, as a change of its Role does.
 #[tokio::test]
 async fn without_the_right_to_read_secrets_what_lists_config_maps_alone_goes_on() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
@@ -52,7 +52,7 @@ async fn a_time_beyond_what_we_can_hold_in_any_object_stops_no_watch() -> Result
     let label = format!("odd-{}", std::process::id());
     let options = Options {
         running: false,
-        // Some of it is written while nobody answers.
+        // Some writes happen while nobody answers.
         failure_policy: "Ignore",
         everywhere: true,
         namespace_labels: vec![format!("odd={label}")],
@@ -94,8 +94,8 @@ async fn a_time_beyond_what_we_can_hold_in_any_object_stops_no_watch() -> Result
     .await
 }
 
-/// Waits until a Deployment carries another config hash than `before`. It is read by hand: the clients of
-/// the oracles cannot hold such times either.
+/// Waits until a Deployment carries a config hash other than `before`. The object is read untyped: the
+/// clients of the oracles cannot hold such times either.
 async fn hash_other_than(scene: &Scene, name: &str, before: &Value) -> Result<Value> {
     let what = format!("{name} to carry another hash than {before}");
     wait_for(&what, PATIENCE, async || {
@@ -109,11 +109,11 @@ async fn hash_other_than(scene: &Scene, name: &str, before: &Value) -> Result<Va
     .await
 }
 
-/// Puts a time into the managed fields of `object` that jiff cannot hold, as the manager of `fields`.
+/// Adds a time that jiff cannot hold to the managed fields of `object`, under the manager of `fields`.
 async fn date(scene: &Scene, object: &str, fields: &Value) -> Result<()> {
     let get = ["get", object, "--output=json", "--show-managed-fields"];
     let mut stored: Value = serde_json::from_str(&scene.kubectl(&get).await?)?;
-    // Whatever its controller writes meanwhile.
+    // Makes the write independent of what controllers write in the meantime.
     stored["metadata"]["resourceVersion"].take();
     let managed = &mut stored["metadata"]["managedFields"];
     let mut odd = managed[0].clone();
@@ -137,7 +137,7 @@ async fn date(scene: &Scene, object: &str, fields: &Value) -> Result<()> {
 
 #[tokio::test]
 async fn a_namespace_that_is_deleted_in_a_fan_out_is_gone_and_nobody_complains() -> Result<()> {
-    // Rights in all namespaces: those of a Role are gone before the workloads are.
+    // Rights in all namespaces: those of a Role disappear before the workloads do.
     let label = std::process::id().to_string();
     let options = Options {
         proxied: true,
@@ -185,7 +185,7 @@ async fn a_namespace_that_is_deleted_in_a_fan_out_is_gone_and_nobody_complains()
     .await
 }
 
-/// A policy of somebody else refuses our patches of one workload: it backs off alone.
+/// A foreign policy refuses our patches of one workload: only that workload backs off.
 #[tokio::test]
 async fn a_workload_that_cannot_be_patched_is_told_of_and_holds_up_no_other() -> Result<()> {
     let options = Options {

@@ -1,4 +1,4 @@
-//! What is told to a chat about workloads that are restarted.
+//! Messages to a chat about workloads that are restarted.
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::receiver::Receiver;
@@ -6,7 +6,7 @@ use pod_reloader_e2e::workload::{Workload, config_map, secret};
 use pod_reloader_e2e::{Attempt, CANARY, Options, PATIENCE, Scene, merge, wait_for};
 use serde_json::{Value, json};
 
-/// A part of the URL that must be seen nowhere.
+/// A part of the URL that must not show up anywhere.
 const CREDENTIAL: &str = "B00-T0KEN";
 
 #[tokio::test]
@@ -14,7 +14,7 @@ async fn a_rollout_is_one_message_and_what_is_none_is_no_message() -> Result<()>
     let receiver = Receiver::start(true).await?;
     let directory = tempfile::tempdir()?;
     let options = Options {
-        // The arguments of the chart, but for where the Secret is mounted.
+        // The arguments of the chart, except for the path of the mounted Secret.
         values: json!({"notifications": {"existingSecret": "chat", "cluster": "e2e"}}),
         args: vec![receiver.argument(directory.path(), CREDENTIAL)?],
         ..Options::default()
@@ -58,7 +58,7 @@ async fn a_rollout_is_one_message_and_what_is_none_is_no_message() -> Result<()>
         ensure!(messages[0]["cluster"] == "e2e", "{messages:?}");
         ensure!(!format!("{messages:?}").contains(CANARY), "{messages:?}");
         let sent = r#"pod_reloader_notifications_total{outcome="sent"}"#;
-        // The sentinel of the scene is told of, too, maybe a moment later.
+        // The sentinel of the scene is reported, too, maybe a moment later.
         wait_for("each message to be counted", PATIENCE, async || {
             let counted = format!("{sent} {}\n", receiver.messages().len());
             let metrics = scene.operator.metrics().await?;
@@ -135,7 +135,7 @@ async fn the_secret_that_the_chart_mounts_names_the_receiver_and_may_change() ->
     .await
 }
 
-/// Whether a message in the form of Slack names a Deployment.
+/// Checks if a message in Slack's format names a Deployment.
 fn told(receiver: &Receiver, name: &str) -> Result<Attempt<()>> {
     let messages = format!("{:?}", receiver.messages());
     Ok(match messages.contains(&format!("/{name}`")) {
@@ -163,7 +163,7 @@ async fn a_receiver_that_does_not_answer_delays_no_rollout() -> Result<()> {
             scene.apply(&[config_map("app", value)]).await?;
             before = scene.rolls_once(&web, &before).await?;
         }
-        // It waits for an answer to the first message to this day, or has given it up.
+        // The operator still waits for an answer to the first message, or has given up on it.
         for outcome in ["sent", "dropped"] {
             let name = format!("pod_reloader_notifications_total{{outcome=\"{outcome}\"}}");
             scene.operator.shows(&name, "0").await?;

@@ -1,4 +1,4 @@
-//! Config and workload may come in any order, and in one go: one rollout, and nobody is turned away.
+//! Config and workload may come in any order, and together: one rollout, and nobody is turned away.
 
 use std::env;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use pod_reloader_e2e::workload::{Workload, config_map, secret};
 use pod_reloader_e2e::{Mark, Options, Scene};
 use serde_json::json;
 
-/// Releases, each of which waits until the loop would have restarted what still differs. One that kubectl
-/// takes longer for than the settle period promises nothing, and does not count.
+/// Makes releases, each after the loop would have restarted anything that still differs. A release for which
+/// kubectl takes longer than the settle period promises nothing, and is not counted.
 #[tokio::test]
 async fn one_apply_of_config_and_workload_rolls_once() -> Result<()> {
     // Longer than the default: beside other tests, kubectl takes its time.
@@ -97,7 +97,7 @@ async fn a_workload_whose_config_never_comes_is_admitted_and_left_alone() -> Res
     .await
 }
 
-/// How many releases a test makes: `ROUNDS`, or else few.
+/// Returns the number of releases that a test makes: `ROUNDS`, or a small default.
 pub(crate) fn rounds() -> Result<usize> {
     match env::var("ROUNDS") {
         Ok(rounds) => rounds.parse().with_context(|| format!("ROUNDS={rounds}")),
@@ -105,7 +105,7 @@ pub(crate) fn rounds() -> Result<usize> {
     }
 }
 
-/// The ConfigMap first, then 50 other objects, then what lists it.
+/// Returns a release: the ConfigMap first, then 50 other objects, then the workload that lists it.
 fn release(round: usize, workload: Workload) -> Vec<serde_json::Value> {
     let value = round.to_string();
     let others = (0..50).map(|number| match number % 2 {
@@ -119,7 +119,7 @@ fn release(round: usize, workload: Workload) -> Vec<serde_json::Value> {
         .collect()
 }
 
-/// The time between the writes of a ConfigMap and of a Deployment since `mark`.
+/// Returns the time between the writes of a ConfigMap and of a Deployment since `mark`.
 pub(crate) async fn gap(
     scene: &Scene,
     mark: Mark,

@@ -1,4 +1,4 @@
-//! The webhook is down, or beside the policies of the chart: nobody is hindered, nothing is lost.
+//! The webhook is down, with or without the chart's policies: no write is blocked, and nothing is lost.
 
 use anyhow::{Result, bail, ensure};
 use kube::api::{
@@ -57,7 +57,7 @@ async fn the_policy_keeps_the_hash_while_the_webhook_is_down() -> Result<()> {
         scene.apply(&[config_map("late", "2")]).await?;
         scene.operator.start_again().await?;
         scene.rolls_once(&late, &late_before).await?;
-        // All has been dealt with, by then.
+        // By then, everything has been handled.
         for (workload, after) in workloads.iter().zip(&after) {
             let now = scene.snapshot(workload).await?;
             ensure!(now == *after, "{after:?}, {now:?}");
@@ -77,7 +77,8 @@ async fn the_policy_denies_no_write_whose_annotations_have_no_room_for_the_hash(
         scene.operator.stop().await;
         policy_is_in_force(scene).await?;
         let entry = KEY.len() + before.key.as_ref().map_or(0, String::len);
-        // The one with room comes first: later there is no hash to keep. Bytes count, and not characters.
+        // The workload with room comes first: later there is no hash to preserve. Bytes matter, not
+        // characters.
         for (size, has_room) in [((256 << 10) - entry, true), (256 << 10, false)] {
             let size = size - "note".len();
             let note = "\u{e4}".repeat(size / 2) + &"x".repeat(size % 2);
@@ -108,7 +109,7 @@ async fn without_the_policy_the_loop_restores_a_hash_that_was_dropped() -> Resul
         let web = Workload::deployment("web").lists("app");
         let first = scene.create(&web).await?;
         scene.operator.stop().await;
-        // What a cluster older than the policy does, as is documented: pods without a hash are made.
+        // As documented for a cluster too old for the policy: pods without a hash are created.
         let manifest = web.manifest().to_string();
         scene
             .kubectl_with_input(&["replace", "--filename=-"], &manifest)
@@ -121,7 +122,7 @@ async fn without_the_policy_the_loop_restores_a_hash_that_was_dropped() -> Resul
         scene.right(&web).await?;
         let restored = scene.snapshot(&web).await?;
         ensure!(restored.key == first.key, "{first:?}, {restored:?}");
-        // The very template of before: its ReplicaSet is used again.
+        // Exactly the earlier template: its ReplicaSet is used again.
         let expected = Snapshot {
             key: first.key,
             revisions: dropped.revisions,
@@ -141,7 +142,7 @@ async fn while_the_webhook_is_down_fail_refuses_writes_with_our_annotations_alon
     outage_under("Fail").await
 }
 
-/// Whoever has no annotation of ours, and who writes to a subresource, is never hindered.
+/// Tests that an outage never blocks workloads without our annotations, nor writes to subresources.
 async fn outage_under(failure_policy: &'static str) -> Result<()> {
     let options = Options {
         failure_policy,
@@ -153,14 +154,14 @@ async fn outage_under(failure_policy: &'static str) -> Result<()> {
         let database = Workload::new(Kind::StatefulSet, "database").lists("app");
         let alone = Workload::deployment("alone");
         let ignored = web_called("ignored").labelled(IGNORED, "true");
-        // Nothing keeps it, but a key of ours it has: its author may be told of the mistake.
+        // Unmanaged, but with an annotation of ours: its author can be told about the mistake.
         let misspelt = Workload::deployment("misspelt").annotated(MISSPELT, "app");
         let rolling = web_called("rolling");
         for workload in [&web, &database, &alone, &ignored, &misspelt, &rolling] {
             scene.create(workload).await?;
             finished(scene, workload).await?;
         }
-        // A rollout that begins before the outage and goes on in it: its pods wait for a node.
+        // A rollout that begins before the outage and continues during it: its pods wait for a node.
         let label = format!("example.com/{}", scene.namespace);
         let node = json!({"spec": {"template": {"spec": {"nodeSelector": {&label: "here"}}}}});
         let node = format!("--patch={node}");
@@ -213,7 +214,7 @@ async fn outage_under(failure_policy: &'static str) -> Result<()> {
             let is_refused = output.stderr.contains("failed calling webhook");
             ensure!(is_refused == (failure_policy == "Fail"), "{output:?}");
             ensure!(is_refused == (output.code != Some(0)), "{output:?}");
-            // Nobody is kept from deleting.
+            // Deleting is never blocked.
             scene.kubectl(&["delete", &workload.reference()]).await?;
         }
         Ok(())
@@ -231,7 +232,7 @@ async fn the_policy_takes_back_neither_what_the_webhook_sets_nor_what_the_loop_d
         scene.apply(&[config_map("app", "2")]).await?;
         let before = scene.rolls_once(&web, &before).await?;
 
-        // Its rollouts are not the loop's from here on.
+        // From here on, the settle period is too long for the loop to restart it.
         let patient = web.clone().annotated(SETTLE_PERIOD, "1h");
         scene.apply(&[patient.manifest()]).await?;
         scene.rolls_not(&web, &before).await?;
@@ -383,7 +384,7 @@ async fn the_fence_lets_the_operator_change_nothing_but_its_annotations() -> Res
                 metadata(json!({"annotations": {"note": "y"}})),
                 metadata(json!({"annotations": {"note": null}})),
                 metadata(json!({"finalizers": ["example.com/keep"]})),
-                // The garbage collector deletes what belongs to nobody.
+                // The garbage collector deletes objects whose owner does not exist.
                 metadata(json!({"ownerReferences": [owner]})),
                 json!({"spec": {"minReadySeconds": 5}}),
                 json!({"spec": {"revisionHistoryLimit": 0}}),
@@ -416,7 +417,7 @@ async fn the_fence_lets_the_operator_change_nothing_but_its_annotations() -> Res
             }
             let refused = refusal(operator.delete(name, &DeleteParams::default()).await)?;
             ensure!(refused.contains("cannot delete"), "{refused}");
-            // What it is there for.
+            // The write that the operator's rights are for.
             let hash = template(json!({"metadata": {"annotations": {KEY: "hash"}}}));
             operator.patch(name, &params, &Patch::Merge(&hash)).await?;
             let bare = Workload::new(workload.kind, "bare");
@@ -430,7 +431,7 @@ async fn the_fence_lets_the_operator_change_nothing_but_its_annotations() -> Res
     .await
 }
 
-/// A webhook that is missed by nobody.
+/// Returns options with a webhook that nobody misses.
 fn ignoring() -> Options {
     Options {
         failure_policy: "Ignore",
@@ -438,7 +439,7 @@ fn ignoring() -> Options {
     }
 }
 
-/// Plays a test that begins when the policy is in force and the webhook, too.
+/// Runs a test that begins when both the policy and the webhook are in force.
 async fn beside_the_policy(test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
     let options = Options {
         running: false,
@@ -452,7 +453,7 @@ async fn beside_the_policy(test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Resu
     .await
 }
 
-/// Waits until the policy keeps a hash. The webhook must be down: it would do the same.
+/// Waits until the policy preserves a hash. The webhook must be down: it would do the same.
 async fn policy_is_in_force(scene: &Scene) -> Result<()> {
     let gauge = web_called("gauge").stamped("gauge");
     scene.create(&gauge).await?;
@@ -475,7 +476,7 @@ async fn policy_is_in_force(scene: &Scene) -> Result<()> {
     scene.kubectl(&["delete", &name]).await.map(|_| ())
 }
 
-/// Waits until the fence keeps the operator from setting a label.
+/// Waits until the fence stops the operator from setting a label.
 async fn fence_is_in_force(scene: &Scene, workload: &Workload) -> Result<()> {
     let operator = as_the_operator(scene, workload.kind).await?;
     let dry_run = PatchParams {
@@ -494,14 +495,14 @@ async fn fence_is_in_force(scene: &Scene, workload: &Workload) -> Result<()> {
     .await
 }
 
-/// The workloads of a kind, with the token of the operator.
+/// Returns the API for workloads of a kind, with the token of the operator.
 async fn as_the_operator(scene: &Scene, kind: Kind) -> Result<Api<DynamicObject>> {
     let client = scene.operators_client().await?;
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", kind.as_str()));
     Ok(Api::namespaced_with(client, &scene.namespace, &resource))
 }
 
-/// What the apiserver says where it refuses a write.
+/// Returns the apiserver's message when it refuses a write.
 fn refusal<T>(answer: kube::Result<T>) -> Result<String> {
     match answer {
         Ok(_) => bail!("it is not refused"),
@@ -510,7 +511,7 @@ fn refusal<T>(answer: kube::Result<T>) -> Result<String> {
     }
 }
 
-/// Waits until the controller of a workload has nothing left to do, and has said so in its status.
+/// Waits until the controller of a workload has nothing left to do, and its status says so.
 async fn finished(scene: &Scene, workload: &Workload) -> Result<()> {
     let name = workload.reference();
     let status = ["rollout", "status", &name, "--timeout=60s"];
@@ -527,13 +528,13 @@ fn web_called(name: &str) -> Workload {
     Workload::deployment(name).lists("app")
 }
 
-/// A merge patch, also a strategic one, of KEY.
+/// Returns a patch of the config hash that is both a merge patch and a strategic merge patch.
 fn rubbish() -> String {
     let patch = json!({"spec": {"template": {"metadata": {"annotations": {KEY: "rubbish"}}}}});
     format!("--patch={patch}")
 }
 
-/// A JSON patch that removes KEY.
+/// Returns a JSON patch that removes the config hash.
 fn removal() -> String {
     let path = format!(
         "/spec/template/metadata/annotations/{}",

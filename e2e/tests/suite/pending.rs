@@ -1,4 +1,4 @@
-//! While a change waits for the loop, no write of anybody else starts a rollout.
+//! While a change waits for the loop, no other write starts a rollout.
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{KEY, Kind, Workload, config_map, secret};
@@ -50,7 +50,7 @@ async fn server_side_apply_of_the_same_manifest_does_not_move_the_hash() -> Resu
             let stale = web.clone().stamped("rubbish").manifest().to_string();
             scene.kubectl_with_input(&apply, &stale).await?;
             assert_eq!(scene.snapshot(&web).await?, before, "{kind:?}");
-            // It drops the hash that it owned: that is no removal either.
+            // The manifest drops the hash that it owned, which does not remove it either.
             scene.kubectl_with_input(&apply, &manifest).await?;
             assert_eq!(scene.snapshot(&web).await?, before, "{kind:?}");
             assert_eq!(config_reads(scene, mark).await?, Vec::<String>::new());
@@ -101,7 +101,7 @@ async fn a_change_of_the_template_takes_the_pending_change_along_and_leaves_the_
             assert_eq!(now.key, Some(scene.expected_key(web).await?));
             assert_ne!(now.key, before.key);
             assert_eq!(now.new_revisions(before), 1);
-            // So the claims of no reads elsewhere would see one.
+            // This proves that the assertions of no reads elsewhere would notice one.
             assert_eq!(config_reads(scene, mark).await?.len(), 2);
             after.push(now);
         }
@@ -143,7 +143,7 @@ async fn the_loop_once_switched_on_makes_up_for_the_pending_change_by_one_rollou
     .await
 }
 
-/// An operator whose loop is off: what is pending stays so.
+/// Returns options of an operator without a loop: pending changes stay pending.
 fn without_loop() -> Options {
     Options {
         args: vec!["--reconcile=off".to_owned()],
@@ -155,7 +155,7 @@ fn subscribed(kind: Kind) -> Workload {
     Workload::new(kind, "web").lists("app").lists_secrets("app")
 }
 
-/// Creates `web`, then changes what it lists.
+/// Creates `web`, then changes the objects that it lists.
 async fn pending(scene: &Scene, web: &Workload) -> Result<Snapshot> {
     let value = |round| format!("{round} {:?}", web.kind);
     scene
@@ -175,8 +175,8 @@ async fn pending(scene: &Scene, web: &Workload) -> Result<Snapshot> {
     Ok(before)
 }
 
-/// Writes to `web`: command lines of kubectl, each with its input. Whatever they do, they do not
-/// change the pod template, KEY aside.
+/// Returns writes to `web`: command lines of kubectl, each with its input. None of them changes the pod
+/// template, except for the config hash.
 fn writes(web: &Workload) -> Vec<(Vec<String>, String)> {
     let name = web.reference();
     let command = |args: &[&str], input: String| {
@@ -246,7 +246,7 @@ fn writes(web: &Workload) -> Vec<(Vec<String>, String)> {
     writes
 }
 
-/// What the operator has read of ConfigMaps and Secrets since `mark`, the keys of the hash aside.
+/// Returns the operator's reads of ConfigMaps and Secrets since `mark`, except for the keys of the hash.
 async fn config_reads(scene: &Scene, mark: Mark) -> Result<Vec<String>> {
     let requests = scene.requests(mark).await?;
     let reads = requests.into_iter().filter(|request| {

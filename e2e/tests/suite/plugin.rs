@@ -1,4 +1,4 @@
-//! `kubectl pod-reloader`: each command as a user types it, as an administrator and as one with few rights.
+//! `kubectl pod-reloader`: each command as typed by a user, as an administrator and with few rights.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,7 +27,7 @@ async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {
         scene.create(&web).await?;
         let before = explained(scene, &web, &[]).await?;
         ensure!(before["standing"] == "current", "{before:#}");
-        // The webhook set its hash, and makes no Events.
+        // The webhook set the hash, and it makes no Events.
         ensure!(before["lastRestart"]["manager"].is_null(), "{before:#}");
         let told = text(scene, &["explain", "deploy", "web"]).await?;
         ensure!(
@@ -183,7 +183,7 @@ async fn a_custom_resource_is_explained_too() -> Result<()> {
         }
         let impact = json_of(scene, &["impact", "cm/app"]).await?;
         ensure!(impact["workloads"][0]["restarts"] == true, "{impact:#}");
-        // Nobody runs its controller here: that nothing is pending is all that can be told.
+        // The controller does not run here: all that can be told is that nothing is pending.
         let waited = plugin(scene, &["wait", "rollout/by-time"]).await?;
         ensure!(waited.code == Some(3), "{waited:?}");
         ensure!(waited.stdout.contains("nothing is pending"), "{waited:?}");
@@ -217,7 +217,7 @@ async fn a_custom_resource_is_explained_too() -> Result<()> {
     .await
 }
 
-/// Two operators that read the same annotations, of different namespaces.
+/// Two operators read the same annotations, in different namespaces.
 #[tokio::test]
 async fn of_two_operators_the_one_is_told_that_keeps_the_workload() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
@@ -346,7 +346,7 @@ async fn wait_says_what_it_waited_for_in_vain() -> Result<()> {
         let stuck = Workload::deployment("stuck").lists("gone");
         let stuck = stuck.with(&["spec", "paused"], json!(true));
         scene.apply(&[stuck.manifest()]).await?;
-        // One that is paused does not come on, so there is nothing to gain for the other.
+        // A paused workload makes no progress, so waiting gains nothing for the other one.
         let both = ["wait", "deploy/held", "deploy/stuck", "--timeout=10m"];
         let waited = text_of(scene, &both, 1).await?;
         ensure!(
@@ -369,7 +369,7 @@ async fn waiting_for_all_of_a_namespace_that_keeps_none_fails() -> Result<()> {
         let told = text_of(scene, &["wait", "--all"], 1).await?;
         let line = format!("no workload is kept in namespace {}\n", scene.namespace);
         ensure!(told == line, "{told}");
-        // Such as one that is misspelt.
+        // For example a misspelt namespace.
         let args = ["pod-reloader", "wait", "--all", "--namespace=nowhere"];
         let nowhere = scene.tool().with_plugin()?.output(&args, "").await?;
         ensure!(nowhere.code == Some(1), "{nowhere:?}");
@@ -690,7 +690,7 @@ async fn it_takes_the_proxy_of_the_kubeconfig() -> Result<()> {
     .await
 }
 
-/// A proxy that carries what it is asked to, and counts.
+/// A proxy that tunnels as asked, and counts.
 async fn tunnel(listener: &TcpListener, tunnels: &AtomicUsize) -> Result<()> {
     loop {
         let (mut client, _) = listener.accept().await?;
@@ -719,7 +719,7 @@ async fn a_user_with_few_rights_is_told_what_cannot_be_seen() -> Result<()> {
             .lists("app")
             .lists_secrets("creds");
         scene.create(&web).await?;
-        // May see all but Secrets, in this namespace alone, and change nothing.
+        // This user may see everything except Secrets, in this namespace only, and change nothing.
         bind(scene, "view", "viewer").await?;
         let viewer = ["--as=viewer"];
         let explained = plugin(scene, &[&["explain", "deploy/web"], &viewer[..]].concat()).await?;
@@ -768,7 +768,7 @@ async fn a_user_with_few_rights_is_told_what_cannot_be_seen() -> Result<()> {
         let graph: Value = serde_json::from_str(&graph.stdout)?;
         ensure!(graph["objects"][1]["exists"].is_null(), "{graph:#}");
 
-        // Those that ask for nothing are not waited for: the webhook is not called for them.
+        // Workloads that have not opted in are not waited for: the webhook is not called for them.
         bind(scene, "edit", "editor").await?;
         let alone = Workload::deployment("alone");
         scene.apply(&[alone.manifest()]).await?;
@@ -790,7 +790,7 @@ async fn a_user_with_few_rights_is_told_what_cannot_be_seen() -> Result<()> {
         let alone = plugin(scene, &["wait", "deploy/alone", "--as=editor"]).await?;
         ensure!(alone.code == Some(3), "{alone:?}");
         ensure!(alone.stdout.contains("no annotation"), "{alone:?}");
-        // Who may not list some kind cannot tell of all.
+        // A user who may not list some kind cannot get an answer about all workloads.
         scene
             .kubectl(&[
                 "create",
@@ -829,7 +829,7 @@ async fn a_user_with_few_rights_is_told_what_cannot_be_seen() -> Result<()> {
     .await
 }
 
-/// The apiserver lists the metadata of nothing as `"items": null`.
+/// The apiserver lists no metadata as `"items": null`.
 #[tokio::test]
 async fn a_namespace_without_secrets_is_drawn() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
@@ -899,7 +899,7 @@ async fn without_an_operator_it_says_so() -> Result<()> {
         "{graph:?}"
     );
 
-    // One that this plugin cannot read, as in the middle of an upgrade.
+    // An operator that this plugin cannot read, as in the middle of an upgrade.
     let args = ["--hash-keys-secret=keys", "--flag-of-the-future"];
     let newer = Workload::deployment("newer")
         .labelled("app.kubernetes.io/component", "controller")
@@ -945,12 +945,12 @@ async fn it_writes_nothing_and_shows_no_secret() -> Result<()> {
         let web = web.requires_secret("creds");
         scene.create(&web).await?;
         scene.quiet().await?;
-        // Its controller writes, too, until the rollout is done.
+        // The controller writes, too, until the rollout is done.
         let rolled_out = ["rollout", "status", "deploy/web", "--timeout=60s"];
         scene.kubectl(&rolled_out).await?;
         let before = scene.object("deploy/web").await?["metadata"]["resourceVersion"].clone();
         let mark = scene.mark().await?;
-        // Other operators are not to be asked: their tests count what they read.
+        // Other operators must not be asked: their tests count what they read.
         let own = format!("--operator-namespace={}", scene.installation.namespace);
         for args in [
             &["explain", "deploy/web"][..],
@@ -1014,8 +1014,8 @@ async fn kubectl_completes_what_is_there() -> Result<()> {
 
 const AUTO: &str = "pod-reloader.cs.sap.com/auto";
 
-/// A Deployment that uses a key of each ConfigMap, all of them but the first optional, all of Secret `app`
-/// and a volume of ConfigMap `left-out`, which may be missing.
+/// Returns a Deployment that uses a key of each ConfigMap, all but the first of them optional. It also uses
+/// all of Secret `app`, and a volume of ConfigMap `left-out`, which is optional.
 fn using(name: &str, config_maps: &[&str]) -> Workload {
     let env = config_maps.iter().enumerate().map(|(at, config_map)| {
         let source = json!({"name": config_map, "key": "key", "optional": at > 0});
@@ -1038,13 +1038,13 @@ fn using(name: &str, config_maps: &[&str]) -> Workload {
 fn with(args: &[&str]) -> Options {
     let reconcile = args.iter().find_map(|arg| arg.strip_prefix("--reconcile="));
     Options {
-        // The plugin reads the settings out of the Deployment of the chart.
+        // The plugin reads the settings from the Deployment of the chart.
         values: json!({"reconcile": reconcile.unwrap_or("on")}),
         ..Options::default()
     }
 }
 
-/// One replica, which holds the Lease.
+/// Returns options with one replica, which holds the Lease.
 fn elected() -> Options {
     Options {
         replicas: 1,
@@ -1063,14 +1063,14 @@ fn stopped() -> Options {
 async fn plugin(scene: &Scene, args: &[&str]) -> Result<Output> {
     let namespace = format!("--namespace={}", scene.namespace);
     let args = match args[0] {
-        // Everything behind it is taken for what is typed.
+        // Everything after it counts as typed words.
         "__complete" => [&["pod-reloader", &namespace], args].concat(),
         _ => [&["pod-reloader"], args, &[&namespace]].concat(),
     };
     scene.tool().with_plugin()?.output(&args, "").await
 }
 
-/// Gives a user a role of the cluster in the namespace of the scene.
+/// Binds a user to a ClusterRole in the namespace of the scene.
 async fn bind(scene: &Scene, role: &str, user: &str) -> Result<()> {
     let role = format!("--clusterrole={role}");
     let as_user = format!("--user={user}");

@@ -1,4 +1,4 @@
-//! What the tests of faults take for granted of the fault proxy.
+//! Tests of what the tests of faults take for granted about the fault proxy.
 
 use std::{
     env,
@@ -471,7 +471,7 @@ async fn the_client_sees_the_apiserver_go_and_come_back() -> Result<()> {
     apiserver.start_again()?;
     own.ready(Component::Apiserver).await?;
 
-    // kube-rs takes a connection that breaks for the end of the watch.
+    // kube-rs treats a connection that breaks as the end of the watch.
     assert!(matches!(end, None | Some(Err(_))), "{end:?}");
     assert!(gone.is_err(), "{gone:?}");
     setup.through.get_opt("a").await?;
@@ -496,11 +496,11 @@ struct Setup {
     proxy: Proxy,
     namespace: String,
     token: String,
-    /// The service account, through the proxy.
+    /// Client of the service account, through the proxy.
     client: Client,
-    /// ConfigMaps as the service account sees them.
+    /// ConfigMaps, through the proxy.
     through: Api<ConfigMap>,
-    /// ConfigMaps without a proxy.
+    /// ConfigMaps, without a proxy.
     direct: Api<ConfigMap>,
     control_plane: Arc<ControlPlane>,
 }
@@ -572,7 +572,7 @@ impl Setup {
         Ok(())
     }
 
-    /// A watch of what comes from now on, through the proxy; less what is there in every namespace.
+    /// Watches everything from now on through the proxy, except the object that every namespace has.
     async fn watch(&self) -> Result<Watch> {
         let parameters = WatchParams::default().fields("metadata.name!=kube-root-ca.crt");
         let version = self
@@ -588,7 +588,8 @@ impl Setup {
 
 type Watch = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<ConfigMap>>>>>;
 
-/// The one that the environment names, or one that all tests share that run at the same time.
+/// Returns the control plane that the environment names, or one that all tests running at the same time
+/// share.
 async fn control_plane() -> Result<Arc<ControlPlane>> {
     static SHARED: Mutex<Weak<ControlPlane>> = Mutex::const_new(Weak::new());
     let mut shared = SHARED.lock().await;
@@ -604,7 +605,7 @@ async fn control_plane() -> Result<Arc<ControlPlane>> {
     Ok(control_plane)
 }
 
-/// Fails as long as the service account has not had an answer to a request with `verb`.
+/// Fails until the service account has had an answer to a request with `verb`.
 async fn audited(setup: &Setup, verb: &str) -> Result<()> {
     let events = setup
         .control_plane
@@ -620,7 +621,7 @@ async fn audited(setup: &Setup, verb: &str) -> Result<()> {
     answered.then_some(()).context("not there yet")
 }
 
-/// The next object that `watch` tells of.
+/// Returns the next object that `watch` reports.
 async fn next(watch: &mut Watch) -> Result<ConfigMap> {
     match timeout(PATIENCE, watch.next()).await.context("no event")? {
         Some(Ok(WatchEvent::Added(object))) => Ok(object),
@@ -640,7 +641,7 @@ fn reason(error: &kube::Error) -> String {
     }
 }
 
-/// The error with its causes.
+/// Returns the error with its causes.
 fn chain(error: &kube::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

@@ -1,4 +1,4 @@
-//! However late a watch is, and whatever moves between decision and write, a config hash never goes back.
+//! However late a watch is, and whatever changes between decision and write, a config hash never goes back.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -31,7 +31,7 @@ async fn no_hash_comes_back_while_the_config_watch_is_late() -> Result<()> {
 #[tokio::test]
 async fn no_hash_comes_back_while_the_workload_watch_is_late() -> Result<()> {
     let options = Options {
-        // The loop hears of the ConfigMap at once, and would be right to restart in a slow release.
+        // The loop sees the ConfigMap at once, and would be right to restart pods if a release was slow.
         settle_period: "5s",
         ..proxied()
     };
@@ -130,7 +130,7 @@ async fn a_write_does_not_hit_a_workload_that_was_labelled_ignored_meanwhile() -
 async fn a_write_does_not_hit_a_workload_that_was_made_anew_meanwhile() -> Result<()> {
     Scene::play(proxied(), async |scene| {
         let Overtaken { before, after } = overtake(scene, async || {
-            // The new one carries the old hash again, so that nothing but its UID is different.
+            // The new one carries the old hash again, so that it differs only in its UID.
             set_config(scene, "app", "1").await?;
             let api = deployments(scene);
             let uid = api.get("web").await?.metadata.uid;
@@ -158,7 +158,7 @@ async fn a_write_does_not_hit_a_workload_that_was_made_anew_meanwhile() -> Resul
 #[tokio::test]
 async fn a_write_does_not_hit_a_workload_whose_hash_another_has_set_meanwhile() -> Result<()> {
     let options = Options {
-        // It would put the old hash back.
+        // The policy would restore the old hash.
         values: json!({"policy": {"enabled": false}}),
         ..proxied()
     };
@@ -175,7 +175,7 @@ async fn a_write_does_not_hit_a_workload_whose_hash_another_has_set_meanwhile() 
     .await
 }
 
-/// Its operator can be cut off from the apiserver.
+/// Returns options of an operator that can be cut off from the apiserver.
 pub(crate) fn proxied() -> Options {
     Options {
         proxied: true,
@@ -190,9 +190,9 @@ fn web() -> Workload {
         .with(&["spec", "revisionHistoryLimit"], json!(200))
 }
 
-/// Makes up to `most` releases - the ConfigMap, then the image - while the operator's watch of
-/// `resource` is late by more than they take, and claims one ReplicaSet for each release and no hash
-/// twice.
+/// Makes up to `most` releases, each of the ConfigMap and then the image, while the operator's watch of
+/// `resource` lags behind by more time than they take. Asserts one ReplicaSet for each release, and that no
+/// hash appears twice.
 async fn releases_with_a_late_watch(
     scene: &Scene,
     most: usize,
@@ -201,7 +201,7 @@ async fn releases_with_a_late_watch(
 ) -> Result<()> {
     let proxy = proxy(scene)?;
     let web = web();
-    // Has nothing of `web`, but goes through the same watch, after it.
+    // Shares nothing with `web`, but goes through the same watch, after it.
     let last = Workload::deployment("last").lists("last");
     scene
         .apply(&[config_map("app", "0"), config_map("last", "0")])
@@ -237,7 +237,7 @@ async fn releases_with_a_late_watch(
     // This event waits behind those of all releases: when it has arrived, so have they.
     match resource {
         "configmaps" => set_config(scene, "last", "1").await?,
-        // The webhook keeps the hash, so the loop has to see it.
+        // The webhook leaves the hash unchanged, so the loop has to see it.
         _ => patch(scene, "last", lists("last,more")).await?,
     }
     let changed = Instant::now();
@@ -288,10 +288,10 @@ fn reads_of_app(events: &[AuditEvent]) -> usize {
     events.iter().filter(of_app).count()
 }
 
-/// How late a watch is.
+/// Delay of a watch.
 const LATE: Duration = Duration::from_secs(30);
 
-/// The hashes that `web` has carried, beginning with `first`, each as often as it was set.
+/// Returns the hashes that `web` has carried, beginning with `first`, one for each time it was set.
 async fn keys_since(scene: &Scene, version: &str, first: String) -> Result<Vec<String>> {
     let until = deployments(scene).get("web").await?;
     let until = until.metadata.resource_version;
@@ -314,14 +314,14 @@ async fn keys_since(scene: &Scene, version: &str, first: String) -> Result<Vec<S
     }
 }
 
-/// What a workload was like before a write that came too late, and in the end.
+/// The state of a workload before a write that came too late, and at the end.
 struct Overtaken {
     before: Snapshot,
     after: Snapshot,
 }
 
-/// Changes the ConfigMap of `web`, holds back the operator's write of the new hash while `meanwhile`
-/// runs, lets it go, and claims that it fails, and that nobody is told.
+/// Changes the ConfigMap of `web`, and holds back the operator's write of the new hash while `meanwhile`
+/// runs. Then lets the write go on, and asserts that it fails, and that nothing is reported.
 async fn overtake(scene: &Scene, meanwhile: impl AsyncFnOnce() -> Result<()>) -> Result<Overtaken> {
     let proxy = proxy(scene)?;
     let web = web();
@@ -359,7 +359,7 @@ async fn overtake(scene: &Scene, meanwhile: impl AsyncFnOnce() -> Result<()>) ->
     Ok(Overtaken { before, after })
 }
 
-/// Waits until the operator has dealt with everything, twice: a failed write is tried again.
+/// Waits twice until the operator has handled everything: a failed write is tried again.
 async fn settled(scene: &Scene) -> Result<()> {
     scene.quiet().await?;
     scene.quiet().await
@@ -375,7 +375,7 @@ async fn no_failure_is_told(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// Takes the webhook away, and waits until the apiserver does not call it any more.
+/// Removes the webhook, and waits until the apiserver no longer calls it.
 async fn remove_webhook(scene: &Scene) -> Result<()> {
     let name = &scene.installation.namespace;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(scene.client.clone());

@@ -13,13 +13,13 @@ use pod_reloader_e2e::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// How a workload lists an object, and the object with a value.
+/// A way for a workload to list an object, and the object with a value.
 type Config = (fn(Workload, &str) -> Workload, fn(&str, &str) -> Value);
 
 const CONFIG_MAP: Config = (Workload::lists, config_map);
 const SECRET: Config = (Workload::lists_secrets, secret);
 
-/// API group, resource, the name that the rule is bound to, verb.
+/// API group, resource, name that the rule is restricted to, and verb.
 type Permission = (String, String, Option<String>, String);
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn where_it_only_observes_it_has_no_right_to_write_to_workloads() -> Resul
             .apply(&[config_map("app", "1"), secret("app", "1")])
             .await?;
         let before = scene.create(&web).await?;
-        // It says the same again only after it has said something else.
+        // The operator repeats a message only after it has sent another one.
         for (changed, name) in [
             (config_map("app", "2"), "ConfigMap app"),
             (secret("app", "2"), "Secret app"),
@@ -118,7 +118,7 @@ async fn where_it_only_observes_it_has_no_right_to_write_to_workloads() -> Resul
     .await
 }
 
-/// What is made from outside is the certificate and the Secret with the keys of the hash.
+/// The certificate, and the Secret with the keys of the hash, are created from outside.
 #[tokio::test]
 async fn without_a_loop_and_with_all_made_from_outside_it_may_read_config_and_nothing_else()
 -> Result<()> {
@@ -161,8 +161,8 @@ fn options(everywhere: bool, values: Value) -> Options {
     }
 }
 
-/// Everything that the operator does to workloads: it stamps, rolls, is overtaken by somebody else's
-/// write, and tells of it, twice of the same.
+/// Makes the operator do everything that it does to workloads: set hashes, restart pods, lose against
+/// somebody else's write, and report, including a repeated Event.
 async fn work(scene: &Scene, config: &[Config]) -> Result<()> {
     let objects = config.iter().map(|(_, object)| object("app", "1"));
     scene.apply(&objects.collect::<Vec<_>>()).await?;
@@ -185,7 +185,7 @@ async fn work(scene: &Scene, config: &[Config]) -> Result<()> {
                 proxy.add(Rule::new(write, conflict).times(1))
             })
             .collect();
-        // One change, of which there is one thing to say.
+        // One change, which makes one message.
         let (_, object) = config[0];
         scene.apply(&[object("app", &round.to_string())]).await?;
         for (workload, conflict) in workloads.iter().zip(conflicts) {
@@ -204,8 +204,8 @@ async fn break_own_certificate(scene: &Scene) -> Result<()> {
     scene.operators_kubectl(&patch).await.map(|_| ())
 }
 
-/// Claims that what the chart grants is what the operator has done since its start, and that nothing
-/// was refused.
+/// Asserts that the operator has used exactly what the chart grants since its start, and that nothing was
+/// refused.
 async fn uses_every_rule(scene: &Scene, kinds: &[&str]) -> Result<()> {
     uses_every_rule_since(scene, scene.began(), kinds).await
 }
@@ -241,7 +241,7 @@ async fn uses_every_rule_since(scene: &Scene, began: Mark, kinds: &[&str]) -> Re
     .await
 }
 
-/// What a request needs: by a rule for all names, or for its own.
+/// Returns the permissions for a request: by a rule for all names, or by one for its own name.
 fn permissions(request: &AuditEvent) -> [Permission; 2] {
     let group = match request.uri.strip_prefix("/apis/") {
         Some(rest) => rest.split('/').next().unwrap_or_default(),
@@ -258,7 +258,7 @@ fn permissions(request: &AuditEvent) -> [Permission; 2] {
     [for_name(None), for_name(Some(request.name.clone()))]
 }
 
-/// What each role of the release permits.
+/// Returns what each role of the release permits.
 async fn granted(scene: &Scene) -> Result<Vec<(String, Vec<Permission>)>> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

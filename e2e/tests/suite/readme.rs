@@ -1,4 +1,4 @@
-//! The table of faults names tests that exist.
+//! The table of faults names only tests that exist.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ fn every_test_that_the_table_of_faults_names_exists() -> Result<()> {
     Ok(())
 }
 
-/// Whether a line is a row of the table: it begins with a name such as A1.
+/// Returns true if a line is a row of the table: it begins with a name such as A1.
 fn is_row(line: &str) -> bool {
     let mut name = line.strip_prefix("| ").unwrap_or_default().chars();
     name.next().is_some_and(|first| first.is_ascii_uppercase())

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 async fn each_release_keeps_the_namespaces_with_its_label_alone() -> Result<()> {
     let [first, second] = names("alone");
     play(release(&first), release(&second), async |stage| {
-        // It begins in the first release: in this test it is in none.
+        // The namespace begins in the first release: in this test it belongs to none.
         stage.label(None).await?;
         let web = Workload::deployment("web").lists("app");
         for scene in [stage.a, stage.b] {
@@ -57,7 +57,7 @@ async fn each_release_keeps_the_namespaces_with_its_label_alone() -> Result<()> 
             ensure!(called.iter().all(ours), "the other webhook: {called:?}");
             let log = other.operator.log()?;
             ensure!(!log.contains(&own.namespace), "the other one's log");
-            // The sentinel is the second.
+            // The sentinel is the second one.
             own.operator.shows("pod_reloader_workloads", "2").await?;
             own.operator
                 .shows("pod_reloader_foreign_hash_workloads", "0")
@@ -72,8 +72,8 @@ async fn each_release_keeps_the_namespaces_with_its_label_alone() -> Result<()> 
     .await
 }
 
-/// There and back, and there again, under edits. Each release has keys of its own: to each of them, the
-/// hashes of the other one are foreign.
+/// Moves a namespace there and back, and there again, during edits. Each release has keys of its own, so the
+/// hashes of the other release are foreign to it.
 #[tokio::test]
 async fn a_namespace_that_moves_between_releases_rolls_nothing_and_its_next_change_rolls_once()
 -> Result<()> {
@@ -100,7 +100,8 @@ async fn a_namespace_that_moves_between_releases_rolls_nothing_and_its_next_chan
                 if edit == EDITS / 3 {
                     stage.label(Some(label)).await?;
                 }
-                // One that changes the template, one that does not, and one that does not call the webhook.
+                // An edit that changes the template, one that does not, and one that does not call the
+                // webhook.
                 let labels = json!({"metadata": {"labels": {"edit": edit.to_string()}}});
                 let scale = json!({"spec": {"replicas": edit % 3}});
                 let image = json!([{"name": "main", "image": format!("app:{round}-{edit}")}]);
@@ -120,7 +121,7 @@ async fn a_namespace_that_moves_between_releases_rolls_nothing_and_its_next_chan
             let written = stage.writes(to, mark).await?;
             println!("the one that it came to: {:?}", added(&written));
             ensure!(!written.iter().any(adds_key), "{written:?}");
-            // One that comes between two edits of others fails, and is tried again.
+            // A patch that comes between two edits of others fails, and is tried again.
             let succeeded = written.iter().filter(|event| event.code == Some(200));
             ensure!(succeeded.count() <= 2, "{written:?}");
             let mark = stage.a.mark().await?;
@@ -138,7 +139,8 @@ async fn a_namespace_that_moves_between_releases_rolls_nothing_and_its_next_chan
     .await
 }
 
-/// The watch of namespaces is late: the release still takes for its own what is another one's by now.
+/// The watch of namespaces is late: the release still considers a namespace its own that already belongs to
+/// another.
 #[tokio::test]
 async fn a_release_that_has_not_heard_of_a_move_moves_no_hash() -> Result<()> {
     let [first, second] = names("late");
@@ -196,7 +198,7 @@ async fn what_changes_between_two_releases_that_share_their_keys_rolls_once() ->
         stage.create(&web).await?;
         stage.quiet().await?;
         let before = stage.snapshot(&web).await?;
-        // What it lists of a namespace that comes to it is listed again.
+        // A release lists the workloads of a namespace that joins it, and tries again if that fails.
         let lists = Requests::under(format!("/apis/apps/v1/namespaces/{}/", stage.namespace));
         let unavailable = Answer::error(StatusCode::SERVICE_UNAVAILABLE);
         let unavailable = Rule::new(lists.method(Method::GET), Fault::Answer(unavailable));
@@ -224,7 +226,7 @@ async fn what_changes_between_two_releases_that_share_their_keys_rolls_once() ->
     .await
 }
 
-/// As `docs/scale.md` says: a release takes over what it finds.
+/// As `docs/scale.md` says, a release takes over what it finds.
 #[tokio::test]
 async fn what_changes_between_two_releases_with_other_keys_is_not_seen_until_the_next_change()
 -> Result<()> {
@@ -247,8 +249,8 @@ async fn what_changes_between_two_releases_with_other_keys_is_not_seen_until_the
     .await
 }
 
-/// A mistake: both keep the same workload. Each takes back what the other one writes, and tries again a
-/// few times, and then once every 45 seconds, until the mistake is mended.
+/// A mistake: both releases manage the same workload. Each reverts what the other one writes, and tries again
+/// a few times, and then once every 45 seconds, until the mistake is corrected.
 #[tokio::test]
 async fn two_releases_that_keep_the_same_workload_write_less_and_less_and_roll_nothing()
 -> Result<()> {
@@ -285,7 +287,7 @@ async fn two_releases_that_keep_the_same_workload_write_less_and_less_and_roll_n
         }
 
         let (mark, began) = (stage.a.mark().await?, Instant::now());
-        // As many at once, and one for each 45 s.
+        // Seven at once, and one for each 45 s.
         let most = |elapsed: Duration| 7 + elapsed.as_secs().div_ceil(45) as usize;
         stage.put("2").await?;
         for scene in [stage.a, stage.b] {
@@ -315,7 +317,7 @@ async fn two_releases_that_keep_the_same_workload_write_less_and_less_and_roll_n
     .await
 }
 
-/// Helm refuses names that are taken, and all others do not meet.
+/// Helm refuses names that are taken, and no other names collide.
 #[tokio::test]
 async fn releases_fit_into_one_namespace_and_none_takes_the_names_of_another() -> Result<()> {
     let [first, second] = names("names");
@@ -367,7 +369,7 @@ struct Stage<'a> {
     namespace: String,
 }
 
-/// Plays a test with two releases, and with one more namespace.
+/// Runs a test with two releases and one more namespace.
 async fn play(
     first: Options,
     second: Options,
@@ -399,11 +401,11 @@ impl Stage<'_> {
         self.a.tool().run(&label).await.map(drop)
     }
 
-    /// Gives the namespace to none, and waits until the release that kept it has seen that.
+    /// Takes the namespace from its release, and waits until the release has noticed.
     async fn left(&self) -> Result<()> {
         self.label(None).await?;
         for scene in [self.a, self.b] {
-            // Its sentinel is left to it.
+            // Only its sentinel is left.
             scene.operator.shows("pod_reloader_workloads", "1").await?;
         }
         Ok(())
@@ -446,19 +448,19 @@ impl Stage<'_> {
         self.a.snapshot_in(&self.namespace, workload).await
     }
 
-    /// What KEY of a workload must be, under the key of a release.
+    /// Returns the config hash that a workload must have under the key of a release.
     async fn expected(&self, scene: &Scene, workload: &Workload) -> Result<String> {
         let object = self.object(workload).await?;
         oracle::config_hash(&scene.client, &object, &scene.installation).await
     }
 
-    /// Waits until both releases have dealt with all that happened before.
+    /// Waits until both releases have handled everything that happened before.
     async fn quiet(&self) -> Result<()> {
         self.a.quiet().await?;
         self.b.quiet().await
     }
 
-    /// Waits until a release says by a baseline what the hash of the other one stands for.
+    /// Waits until a release records in a baseline what the other one's hash stands for.
     async fn has_baseline(&self, scene: &Scene, workload: &Workload) -> Result<()> {
         let what = format!("the baseline of {}", workload.reference());
         wait_for(&what, PATIENCE, async || {
@@ -474,8 +476,8 @@ impl Stage<'_> {
         .await
     }
 
-    /// Claims that the pods of a workload are restarted exactly once after `before`, with the hash of
-    /// what is true under the key of a release.
+    /// Asserts that the pods of a workload are restarted exactly once after `before`, with the hash of the
+    /// current state under the key of a release.
     async fn rolls_once(
         &self,
         scene: &Scene,
@@ -500,7 +502,7 @@ impl Stage<'_> {
         Ok(after)
     }
 
-    /// What a release has tried to write into the namespace since `mark`.
+    /// Returns the writes that a release has tried in the namespace since `mark`.
     async fn writes(&self, scene: &Scene, mark: Mark) -> Result<Vec<AuditEvent>> {
         let mut requests = scene.requests(mark).await?;
         requests.retain(|event| {
@@ -512,7 +514,7 @@ impl Stage<'_> {
     }
 }
 
-/// Gives the second release the keys of the first one in the place of its own.
+/// Replaces the keys of the second release by those of the first.
 async fn share_keys(stage: &Stage<'_>) -> Result<()> {
     let keys = async |scene: &Scene| {
         let name = scene.installation.hash_keys();
@@ -522,7 +524,7 @@ async fn share_keys(stage: &Stage<'_>) -> Result<()> {
     };
     let mut data = keys(stage.b).await?;
     data.values_mut().for_each(|key| *key = Value::Null);
-    // Made in the same second, they may have the same name.
+    // Keys made in the same second may have the same name.
     data.extend(keys(stage.a).await?);
     let name = stage.b.installation.hash_keys();
     let patch = format!("--patch={}", json!({"data": data}));
@@ -532,7 +534,7 @@ async fn share_keys(stage: &Stage<'_>) -> Result<()> {
     stage.b.operator.start_again().await
 }
 
-/// The webhook configurations that were called for writes in the namespace of a scene.
+/// Returns the webhook configurations that were called for writes in the namespace of a scene.
 pub(crate) async fn reviews(scene: &Scene, mark: Mark) -> Result<Vec<String>> {
     reviews_in(scene, &scene.namespace, mark).await
 }
@@ -550,7 +552,7 @@ async fn reviews_in(scene: &Scene, namespace: &str, mark: Mark) -> Result<Vec<St
     notes.map(|(_, note)| configuration(note)).collect()
 }
 
-/// What these patches add, and how each was answered.
+/// Returns what these patches add, and the status of each answer.
 fn added(patches: &[AuditEvent]) -> Vec<(String, Option<u16>)> {
     let added = |event: &AuditEvent| {
         let operations = event.request_object.as_ref().and_then(Value::as_array);
@@ -568,7 +570,7 @@ fn adds_key(patch: &AuditEvent) -> bool {
     added.iter().any(|(path, _)| path.contains("config-hash"))
 }
 
-/// A release for the namespaces with its label.
+/// Returns options of a release for the namespaces with its label.
 fn release(name: &str) -> Options {
     release_by(LABEL, name)
 }
@@ -582,7 +584,7 @@ fn release_by(label: &str, name: &str) -> Options {
     }
 }
 
-/// Labels that no other test has.
+/// Returns labels that no other test has.
 fn names(test: &str) -> [String; 2] {
     ["a", "b"].map(|name| format!("{test}-{name}-{}", process::id()))
 }

@@ -1,4 +1,4 @@
-//! A restart of the operator with nothing changed writes nothing.
+//! A restart of the operator writes nothing if nothing has changed.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -77,7 +77,7 @@ async fn restart(scene: &Scene, end: impl AsyncFnOnce()) -> Result<()> {
     Ok(())
 }
 
-/// Many workloads without pods, which share ConfigMaps, each with its hash.
+/// Creates many workloads without pods, which share ConfigMaps, each with its hash.
 async fn create_workloads(scene: &Scene) -> Result<()> {
     let config_maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), &scene.namespace);
     let workloads: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
@@ -111,7 +111,7 @@ async fn create_workloads(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// The generation of each workload, and its hash.
+/// Returns the generation of each workload, with its hash.
 async fn generations(scene: &Scene) -> Result<BTreeMap<String, Option<i64>>> {
     let workloads: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
     let list = workloads.list(&Default::default()).await?;
@@ -122,12 +122,12 @@ async fn generations(scene: &Scene) -> Result<BTreeMap<String, Option<i64>>> {
     Ok(names.filter(|(name, _)| name != "sentinel").collect())
 }
 
-/// A watch stands in the log twice.
+/// Returns true for the first stage of a request: a watch is in the log twice.
 fn is_first_stage(event: &AuditEvent) -> bool {
     event.verb != "watch" || event.stage == "ResponseStarted"
 }
 
-/// Whether this changes the cluster, the restart of the sentinel and the question who we are aside.
+/// Returns true for changes of the cluster, except the restart of the sentinel and the question who we are.
 fn is_write(event: &AuditEvent) -> bool {
     let regarding = event
         .request_object

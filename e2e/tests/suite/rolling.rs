@@ -1,4 +1,4 @@
-//! Rolling restarts of the operator under load: no write fails, and none passes the webhook by.
+//! Rolling restarts of the operator under load: no write fails, and none bypasses the webhook.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -22,7 +22,7 @@ async fn rolling_restarts_with_ignore_let_no_write_pass_by() -> Result<()> {
     rolling_restarts("Ignore").await
 }
 
-/// What was on its way to it fails, and what comes until it is no longer called.
+/// Calls under way to the replica fail, and so do new ones until it is no longer called.
 #[tokio::test]
 async fn a_replica_that_is_killed_fails_writes_for_a_moment_only() -> Result<()> {
     const NOTICED_WITHIN: Duration = Duration::from_secs(2);
@@ -63,7 +63,7 @@ async fn listing_app(scene: &Scene) -> Result<Vec<Workload>> {
     Ok(workloads)
 }
 
-/// As a Deployment rolls: one more replica is started, and when it is ready an old one is told to stop.
+/// Restarts replicas as a Deployment does: starts one more, and when it is ready, stops an old one.
 async fn rolling_restarts(failure_policy: &'static str) -> Result<()> {
     let (restarts, drain_period, per_second) = match full() {
         true => (20, "15s", 200),
@@ -104,7 +104,7 @@ async fn rolling_restarts(failure_policy: &'static str) -> Result<()> {
     .await
 }
 
-/// Writes workloads in turns, each tenth time their template, until a write fails.
+/// Writes workloads in turns, every tenth time their template, until a write fails.
 async fn write(
     scene: &Scene,
     workloads: &[Workload],
@@ -138,7 +138,7 @@ async fn write(
     Ok(())
 }
 
-/// How many writes are on their way at once.
+/// Number of writes that are under way at once.
 const AT_ONCE: usize = 16;
 
 fn has_passed_by(scene: &Scene, write: &AuditEvent) -> bool {

@@ -1,4 +1,4 @@
-//! The selectors of the chart pick the same workloads for webhook, policy and reconcile loop.
+//! The selectors of the chart select the same workloads for webhook, policy and reconcile loop.
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{KEY, Workload, config_map, key_in};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 async fn an_object_selector_picks_the_workloads_that_are_kept() -> Result<()> {
     Scene::play(Options::released(), async |scene| {
         let shop = |name| Workload::deployment(name).labelled("team", "shop");
-        // What `Scene::quiet` waits for must be kept, too.
+        // The workload that `Scene::quiet` waits for must be managed, too.
         let sentinel = shop("sentinel").lists("sentinel").lists_secrets("sentinel");
         scene
             .apply(&[config_map("app", "1"), sentinel.manifest()])
@@ -137,7 +137,7 @@ async fn in_namespaces(scene: &Scene, loses: &str, gains: &str) -> Result<()> {
     keeps_its_hash(scene, gains, &web, true).await
 }
 
-/// Gives the operator a selector, and lets it run with that.
+/// Upgrades the operator to a selector, and starts it.
 async fn upgraded(scene: &Scene, selector: Value, everywhere: bool) -> Result<Operator> {
     let options = Options {
         everywhere,
@@ -180,7 +180,7 @@ async fn stamps_new_ones(
     .await
 }
 
-/// Waits until the policy puts back a hash that somebody changes, or does not.
+/// Waits until the policy restores a hash that somebody changes, or does not.
 async fn keeps_its_hash(
     scene: &Scene,
     namespace: &str,
@@ -208,7 +208,7 @@ async fn keeps_its_hash(
     .await
 }
 
-/// Waits until `web` in a namespace carries the hash of what is true.
+/// Waits until `web` in a namespace carries the hash of the current state.
 async fn right(scene: &Scene, namespace: &str) -> Result<()> {
     let what = format!("{namespace}/web to carry the hash of what is true");
     wait_for(&what, PATIENCE, async || {

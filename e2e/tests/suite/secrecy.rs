@@ -1,4 +1,4 @@
-//! No byte of a Secret leaves the operator, nor anything that it could be guessed from.
+//! No byte of a Secret leaves the operator, nor anything from which it could be guessed.
 
 use std::{fs::File, io::Read};
 
@@ -37,7 +37,7 @@ async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<
         };
         let mark = scene.mark().await?;
 
-        // It comes, and changes. `kubectl apply` leaves a copy in an annotation of the Secret.
+        // The Secret is created, and changes. `kubectl apply` leaves a copy in an annotation of the Secret.
         scene.apply(&[secret("app", &next()?)]).await?;
         let web = Workload::deployment("web")
             .lists_secrets("app")
@@ -46,7 +46,7 @@ async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<
         scene.apply(&[secret("app", &next()?)]).await?;
         let before = scene.rolls_once(&web, &before).await?;
 
-        // It may not be read.
+        // The Secret may not be read.
         let forbidden = Answer::error(StatusCode::FORBIDDEN);
         let rule = proxy.add(Rule::new(app(), Fault::Answer(forbidden)));
         scene.apply(&[secret("app", &next()?)]).await?;
@@ -55,7 +55,7 @@ async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<
         scene.apply(&[secret("app", &next()?)]).await?;
         let mut before = scene.rolls_once(&web, &before).await?;
 
-        // The answer is no Secret, or breaks off.
+        // The answer is not a Secret, or breaks off.
         let value = next()?;
         let malformed = |data: Value| {
             let metadata = json!({"name": "app", "uid": "u", "resourceVersion": "1"});
@@ -84,7 +84,7 @@ async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<
             before = scene.rolls_once(&web, &before).await?;
         }
 
-        // The watch brings what is no Secret.
+        // The watch delivers something that is not a Secret.
         let secrets = Requests::containing("/secrets").watches();
         for object in [
             json!({"metadata": 7, "data": {"key": value}}),
@@ -98,7 +98,7 @@ async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<
         }
         ensure!(proxy.inject(&secrets, &value) > 0, "no watch is open");
 
-        // Somebody sends the webhook something that is no Deployment.
+        // Somebody sends the webhook something that is not a Deployment.
         let rubbish = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "rubbish", "annotations": {
@@ -109,14 +109,14 @@ async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<
         let refused = scene.kubectl_output(&create, &rubbish.to_string()).await?;
         ensure!(refused.code != Some(0), "{}", refused.stdout);
 
-        // It goes, and comes back.
+        // The Secret is deleted, and comes back.
         scene.kubectl(&["delete", "secret", "app"]).await?;
         scene.event(&web, "WaitingForConfig").await?;
         scene.apply(&[secret("app", &next()?)]).await?;
         scene.rolls_once(&web, &before).await?;
 
         let mut said = said(scene, mark).await?;
-        // Before it stops it sends what waits.
+        // Before it stops, it sends the messages that are waiting.
         scene.operator.stop().await;
         receiver.changes("web", 1).await?;
         said.push(("the notifications", format!("{:?}", receiver.messages())));
@@ -157,7 +157,7 @@ async fn memory_is_never_dumped_into_a_file() -> Result<()> {
     .await
 }
 
-/// All that the operator has said and written, by where that is.
+/// Returns everything that the operator has said and written, by place.
 async fn said(scene: &Scene, mark: pod_reloader_e2e::Mark) -> Result<Vec<(&'static str, String)>> {
     let requests = scene.requests(mark).await?;
     ensure!(
@@ -184,7 +184,7 @@ async fn said(scene: &Scene, mark: pod_reloader_e2e::Mark) -> Result<Vec<(&'stat
     ])
 }
 
-/// What tells of a value.
+/// Returns the forms in which a value would be recognised.
 fn traces(value: &str) -> [(&'static str, String); 4] {
     let digest = Sha256::digest(value);
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -202,13 +202,13 @@ trait Encoded {
 }
 
 impl Encoded for ByteString {
-    /// In base64, as JSON holds it.
+    /// Returns the value in base64, as in JSON.
     fn encoded(&self) -> String {
         json!(self).as_str().unwrap_or_default().to_owned()
     }
 }
 
-/// Letters that nobody can guess, and that are no part of anything else.
+/// Returns letters that nobody can guess, and that do not occur anywhere else.
 fn random_value() -> Result<String> {
     let mut bytes = [0; 24];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

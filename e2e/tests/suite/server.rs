@@ -1,5 +1,5 @@
-//! The ports of the operator under clients of every temper, while the apiserver goes on calling the
-//! webhook: no write fails, none goes past it, and memory and file descriptors stay within their limits.
+//! The ports of the operator under well-behaved and hostile clients, while the apiserver goes on calling the
+//! webhook: no write fails, none bypasses it, and memory and file descriptors stay within their limits.
 
 use std::{
     convert::Infallible,
@@ -136,7 +136,7 @@ async fn clients_that_keep_it_waiting_by_the_thousand_hinder_nobody() -> Result<
             waiting.add(caller.reach().await?, b"").await;
             waiting.add(caller.reach().await?, HALF_A_HELLO).await;
         }
-        // At the limit some are closed before they are through.
+        // At the limit, some are closed before their handshake is done.
         let secure = join_all((0..1000).map(|_| caller.connect())).await;
         for (number, stream) in secure.into_iter().flatten().enumerate() {
             match number % 2 {
@@ -214,7 +214,7 @@ async fn a_flood_of_handshakes_hinders_nobody() -> Result<()> {
         let floods = (0..clients).map(async |_| {
             let mut shaken = 0;
             while Instant::now() < ends {
-                // One that is refused is refused: it is the writes that count.
+                // A refused connection is fine: only the writes matter.
                 shaken += usize::from(caller.connect().await.is_ok());
             }
             shaken
@@ -250,7 +250,7 @@ async fn http_2_is_not_spoken() -> Result<()> {
 
 #[tokio::test]
 async fn idle_connections_of_the_apiserver_are_used_again() -> Result<()> {
-    // Beyond every limit but that of idle connections; the apiserver keeps its own for 90 s.
+    // Beyond every limit except that of idle connections; the apiserver retains its own for 90 s.
     let pauses: &[u64] = if full() {
         &[10, 30, 60, 85, 95, 120]
     } else {
@@ -282,7 +282,7 @@ async fn reviews_that_are_too_many_for_its_processor_are_answered_in_time_or_tol
             update(&scene.namespace, &web()),
         ];
         let reviews = kinds.map(|review| request(limit, &review.to_string()));
-        // The apiserver has its connections from before.
+        // The apiserver still has its earlier connections.
         let connections = stream::iter(0..600).map(async |_| {
             let mut stream = caller.connect().await?;
             stream
@@ -355,7 +355,7 @@ async fn a_slow_apiserver_is_not_waited_for_beyond_the_timeout() -> Result<()> {
         );
         // All of them would take more than ten seconds.
         ensure!(took < Duration::from_secs(8), "after {took:?}");
-        // What was on its way comes through; nothing follows it.
+        // Reads under way are completed; none follows.
         let begun = count.hits().matched;
         sleep(Duration::from_secs(2)).await;
         ensure!(
@@ -368,7 +368,7 @@ async fn a_slow_apiserver_is_not_waited_for_beyond_the_timeout() -> Result<()> {
     .await
 }
 
-// Of several threads, because hundreds of megabytes go through the proxy.
+// Several threads, because hundreds of megabytes go through the proxy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_reviews_and_secrets_take_little_memory() -> Result<()> {
     let options = Options {
@@ -440,8 +440,8 @@ async fn large_reviews_and_secrets_take_little_memory() -> Result<()> {
     .await
 }
 
-/// Lets writes go on while `test` runs: none fails, none goes past the webhook, and the operator is the
-/// same process as before, within its memory.
+/// Runs `test` while writes go on. Asserts that none fails, that none bypasses the webhook, and that the
+/// operator is still the same process, within its memory.
 async fn unharmed(
     options: Options,
     test: impl AsyncFnOnce(&Scene, &Caller) -> Result<()>,
@@ -470,31 +470,31 @@ async fn unharmed(
     .await
 }
 
-/// Long enough for some writes.
+/// Waits long enough for some writes.
 async fn a_second() -> Result<()> {
     sleep(Duration::from_secs(1)).await;
     Ok(())
 }
 
-/// Beginnings of requests to a port without TLS, after which nothing comes: nothing at all, more headers
-/// than anybody reads, a body.
+/// Returns the beginnings of requests to a port without TLS, after which nothing comes: an empty one, more
+/// headers than anybody reads, and a body.
 fn small_requests_that_never_end() -> Vec<Vec<u8>> {
     let headers = format!("GET /healthz HTTP/1.1\r\nx: {}", "x".repeat(128 << 10));
     let body = "POST /metrics HTTP/1.1\r\nhost: pod\r\ncontent-length: 1000\r\n\r\nx";
     vec![vec![], headers.into_bytes(), body.into()]
 }
 
-/// A client that has begun a request and does not go on.
+/// A client that has begun a request and does not continue.
 struct HalfOpen<'a> {
     address: &'a str,
     sent: &'a [u8],
     stream: TcpStream,
 }
 
-/// Connects to `address`, and says `sent` as far as it is taken.
+/// Connects to `address`, and sends `sent` as far as it is accepted.
 async fn half_open<'a>(address: &'a str, sent: &'a [u8]) -> Result<HalfOpen<'a>> {
     let mut stream = TcpStream::connect(address).await?;
-    // What is refused, or makes room for another, is closed.
+    // A connection that is refused, or makes room for another, is closed.
     let _ = timeout(Duration::from_secs(1), stream.write_all(sent)).await;
     Ok(HalfOpen {
         address,
@@ -504,7 +504,7 @@ async fn half_open<'a>(address: &'a str, sent: &'a [u8]) -> Result<HalfOpen<'a>>
 }
 
 impl HalfOpen<'_> {
-    /// Stays, and comes again some time after it was closed.
+    /// Stays connected, and reconnects some time after it was closed.
     async fn stay(mut self) -> Result<Infallible> {
         loop {
             let _ = self.stream.read_to_end(&mut Vec::new()).await;
@@ -514,7 +514,7 @@ impl HalfOpen<'_> {
     }
 }
 
-/// Clients that keep the server waiting.
+/// Clients that make the server wait.
 #[derive(Default)]
 struct Waiting(Vec<Box<dyn Client>>);
 
@@ -522,15 +522,15 @@ trait Client: AsyncRead + AsyncWrite + Unpin {}
 impl<IO: AsyncRead + AsyncWrite + Unpin> Client for IO {}
 
 impl Waiting {
-    /// One that says `sent`, and then nothing.
+    /// Adds a client that sends `sent`, and then nothing.
     async fn add(&mut self, mut stream: impl Client + 'static, sent: &[u8]) {
-        // It may have been closed to make room.
+        // The connection may already have been closed to make room.
         let _ = stream.write_all(sent).await;
         let _ = stream.flush().await;
         self.0.push(Box::new(stream));
     }
 
-    /// Waits until the server has closed each of them.
+    /// Waits until the server has closed all connections.
     async fn closed(self) -> Result<()> {
         let ends = self.0.into_iter().map(async |mut stream| {
             let mut alert = Vec::new();
@@ -543,7 +543,7 @@ impl Waiting {
     }
 }
 
-/// Sends `review` a byte a second.
+/// Sends `review`, one byte a second.
 async fn trickle(caller: &Caller, review: &str) -> Result<Answered> {
     let (mut answers, mut requests) = tokio::io::split(caller.connect().await?);
     let head = caller::head(
@@ -564,7 +564,7 @@ async fn trickle(caller: &Caller, review: &str) -> Result<Answered> {
     }
 }
 
-/// A client that goes away in the middle of a body.
+/// Acts as a client that disconnects in the middle of a body.
 async fn half_a_body(caller: &Caller, review: &str) -> Result<()> {
     let head = caller::head(
         TIMEOUT,
@@ -597,7 +597,7 @@ async fn throttled<T>(scene: &Scene, work: impl Future<Output = T>) -> Result<T>
     Ok(done)
 }
 
-/// Waits until the operator has as many files open as before, but for a few of its own connections.
+/// Waits until the operator has as many open files as before, allowing for some connections of its own.
 async fn files_are_back(scene: &Scene, before: usize) -> Result<()> {
     wait_for("connections to be closed", PATIENCE, async || {
         Ok(match scene.operator.process().open_files()? {
@@ -608,7 +608,7 @@ async fn files_are_back(scene: &Scene, before: usize) -> Result<()> {
     .await
 }
 
-/// Whether a review's answer sets KEY.
+/// Returns true if a review's answer sets the config hash.
 fn patched(answered: &Answered) -> Result<bool> {
     let review: Value = serde_json::from_str(&answered.body)?;
     let patch = &review["response"]["patch"];
@@ -623,8 +623,8 @@ fn web() -> Workload {
     Workload::deployment("web").lists("app")
 }
 
-/// A review of 16.8 MB, as the apiserver makes it of an object of 1.4 MB: each variable of the container
-/// is there four times, twice with the names of its fields.
+/// Returns a review of 16.8 MB, as the apiserver makes it for an object of 1.4 MB: each variable of the
+/// container occurs four times, twice of that with the names of its fields.
 fn large_update(namespace: &str, image: &str) -> String {
     const VARIABLES: usize = 93_500;
     let names = || (0..VARIABLES).map(|number| format!("E{number:05}"));
@@ -656,7 +656,7 @@ fn large_update(namespace: &str, image: &str) -> String {
     review
 }
 
-/// A Secret of one mebibyte.
+/// Returns a Secret of one mebibyte.
 fn large_secret() -> Answer {
     let secret = json!({
         "apiVersion": "v1",
@@ -667,17 +667,17 @@ fn large_secret() -> Answer {
     Answer::json(StatusCode::OK, &secret)
 }
 
-/// `?timeout=` of most calls.
+/// Value of `?timeout=` in most calls.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The same, where it is waited for.
+/// Value of `?timeout=` in calls that are left to time out.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long a probe or a scrape may take on a machine that others keep busy.
+/// Time that a probe or a scrape may take on a machine that others keep busy.
 const PROBE_PATIENCE: Duration = Duration::from_secs(5);
-/// What the operator may take up at most.
+/// Memory limit of the operator.
 const MEMORY: usize = 128 << 20;
-/// The first bytes of TLS.
+/// The first bytes of a TLS hello.
 const HALF_A_HELLO: &[u8] = &[0x16, 0x03, 0x01, 0x02];
 /// The first bytes of a request.
 const HALF_A_HEAD: &[u8] = b"POST /mutate HTTP/1.1\r\nhost: we";
-/// What a client of HTTP/2 begins with, and an empty frame of settings.
+/// The preface of an HTTP/2 client, and an empty SETTINGS frame.
 const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";

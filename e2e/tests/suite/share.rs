@@ -1,11 +1,11 @@
-//! A namespace whose workloads take too much memory gets its share, and no other is the worse for it.
+//! A namespace whose workloads take too much memory gets its share, and no other namespace suffers.
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, full, oracle, wait_for};
 use serde_json::{Value, json};
 
-/// How many names each of the large Deployments lists: as many as one may.
+/// Number of names that each of the large Deployments lists: the maximum.
 const NAMES: usize = 256;
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn overfull(scene: &Scene, other: &str, size: usize) -> Result<()> {
     scene.create_all_in(other, &large).await?;
     left_out(scene, |left_out| left_out >= size / 4).await?;
     let told = told(scene, other).await?;
-    // Beside all that is read for the others.
+    // Alongside all the reads for the others.
     scene.put_all(&[config_map("app", "2")]).await?;
     scene.rolls_once(&web, &before).await?;
     let peak = scene.operator.process().peak_memory()?;
@@ -68,7 +68,8 @@ async fn overfull(scene: &Scene, other: &str, size: usize) -> Result<()> {
     .await
 }
 
-/// A Deployment that lists as many ConfigMaps as it may, none of which is there or listed by another one.
+/// Returns a Deployment that lists as many ConfigMaps as allowed. None of them exists, or is listed by
+/// another one.
 fn large(number: usize) -> Workload {
     let name = |name| format!("config-{number:04}-{name:03}");
     let names: Vec<_> = (0..NAMES).map(name).collect();
@@ -77,7 +78,7 @@ fn large(number: usize) -> Workload {
         .with(&["spec", "replicas"], json!(0))
 }
 
-/// Waits until so many workloads are left out.
+/// Waits until the number of workloads left out satisfies `is_it`.
 async fn left_out(scene: &Scene, is_it: impl Fn(usize) -> bool) -> Result<()> {
     wait_for(
         "workloads to be left out, or none",
@@ -97,7 +98,7 @@ async fn left_out(scene: &Scene, is_it: impl Fn(usize) -> bool) -> Result<()> {
     .await
 }
 
-/// The name of a Deployment of which an Event says that there is no room for it.
+/// Returns the name of a Deployment about which an Event says that there is no room for it.
 async fn told(scene: &Scene, namespace: &str) -> Result<String> {
     let get = [
         "--namespace",

@@ -1,4 +1,4 @@
-//! What whoever has the operator's token can do with it: the table of docs/security.md, tried row by row.
+//! The powers of a stolen operator token: the table of docs/security.md, tried row by row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use self::Answer::{Policy, Rbac, Yes};
 async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
     let options = Options {
         everywhere: true,
-        // So that it leaves the workloads of other tests alone.
+        // Leaves the workloads of other tests alone.
         values: json!({"webhook": {"namespaceSelector": {"matchLabels": {"stolen-token": "x"}}}}),
         namespace_labels: vec!["stolen-token=x".to_owned()],
         failure_policy: "Ignore",
@@ -103,18 +103,18 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
     .await
 }
 
-/// What the apiserver says to a request.
+/// The apiserver's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// It would do it.
+    /// The request would succeed.
     Yes,
-    /// The operator has no right to it.
+    /// The operator lacks the right.
     Rbac,
-    /// It has the right, and a policy refuses this use of it.
+    /// The operator has the right, but a policy refuses this use of it.
     Policy,
 }
 
-/// What the table says of the default values.
+/// Returns the table's answers for the default values.
 fn documented() -> Result<BTreeMap<String, Answer>> {
     let page = include_str!("../../../docs/security.md");
     let (_, section) = page
@@ -136,8 +136,8 @@ fn documented() -> Result<BTreeMap<String, Answer>> {
     rows.collect()
 }
 
-/// Claims that the operator's token is answered as the table says, but for `others`, once the policies are
-/// in force.
+/// Asserts that the operator's token gets the answers of the table, except for `others`, once the policies
+/// are in force.
 async fn answers(scene: &Scene, others: &[(&str, Answer)]) -> Result<()> {
     let mut expected = documented()?;
     for (row, answer) in others {
@@ -191,7 +191,7 @@ async fn answer(client: &Client, (method, path, body): &Try) -> Result<Answer> {
         Err(kube::Error::Api(status)) => match status.code {
             403 | 422 if status.message.contains("ValidatingAdmissionPolicy") => Ok(Policy),
             403 => Ok(Rbac),
-            // It may, and there is none, or one already.
+            // The operator has the right, but the object does not exist, or exists already.
             404 | 409 => Ok(Yes),
             _ => Err(anyhow::anyhow!("{method} {path}: {}", status.message)),
         },
@@ -202,8 +202,8 @@ async fn answer(client: &Client, (method, path, body): &Try) -> Result<Answer> {
 /// Method, path, and body.
 type Try = (Method, String, Value);
 
-/// A request, or several, for each row: the operator is in the namespace `own`, a Deployment `web` in
-/// `shop`.
+/// Returns one or more requests for each row. The operator is in the namespace `own`, and a Deployment `web`
+/// in `shop`.
 fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
     let core = |namespace: &str, rest: &str| format!("/api/v1/namespaces/{namespace}/{rest}");
     let api = |group: &str, namespace: &str, rest: &str| {

@@ -1,4 +1,4 @@
-//! Config that changes again and again restarts pods a few times, and ends right.
+//! Config that changes again and again restarts pods only a few times, and ends in the right state.
 
 use std::time::Duration;
 
@@ -79,8 +79,8 @@ async fn a_certificate_that_flaps_is_braked_and_said_so() -> Result<()> {
     .await
 }
 
-/// While a Secret of one namespace restarts all the workloads there, those of another wait no longer
-/// than they would without.
+/// While a Secret of one namespace restarts all workloads there, those of another namespace wait no longer
+/// than they otherwise would.
 #[tokio::test]
 async fn a_change_that_concerns_thousands_holds_up_no_other_namespace() -> Result<()> {
     let size = if full() { 5000 } else { 300 };
@@ -141,7 +141,7 @@ async fn fan_out(scene: &Scene, other: &str, size: usize) -> Result<()> {
         scene.carrying(&scene.namespace, &key).await?,
     );
     println!("the other namespace after {took:?}, with {so_far} of {size} done");
-    // On a busy machine both take their time.
+    // On a busy machine, both take their time.
     let is_held_up = took >= Duration::from_secs(5) && so_far == size;
     ensure!(!is_held_up, "{took:?}");
     carrying(&scene.namespace, &key, size).await?;
@@ -178,8 +178,8 @@ fn flapping_certificate() -> [Value; 2] {
     ]
 }
 
-/// The apiserver writes `<` as six characters. Nobody tracks these objects, and they are read all the same: as
-/// events by an operator that runs, and in pages of a list by one that starts.
+/// The apiserver writes `<` as six characters. Nobody tracks these objects, but they are read all the same:
+/// as events by a running operator, and in pages of a list by a starting one.
 #[tokio::test]
 async fn large_objects_that_nobody_tracks_take_little_memory() -> Result<()> {
     let (config_maps, deployments) = if full() { (200, 200) } else { (96, 60) };
@@ -200,7 +200,7 @@ async fn large_objects_that_nobody_tracks_take_little_memory() -> Result<()> {
             })
             .collect();
         scene.put_all(&config_maps).await?;
-        // One that is paused makes no ReplicaSets, which would be as large.
+        // Paused Deployments make no ReplicaSets, which would be just as large.
         let deployments: Vec<_> = crowd("large", deployments)
             .into_iter()
             .map(|deployment| {

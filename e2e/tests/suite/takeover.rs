@@ -1,4 +1,4 @@
-//! Hashes that cannot be verified, SAP's and those of lost keys, restart nothing by themselves.
+//! Hashes that cannot be verified, from SAP's controller or under lost keys, restart nothing by themselves.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use pod_reloader_e2e::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// No operator runs, and no webhook is in the way.
+/// Returns options without a running operator, and with a webhook that is not in the way.
 fn before_the_takeover() -> Options {
     Options {
         failure_policy: "Ignore",
@@ -152,7 +152,7 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
 async fn keys_that_are_deleted_under_a_running_operator_are_put_back() -> Result<()> {
     let options = Options {
         failure_policy: "Ignore",
-        // It would put the right hash back.
+        // The policy would restore the right hash.
         values: json!({"policy": {"enabled": false}}),
         ..Options::default()
     };
@@ -170,8 +170,8 @@ async fn keys_that_are_deleted_under_a_running_operator_are_put_back() -> Result
             .operators_kubectl(&["delete", "secret", &scene.installation.hash_keys()])
             .await?;
 
-        // An unknown key is a reason to read the Secret again, ahead of time. The apiserver may call
-        // the webhook for a little longer, which undoes this.
+        // An unknown key is a reason to read the Secret again, ahead of time. The apiserver may call the
+        // webhook for a little longer, which undoes this.
         let unknown = unknown_hash();
         wait_for(
             "the apiserver to forget the webhook",
@@ -207,8 +207,8 @@ async fn a_new_key_rolls_nothing() -> Result<()> {
         let web = Workload::deployment("web").lists("app");
         let before = scene.create(&web).await?;
 
-        // Some replica may not have read it yet: it is for reading only. The first one may have been made in
-        // this very second, and has its name.
+        // Some replica may not have read the key yet, so it is only for verifying. The first key may have
+        // been made in this very second, and have its name.
         let next_second = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(1);
         add_key(scene, next_second, 1).await?;
         scene.rolls_not(&web, &before).await?;
@@ -218,7 +218,7 @@ async fn a_new_key_rolls_nothing() -> Result<()> {
         let changed = scene.rolls_once(&web, &before).await?;
         ensure!(key_id(&changed)? == key_id(&before)?, "{changed:?}");
 
-        // By now they all have.
+        // By now all replicas have read it.
         let some_time_ago = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(10);
         let old_keys = stored_keys(scene).await?;
         let first = old_keys.keys().next().context("no key")?.clone();
@@ -234,7 +234,7 @@ async fn a_new_key_rolls_nothing() -> Result<()> {
     .await
 }
 
-/// A new key comes to one replica after the other, and one of them writes with it at once.
+/// A new key reaches one replica after the other, and one of them writes with it at once.
 #[tokio::test]
 async fn a_key_that_not_every_replica_has_read_rolls_nothing_and_moves_nothing_back() -> Result<()>
 {
@@ -271,10 +271,10 @@ async fn a_key_that_not_every_replica_has_read_rolls_nothing_and_moves_nothing_b
         let some_time_ago = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(10);
         add_key(scene, some_time_ago, 2).await?;
 
-        // It has the new key, the two that were there before have not.
+        // The third replica has the new key; the two that were there before do not.
         let old = scene.followers().await?;
         let third = scene.add_replica().await?;
-        // Its connections are free for others.
+        // Its connections move to the others.
         old[0].operator.stop().await;
         for edit in 1..=EDITS {
             let image = json!([{"name": "main", "image": format!("app:{edit}")}]);
@@ -294,7 +294,7 @@ async fn a_key_that_not_every_replica_has_read_rolls_nothing_and_moves_nothing_b
         key_ids.remove(&first_id);
         ensure!(!key_ids.is_empty(), "nobody has written with the new key");
         unread.iter().for_each(|rule| rule.remove());
-        // What only one key verifies is no reason to change it: so something else must be.
+        // A hash that only one key verifies is no reason to change it, so something else must be.
         scene.apply(&[config_map("app", "2")]).await?;
         let expected = Expected::up_to(EDITS + 1);
         oracles.check("a key that few have read", expected).await
@@ -312,8 +312,8 @@ async fn a_backup_that_is_restored_before_the_operator_comes_rolls_nothing() -> 
     restored_with_other_keys(false).await
 }
 
-/// Restores a backup as Velero does, where the hash keys are others, and claims that workloads roll at their
-/// first change only.
+/// Restores a backup as Velero does, in a cluster with other hash keys. Asserts that workloads are restarted
+/// only by their first change.
 async fn restored_with_other_keys(is_operator_there: bool) -> Result<()> {
     let options = Options {
         failure_policy: "Ignore",
@@ -334,8 +334,8 @@ async fn restored_with_other_keys(is_operator_there: bool) -> Result<()> {
             before.push(scene.create(workload).await?);
         }
         let mut backup = backup(scene).await?;
-        // As if this one had come from SAP's controller. The loop cannot tell its hash of other UIDs from one
-        // of other contents, the webhook can.
+        // As if this hash had come from SAP's controller. The loop cannot tell a hash of other UIDs from one
+        // of other contents, but the webhook can.
         let (key, of_sap) = (before[2].key.clone().context("no hash")?, "5".repeat(64));
         for object in backup.iter_mut().filter(|_| is_operator_there) {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -385,8 +385,8 @@ async fn restored_with_other_keys(is_operator_there: bool) -> Result<()> {
     .await
 }
 
-/// What a backup of the namespace has, in the order in which Velero restores it: Velero leaves nothing of the
-/// metadata but names, labels and annotations, and no status.
+/// Returns a backup of the namespace, in the order in which Velero restores it. Of the metadata, Velero
+/// restores only names, labels and annotations, and no status.
 async fn backup(scene: &Scene) -> Result<Vec<Value>> {
     let list = scene.kubectl(&["get", KINDS, "--output=json"]).await?;
     let list: Value = serde_json::from_str(&list)?;
@@ -403,12 +403,12 @@ async fn backup(scene: &Scene) -> Result<Vec<Value>> {
     Ok(backup)
 }
 
-/// In that order. kubectl prints objects in the order of what it is asked for.
+/// The kinds in that order. kubectl prints objects in the order in which it is asked for them.
 const KINDS: &str =
     "secrets,configmaps,replicasets,controllerrevisions,daemonsets,deployments,statefulsets";
 
-/// Claims that a workload that is created before the operator starts gets a baseline and nothing
-/// else, until the content of ConfigMap `app` changes.
+/// Asserts that a workload that was created before the operator started gets a baseline and nothing else,
+/// until the content of ConfigMap `app` changes.
 async fn taken_over_without_a_rollout(scene: &Scene, workload: &Workload) -> Result<()> {
     let before = scene.create(workload).await?;
     let stamped = workload.manifest()["spec"]["template"]["metadata"]["annotations"][KEY].clone();
@@ -453,7 +453,7 @@ async fn has_baseline(scene: &Scene, workload: &Workload, before: &Snapshot) -> 
     scene.has_baseline(workload, Some(&expected)).await
 }
 
-/// What SAP's controller makes of these objects, in the order of the lists.
+/// Returns the hash that SAP's controller computes for these objects, in the order of the lists.
 async fn sap_hash(scene: &Scene, listed: &[&str]) -> Result<String> {
     let mut digest = Sha256::new();
     for item in listed {
@@ -506,7 +506,7 @@ async fn stored_keys(scene: &Scene) -> Result<serde_json::Map<String, Value>> {
     secret["data"].as_object().cloned().context("no data")
 }
 
-/// Rotates: adds a key that was made at this time.
+/// Rotates the keys: adds one that was made at this time.
 async fn add_key(scene: &Scene, made: jiff::Timestamp, byte: u8) -> Result<()> {
     let name = made.strftime("%Y%m%dT%H%M%SZ").to_string();
     let key = k8s_openapi::ByteString(vec![byte; 32]);

@@ -1,4 +1,4 @@
-//! Somebody takes the config hash back in the write itself: the operator does not spin, and wins in the end.
+//! Somebody reverts the config hash within the write itself: the operator does not spin, and wins in the end.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use pod_reloader_e2e::{Attempt, Mark, Options, PATIENCE, Scene, full, wait_for};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-/// As a webhook does that notes on each update when it saw it, and nothing else.
+/// The policy acts like a webhook that does nothing but record on each update when it saw it.
 #[tokio::test]
 async fn a_policy_that_replaces_the_annotations_of_the_template_makes_a_few_patches_and_no_storm()
 -> Result<()> {
@@ -78,7 +78,7 @@ async fn in_force(scene: &Scene, web: &Workload) -> Result<()> {
     .await
 }
 
-/// How often the operator has patched a Deployment since `mark`.
+/// Returns how often the operator has patched a Deployment since `mark`.
 async fn patches(scene: &Scene, mark: Mark) -> Result<usize> {
     let requests = scene.requests(mark).await?;
     let patches = requests
@@ -87,7 +87,7 @@ async fn patches(scene: &Scene, mark: Mark) -> Result<usize> {
     Ok(patches.count())
 }
 
-/// Replaces all annotations of the pod template by one that differs each time.
+/// Returns a policy that replaces all annotations of the pod template by one that differs each time.
 fn hostile_policy(scene: &Scene) -> [Value; 2] {
     let name = format!("{}-hostile", scene.namespace);
     let of = |kind: &str, spec: Value| {

@@ -1,4 +1,4 @@
-//! One tenant does its worst in its own namespace; the operator and the users of others go on.
+//! One tenant does its worst in its own namespace; the operator and the users of others are not affected.
 
 use std::{cell::Cell, fmt, sync::Arc, time::Duration};
 
@@ -18,9 +18,9 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, interval, sleep};
 
-/// The memory that the chart lets the operator have, in bytes.
+/// Memory limit of the operator in the chart, in bytes.
 const LIMIT: usize = 256 << 20;
-/// The field manager that asks how a workload stands.
+/// Field manager of a status query.
 const INQUIRY: &str = "pod-reloader-inquiry";
 
 #[tokio::test]
@@ -91,7 +91,7 @@ async fn worst(scene: &Scene, tenant: &Worst<'_>) -> Result<()> {
     );
     ensure!(peak < LIMIT, "{} MiB", peak >> 20);
 
-    // All that is there is listed at once by one that starts.
+    // An operator that starts lists everything that exists at once.
     scene.operator.stop().await;
     scene.operator.start_again().await?;
     let restarted = users.change("restarted").await?;
@@ -135,7 +135,7 @@ impl<'a> Users<'a> {
         })
     }
 
-    /// Changes the ConfigMap. Returns how long it was until all workloads were rolled.
+    /// Changes the ConfigMap. Returns the time until all workloads were restarted.
     async fn change(&self, value: &str) -> Result<Duration> {
         let began = Instant::now();
         self.scene.put_all(&[config_map("app", value)]).await?;
@@ -154,7 +154,7 @@ impl<'a> Users<'a> {
         Ok(began.elapsed())
     }
 
-    /// Waits until the apiserver has caught up with what it was given to do.
+    /// Waits until the apiserver has caught up with its work.
     async fn wait_for_a_quick_apiserver(&self) -> Result<()> {
         let config_maps: Api<ConfigMap> =
             Api::namespaced(self.scene.client.clone(), &self.scene.namespace);
@@ -172,8 +172,8 @@ impl<'a> Users<'a> {
         .await
     }
 
-    /// Has the webhook answer reviews while the tenant changes a ConfigMap and sends it dry runs. They are
-    /// sent to the webhook itself: such reviews keep the apiserver busy.
+    /// Makes the webhook answer reviews while the tenant changes a ConfigMap and sends the webhook dry runs.
+    /// They are sent to the webhook directly: such reviews keep the apiserver busy.
     async fn reviews_beside(&self, tenant: &Worst<'_>) -> Result<Reviews> {
         let never = Cell::new(false);
         tokio::select! {
@@ -183,14 +183,14 @@ impl<'a> Users<'a> {
         }
     }
 
-    /// Has the webhook answer `count` reviews of a new workload, one after the other.
+    /// Makes the webhook answer `count` reviews of a new workload, one after the other.
     async fn reviews(&self, count: usize) -> Result<Reviews> {
         let workload = Workload::deployment("new").lists("app");
         let review = create(&self.scene.namespace, &workload).to_string();
         let review = request(Duration::from_secs(10), &review);
         let config_maps: Api<ConfigMap> =
             Api::namespaced(self.scene.client.clone(), &self.scene.namespace);
-        // The apiserver keeps its connection, too.
+        // The apiserver retains its connection, too.
         let mut webhook = self.caller.connect().await?;
         let (mut reviews, mut reads) = (Vec::new(), Vec::new());
         for _ in 0..count {
@@ -211,7 +211,7 @@ impl<'a> Users<'a> {
     }
 }
 
-/// How long reviews took, and as many reads of the one object that each of them needs.
+/// The durations of reviews, and of as many reads of the one object that each of them needs.
 struct Reviews {
     answered: Latencies,
     read: Latencies,
@@ -224,16 +224,16 @@ impl fmt::Display for Reviews {
     }
 }
 
-/// What the tenant does.
+/// The load that the tenant makes.
 struct Worst<'a> {
     namespace: &'a str,
-    /// So many ConfigMaps and Deployments with annotations as long as they may be.
+    /// Number of ConfigMaps and Deployments whose annotations are as long as allowed.
     fat: usize,
-    /// So many Deployments that name 256 objects each, and no two the same.
+    /// Number of Deployments that name 256 objects each, none of them twice.
     wide: usize,
-    /// So many Deployments with regular expressions.
+    /// Number of Deployments with regular expressions.
     patterns: usize,
-    /// So many data keys in a dry run.
+    /// Number of data keys in a dry run.
     keys: usize,
 }
 
@@ -250,7 +250,7 @@ impl<'a> Worst<'a> {
     }
 
     async fn create_all(&self, scene: &Scene) -> Result<()> {
-        // Each character takes six in JSON as the apiserver writes it.
+        // Each character takes six in JSON, as written by the apiserver.
         let fat = json!("<".repeat((256 << 10) - 1024));
         let config_maps: Vec<_> = (0..self.fat)
             .map(|number| {
@@ -286,7 +286,7 @@ impl<'a> Worst<'a> {
         scene.create_all_in(self.namespace, &all).await
     }
 
-    /// Changes a ConfigMap ten times a second, until `ended`. Returns how often.
+    /// Changes a ConfigMap ten times a second until `ended`. Returns the number of changes.
     async fn changes(&self, scene: &Scene, ended: &Cell<bool>) -> Result<usize> {
         let mut pace = interval(Duration::from_millis(100));
         let mut count = 0;
@@ -299,7 +299,7 @@ impl<'a> Worst<'a> {
         Ok(count)
     }
 
-    /// Sends the apiserver dry runs with many data keys, until `ended`. Returns how many.
+    /// Sends the apiserver dry runs with many data keys until `ended`. Returns their number.
     async fn asks(&self, scene: &Scene, ended: &Cell<bool>) -> Result<usize> {
         let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), self.namespace);
         let patch = Patch::Merge(json!({"metadata": {"annotations": self.asked()}}));
@@ -310,7 +310,7 @@ impl<'a> Worst<'a> {
         };
         let mut count = 0;
         while !ended.get() {
-            // The apiserver refuses it in the end: the webhook has been asked by then.
+            // The apiserver refuses it in the end, but by then the webhook has been asked.
             let refused = deployments.patch("hot", &params, &patch).await;
             ensure!(refused.is_err(), "annotations of megabytes were taken");
             count += 1;
@@ -330,14 +330,14 @@ impl<'a> Worst<'a> {
         loop {
             pace.tick().await;
             let (webhook, review) = (webhook.clone(), review.clone());
-            // Not on the thread that waits for the users' answers.
+            // Another thread than the one that waits for the users' answers.
             let send = move || Handle::current().block_on(webhook.send(&review));
             let answered = spawn_blocking(send).await??;
             ensure!(answered.status == 200, "{answered:?}");
         }
     }
 
-    /// The annotations of a workload that names many data keys.
+    /// Returns the annotations of a workload that names many data keys.
     fn asked(&self) -> Value {
         let names: Vec<_> = (0..self.keys).map(|number| format!("{number:x}")).collect();
         let others: Vec<_> = (1..256).map(|number| format!("x{number}")).collect();
@@ -347,9 +347,9 @@ impl<'a> Worst<'a> {
         })
     }
 
-    /// Claims that the tenant is told why its own workloads wait.
+    /// Asserts that the tenant is told why its own workloads wait.
     async fn is_told(&self, scene: &Scene) -> Result<()> {
-        // Hundreds of fat workloads take their turns, and more than once.
+        // Hundreds of fat workloads take turns, more than once.
         let patience = PATIENCE * if full() { 6 } else { 1 };
         for reason in ["NamespaceTooLarge", "RestartedTooOften"] {
             let what = format!("an Event {reason} in {}", self.namespace);
@@ -369,7 +369,7 @@ impl<'a> Worst<'a> {
     }
 }
 
-/// A regular expression that takes a matcher as many states as it may have.
+/// Returns a regular expression that costs a matcher as many states as it may have.
 fn explosive(number: usize) -> String {
     format!("([ab]*a[ab]{{{}}}z)", 200 + number)
 }

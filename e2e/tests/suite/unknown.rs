@@ -1,4 +1,5 @@
-//! What cannot be read is unknown, not absent: no write is made of it, and it is repaired afterwards.
+//! Unreadable objects are unknown, not absent: nothing is written because of them, and it is repaired
+//! afterwards.
 
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ async fn a_failing_read_leads_to_no_write() -> Result<()> {
 #[tokio::test]
 async fn a_hanging_read_leads_to_no_write() -> Result<()> {
     Scene::play(proxied(), async |scene| {
-        // The second is made when the first was given up.
+        // The second read is made after the first was given up.
         let unreadable = changes_unseen(scene, Fault::Hang, 2).await?;
         unreadable.repaired(scene).await
     })
@@ -113,15 +114,14 @@ fn break_reads(scene: &Scene, name: &str, fault: Fault) -> Result<RuleInForce> {
     Ok(proxy.add(Rule::new(reads, fault)))
 }
 
-/// A workload whose ConfigMap has changed where the operator cannot read it.
+/// A workload whose ConfigMap has changed while the operator cannot read it.
 struct Unreadable {
     rule: RuleInForce,
     before: pod_reloader_e2e::Snapshot,
     mark: Mark,
 }
 
-/// Changes the ConfigMap of `web` while reads of it end in `fault`, until the operator has tried so
-/// many times.
+/// Changes the ConfigMap of `web` while reads of it end in `fault`, until the operator has tried this often.
 async fn changes_unseen(scene: &Scene, fault: Fault, tries: u64) -> Result<Unreadable> {
     scene.apply(&[config_map("app", "1")]).await?;
     let before = scene.create(&web()).await?;
@@ -134,7 +134,7 @@ async fn changes_unseen(scene: &Scene, fault: Fault, tries: u64) -> Result<Unrea
 }
 
 impl Unreadable {
-    /// Claims that nothing was written, and that it is once the ConfigMap can be read again.
+    /// Asserts that nothing was written, and that the hash is once the ConfigMap can be read again.
     async fn repaired(self, scene: &Scene) -> Result<()> {
         let Self { rule, before, mark } = self;
         scene.rolls_not(&web(), &before).await?;

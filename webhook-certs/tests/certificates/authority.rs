@@ -1,4 +1,4 @@
-//! What an authority issues, and when it issues anew.
+//! Certificates that an authority issues, and the times at which it renews them.
 
 use std::time::{Duration, SystemTime};
 
@@ -23,7 +23,7 @@ fn named(names: &[&str]) -> Authority {
     Authority::new("pod-reloader", names).unwrap()
 }
 
-/// What an authority writes, or `None` if it keeps what there is.
+/// Returns what an authority writes, or `None` if it leaves the content as it is.
 pub(crate) fn written(
     stored: &Stored,
     now: SystemTime,
@@ -35,12 +35,12 @@ pub(crate) fn written(
     }
 }
 
-/// A CA and a leaf that were made at `now`.
+/// Returns a CA and a leaf that were issued at `now`.
 pub(crate) fn issued(now: SystemTime) -> Stored {
     written(&Stored::default(), now, false).unwrap().0
 }
 
-/// A leaf of `stored`'s CA that was made at `now`.
+/// Returns `stored` with a leaf of its CA that was issued at `now`.
 fn renewed(stored: &Stored, now: SystemTime) -> Stored {
     let elsewhere = Stored {
         chain: vec![],
@@ -51,7 +51,7 @@ fn renewed(stored: &Stored, now: SystemTime) -> Stored {
     renewed
 }
 
-/// A CA so old that there is a newer one, with a leaf that is a day old, just before the switch.
+/// Returns a CA so old that there is a newer one, with a leaf that is a day old, just before the switch.
 fn overlapping(now: SystemTime) -> Stored {
     let old = renewed(&issued(now - days(4 * 365)), now - days(1));
     let (overlapping, change) = written(&old, now, true).unwrap();
@@ -318,7 +318,7 @@ fn is_p_256(certificate: &Certificate) -> bool {
     curve.decode_as::<ObjectIdentifier>() == Ok(P_256)
 }
 
-/// The section of a PEM at `index`.
+/// Returns the section of a PEM at `index`.
 fn section(pem: &[u8], index: usize) -> Vec<u8> {
     let text = std::str::from_utf8(pem).unwrap();
     let sections: Vec<_> = text

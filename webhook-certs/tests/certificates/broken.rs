@@ -1,4 +1,4 @@
-//! Secrets that hold anything but a CA and a certificate that belong together.
+//! Secrets that hold anything but a matching CA and certificate.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -10,7 +10,7 @@ use crate::authority::{issued, written};
 use crate::issuing::NAME;
 use crate::trusting::{days, parsed, start, trusts};
 
-/// The next content is sound, whatever there was.
+/// Asserts that the next content is sound, whatever the present one, and returns it.
 fn mended(broken: &Stored) -> (Stored, Change) {
     let (mended, change) = written(broken, start(), false).expect("it is not kept");
     assert!(trusts(&mended.ca_bundle, &mended.chain, start()));
@@ -21,7 +21,7 @@ fn mended(broken: &Stored) -> (Stored, Change) {
     (mended, change)
 }
 
-/// Somebody else's CA and leaf, valid now but for what `ca` and `leaf` change.
+/// Returns somebody else's CA and leaf, valid now except for the changes by `ca` and `leaf`.
 fn foreign(
     key: KeyPair,
     ca: impl FnOnce(&mut CertificateParams),
@@ -211,7 +211,7 @@ fn a_leaf_that_is_for_clients_is_made_anew() {
     assert_eq!(mended(&broken).1, Change::Leaf);
 }
 
-/// Its name is not the one that our leaves name as their issuer.
+/// The CA has another name than the one that our leaves give as their issuer.
 #[test]
 fn a_ca_that_cannot_issue_for_us_gets_a_newer_one() {
     let rename = |ca: &mut CertificateParams| {

@@ -1,4 +1,4 @@
-//! What a TLS client sees of it.
+//! Handshakes as a TLS client sees them.
 
 use std::io;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ fn put_in_force(current: &CurrentCertificate, issued: &Issued) {
     current.replace(certificate);
 }
 
-/// What a client makes of one handshake.
+/// A handshake as the client sees it.
 struct Seen {
     leaf: CertificateDer<'static>,
     alpn: Option<Vec<u8>>,
     kind: HandshakeKind,
 }
 
-/// A handshake over a pipe; both sides must agree that it is done.
+/// Performs a handshake over a pipe; both sides must agree that it is done.
 async fn handshake(acceptor: &Acceptor, client: &Arc<ClientConfig>) -> io::Result<Seen> {
     let (near, far) = tokio::io::duplex(16 * 1024);
     let connector = TlsConnector::from(client.clone());
@@ -126,7 +126,7 @@ async fn tls_1_2_is_an_option() {
     );
 }
 
-/// Trusts whatever certificate is shown, but not whatever signature.
+/// Trusts any certificate, but checks signatures.
 #[derive(Debug)]
 struct AnyCertificate(CryptoProvider);
 

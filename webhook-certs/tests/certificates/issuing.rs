@@ -1,4 +1,4 @@
-//! Makes certificates, and mounts them as the kubelet does.
+//! Creates certificates, and mounts them as the kubelet does.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use rcgen::{
     CertificateParams, CertifiedIssuer, DnType, KeyPair, PKCS_ED25519, SerialNumber, date_time_ymd,
 };
 
-/// The name that all of these certificates are for.
+/// DNS name of all these certificates.
 pub(crate) const NAME: &str = "pod-reloader.default.svc";
 
 /// A chain and a key in PEM, and the leaf's serial number.
@@ -26,12 +26,12 @@ fn params(serial: u64) -> CertificateParams {
     params
 }
 
-/// A self-signed certificate with an ECDSA key.
+/// Creates a self-signed certificate with an ECDSA key.
 pub(crate) fn issue(serial: u64) -> Issued {
     self_signed(serial, &KeyPair::generate().unwrap())
 }
 
-/// A self-signed certificate with an Ed25519 key.
+/// Creates a self-signed certificate with an Ed25519 key.
 pub(crate) fn issue_ed25519(serial: u64) -> Issued {
     self_signed(serial, &KeyPair::generate_for(&PKCS_ED25519).unwrap())
 }
@@ -45,7 +45,7 @@ fn self_signed(serial: u64, key: &KeyPair) -> Issued {
     }
 }
 
-/// A leaf and the CA that signed it, in one chain.
+/// Creates a leaf and the CA that signed it, in one chain.
 pub(crate) fn issue_with_ca(serial: u64) -> Issued {
     let mut ca = CertificateParams::default();
     ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -67,7 +67,7 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// An empty mount; `name` tells it from those of other tests.
+    /// Creates an empty mount; `name` distinguishes it from those of other tests.
     pub(crate) fn new(name: &str) -> Self {
         let path =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
@@ -82,7 +82,7 @@ impl Mount {
         &self.path
     }
 
-    /// Writes a new version, swaps `..data` to it, removes the old version.
+    /// Writes a new version, swaps `..data` to it, and removes the old version.
     pub(crate) fn swap(&mut self, chain: &str, key: &str) {
         let old = self.path.join(format!("..version-{}", self.version));
         self.version += 1;

@@ -1,7 +1,7 @@
 //! Twenty years of an authority: two replicas that race, restarts, and accidents.
 //!
-//! What counts all along: whoever trusts what the webhook configuration holds, or held two seconds
-//! ago, takes the leaf that a replica serves.
+//! At all times, a client that trusts what the webhook configuration holds, or held two seconds ago, accepts
+//! the leaf that a replica serves.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant, SystemTime};
@@ -31,14 +31,15 @@ struct World {
     began: Instant,
     secret: Option<Versioned<Stored>>,
     configuration: Versioned<Vec<u8>>,
-    /// What the configuration held before, and until when. `None` is what somebody else made of it.
+    /// Earlier contents of the configuration, and until when they held. `None` is a content that somebody
+    /// else wrote.
     before: Vec<(Option<Vec<u8>>, Duration)>,
     is_ours: bool,
     version: u64,
     replicas: [Replica; 2],
     cas: BTreeSet<Vec<u8>>,
     leaves: BTreeSet<Vec<u8>>,
-    /// Bundles and chains that were found to fit today.
+    /// Pairs of bundle and chain that were found to match today.
     checked: BTreeSet<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -48,7 +49,7 @@ struct Versioned<T> {
     version: u64,
 }
 
-/// The operator's part: the calls of one look come one by one, with anything in between.
+/// The operator's part: the calls of one round come one by one, with anything in between.
 #[derive(Default)]
 struct Replica {
     current: CurrentCertificate,
@@ -89,7 +90,7 @@ impl World {
         }
     }
 
-    /// Many small steps of either replica, and at most one accident. At the end all agree.
+    /// Takes many small steps of either replica, with at most one accident. At the end, all agree.
     fn lives_for_a_minute(&mut self) {
         let accident = self.dice.below(40);
         for step in 0..30 {
@@ -223,7 +224,7 @@ impl World {
         let bundles: Vec<_> = before.chain(present).collect();
         let checked = &mut self.checked;
         for replica in &self.replicas {
-            // Before, no Service sends calls there.
+            // Before that, no Service sends calls to the replica.
             let is_ready = replica
                 .trusted_since
                 .is_some_and(|since| passed - since >= SETTLED_AFTER);
@@ -260,7 +261,7 @@ impl Replica {
     }
 }
 
-/// Numbers that are the same in each run: xorshift.
+/// Pseudo-random numbers (xorshift), the same in each run.
 struct Dice(u64);
 
 impl Dice {

@@ -1,4 +1,4 @@
-//! What goes into force, what is issued, and what a client then sees.
+//! Tests of what comes into force, what is issued, and what a client then sees.
 
 #![allow(clippy::unwrap_used)]
 

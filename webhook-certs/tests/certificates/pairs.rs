@@ -1,4 +1,4 @@
-//! Which pairs are taken, and which are kept out.
+//! Pairs of chain and key: which are accepted, and which are rejected.
 
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
@@ -135,7 +135,7 @@ fn half_a_file_is_kept_out_wherever_it_ends() {
     }
 }
 
-/// A PEM on one line is all header to the parser, which quotes headers in its errors.
+/// The parser takes a PEM on one line for a header, and quotes headers in its errors.
 #[test]
 fn no_error_quotes_the_key() {
     let issued = issue(1);

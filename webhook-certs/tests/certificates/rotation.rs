@@ -4,7 +4,7 @@ use webhook_certs::{CertificateDirectory, CurrentCertificate, Error, Reload};
 
 use crate::issuing::{Issued, Mount, issue};
 
-/// A mount that holds `issued`, and the certificate in force from it.
+/// Returns a mount that holds `issued`, and its certificate in force.
 fn in_force(name: &str, issued: &Issued) -> (Mount, CertificateDirectory, CurrentCertificate) {
     let mut mount = Mount::new(name);
     mount.swap(&issued.chain, &issued.key);

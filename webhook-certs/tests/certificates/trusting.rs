@@ -17,7 +17,7 @@ use x509_cert::der::Decode;
 
 use crate::issuing::NAME;
 
-/// Whether a client that trusts `bundle` takes the leaf of `chain` at `now`.
+/// Returns true if a client that trusts `bundle` accepts the leaf of `chain` at `now`.
 pub(crate) fn trusts(bundle: &[u8], chain: &[u8], now: SystemTime) -> bool {
     let roots = roots(bundle, now);
     if roots.is_empty() {
@@ -36,7 +36,7 @@ pub(crate) fn trusts(bundle: &[u8], chain: &[u8], now: SystemTime) -> bool {
         .is_ok()
 }
 
-/// Whether a handshake goes through with a client that trusts `bundle`.
+/// Returns true if the handshake with a client that trusts `bundle` succeeds.
 pub(crate) async fn shakes_hands(bundle: &[u8], stored: &Stored, now: SystemTime) -> bool {
     let current = CurrentCertificate::new();
     current.replace(stored.serving_certificate().unwrap());
@@ -56,7 +56,7 @@ pub(crate) async fn shakes_hands(bundle: &[u8], stored: &Stored, now: SystemTime
     connected.is_ok() && accepted.is_ok()
 }
 
-/// The certificates of a PEM, parsed.
+/// Parses the certificates of a PEM.
 pub(crate) fn parsed(pem: &[u8]) -> Vec<Certificate> {
     certificates(pem)
         .iter()
@@ -64,7 +64,8 @@ pub(crate) fn parsed(pem: &[u8]) -> Vec<Certificate> {
         .collect()
 }
 
-/// Unlike rustls, Go also asks whether the CA itself is valid: so do we.
+/// Returns the CAs that are valid at `now`. Unlike rustls, Go also checks if the CA itself is valid, so we
+/// do, too.
 fn roots(bundle: &[u8], now: SystemTime) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     for (der, ca) in certificates(bundle).into_iter().zip(parsed(bundle)) {
@@ -102,7 +103,7 @@ pub(crate) const fn days(count: u64) -> Duration {
     Duration::from_secs(count * 24 * 60 * 60)
 }
 
-/// When the tests of authorities begin.
+/// Returns the time at which the tests of authorities begin.
 pub(crate) fn start() -> SystemTime {
     SystemTime::UNIX_EPOCH + days(20_000)
 }

@@ -1,4 +1,4 @@
-//! A cluster that is made up, for tests.
+//! A made-up cluster, for tests.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -13,17 +13,17 @@ use tower::service_fn;
 
 use super::Cluster;
 
-/// What the apiserver answers by path. Any other list is empty, and no other object is there.
+/// The apiserver's answers, by path. Any other list is empty, and no other object exists.
 #[derive(Clone, Debug)]
 pub(crate) struct Canned {
     answers: BTreeMap<String, (u16, Value)>,
     empty_list: Value,
-    /// What comes with dry runs.
+    /// The warning that comes with each dry run.
     warning: Option<String>,
 }
 
 impl Canned {
-    /// A cluster with nothing but the namespace `shop`.
+    /// Creates a cluster with nothing but the namespace `shop`.
     pub(crate) fn shop() -> Self {
         let shop = (200, json!({"metadata": {"name": "shop"}}));
         Self {
@@ -33,12 +33,12 @@ impl Canned {
         }
     }
 
-    /// With this object or list.
+    /// Adds an object or a list.
     pub(crate) fn with(self, path: &str, body: Value) -> Self {
         self.answering(path, 200, body)
     }
 
-    /// With a list, and each of its objects below it.
+    /// Adds a list, and each of its objects below it.
     pub(crate) fn with_all(mut self, path: &str, objects: &[Value]) -> Self {
         for object in objects {
             let name = object["metadata"]["name"].as_str().unwrap();
@@ -47,24 +47,24 @@ impl Canned {
         self.with(path, json!({"metadata": {}, "items": objects}))
     }
 
-    /// Where reading this fails, with these words of the apiserver.
+    /// Makes reading `path` fail, with `message` as the apiserver's words.
     pub(crate) fn refuses(self, path: &str, message: &str) -> Self {
         self.answering(path, 500, json!({"kind": "Status", "message": message}))
     }
 
-    /// Where the user may not read this.
+    /// Forbids the user to read `path`.
     pub(crate) fn forbids(self, path: &str) -> Self {
         let message = r#"it is forbidden: User "u" cannot read it"#;
         self.answering(path, 403, json!({"kind": "Status", "message": message}))
     }
 
-    /// Whose lists of nothing look like this.
+    /// Makes empty lists look like `list`.
     pub(crate) fn with_empty_lists(mut self, list: Value) -> Self {
         self.empty_list = list;
         self
     }
 
-    /// Whose webhook says of every workload that it stands so.
+    /// Makes the webhook report `standing` for every workload.
     pub(crate) fn reporting(mut self, standing: &str) -> Self {
         self.warning = Some(format!("pod-reloader: asked: {standing}; version 0.1.0"));
         self
@@ -75,12 +75,12 @@ impl Canned {
         self
     }
 
-    /// It, seen from its namespace `shop`.
+    /// Connects to the cluster, in the namespace `shop`.
     pub(crate) fn cluster(self) -> Cluster {
         self.cluster_in("shop")
     }
 
-    /// It, seen from this namespace.
+    /// Connects to the cluster, in the given namespace.
     pub(crate) fn cluster_in(self, namespace: &str) -> Cluster {
         let service = service_fn(move |request: Request<Body>| {
             let response = self.response(&request);
@@ -125,7 +125,7 @@ fn is_list(path: &str) -> bool {
     matches!(below, [_] | ["namespaces", _, _])
 }
 
-/// A Deployment that its operator runs by the chart, in the namespace `ops`.
+/// Returns the Deployment of an operator that the chart installed in the namespace `ops`.
 pub(crate) fn operator() -> Value {
     let mut operator = deployment("reloader");
     operator["metadata"]["namespace"] = json!("ops");
@@ -134,7 +134,7 @@ pub(crate) fn operator() -> Value {
     operator
 }
 
-/// A ConfigMap of the namespace `shop`.
+/// Returns a ConfigMap of the namespace `shop`.
 pub(crate) fn config_map(name: &str, key: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": "1"},
@@ -142,7 +142,7 @@ pub(crate) fn config_map(name: &str, key: &str) -> Value {
     })
 }
 
-/// A Deployment of the namespace `shop` that asks for nothing.
+/// Returns a Deployment of the namespace `shop` that has not opted in.
 pub(crate) fn deployment(name: &str) -> Value {
     json!({
         "apiVersion": "apps/v1",

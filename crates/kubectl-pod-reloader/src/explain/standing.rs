@@ -1,4 +1,4 @@
-//! What it means how a workload stands, in words.
+//! Explains a workload's sync status in words.
 
 use pod_reloader_core::annotations::BASELINE;
 use pod_reloader_core::decision::Cause;
@@ -11,7 +11,7 @@ use crate::print::Verdict;
 use crate::rollout::Rollout;
 use crate::workloads::{Inquiry, Seen};
 
-/// How the workload stands: in a word, what it means, and whether it is good.
+/// Returns the workload's sync status: in a word, its meaning, and whether it is good.
 pub(super) fn stands(
     seen: &Seen<'_>,
     inquiry: Option<&Inquiry>,
@@ -78,7 +78,7 @@ fn due(cause: Cause, reconcile: Option<Reconcile>) -> String {
     with_mode(what, reconcile)
 }
 
-/// With what keeps the operator from doing it.
+/// Returns `what`, and the mode that keeps the operator from doing it, if any.
 fn with_mode(what: &str, reconcile: Option<Reconcile>) -> String {
     match reconcile {
         Some(Reconcile::Off) => format!("{what}, but the operator runs with --reconcile=off"),
@@ -89,7 +89,7 @@ fn with_mode(what: &str, reconcile: Option<Reconcile>) -> String {
     }
 }
 
-/// What it means that nothing is pending for a workload.
+/// Explains what it means that nothing is pending for a workload.
 fn current(seen: &Seen<'_>, rollout: &Rollout) -> (String, Verdict) {
     let workload = &seen.workload;
     let has_baseline = workload.markers.baseline.is_some();

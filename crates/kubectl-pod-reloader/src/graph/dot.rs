@@ -1,4 +1,4 @@
-//! The graph in the language of Graphviz.
+//! Writes the graph in the language of Graphviz.
 
 use std::fmt::Write;
 
@@ -8,8 +8,8 @@ use super::{
     words,
 };
 
-/// The graph for `dot`: each namespace is a cluster, objects are on the left and workloads on the right.
-/// A dashed line means that the pods can start without the object.
+/// Writes the graph for `dot`. Each namespace is a cluster, with objects on the left and workloads on the
+/// right. A dashed line means that the pods can start without the object.
 pub(crate) fn dot(graph: &Graph) -> String {
     let mut text = String::from(HEAD);
     for (index, section) in sections(graph).iter().enumerate() {
@@ -79,7 +79,7 @@ fn write(
     writeln!(text, "  }}")
 }
 
-/// For a quoted string. Graphviz also reads `\N` and the like in labels, and entities of HTML.
+/// Escapes a quoted string. Graphviz also reads `\N` and the like in labels, and HTML entities.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -5,7 +5,7 @@ use pod_reloader_core::reference::ConfigKind;
 use super::{ConfigNode, Edge, Graph, Hash, WorkloadNode};
 
 impl Graph {
-    /// With one more object, which is there.
+    /// Adds an object that exists.
     pub(super) fn object(mut self, kind: ConfigKind, namespace: &str, name: &str) -> Self {
         self.objects.push(ConfigNode {
             kind,
@@ -16,8 +16,8 @@ impl Graph {
         self
     }
 
-    /// With one more workload, which carries our hash, and the pods of which cannot start without any of
-    /// these objects.
+    /// Adds a workload that carries our hash, and whose pods cannot start without any of the objects in
+    /// `needs`.
     pub(super) fn workload(
         mut self,
         kind: &str,
@@ -43,21 +43,21 @@ impl Graph {
         self
     }
 
-    /// With only these keys of the last edge.
+    /// Restricts the last edge to these keys.
     pub(super) fn only(mut self, keys: &[&str]) -> Self {
         let edge = self.edges.last_mut().unwrap();
         edge.keys = Some(keys.iter().map(|&key| key.to_owned()).collect());
         self
     }
 
-    /// With this for what the last workload carries.
+    /// Sets the hash that the last workload carries.
     pub(super) fn carries(mut self, hash: Hash) -> Self {
         self.workloads.last_mut().unwrap().hash = hash;
         self
     }
 }
 
-/// Two namespaces, with something of everything.
+/// Returns two namespaces with at least one of everything.
 pub(super) fn shop() -> Graph {
     use ConfigKind::{ConfigMap, Secret};
     let mut graph = Graph::default()
@@ -88,7 +88,7 @@ pub(super) fn shop() -> Graph {
     graph
 }
 
-/// Names and keys that try to be something else.
+/// Returns a graph of names and keys that pretend to be something else.
 pub(super) fn hostile() -> Graph {
     let mut graph = Graph::default()
         .object(ConfigKind::ConfigMap, HOSTILE, HOSTILE)
@@ -99,10 +99,10 @@ pub(super) fn hostile() -> Graph {
     graph
 }
 
-/// What [`hostile`] is full of.
+/// The text that [`hostile`] is full of.
 pub(super) const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\"'`\\]]>--><!--%00&amp;&lt;#quot;${x}{{x}}\u{2028}\n\u{202e}|end%%";
 
-/// So many workloads in each of so many namespaces, and half as many objects.
+/// Returns a graph with this many namespaces, this many workloads in each, and half as many objects.
 pub(super) fn many(namespaces: usize, workloads: usize) -> Graph {
     let mut graph = Graph::default();
     for namespace in 0..namespaces {
@@ -134,7 +134,8 @@ pub(super) fn many(namespaces: usize, workloads: usize) -> Graph {
     graph
 }
 
-/// A ConfigMap and a Secret, two workloads of one name in two namespaces, one that nothing restarts.
+/// Returns a ConfigMap and a Secret, two workloads of the same name in two namespaces, and one workload that
+/// nothing restarts.
 pub(super) fn small() -> Graph {
     let mut graph = Graph::default()
         .object(ConfigKind::ConfigMap, "a", "app")

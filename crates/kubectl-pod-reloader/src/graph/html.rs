@@ -1,4 +1,4 @@
-//! The graph as one page that asks nobody for anything.
+//! Writes the graph as one page that loads nothing.
 
 use std::{
     collections::BTreeSet,
@@ -11,12 +11,12 @@ use sha2::{Digest, Sha256};
 use super::{Graph, layout::Spacing, markup::escaped, section::sections, svg::svg, words};
 use crate::print::{count, is_hidden};
 
-/// A page with the graph as a drawing, a filter, and words about the node that is chosen. The fragment
-/// of the address chooses one: `#Secret/shop/db-creds`.
+/// Returns a page with the graph as a drawing, a filter, and a description of the chosen node. The fragment
+/// of the address chooses a node: `#Secret/shop/db-creds`.
 ///
 /// # Guarantees
-/// One file, without a request to anybody: its policy forbids all, and any script and style but its own.
-/// No name is read as anything but text. The same graph gives the same page.
+/// The page is one file that sends no requests. Its policy forbids them all, and any script and style except
+/// its own. No name is read as anything other than text. The same graph gives the same page.
 pub(crate) fn html(graph: &Graph, title: &str) -> String {
     page(graph, title).expect("a String takes everything")
 }
@@ -80,8 +80,8 @@ fn page(graph: &Graph, title: &str) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// What the script reads. JSON may be written with escapes instead of any letter, so that no end of the
-/// element can be in it.
+/// Returns the data for the script. Escapes may replace any character in JSON, so the end of the element
+/// cannot occur in it.
 fn json(graph: &Graph, links: &[Vec<String>; 2], spacing: Spacing) -> String {
     let value = serde_json::json!({
         "objects": graph.objects,
@@ -101,8 +101,8 @@ fn json(graph: &Graph, links: &[Vec<String>; 2], spacing: Spacing) -> String {
     text
 }
 
-/// The fragment that names each object and each workload. Where two would have the same one, as of two
-/// custom resources of one kind in two groups, the later ones get a number.
+/// Returns the fragment that names each object and each workload. If two would share one, as custom resources
+/// of the same kind in two groups do, the later ones get a number.
 fn links(graph: &Graph) -> [Vec<String>; 2] {
     let mut taken = BTreeSet::new();
     let mut link = |kind: &str, namespace: &str, name: &str| {
@@ -135,7 +135,7 @@ fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// How a policy names one script or style.
+/// Returns the name of a script or style for the page's policy.
 fn hash(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
 }
@@ -147,7 +147,7 @@ const FILTER: &str = include_str!("page/filter.html");
 const LEGEND: &str = include_str!("page/legend.html");
 const PANEL: &str = include_str!("page/panel.html");
 
-/// So many nodes in a column that they stand closer.
+/// Number of nodes in a column from which on they stand closer together.
 const MANY: usize = 60;
 
 const ROOMY: Spacing = Spacing {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(links(&graph)[1], ["Cluster/a/db", "Cluster/a/db/2"]);
     }
 
-    /// Nobody waits for the end of this where all lines are looked at for each node.
+    /// Never ends in reasonable time if all lines are searched for each node.
     #[test]
     fn many_workloads_are_drawn_in_one_namespace_and_in_many() {
         for graph in [many(1, 20_000), many(1000, 20)] {

@@ -1,35 +1,35 @@
-//! Where objects and workloads stand in two columns, so that few lines cross.
+//! Places objects and workloads in two columns so that few lines cross.
 
 use std::collections::BTreeMap;
 
-/// How high a node is, and what is left free.
+/// The height of nodes, and the space between them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spacing {
-    /// The height of a node.
+    /// Height of a node.
     pub(super) node: f64,
-    /// Between one node and the next.
+    /// Space between two nodes.
     pub(super) gap: f64,
-    /// More of it between nodes that nothing connects, not even by way of others.
+    /// Additional space between nodes that nothing connects, not even through others.
     pub(super) between: f64,
 }
 
 /// Two columns of nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Layout {
-    /// The upper edge of each node on the left.
+    /// Upper edge of each node on the left.
     pub(super) left: Vec<f64>,
-    /// The upper edge of each node on the right.
+    /// Upper edge of each node on the right.
     pub(super) right: Vec<f64>,
-    /// The height of all.
+    /// Height of the whole layout.
     pub(super) height: f64,
 }
 
-/// Places `left` nodes beside `right` ones. Lines go from one of the left to one of the right.
+/// Places `left` nodes beside `right` ones. Each line goes from a left node to a right one.
 ///
 /// # Guarantees
-/// No node overlaps another. Parts that nothing connects stand one below the other, in the order of
-/// their first nodes. In each part the longer column is without holes, and a node of the shorter one is
-/// as near as can be to the middle of what it is connected to. The same input gives the same picture.
+/// No node overlaps another. Parts that nothing connects stand one below the other, in the order of their
+/// first nodes. In each part, the longer column has no holes, and a node of the shorter one is as near as
+/// possible to the middle of its neighbours. The same input gives the same picture.
 pub(super) fn layout(
     left: usize,
     right: usize,
@@ -57,7 +57,7 @@ pub(super) fn layout(
     layout
 }
 
-/// How many pairs of lines cross, where nodes stand at these heights.
+/// Counts the pairs of lines that cross, with nodes at these heights.
 #[cfg(test)]
 pub(super) fn crossings(left: &[f64], right: &[f64], lines: &[(usize, usize)]) -> usize {
     let order = |tops: &[f64]| {
@@ -72,7 +72,7 @@ pub(super) fn crossings(left: &[f64], right: &[f64], lines: &[(usize, usize)]) -
     .crossings()
 }
 
-/// Nodes that hang together, each column from top to bottom.
+/// A connected set of nodes, each column from top to bottom.
 #[derive(Clone, Debug, Default)]
 struct Part {
     columns: [Vec<usize>; 2],
@@ -83,7 +83,7 @@ fn parts(left: usize, right: usize, lines: &[(usize, usize)]) -> Vec<Part> {
     let mut roots: Vec<usize> = (0..left + right).collect();
     for &(from, to) in lines {
         let (from, to) = (root(&mut roots, from), root(&mut roots, left + to));
-        // The smaller one stays, so that a part comes where its first node does.
+        // The smaller root stays, so that a part stands where its first node does.
         roots[from.max(to)] = from.min(to);
     }
     let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
@@ -110,8 +110,8 @@ fn root(roots: &mut [usize], mut node: usize) -> usize {
 }
 
 impl Part {
-    /// The barycentre heuristic: sorts each column in turn by the mean place of what each node is
-    /// connected to, and keeps what crosses least.
+    /// Applies the barycentre heuristic: sorts each column in turn by the mean place of each node's
+    /// neighbours, and retains the order with the fewest crossings.
     fn untangled(mut self) -> Self {
         let mut fewest = self.crossings();
         let mut best = self.columns.clone();
@@ -132,7 +132,7 @@ impl Part {
         self
     }
 
-    /// For each node of one column, the mean place of those of the other that it is connected to.
+    /// Returns the mean place of the neighbours of each node of one column.
     fn means(&self, side: usize) -> BTreeMap<usize, f64> {
         let places = self.places(1 - side);
         let mut sums: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
@@ -154,7 +154,7 @@ impl Part {
         column.copied().zip((0_u32..).map(f64::from)).collect()
     }
 
-    /// By a tree of sums: some thousands of lines take no time either.
+    /// Counts the pairs of lines that cross. A tree of sums makes it fast even for thousands of lines.
     fn crossings(&self) -> usize {
         let [from, to] = [0, 1].map(|side| {
             let column = self.columns[side].iter().enumerate();
@@ -184,7 +184,7 @@ impl Part {
         crossings
     }
 
-    /// Each node with its upper edge, the columns one after the other.
+    /// Returns each node with its upper edge, one column after the other.
     fn placed(&self, pitch: f64) -> [Vec<(usize, f64)>; 2] {
         let long = usize::from(self.columns[1].len() > self.columns[0].len());
         let short = 1 - long;
@@ -216,8 +216,8 @@ impl Part {
     }
 }
 
-/// The numbers nearest to `wishes` of which none is less than the one before: neighbours that are in
-/// the wrong order share their mean.
+/// Returns the non-decreasing numbers that are nearest to `wishes`: neighbours in the wrong order share their
+/// mean.
 fn nearest_that_never_fall(wishes: &[f64]) -> Vec<f64> {
     let mut runs: Vec<(f64, usize)> = Vec::new();
     for &wish in wishes {
@@ -239,7 +239,7 @@ fn count(number: usize) -> f64 {
     f64::from(u32::try_from(number).expect("no cluster has so many objects"))
 }
 
-/// More of them hardly change anything.
+/// Number of sorting rounds. More rounds hardly improve anything.
 const ROUNDS: usize = 12;
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::print::is_hidden;
 
-/// Escapes text for markup, and for attributes in quotes. What could not be seen would be lost, or hide the rest.
+/// Escapes for text and for quoted attributes. Invisible characters would get lost, or hide the rest.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! The graph in the language of Mermaid, which GitHub and GitLab draw in Markdown.
+//! Writes the graph in the language of Mermaid, which GitHub and GitLab draw in Markdown.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,14 +11,14 @@ use super::{
     words,
 };
 
-/// A flowchart: each namespace is a subgraph, objects are on the left and workloads on the right. A
+/// Writes a flowchart. Each namespace is a subgraph, with objects on the left and workloads on the right. A
 /// dotted line means that the pods can start without the object.
 ///
 /// # Guarantees
-/// GitHub draws it: there are no more edges and characters than Mermaid takes as it is set there.
+/// GitHub draws it: the numbers of edges and characters stay within the limits that GitHub sets for Mermaid.
 ///
 /// # Caveats
-/// The last workloads are left out where they do not fit, and a node at the end says how many.
+/// Workloads that do not fit are left out, and a node at the end gives their number.
 pub(crate) fn mermaid(graph: &Graph) -> String {
     drawn(graph).expect("a String takes everything")
 }
@@ -32,7 +32,7 @@ fn drawn(graph: &Graph) -> Result<String, fmt::Error> {
     let mut left_out = 0;
     for (index, section) in sections(graph).iter().enumerate() {
         let namespace = escaped(words::namespace(section.namespace));
-        // Without lines to others, a subgraph would turn around.
+        // Without a direction of its own, a subgraph that no line connects to others would turn around.
         let head = format!("  subgraph s{index}[\"{namespace}\"]\n    direction LR\n");
         let part = Part::that_fits(graph, section, head.len() + END.len(), &mut room)?;
         left_out += part.left_out;
@@ -56,7 +56,7 @@ fn drawn(graph: &Graph) -> Result<String, fmt::Error> {
     Ok(text)
 }
 
-/// What may still be drawn.
+/// The room that is left to draw in.
 #[derive(Clone, Copy)]
 struct Room {
     edges: usize,
@@ -72,7 +72,7 @@ impl Room {
     }
 }
 
-/// What is drawn of one namespace.
+/// The drawn part of one namespace.
 #[derive(Default)]
 struct Part {
     nodes: String,
@@ -81,7 +81,7 @@ struct Part {
 }
 
 impl Part {
-    /// Workload by workload, each with the objects that restart it.
+    /// Draws workload by workload, each with the objects that restart it.
     fn that_fits(
         graph: &Graph,
         section: &Section<'_>,
@@ -103,7 +103,7 @@ impl Part {
                 }
                 edge_line(&mut edges, edge)?;
             }
-            // Without a line it would stand in the column of the objects.
+            // Without a line, the workload would stand in the column of the objects.
             let tie = section.objects.first().filter(|_| own.is_empty());
             if let Some(object) = tie.filter(|object| objects.contains(*object)) {
                 writeln!(edges, "    o{object} ~~~ w{workload}")?;
@@ -160,7 +160,7 @@ fn edge_line(text: &mut String, edge: &Edge) -> fmt::Result {
     )
 }
 
-/// For a quoted text, where Mermaid reads `#NUMBER;` as that character and much else as Markdown or HTML.
+/// Escapes a quoted text. Mermaid reads `#NUMBER;` as that character, and much else as Markdown or HTML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -188,18 +188,18 @@ const LEGEND: &str = r#"  subgraph legend["Legend"]
   end
 "#;
 
-// Readable on a light page and on a dark one.
+// Readable on light and on dark pages.
 const CLASSES: &str = "  classDef object fill:#e3edf9,stroke:#2f6db5,color:#12263f
   classDef workload fill:#e2f3ee,stroke:#1d7a63,color:#0f2c25
   classDef marked fill:#fdf1dc,stroke:#96610a,color:#3a2600,stroke-width:2px,stroke-dasharray:5 3
   classDef notice fill:#fdf1dc,stroke:#96610a,color:#3a2600
 ";
 
-/// `maxEdges` of Mermaid, less those of the legend.
+/// Mermaid's `maxEdges`, minus those of the legend.
 const MOST_EDGES: usize = 500 - 2;
 
-/// `maxTextSize` of Mermaid, less what comes before and after the namespaces. No text has more characters
-/// than bytes.
+/// Mermaid's `maxTextSize`, minus the text before and after the namespaces. Counting bytes is safe: no text
+/// has more characters than bytes.
 const MOST_BYTES: usize = 50_000 - 1_000;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The page as a browser shows it.
+//! Tests of the page as a browser shows it.
 
 use std::{fs, path::PathBuf};
 
@@ -13,7 +13,7 @@ use super::{
     html,
 };
 
-/// Opens the page of a graph at `fragment`, plays `test`, and looks at what all of it has asked for.
+/// Opens the page of a graph at `fragment`, runs `test`, and checks everything that the page has requested.
 fn on_screen(
     graph: &Graph,
     fragment: &str,
@@ -45,7 +45,7 @@ fn written(directory: &TempDir, graph: &Graph) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The names of the nodes that `selector` picks, sorted.
+/// Returns the names of the visible nodes that `selector` picks, sorted.
 fn names(browser: &mut Browser, selector: &str) -> Result<Value> {
     browser.evaluate(&format!(
         "[...document.querySelectorAll({})].filter(node => node.checkVisibility())\
@@ -195,7 +195,7 @@ fn the_filter_leaves_what_matches_and_what_that_is_connected_to() -> Result<()> 
             browser.evaluate(height)?.as_f64() < before,
             "empty bands are closed"
         );
-        // A link to what the filter hides takes the filter away.
+        // A link to a node that the filter hides removes the filter.
         browser.evaluate("location.hash = '#Secret/payments/card-gateway'")?;
         browser.wait_until("document.querySelector('.chosen')?.checkVisibility()")?;
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What of a graph is in one namespace: objects restart workloads of their own namespace alone.
+//! Splits a graph by namespace: objects restart workloads of their own namespace only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,17 +7,17 @@ use super::{Edge, Graph};
 /// One namespace of a graph.
 #[derive(Debug, Default)]
 pub(super) struct Section<'a> {
-    /// Its name; empty for what is in no namespace.
+    /// Name of the namespace; empty for objects without one.
     pub(super) namespace: &'a str,
-    /// Where its objects are in [`Graph::objects`], sorted.
+    /// Indices of its objects in [`Graph::objects`], sorted.
     pub(super) objects: Vec<usize>,
-    /// Where its workloads are in [`Graph::workloads`], sorted.
+    /// Indices of its workloads in [`Graph::workloads`], sorted.
     pub(super) workloads: Vec<usize>,
-    /// Where its edges are in [`Graph::edges`].
+    /// Indices of its edges in [`Graph::edges`].
     pub(super) edges: Vec<usize>,
 }
 
-/// The namespaces of `graph`, by name.
+/// Returns the namespaces of `graph`, sorted by name.
 pub(super) fn sections(graph: &Graph) -> Vec<Section<'_>> {
     let mut sections: BTreeMap<&str, Section<'_>> = BTreeMap::new();
     for (index, object) in graph.objects.iter().enumerate() {
@@ -40,8 +40,8 @@ pub(super) fn sections(graph: &Graph) -> Vec<Section<'_>> {
 }
 
 impl Section<'_> {
-    /// The workloads that no edge leads to, with an object to which they can be tied without a line, so
-    /// that they stand in the same column as the others.
+    /// Returns the workloads that no edge leads to. Each comes with an object to tie it to by an invisible
+    /// line, so that it stands in the same column as the others.
     pub(super) fn untied(&self, edges: &[Edge]) -> impl Iterator<Item = (usize, usize)> {
         let tied = self.edges.iter().map(|&edge| edges[edge].workload);
         let tied: BTreeSet<_> = tied.collect();

@@ -1,4 +1,4 @@
-//! One namespace as a drawing: objects on the left, workloads on the right, lines between.
+//! Draws one namespace: objects on the left, workloads on the right, lines in between.
 
 use std::fmt::{self, Write};
 
@@ -10,10 +10,10 @@ use super::{
     words,
 };
 
-/// The drawing of `section`. `links[0]` are the fragments that name the objects, `links[1]` the workloads.
+/// Draws `section`. The fragments in `links[0]` name the objects, those in `links[1]` the workloads.
 ///
-/// Nodes have the ids `o` or `w`, lines `e`, each with its index in the graph. `data-y` is the upper
-/// edge of a node, for the script of the page.
+/// Ids are `o` for an object, `w` for a workload and `e` for a line, followed by the index in the graph.
+/// `data-y` is the upper edge of a node, for the script of the page.
 pub(super) fn svg(
     graph: &Graph,
     section: &Section<'_>,
@@ -63,7 +63,7 @@ pub(super) fn svg(
         let edge = &graph.edges[index];
         if edge.keys.is_some() {
             let keys = escaped(&shortened(&words::short_keys(edge), KEYS_WIDTH));
-            // Three quarters of the way, where the lines of one object are apart.
+            // Three quarters of the way along, where the lines of one object have separated.
             let (from, to) = (layout.left[object], layout.right[workload]);
             let y = (5.0 * from + 27.0 * to) / 32.0 + MARGIN + middle + 4.0;
             let x = WIDTH - LEFT - NODE_WIDTH - 51.0;
@@ -95,7 +95,7 @@ pub(super) fn svg(
     Ok(text)
 }
 
-/// The script of the page draws the same when a filter moves nodes.
+/// Returns the path of a line. The page's script draws the same path when a filter moves nodes.
 fn curve(from: f64, to: f64) -> String {
     let (left, right) = (LEFT + NODE_WIDTH, WIDTH - LEFT - NODE_WIDTH);
     let bend = (left + right) / 2.0;
@@ -108,11 +108,11 @@ struct Node<'a> {
     kind: &'a str,
     name: &'a str,
     mark: Option<&'static str>,
-    /// What stands beside the kind, below the name.
+    /// Note beside the kind, below the name.
     note: String,
-    /// What a screen reader says after kind and name.
+    /// Words that a screen reader says after kind and name.
     spoken: String,
-    /// Where lines meet it, if any do.
+    /// Height at which lines meet the node, if any do.
     port: Option<f64>,
 }
 
@@ -223,9 +223,9 @@ impl<'a> Node<'a> {
     }
 }
 
-/// `text`, or its beginning and end where it is too long: often names differ at the end only.
+/// Returns `text`, shortened in the middle if it is too long: often names differ only at their end.
 fn shortened(text: &str, most: usize) -> String {
-    // Beyond U+1100, where the letters begin that are twice as wide.
+    // Letters from U+1100 on are taken to be twice as wide.
     let width = |character: char| if character < '\u{1100}' { 1 } else { 2 };
     if text.chars().map(width).sum::<usize>() <= most {
         return text.to_owned();
@@ -250,19 +250,19 @@ fn shortened(text: &str, most: usize) -> String {
 const WIDTH: f64 = 780.0;
 const NODE_WIDTH: f64 = 300.0;
 
-/// From the left edge to the nodes, room for their outlines.
+/// Space between the left edge and the nodes, for their outlines.
 const LEFT: f64 = 4.0;
 
-/// Above and below the nodes.
+/// Space above and below the nodes.
 const MARGIN: f64 = 4.0;
 
-/// How many letters fit, also of a wide font.
+/// Number of letters that fit into a name, even in a wide font.
 const NAME_WIDTH: usize = 28;
 
-/// As [`NAME_WIDTH`], of the kind, beside which there is more, and of one with a mark.
+/// Number of letters that fit into a kind, which shares its line with a note: without and with a mark.
 const KIND_WIDTH: [usize; 2] = [20, 12];
 
-/// As [`NAME_WIDTH`], of the keys on a line.
+/// Number of letters that fit into the keys on a line.
 const KEYS_WIDTH: usize = 15;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! What all pictures call the same: marks of nodes, and numbers with their nouns.
+//! The words that all pictures share: marks of nodes, and numbers with their nouns.
 
 use crate::print::count;
 
 use super::{ConfigNode, Edge, Hash, WorkloadNode};
 
-/// What is to be noticed about an object.
+/// Returns the mark of an object, if there is something to notice.
 pub(super) fn mark_of_object(object: &ConfigNode) -> Option<&'static str> {
     match object.exists {
         Some(true) => None,
@@ -13,7 +13,7 @@ pub(super) fn mark_of_object(object: &ConfigNode) -> Option<&'static str> {
     }
 }
 
-/// What is to be noticed about a workload.
+/// Returns the mark of a workload, if there is something to notice.
 pub(super) fn mark_of_workload(workload: &WorkloadNode) -> Option<&'static str> {
     match workload.hash {
         Hash::Own => None,
@@ -23,12 +23,12 @@ pub(super) fn mark_of_workload(workload: &WorkloadNode) -> Option<&'static str> 
     }
 }
 
-/// The keys that count, in one line; empty for all.
+/// Returns the tracked keys in one line; empty if all are tracked.
 pub(super) fn keys(edge: &Edge) -> String {
     edge.keys.as_deref().unwrap_or_default().join(", ")
 }
 
-/// As [`keys`], where there is little room.
+/// Returns the keys as [`keys`] does, for a narrow space.
 pub(super) fn short_keys(edge: &Edge) -> String {
     match edge.keys.as_deref().unwrap_or_default() {
         [key] => key.clone(),
@@ -36,7 +36,7 @@ pub(super) fn short_keys(edge: &Edge) -> String {
     }
 }
 
-/// What a namespace is called; a workload may be in none.
+/// Returns the title of a namespace. A workload may have none.
 pub(super) fn namespace(name: &str) -> &str {
     if name.is_empty() {
         "no namespace"
@@ -45,13 +45,13 @@ pub(super) fn namespace(name: &str) -> &str {
     }
 }
 
-/// How many pods it is to have.
+/// Returns the number of pods that a workload asks for.
 pub(super) fn pods(workload: &WorkloadNode) -> Option<String> {
     let number = usize::try_from(workload.pods?).ok()?;
     Some(count(number, "pod"))
 }
 
-/// What is written below the name of a workload: pods, and its mark.
+/// Returns the notes below the name of a workload: pods and mark.
 pub(super) fn notes_of_workload(workload: &WorkloadNode) -> String {
     let mark = mark_of_workload(workload).map(str::to_owned);
     let notes: Vec<String> = pods(workload).into_iter().chain(mark).collect();

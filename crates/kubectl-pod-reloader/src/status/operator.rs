@@ -1,4 +1,4 @@
-//! Whether one operator runs, leads, and answers.
+//! Checks if one operator runs, leads, and answers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,31 +21,31 @@ use crate::operators::{self, Operator};
 use crate::print::{Verdict, count};
 use crate::workloads::Inquiry;
 
-/// How many workloads are tried to reach the webhook by.
+/// Number of workloads to try in order to reach the webhook.
 const TRIES: usize = 3;
-/// How often the Lease is looked at.
+/// Pause between two looks at the Lease.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long a Lease is good that does not say so.
+/// Validity of a Lease that does not state it.
 const LASTS: Duration = Duration::from_secs(15);
-/// One that was released is taken within this time by another replica, if there is one.
+/// Time within which another replica, if there is one, takes a released Lease.
 const MIN_LASTS: Duration = Duration::from_secs(4);
-/// As long as a replica waits, whatever a Lease says.
+/// Longest time that a replica waits, whatever a Lease says.
 const MAX_LASTS: Duration = Duration::from_secs(60);
-/// A certificate that expires so soon should have been replaced.
+/// Remaining validity below which a certificate should already have been replaced.
 const SOON: SignedDuration = SignedDuration::from_hours(72);
 
-/// Whether an operator is at work somewhere.
+/// Signs of life of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alive {
-    /// It renews its Lease.
+    /// The operator renews its Lease.
     Yes,
-    /// Nobody does.
+    /// Nobody renews the Lease.
     No,
-    /// It has no Lease, or that cannot be seen.
+    /// There is no Lease, or it cannot be seen.
     Unknown,
 }
 
-/// Those of the Deployment. It may have none, where the operator runs outside of the cluster.
+/// Checks the replicas of the Deployment. It may have none, if the operator runs outside the cluster.
 pub(super) fn replicas(deployment: &Value, alive: Alive) -> Check {
     let wanted = deployment["spec"]["replicas"].as_i64().unwrap_or(1);
     let ready = deployment["status"]["readyReplicas"].as_i64().unwrap_or(0);
@@ -68,7 +68,7 @@ pub(super) fn replicas(deployment: &Value, alive: Alive) -> Check {
     Check::new("Replicas", verdict, format!("{ready} of {wanted} ready"))
 }
 
-/// Who leads: whoever renews the Lease while we look. No clock is compared with another.
+/// Finds the leader: whoever renews the Lease while we look. No clock is compared with another.
 pub(super) async fn leader(cluster: &Cluster, operator: &Operator) -> (Check, Alive) {
     let args = &operator.args;
     if args.reconcile == Reconcile::Off {
@@ -117,16 +117,16 @@ pub(super) async fn leader(cluster: &Cluster, operator: &Operator) -> (Check, Al
     }
 }
 
-/// What of a Lease shows that somebody holds it.
+/// The fields of a Lease that show if somebody holds it.
 #[derive(Debug, PartialEq, Eq)]
 struct Lease {
-    /// Empty where it was released.
+    /// Holder of the Lease; empty if it was released.
     holder: String,
-    /// By the clock of the holder.
+    /// Time of renewal, by the holder's clock.
     renewed: String,
-    /// How long it is good that is not renewed.
+    /// Validity of the Lease if it is not renewed.
     lasts: Duration,
-    /// How long it says that it is, where that is longer than any replica waits.
+    /// Validity that the Lease states, if that is longer than any replica waits.
     claims: Option<Duration>,
 }
 
@@ -149,7 +149,7 @@ impl Lease {
             && (&self.holder, &self.renewed) != (&before.holder, &before.renewed)
     }
 
-    /// That it has not been renewed for so long, in words.
+    /// Describes a Lease that was watched for this long without a renewal.
     fn is_dead(&self, watched: Duration) -> String {
         match &*self.holder {
             "" => "none: nobody holds the Lease".to_owned(),
@@ -170,7 +170,8 @@ impl Lease {
     }
 }
 
-/// How the webhook of the operator `name` is registered, and whether it gives an `answer`; with what it told.
+/// Checks how the webhook of operator `name` is registered, and if it gives an `answer`. Also returns its
+/// report.
 pub(super) async fn webhook(
     cluster: &Cluster,
     name: &str,
@@ -255,7 +256,7 @@ pub(super) async fn webhook(
     (checks, report)
 }
 
-/// Asks the webhook by a workload that is kept, or else by one that is not made.
+/// Asks the webhook through a managed workload, or else through one that is never created.
 pub(super) async fn reach(cluster: &Cluster, operator: &Operator, kept: &[&Kept<'_>]) -> Inquiry {
     let last = match by_some(cluster, kept).await {
         Ok(told) => return told,
@@ -292,7 +293,7 @@ pub(super) async fn reach(cluster: &Cluster, operator: &Operator, kept: &[&Kept<
     }
 }
 
-/// Asks the webhook by a workload that somebody keeps for sure: it has a hash of ours.
+/// Asks the webhook through a workload that certainly is managed: it has a hash of ours.
 pub(super) async fn by_hashes(cluster: &Cluster, kept: &[&Kept<'_>]) -> Inquiry {
     let is_ours = |kept: &&&Kept<'_>| {
         let hash = kept.seen.workload.config_hash();
@@ -308,7 +309,10 @@ pub(super) async fn by_hashes(cluster: &Cluster, kept: &[&Kept<'_>]) -> Inquiry 
     })
 }
 
-/// Asks by one of the first workloads, that it is allowed by. *Errors*: by none; with the last that was tried.
+/// Asks through the first workload that the user has the rights for.
+///
+/// # Errors
+/// When no workload will do. Holds the error of the last one tried, if any was.
 async fn by_some(cluster: &Cluster, kept: &[&Kept<'_>]) -> Result<Inquiry, Option<Unseen>> {
     let mut last = None;
     for kept in kept.iter().take(TRIES) {
@@ -322,7 +326,7 @@ async fn by_some(cluster: &Cluster, kept: &[&Kept<'_>]) -> Result<Inquiry, Optio
     Err(last)
 }
 
-/// A Deployment that asks to be kept.
+/// Returns a Deployment that opts in.
 fn probe(namespace: &Name) -> Value {
     const NAME: &str = "pod-reloader-status";
     let labels = json!({"app": NAME});

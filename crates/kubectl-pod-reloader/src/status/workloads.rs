@@ -1,4 +1,4 @@
-//! Whether the workloads of one operator are up to date.
+//! Checks if the workloads of one operator are up to date.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,29 +17,29 @@ use crate::print::{Verdict, some};
 use crate::rollout::Rollout;
 use crate::workloads::{Inquiry, Seen};
 
-/// How many workloads are asked about at once.
+/// Number of workloads asked about at once.
 const INQUIRIES_AT_ONCE: usize = 4;
-/// So long a restart that is due may take beyond the settle period, and so long that is waited for: with a
-/// longer settle period it is about to be restarted, for all that can be told.
+/// Time that a due restart may take beyond its settle period. `MAX_GRACE` bounds the wait: with a longer
+/// settle period, all that can be told is that the workload is about to be restarted.
 const GRACE: Duration = Duration::from_secs(3);
 const MAX_GRACE: Duration = Duration::from_secs(30);
-/// How many workloads are named.
+/// Number of workloads that are named.
 const NAMED: usize = 5;
 
-/// A workload that is kept, without what is not asked about here.
+/// A managed workload, without the parts that are not needed here.
 pub(super) struct Kept<'a> {
-    /// It, without the object.
+    /// The workload, without its object.
     pub(super) seen: Seen<'a>,
-    /// Whether some of its pods are restarted only when somebody brings that about.
+    /// True if some of its pods are restarted only if somebody acts.
     is_stalled: bool,
 }
 
 impl<'a> Kept<'a> {
-    /// `None` for one that is not kept.
+    /// Returns `None` for a workload that is not managed.
     pub(super) fn of(mut seen: Seen<'a>) -> Option<Self> {
         let rollout = Rollout::of(&seen.workload, &seen.object);
         let is_done = matches!(rollout, Rollout::Done(_));
-        // There may be ten thousand.
+        // Frees the object: there may be ten thousand workloads.
         seen.object = Value::Null;
         seen.is_kept().then(|| Self {
             is_stalled: seen.workload.stall.is_some() && !is_done,
@@ -51,7 +51,7 @@ impl<'a> Kept<'a> {
         self.seen.workload.id.to_string()
     }
 
-    /// Its hash, if that is one of ours.
+    /// Returns the hash, if it is one of ours.
     fn hash(&self) -> Option<ConfigHash> {
         ConfigHash::parse(self.seen.workload.config_hash()?)
     }
@@ -62,7 +62,7 @@ impl<'a> Kept<'a> {
     }
 }
 
-/// What the workloads carry.
+/// Sums up the hashes that the workloads carry.
 pub(super) fn workloads(kept: &[&Kept<'_>], are_all: bool) -> Check {
     let has_hash = |kept: &&&Kept<'_>| kept.seen.workload.config_hash().is_some();
     let with = kept.iter().filter(has_hash).count();
@@ -88,12 +88,13 @@ pub(super) fn workloads(kept: &[&Kept<'_>], are_all: bool) -> Check {
     Check::new("Workloads", verdict, text)
 }
 
-/// What was told of those workloads that were asked about, by their places.
+/// The answers about the workloads that were asked about, by index.
 pub(super) type Told = BTreeMap<usize, Inquiry>;
 
-/// Whether the workloads are up to date: those that are due are given the time that a restart takes.
+/// Checks if the workloads are up to date. Workloads that are due get the time that a restart takes.
 ///
-/// At most `ask` are asked about, those with warnings first, then those without a hash, then some of the rest.
+/// Asks about `ask` workloads at most: those with warnings first, then those without a hash, then some of the
+/// others.
 pub(super) async fn standings(
     cluster: &Cluster,
     operator: &Operator,
@@ -153,7 +154,7 @@ pub(super) async fn standings(
 const UP_TO_DATE: &str = "up to date";
 const NOT_KEPT: &str = "not kept";
 
-/// Who is asked about first.
+/// The order in which workloads are asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Warned,
@@ -161,8 +162,8 @@ enum Rank {
     Other,
 }
 
-/// Which workloads are asked about, at most `ask`: rank by rank, and of a rank that has too many every n-th,
-/// so that none comes off badly by its name.
+/// Chooses `ask` workloads at most, rank by rank. From a rank that has too many it takes every n-th, so that
+/// no workload is at a disadvantage because of its name.
 fn chosen(ranks: &[Rank], ask: usize) -> Vec<usize> {
     let mut all: Vec<_> = (0..ranks.len()).collect();
     all.sort_by_key(|at| ranks[*at]);
@@ -174,7 +175,8 @@ fn chosen(ranks: &[Rank], ask: usize) -> Vec<usize> {
     chosen
 }
 
-/// How long to wait before asking again about a workload that stands so. `None` where that tells nothing new.
+/// Returns the time to wait before asking again about a workload with this sync status. `None` if asking
+/// again would show nothing new.
 fn patience(standing: Standing, settle_period: Duration) -> Option<Duration> {
     let patience = settle_period + GRACE;
     match standing {
@@ -225,11 +227,11 @@ async fn inquire(cluster: &Cluster, kept: &[&Kept<'_>], asked: &[usize]) -> Told
         .await
 }
 
-/// What the operator warned of in the last hour, and was not followed by a restart, by workload.
+/// Warnings of the last hour that were not followed by a restart, by workload.
 pub(super) struct Warnings<'a>(BTreeMap<&'a str, Vec<&'a Event>>);
 
 impl<'a> Warnings<'a> {
-    /// Out of all Events, the newest first.
+    /// Collects warnings from all Events, which come newest first.
     pub(super) fn of(events: &'a [Event]) -> Self {
         let mut by_workload: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
         for event in events {
@@ -247,7 +249,7 @@ impl<'a> Warnings<'a> {
         self.0.get(&*kept.name()).map_or(&[], Vec::as_slice)
     }
 
-    /// Those that still say what is so, given what was told.
+    /// Reports the warnings that still hold, given the answers.
     fn check(&self, kept: &[&Kept<'_>], told: &Told) -> Check {
         let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for (at, kept) in kept.iter().enumerate() {
@@ -277,7 +279,7 @@ impl<'a> Warnings<'a> {
     }
 }
 
-/// What is wrong, by the warnings that could be seen, or not.
+/// Reports the warnings, or that they cannot be seen.
 pub(super) fn warned(
     warnings: Result<&Warnings<'_>, &&Unseen>,
     kept: &[&Kept<'_>],
@@ -289,25 +291,25 @@ pub(super) fn warned(
     }
 }
 
-/// Whether a warning still says what is so. Most are about a hash that is not written: they are over when the
+/// Returns true if a warning still holds. Most are about a hash that was not written: they are over once the
 /// workload is up to date.
 fn holds(event: &Event, kept: &Kept<'_>, is_current: bool) -> bool {
     let references = &kept.seen.workload.references;
     match &*event.reason {
         "RestartStalled" => kept.is_stalled,
-        // By what its annotations say now, or what these may match.
+        // Depends on the current annotations, and on what their patterns may match.
         "InvalidReference" => {
             let is_of_matches = event.message.contains("left out");
             !references.rejected.is_empty()
                 || is_of_matches && references.pattern_kinds().next().is_some()
         }
-        // Nobody runs it later.
+        // Nobody makes up for a missed run.
         "CronJobNotRun" => true,
         _ => !is_current,
     }
 }
 
-/// The reasons of warnings.
+/// The reasons that warnings have.
 const REASONS: [&str; 9] = [
     "WaitingForConfig",
     "RestartStalled",

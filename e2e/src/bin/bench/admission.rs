@@ -1,4 +1,4 @@
-//! What the webhook costs, called directly and by the apiserver.
+//! Measures the cost of the webhook, called directly and by the apiserver.
 
 use std::{fs, time::Duration};
 
@@ -30,7 +30,7 @@ use crate::{
 
 const CONNECTIONS: usize = 32;
 const RATE: usize = 10_000;
-/// The label of the Deployments that are for the empty server, and not for the operator.
+/// Label of the Deployments that are for the empty server instead of the operator.
 const EMPTY: &str = "bench-empty";
 
 pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
@@ -127,7 +127,7 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     Ok(())
 }
 
-/// What a webhook adds to a write, by three Deployments that are written in turns.
+/// Measures what a webhook adds to a write, with three Deployments that are written in turns.
 async fn writes(
     scene: &Scene,
     empty: &EmptyServer,
@@ -153,7 +153,7 @@ async fn writes(
         ours,
     ];
     scene.create_all(&workloads).await?;
-    // Until the apiserver has seen the configurations.
+    // Time for the apiserver to see the configurations.
     sleep(Duration::from_secs(3)).await;
 
     let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
@@ -196,7 +196,7 @@ async fn writes(
     Ok(())
 }
 
-/// How many reviews the operator has answered.
+/// Returns the number of reviews that the operator has answered.
 async fn answered(scene: &Scene) -> Result<usize> {
     let metrics = scene.operator.metrics().await?;
     let counts = metrics
@@ -206,7 +206,7 @@ async fn answered(scene: &Scene) -> Result<usize> {
     Ok(counts.sum())
 }
 
-/// A Deployment without pods whose reviews have the size of most, and which lists one ConfigMap.
+/// Returns a Deployment without pods that lists one ConfigMap. Its reviews have a typical size.
 fn large(name: &str) -> Workload {
     let variables: Vec<_> = (0..16)
         .map(|number| json!({"name": format!("SETTING_{number}"), "value": "a value of some length"}))
@@ -216,7 +216,7 @@ fn large(name: &str) -> Workload {
     workload.with(&["spec", "template", "spec", "containers"], containers)
 }
 
-/// The review of an update of a Deployment of the cluster.
+/// Returns the review of an update of a Deployment of the cluster.
 async fn review(
     scene: &Scene,
     workload: &Workload,
@@ -235,7 +235,7 @@ async fn review(
 struct EmptyServer {
     process: Process,
     port: u16,
-    /// In PEM.
+    /// CA of its certificate, in PEM.
     ca: String,
 }
 
@@ -264,7 +264,7 @@ impl EmptyServer {
         })
     }
 
-    /// As `ours`, for its own Deployments.
+    /// Returns a configuration like `ours`, for its own Deployments.
     fn configuration(
         &self,
         ours: &MutatingWebhookConfiguration,

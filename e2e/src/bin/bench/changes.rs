@@ -1,5 +1,5 @@
-//! From a change of a ConfigMap to the changed pod templates: how long, with how many requests, and how
-//! much work.
+//! Measures the way from a change of a ConfigMap to the changed pod templates: the time, the requests, and
+//! the work.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -22,20 +22,20 @@ use crate::{
     subject::{Running, Subject},
 };
 
-/// Between two changes that have nothing to do with each other.
+/// Pause between two independent changes.
 const PAUSE: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Changes per second of the stream, and for how long.
+/// Rate of the stream, in changes per second, and its duration.
 const RATE: usize = 200;
 const STREAM: Duration = Duration::from_secs(20);
-/// One change in so many is to an object that a workload lists.
+/// One in this many changes is to an object that a workload lists.
 const ONE_IN: usize = 5;
-/// How many workloads the stream concerns, each by a ConfigMap of its own, and how many ConfigMaps it
-/// changes besides.
+/// Number of workloads that the stream concerns, each through a ConfigMap of its own, and number of other
+/// ConfigMaps that it changes.
 const CONCERNED: usize = 20;
 const UNCONCERNED: usize = 80;
 
-/// Without a settle period.
+/// Measures without a settle period.
 pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     let scene = scene("0s").await?;
     let bench = Bench::begin(&scene).await?;
@@ -137,7 +137,7 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     Ok(())
 }
 
-/// With the default settle period.
+/// Measures with the default settle period.
 pub(crate) async fn measure_settled(figures: &mut Figures, quick: bool) -> Result<()> {
     let scene = scene("5s").await?;
     let bench = Bench::begin(&scene).await?;
@@ -167,16 +167,16 @@ pub(crate) async fn measure_settled(figures: &mut Figures, quick: bool) -> Resul
     Ok(())
 }
 
-/// A scene, and what is seen of it.
+/// A scene, and the means to observe it.
 struct Bench<'a> {
     scene: &'a Scene,
     config_maps: Api<ConfigMap>,
     observer: Observer,
 }
 
-/// What came of many changes in a row.
+/// The result of many changes in a row.
 struct Streamed {
-    /// From the last change until the last pod template was right.
+    /// Time from the last change until the last pod template was right.
     late: Duration,
     rollouts: usize,
     lists: usize,
@@ -191,7 +191,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Creates a ConfigMap and the Deployments that it concerns, for the floor and for the operator.
+    /// Creates a ConfigMap and the Deployments that it concerns, for both the floor and the operator.
     async fn create(&self, of: &str, count: usize) -> Result<()> {
         for subject in Subject::BOTH {
             self.scene.put_all(&[subject.config_map(of, count)]).await?;
@@ -215,7 +215,7 @@ impl<'a> Bench<'a> {
         Ok(all)
     }
 
-    /// Changes a ConfigMap, and says when that was done.
+    /// Changes a ConfigMap, and returns the time at which that was done.
     async fn change(&self, config_map: &str, value: &str) -> Result<Instant> {
         let patch = json!({"data": {"key": value}});
         let params = PatchParams::default();
@@ -225,7 +225,7 @@ impl<'a> Bench<'a> {
         Ok(Instant::now())
     }
 
-    /// The first change after a start may find no watch yet, nor connections.
+    /// Makes changes until one is seen: the first ones after a start may come before watches and connections.
     async fn warm_up(&self, subject: Subject) -> Result<()> {
         let deployment = format!("{}-0", subject.name("one"));
         let before = self.observer.now(|seen| seen.of(&deployment).len());
@@ -245,8 +245,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Changes one ConfigMap that concerns one Deployment, again and again: from each write to when the
-    /// pod template was seen.
+    /// Changes one ConfigMap that concerns one Deployment, again and again. Returns the times from each write
+    /// until the new pod template is seen.
     async fn changes(
         &self,
         subject: Subject,
@@ -272,7 +272,7 @@ impl<'a> Bench<'a> {
         Ok(all)
     }
 
-    /// Changes one ConfigMap that concerns many Deployments: until the last of them was seen.
+    /// Changes one ConfigMap that concerns many Deployments. Returns the time until the last of them is seen.
     async fn fan_out(&self, subject: Subject, count: usize) -> Result<Duration> {
         self.observer.quiet(Duration::from_secs(2)).await;
         let before = self.observer.now(|seen| seen.values);
@@ -285,12 +285,12 @@ impl<'a> Bench<'a> {
                 (seen.values >= before + count).then(Instant::now)
             });
         let all = seen.await?.saturating_duration_since(written);
-        // The controllers have work left that the next measurement shall not feel.
+        // The controllers still have work to do, which the next measurement must not feel.
         sleep(Duration::from_secs(3)).await;
         Ok(all)
     }
 
-    /// Many changes in a row, most of them of objects that nobody lists.
+    /// Makes many changes in a row, most of them of objects that nobody lists.
     async fn stream(&self, quick: bool) -> Result<Streamed> {
         let subject = Subject::Operator;
         let names: Vec<_> = (0..CONCERNED)
@@ -352,7 +352,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Requests of the operator by verb and resource, watches aside.
+/// Requests of the operator by verb and resource, without watches.
 type Requests = BTreeMap<(String, String), usize>;
 
 async fn count_requests(scene: &Scene, mark: Mark) -> Result<Requests> {
@@ -366,7 +366,7 @@ async fn count_requests(scene: &Scene, mark: Mark) -> Result<Requests> {
     Ok(counts)
 }
 
-/// The requests since `mark`, once there are no more.
+/// Returns the requests since `mark`, once there are no more.
 async fn at_rest(scene: &Scene, mark: Mark) -> Result<Requests> {
     let mut before = None;
     loop {

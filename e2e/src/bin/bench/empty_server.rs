@@ -1,4 +1,4 @@
-//! The floor of a webhook: an HTTPS server that takes a body in, decodes nothing, and allows.
+//! The floor of a webhook: an HTTPS server that reads a body, decodes nothing, and allows.
 
 use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -69,7 +69,7 @@ async fn allow(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, anyh
     Ok(response.body(Full::from(answer))?)
 }
 
-/// The first UID in the text, which is that of the request.
+/// Returns the first UID in the text, which is that of the request.
 fn uid(body: &[u8]) -> Option<&[u8]> {
     let name = br#""uid":""#;
     let start = body.windows(name.len()).position(|window| window == name)? + name.len();

@@ -1,4 +1,4 @@
-//! What was measured: a table to read, and JSON to compare.
+//! The results: a table to read, and JSON to compare.
 
 use std::{fmt, time::Duration};
 
@@ -15,12 +15,12 @@ struct Figure {
     goal: &'static str,
 }
 
-/// All lines, in the order in which they were measured.
+/// All lines, in the order of measurement.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Figures(Vec<Figure>);
 
 impl Figures {
-    /// Adds a line for durations, with their ratio.
+    /// Adds a line of durations, with their ratio.
     pub(crate) fn compare(&mut self, what: &str, floor: Spread, ours: Spread, goal: &'static str) {
         self.add(Figure {
             what: what.to_owned(),
@@ -32,7 +32,7 @@ impl Figures {
         });
     }
 
-    /// Adds a line that has no floor, or one in words.
+    /// Adds a line without a floor, or with one in words.
     pub(crate) fn say(
         &mut self,
         what: &str,
@@ -79,7 +79,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Several measurements of one thing, in seconds.
+/// The spread of several measurements of one thing, in seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Spread {
     pub(crate) count: usize,
@@ -90,7 +90,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of at least one measurement.
+    /// Returns the spread of `all`, which must not be empty.
     pub(crate) fn of(mut all: Vec<Duration>) -> Self {
         all.sort();
         let last = all.len() - 1;
@@ -104,7 +104,7 @@ impl Spread {
         }
     }
 
-    /// All of it later by so many seconds.
+    /// Returns the spread moved by this many seconds.
     pub(crate) fn plus(self, more: f64) -> Self {
         Self {
             count: self.count,

@@ -1,5 +1,5 @@
 //! The floor of a reconcile loop: a bare client that answers a watch event with one PATCH for each
-//! Deployment, without reading, hashing, comparing, testing or telling anything.
+//! Deployment. It does not read, hash, compare, test or report anything.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -16,12 +16,12 @@ use kube::{
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-/// The annotation that it writes to the pod template.
+/// Annotation that it writes to the pod template.
 pub(crate) const STAMP: &str = "bench/stamp";
-/// The label of a ConfigMap that says how many Deployments it concerns: those of its own name, with `-0`,
+/// Label of a ConfigMap with the number of Deployments that it concerns: those of its own name, with `-0`,
 /// `-1` and so on.
 pub(crate) const CONCERNS: &str = "bench-concerns";
-/// How many PATCHes are under way at once, as many as the operator has.
+/// Number of PATCHes that are under way at once, the same as for the operator.
 const AT_ONCE: usize = 16;
 
 #[derive(clap::Args)]
@@ -49,7 +49,7 @@ pub(crate) async fn run(
     let turns = Arc::new(Semaphore::new(AT_ONCE));
     let mut events = std::pin::pin!(watcher(config_maps, watcher::Config::default()));
     while let Some(event) = events.try_next().await? {
-        // What the list shows has not changed.
+        // Objects in the initial list have not changed.
         let watcher::Event::Apply(config_map) = event else {
             continue;
         };
@@ -70,7 +70,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Sets the stamp, and drops the answer unread.
+/// Sends the stamp, and drops the answer unread.
 fn patch(
     client: &Client,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! What three kinds more cost: memory, requests, and work for a change.
+//! Measures the cost of three additional kinds: memory, requests, and work for a change.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::{clear, figures::Figures, memory::Memory, without_controllers};
 
-/// So many workloads of each kind.
+/// Number of workloads of each kind.
 const EACH: usize = 500;
 const KINDS: [&str; 3] = ["rollouts", "services", "kafkaconnects"];
 
@@ -34,7 +34,7 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
         everywhere: true,
         values: json!({
             "customResources": ["argo-rollouts", "knative", "kafkaconnect"],
-            // The chart's own default.
+            // Same as the chart's default.
             "webhook": {"timeoutSeconds": 3},
         }),
         ..Options::default()
@@ -68,10 +68,10 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     Ok(())
 }
 
-/// The operator after a start of its own, at rest.
+/// The operator at rest, after a start of its own.
 struct Rest {
     memory: Memory,
-    /// How many requests the start took, by verb and resource.
+    /// Requests that the start took, by verb.
     requests: BTreeMap<String, usize>,
 }
 
@@ -79,7 +79,7 @@ async fn restarted(scene: &Scene) -> Result<Rest> {
     scene.operator.stop().await;
     let mark = scene.mark().await?;
     scene.operator.start_again().await?;
-    // Beyond the first look at which kinds are served.
+    // Longer than the first look at the kinds that are served.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let memory = Memory::now(scene).await?;
     let mut requests = BTreeMap::new();
@@ -105,7 +105,7 @@ fn say(figures: &mut Figures, what: &str, now: &Rest, before: Option<(&Rest, usi
     );
 }
 
-/// One change that concerns all.
+/// Measures one change that concerns all workloads.
 async fn changed(figures: &mut Figures, scene: &Scene, each: usize) -> Result<()> {
     let before = scene.operator.process().cpu_time()?;
     let mark = scene.mark().await?;
@@ -144,7 +144,7 @@ async fn patches(scene: &Scene, mark: pod_reloader_e2e::Mark) -> Result<BTreeMap
     Ok(patches)
 }
 
-/// Waits until so many of a kind carry KEY.
+/// Waits until this many objects of a kind carry the config hash.
 async fn carried(scene: &Scene, kind: &str, count: usize) -> Result<()> {
     let what = format!("{count} {kind} to carry the hash");
     let resource = match kind {

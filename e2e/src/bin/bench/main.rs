@@ -1,5 +1,5 @@
-//! Measures the operator on a real control plane, side by side with clients and servers that do the
-//! least that could do: the floor.
+//! Measures the operator on a real control plane, side by side with the floor: clients and servers that do
+//! the least that could work.
 
 mod admission;
 mod changes;
@@ -103,7 +103,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// An operator on a control plane of its own, which looks after every namespace.
+/// Sets up an operator on a control plane of its own, which looks after every namespace.
 async fn scene(settle_period: &'static str) -> Result<Scene> {
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let options = Options {
@@ -111,14 +111,14 @@ async fn scene(settle_period: &'static str) -> Result<Scene> {
         args: vec!["--log-level=info".to_owned()],
         failure_policy: "Ignore",
         everywhere: true,
-        // The chart's own default.
+        // Same as the chart's default.
         values: serde_json::json!({"webhook": {"timeoutSeconds": 3}}),
         ..Options::default()
     };
     Scene::set(control_plane, "bench", options).await
 }
 
-/// Ends what would write to each Deployment, and take time from the rest.
+/// Stops the components that would write to each Deployment and take time from the measurement.
 async fn without_controllers(scene: &Scene) -> Result<()> {
     for component in [
         Component::ControllerManager,
@@ -130,7 +130,7 @@ async fn without_controllers(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// This program again, in another role.
+/// Runs this program in another role.
 fn another_role(scene: &Scene, role: &str, args: &[String]) -> Result<Process> {
     Process::start(Program {
         name: role.to_owned(),

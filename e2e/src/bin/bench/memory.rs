@@ -1,4 +1,4 @@
-//! How much memory the operator takes, by what the cluster holds that concerns it not.
+//! Measures how much memory the operator takes, by the number of objects that do not concern it.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ fn say(figures: &mut Figures, what: &str, few: Memory, live: Memory, listed: Mem
     );
 }
 
-/// The memory of the operator, in bytes.
+/// The operator's memory, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
     pub(crate) resident: usize,
@@ -86,7 +86,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// The median of some looks, once the operator has come to rest.
+    /// Returns the median of some samples, once the operator is at rest.
     pub(crate) async fn now(scene: &Scene) -> Result<Self> {
         sleep(Duration::from_secs(3)).await;
         let process = scene.operator.process();
@@ -130,7 +130,7 @@ async fn create_deployments(scene: &Scene, from: usize, to: usize) -> Result<()>
     scene.create_all(&deployments[from..]).await
 }
 
-/// Secrets of 4 KiB, with numbers from `from` to `to`.
+/// Creates Secrets of 4 KiB, numbered from `from` to `to`.
 pub(crate) async fn create_secrets(scene: &Scene, from: usize, to: usize) -> Result<()> {
     let api: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
     let creates = (from..to).map(|number| {

@@ -1,4 +1,4 @@
-//! Sees by a watch when pod templates change.
+//! Sees, by a watch, when pod templates change.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -18,17 +18,17 @@ use tokio::{
 
 use crate::floor::STAMP;
 
-/// What the pod templates of one namespace have carried.
+/// The values that the pod templates of one namespace have carried.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// By Deployment, each value with the time that it was seen, one after the other.
+    /// Values by Deployment, in order, each with the time at which it was seen.
     histories: HashMap<String, Vec<(Instant, String)>>,
-    /// How many values there are in all.
+    /// Number of all values.
     pub(crate) values: usize,
 }
 
 impl Seen {
-    /// The values of one Deployment: the operator's config hashes, or the floor's stamps.
+    /// Returns the values of one Deployment: the operator's config hashes, or the floor's stamps.
     pub(crate) fn of(&self, deployment: &str) -> &[(Instant, String)] {
         self.histories.get(deployment).map_or(&[], Vec::as_slice)
     }
@@ -47,7 +47,7 @@ impl Seen {
     }
 }
 
-/// Watches the Deployments of one namespace.
+/// A watch of the Deployments of one namespace.
 pub(crate) struct Observer {
     seen: watch::Receiver<Seen>,
     task: JoinHandle<()>,
@@ -71,14 +71,15 @@ impl Observer {
         Self { seen, task }
     }
 
-    /// What has been seen so far, as far as `look` asks.
+    /// Calls `look` on everything that has been seen so far.
     pub(crate) fn now<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
         look(&self.seen.borrow())
     }
 
-    /// Waits until `look` finds what it looks for.
+    /// Waits until `look` returns something.
     ///
-    /// *Errors*: it does not within `patience`.
+    /// # Errors
+    /// When it does not within `patience`.
     pub(crate) async fn until<T>(
         &self,
         what: &str,
@@ -98,7 +99,7 @@ impl Observer {
         found.with_context(|| format!("no {what}"))
     }
 
-    /// Waits until no pod template has changed for so long.
+    /// Waits until no pod template has changed for `period`.
     pub(crate) async fn quiet(&self, period: Duration) {
         let mut seen = self.seen.clone();
         while timeout(period, seen.changed()).await.is_ok() {

@@ -1,4 +1,4 @@
-//! Calls of a webhook, past the apiserver: one after the other, or at a given rate.
+//! Calls a webhook, bypassing the apiserver: one call after the other, or at a given rate.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use tokio::{
 };
 use tokio_rustls::client::TlsStream;
 
-/// A webhook that is called.
+/// A webhook to call.
 #[derive(Clone)]
 pub(crate) struct Target(pub(crate) Caller);
 
 impl Target {
-    /// Sends the same review `count` times over one connection, each once the last was answered.
+    /// Sends the same review `count` times over one connection, each time after the previous answer.
     pub(crate) async fn one_by_one(&self, review: &str, count: usize) -> Result<Vec<Duration>> {
         let mut connection = self.connect().await?;
         let request = request(review);
@@ -30,7 +30,7 @@ impl Target {
         Ok(all)
     }
 
-    /// The same over many connections at once, `count` in all.
+    /// Sends the same review over many connections in parallel, `count` times in all.
     pub(crate) async fn side_by_side(
         &self,
         review: &str,
@@ -45,8 +45,8 @@ impl Target {
         Ok(all.into_iter().collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// So many calls a second over these connections, whether or not the earlier ones were answered; each
-    /// counts from when it was due.
+    /// Makes `rate` calls a second over these connections. The time of a call counts from when it was due, so
+    /// a late answer also lengthens the calls that it holds up.
     pub(crate) async fn at_rate(
         &self,
         review: &str,

@@ -1,4 +1,4 @@
-//! How start, memory and a fan-out to all grow with the number of workloads.
+//! Measures how a start, the memory and a fan-out to all grow with the number of workloads.
 
 use std::time::Duration;
 
@@ -24,12 +24,11 @@ use crate::{
     scene, without_controllers,
 };
 
-/// Each workload lists one ConfigMap that all list, and one Secret of its own; of so many Secrets to a
-/// workload.
+/// Number of Secrets for each workload. Each workload lists one of them, and one ConfigMap that all list.
 const SECRETS_EACH: usize = 10;
-/// As many as the operator has.
+/// Number of parallel GETs, the same as for the operator.
 const GETS_AT_ONCE: usize = 12;
-/// More at once would take too much memory where they are large.
+/// Size of a page: a larger one would take too much memory if the objects are large.
 const PAGE: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -71,8 +70,8 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     Ok(())
 }
 
-/// How many objects in a list take as long as one that is read alone: whether a start would be done sooner if
-/// it listed what it now reads one by one.
+/// Measures how many objects in a list take as long as one that is read alone. This tells if a start would be
+/// faster if it listed the objects that it now reads one by one.
 async fn list_or_get(figures: &mut Figures, scene: &Scene, count: usize) -> Result<()> {
     let ask = async |path: String| -> Result<serde_json::Value> {
         let request = Request::get(path).body(Vec::new())?;
@@ -114,7 +113,7 @@ async fn list_or_get(figures: &mut Figures, scene: &Scene, count: usize) -> Resu
     Ok(())
 }
 
-/// What compression would save of a page of the list that a start is mostly made of.
+/// Measures what compression would save for a page of the list that most of a start consists of.
 async fn compression(figures: &mut Figures, scene: &Scene) -> Result<()> {
     let page = async |encoding: &str| -> Result<(usize, Duration)> {
         let request =
@@ -202,7 +201,7 @@ async fn step(
     Ok(())
 }
 
-/// What a start has taken, up to its last request.
+/// The cost of a start, up to its last request.
 struct Started {
     took: Duration,
     gets: usize,

@@ -1,4 +1,4 @@
-//! Who is measured: the operator, or the floor in its place.
+//! The subject of a measurement: the operator, or the floor in its place.
 
 use anyhow::Result;
 use pod_reloader_e2e::{
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::another_role;
 use crate::floor::{CONCERNS, STAMP};
 
-/// Somebody who changes pod templates when ConfigMaps change.
+/// A program that changes pod templates when ConfigMaps change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Floor,
@@ -20,7 +20,7 @@ pub(crate) enum Subject {
 impl Subject {
     pub(crate) const BOTH: [Self; 2] = [Self::Floor, Self::Operator];
 
-    /// The name of one of its ConfigMaps, which the names of its Deployments begin with.
+    /// Returns the name of one of its ConfigMaps, with which the names of its Deployments begin.
     pub(crate) fn name(self, of: &str) -> String {
         match self {
             Self::Floor => format!("floor-{of}"),
@@ -28,7 +28,7 @@ impl Subject {
         }
     }
 
-    /// A ConfigMap that concerns so many Deployments.
+    /// Returns a ConfigMap that concerns this many Deployments.
     pub(crate) fn config_map(self, of: &str, concerned: usize) -> Value {
         let mut object = config_map(&self.name(of), "0");
         if self == Self::Floor {
@@ -37,7 +37,7 @@ impl Subject {
         object
     }
 
-    /// The Deployments that the ConfigMap of this name concerns.
+    /// Returns the Deployments that the ConfigMap of this name concerns.
     pub(crate) fn deployments(self, of: &str, count: usize) -> Vec<Workload> {
         let name = self.name(of);
         let concerned = |workload: Workload| match self {
@@ -51,20 +51,21 @@ impl Subject {
     }
 }
 
-/// The one of both that runs; the other does not.
+/// The subject that runs, while the other one does not.
 pub(crate) enum Running<'a> {
     Floor(Process),
     Operator(&'a Scene),
 }
 
 impl<'a> Running<'a> {
-    /// Starts `subject`. The operator must not run before.
+    /// Starts `subject`. The operator must not be running.
     pub(crate) async fn start(scene: &'a Scene, subject: Subject) -> Result<Self> {
         if subject == Subject::Operator {
             scene.operator.start_again().await?;
             return Ok(Self::Operator(scene));
         }
-        // As the operator: how an apiserver knows a user, and logs what he does, takes time too.
+        // The floor has the operator's user, because it takes an apiserver time to recognise a user and to
+        // log his requests.
         let installation = &scene.installation;
         let token = scene
             .control_plane

@@ -1,4 +1,4 @@
-//! The faults that come one a minute.
+//! The faults that strike once a minute.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::{outage::Outage, random::Random};
 
-/// What breaks.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     KillReplica,
@@ -32,7 +32,7 @@ enum Fault {
     HashKeys,
 }
 
-/// All faults in an order of chance, again and again.
+/// All faults in random order, again and again.
 pub(crate) struct Faults {
     random: Random,
     outage: Arc<Outage>,
@@ -48,10 +48,10 @@ impl Faults {
         }
     }
 
-    /// Brings the next fault on, waits until it is over, and says what it was.
+    /// Brings on the next fault, waits until it is over, and says what it was.
     ///
     /// # Errors
-    /// When something does not come back.
+    /// When something does not recover.
     pub(crate) async fn strike(&mut self, scene: &Scene) -> Result<String> {
         if self.deck.is_empty() {
             self.deck = ALL.to_vec();
@@ -124,7 +124,7 @@ impl Fault {
         }
     }
 
-    /// What the proxies do meanwhile.
+    /// Returns the rules of the proxies while the fault lasts.
     fn rules(self) -> Vec<Rule> {
         let calls = Requests::any().except_watches();
         let answer = |code| Break::Answer(Answer::error(code));
@@ -132,7 +132,7 @@ impl Fault {
             Self::DuplicateWatches => {
                 vec![Rule::new(Requests::any().watches(), Break::DuplicateWatch)]
             }
-            // Not the same calls.
+            // Different rates, so that they hit different calls.
             Self::Errors => vec![
                 Rule::new(Requests::any(), answer(StatusCode::INTERNAL_SERVER_ERROR)).every_nth(20),
                 Rule::new(Requests::any(), answer(StatusCode::SERVICE_UNAVAILABLE)).every_nth(19),
@@ -194,7 +194,7 @@ async fn broken(replicas: &[Replica], rules: &[Rule]) -> Result<()> {
     Ok(())
 }
 
-/// Who does not lead watches nothing.
+/// Sends an expired watch (410) into all watches. A replica that does not lead has no watches.
 fn inject(replicas: &[Replica]) -> Result<()> {
     let mut told = 0;
     for replica in replicas {
@@ -205,14 +205,14 @@ fn inject(replicas: &[Replica]) -> Result<()> {
     Ok(())
 }
 
-/// Deletes a Secret of the operator, and waits until somebody has made it again.
+/// Deletes a Secret of the operator, and waits until somebody has created it again.
 async fn renewed(scene: &Scene, name: &str) -> Result<()> {
     let secrets = secrets(scene);
     secrets.delete(name, &DeleteParams::default()).await?;
     there_again(&secrets, name).await.map(|_| ())
 }
 
-/// As [`renewed`], with what it was before.
+/// Like [`renewed`], and the Secret must have the same content as before.
 async fn restored(scene: &Scene, name: &str) -> Result<()> {
     let secrets = secrets(scene);
     let before = secrets.get(name).await?.data;
@@ -224,7 +224,7 @@ async fn restored(scene: &Scene, name: &str) -> Result<()> {
 
 async fn there_again(secrets: &Api<Secret>, name: &str) -> Result<Secret> {
     let what = format!("the Secret {name} to be made again");
-    // The operator looks once a minute.
+    // The operator checks once a minute.
     wait_for(&what, Duration::from_secs(90), async || {
         Ok(match secrets.get_opt(name).await? {
             Some(secret) => Attempt::Done(secret),

@@ -1,4 +1,4 @@
-//! Remembers the hashes and revisions that all workloads of the cluster have had.
+//! Records the hashes and revisions that all workloads of the cluster have had.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -19,26 +19,26 @@ use pod_reloader_e2e::workload::{Kind, key_of};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-/// What has been seen; it goes on as long as the value.
+/// The record so far. Recording goes on as long as the value lives.
 pub(crate) struct History {
     client: Client,
     seen: Arc<Mutex<Seen>>,
     _watches: JoinSet<()>,
 }
 
-/// What has been seen of one workload.
+/// The record of one workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Life {
-    /// Its hashes, one after the other.
+    /// Hashes of the workload, in order.
     pub(crate) keys: Vec<Option<String>>,
-    /// The pod templates of its ReplicaSets or ControllerRevisions. Not their names: a controller with a
-    /// late cache may make a second ReplicaSet of the same template.
+    /// Pod templates of its ReplicaSets or ControllerRevisions. Names would not do: a controller with a stale
+    /// cache may create a second ReplicaSet for the same template.
     pub(crate) revisions: BTreeSet<String>,
 }
 
 #[derive(Debug, Default)]
 struct Seen {
-    /// By UID.
+    /// Lives by UID.
     lives: HashMap<String, Life>,
     /// UIDs by `namespace/name`.
     uids: HashMap<String, String>,
@@ -60,7 +60,7 @@ impl History {
         }
     }
 
-    /// Takes in what the watches may not have shown yet.
+    /// Reads what the watches may not have shown yet.
     ///
     /// # Errors
     /// When the apiserver does not answer.
@@ -73,14 +73,14 @@ impl History {
         Ok(())
     }
 
-    /// The life of a workload, if it has come to one.
+    /// Returns the life of a workload, if it was ever created.
     pub(crate) fn of(&self, namespace: &str, name: &str) -> Option<Life> {
         let seen = lock(&self.seen);
         let uid = seen.uids.get(&format!("{namespace}/{name}"))?;
         seen.lives.get(uid).cloned()
     }
 
-    /// How often the hash of any workload has become another one.
+    /// Returns the number of times that the hash of any workload has changed.
     pub(crate) fn hash_changes(&self) -> usize {
         let seen = lock(&self.seen);
         let lives = seen.lives.values();
@@ -90,7 +90,7 @@ impl History {
 
 impl Seen {
     fn take_in(&mut self, object: &DynamicObject) {
-        // Those of others, such as the sentinel, are not asked for.
+        // Revisions of other workloads, such as the sentinel, are recorded too, but nobody asks for them.
         if let Some(owner) = object.owner_references().first() {
             let life = self.lives.entry(owner.uid.clone()).or_default();
             life.revisions.insert(template(&object.data));
@@ -108,14 +108,14 @@ impl Seen {
 }
 
 impl Life {
-    /// Whether a hash came back after another: A, B, A.
+    /// Returns true if a hash returned after another: A, B, A.
     pub(crate) fn moved_back(&self) -> bool {
         let distinct: BTreeSet<_> = self.keys.iter().collect();
         distinct.len() < self.keys.len()
     }
 
-    /// Whether it was created without a hash, as the apiserver could not reach the webhook: then the loop
-    /// adds it, which is one more rollout.
+    /// Returns true if the workload was created without a hash because the apiserver could not reach the
+    /// webhook. Then the loop adds the hash, which is one more rollout.
     pub(crate) fn began_without(&self) -> bool {
         self.keys.len() > 1 && self.keys[0].is_none()
     }
@@ -130,7 +130,7 @@ async fn watch(api: Api<DynamicObject>, seen: Arc<Mutex<Seen>>) {
     }
 }
 
-/// The pod template of a ReplicaSet or a ControllerRevision.
+/// Returns the pod template of a ReplicaSet or a ControllerRevision.
 fn template(revision: &Value) -> String {
     let mut template = match &revision["data"]["spec"]["template"] {
         Value::Null => revision["spec"]["template"].clone(),
@@ -142,7 +142,7 @@ fn template(revision: &Value) -> String {
     template.to_string()
 }
 
-/// All objects of a kind of `apps/v1`.
+/// Returns the API for all objects of a kind of `apps/v1`.
 pub(crate) fn all(client: &Client, kind: &str) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("apps", "v1", kind);
     Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))

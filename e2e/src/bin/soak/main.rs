@@ -1,5 +1,5 @@
-//! Keeps many users and two replicas of the operator busy while something breaks each minute, and says
-//! at the end whether anything was lost, restarted needlessly, moved back, or leaked.
+//! Keeps many users and two replicas of the operator busy while something breaks each minute. Reports at the
+//! end if anything was lost, restarted needlessly, moved back, or leaked.
 
 mod faults;
 mod history;
@@ -55,7 +55,7 @@ async fn main() -> Result<ExitCode> {
     println!("soak: {minutes} min, {workloads} workloads, seed {seed}");
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let options = Options {
-        // The operator's own defaults.
+        // Same as the operator's own defaults.
         settle_period: "5s",
         failure_policy: "Ignore",
         args: ["--drain-period=15s", "--log-level=info"]
@@ -111,7 +111,7 @@ async fn main() -> Result<ExitCode> {
     })
 }
 
-/// The first minute is without.
+/// Strikes once a minute. The first minute has no fault.
 async fn strike_each_minute(
     scene: &Scene,
     mut faults: Faults,
@@ -160,7 +160,7 @@ async fn tell_each_minute(
         sleep_until(next).await;
         let failed_calls = FailedCalls::count(&scene.tool()).await;
         let mut report = report.borrow_mut();
-        // An apiserver that is down counts nothing.
+        // An apiserver that is down has no counters to read.
         if let Ok(failed_calls) = failed_calls {
             report.count(failed_calls);
         }

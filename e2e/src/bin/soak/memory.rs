@@ -1,16 +1,16 @@
-//! Tells whether the replicas take more and more memory.
+//! Tells if the memory of the replicas grows without end.
 
 use std::{fs, time::Duration};
 
 use anyhow::{Context, Result};
 
-/// What all replicas took, over time.
+/// The usage of all replicas over time.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     samples: Vec<Sample>,
 }
 
-/// What one replica took at one time.
+/// The usage of one replica at one time.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     replica: usize,
@@ -19,40 +19,40 @@ struct Sample {
     usage: Usage,
 }
 
-/// What a process takes.
+/// The usage of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage {
-    /// Resident memory, in KiB, with the pages of the program itself, which are read one by one.
+    /// Resident memory in KiB, including the pages of the program itself, which are loaded one by one.
     pub(crate) resident: f64,
-    /// Of that, heap and stacks.
+    /// Heap and stacks, which are part of the resident memory, in KiB.
     pub(crate) own: f64,
-    /// How many files are open.
+    /// Number of open files.
     pub(crate) files: usize,
 }
 
-/// A run of its program, before and since it leads for the first time: a leader knows all workloads.
+/// A run of the program, split at the time when it first leads: a leader knows all workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Run {
     pid: i32,
     has_led: bool,
 }
 
-/// How the memory of one replica grew over a time.
+/// The growth of one replica's memory over a period.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Growth {
-    /// In KiB per minute.
+    /// Growth in KiB per minute.
     pub(crate) slope: f64,
-    /// What it took at the end, in KiB.
+    /// Resident memory at the end, in KiB.
     resident: f64,
     minutes: f64,
 }
 
 impl Memory {
-    /// Notes what a replica takes now, if it runs.
+    /// Records the current usage of a replica, if it runs.
     pub(crate) fn sample(&mut self, replica: usize, pid: i32, leads: bool, at: Duration) {
         let led = Run { pid, has_led: true };
         let has_led = leads || self.samples.iter().any(|sample| sample.run == led);
-        // One that is being restarted has nothing to tell.
+        // A replica that is being restarted has no usage.
         if let Ok(usage) = Usage::of(pid) {
             self.samples.push(Sample {
                 replica,
@@ -63,14 +63,14 @@ impl Memory {
         }
     }
 
-    /// What a replica took last.
+    /// Returns the last usage of a replica.
     pub(crate) fn last(&self, replica: usize) -> Option<Usage> {
         let mut samples = self.samples.iter().rev();
         let sample = samples.find(|sample| sample.replica == replica)?;
         Some(sample.usage)
     }
 
-    /// The most files that any of them had open.
+    /// Returns the highest number of files that any replica had open.
     pub(crate) fn most_files(&self) -> usize {
         self.samples
             .iter()
@@ -79,7 +79,7 @@ impl Memory {
             .unwrap_or_default()
     }
 
-    /// One line for each minute, with the last sample of each replica.
+    /// Returns a table with one line for each minute: the last sample of each replica.
     pub(crate) fn table(&self, replicas: usize) -> String {
         let minute = |sample: &Sample| sample.at.as_secs() / 60;
         let last = self.samples.iter().map(minute).max().unwrap_or_default();
@@ -100,9 +100,9 @@ impl Memory {
         table
     }
 
-    /// How the heap of a replica grew in the second half of `whole`: the median of the slopes between
-    /// any two samples of one run, the first minute of which does not count. One step, such as the heap
-    /// that a list takes for the first time, is no growth by that; a staircase is.
+    /// Returns the growth of a replica's heap in the second half of `whole`: the median of the slopes between
+    /// any two samples of a run, leaving out the time in which a run warms up. By this measure, a single
+    /// step, such as the heap that a list takes for the first time, is no growth; a staircase is.
     pub(crate) fn growth(&self, replica: usize, whole: Duration) -> Option<Growth> {
         let of_replica = self
             .samples
@@ -133,7 +133,7 @@ impl Memory {
 }
 
 impl Growth {
-    /// Less than 100 KiB a minute, or than 2 % over the time.
+    /// Returns true for less than 100 KiB a minute, or less than 2 % over the period.
     pub(crate) fn is_flat(&self) -> bool {
         self.slope < 100.0 || self.slope * self.minutes < 0.02 * self.resident
     }

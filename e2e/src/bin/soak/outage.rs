@@ -1,11 +1,11 @@
-//! Says when the control plane itself is down: what fails then is not the operator's doing.
+//! Tracks when the control plane itself is down: failures of that time are not the operator's doing.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-/// Whether the control plane is down, or was just now.
+/// Outages of the control plane, current or recent.
 #[derive(Debug, Default)]
 pub(crate) struct Outage(Mutex<State>);
 
@@ -26,7 +26,7 @@ impl Outage {
         self.is(State::Over(Instant::now()));
     }
 
-    /// Whether a call that fails now may have failed for it.
+    /// Returns true if the control plane may be the reason for a call that fails now.
     pub(crate) fn is_felt(&self) -> bool {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             State::None => false,
@@ -40,5 +40,5 @@ impl Outage {
     }
 }
 
-/// Connections that have broken meanwhile are noticed late.
+/// Time that an outage is felt after its end: broken connections are noticed late.
 const AFTERMATH: Duration = Duration::from_secs(15);

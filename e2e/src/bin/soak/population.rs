@@ -1,4 +1,4 @@
-//! What the users have made: config objects, the workloads that list them, and what was changed of both.
+//! The objects of the users: config objects, the workloads that list them, and the changes of both.
 
 use pod_reloader_e2e::CANARY;
 use pod_reloader_e2e::workload::{Kind, Workload};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::random::Random;
 
-/// All that the users have made.
+/// Everything that the users have created.
 #[derive(Debug, Default)]
 pub(crate) struct Population {
     pub(crate) config_objects: Vec<ConfigObject>,
@@ -19,13 +19,13 @@ pub(crate) struct ConfigObject {
     pub(crate) is_secret: bool,
     pub(crate) namespace: String,
     pub(crate) name: String,
-    /// How often it was given other content, was deleted, or was created again.
+    /// Number of times that its content was changed, or that it was deleted or created again.
     pub(crate) changes: usize,
     pub(crate) deletion: Deletion,
 }
 
-/// Each object is deleted once at most: two workloads that list nothing else would be what they were
-/// before, and that would look like a hash that moved back.
+/// The progress of a deletion. Each object is deleted at most once: two deletions would leave a workload that
+/// lists nothing else in the same state twice, which would look like a hash that moved back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deletion {
     NotYet,
@@ -33,23 +33,23 @@ pub(crate) enum Deletion {
     Over,
 }
 
-/// A workload that the operator keeps.
+/// A workload that the operator manages.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) namespace: String,
     pub(crate) workload: Workload,
     /// Indices of the config objects that it lists.
     lists: Vec<usize>,
-    /// How often those had changed when it was created.
+    /// Number of changes of those objects before it was created.
     changes_before: usize,
-    /// And when it was deleted.
+    /// Number of changes of those objects before it was deleted.
     changes_at_the_end: Option<usize>,
-    /// How often a user has changed its pod template.
+    /// Number of times that a user has changed its pod template.
     pub(crate) edits: usize,
 }
 
 impl Population {
-    /// Config objects and workloads for a number of namespaces.
+    /// Plans config objects and workloads for a number of namespaces.
     pub(crate) fn new(workloads: usize, random: &mut Random) -> Self {
         let mut population = Self::default();
         for at in 0..NAMESPACES * CONFIG_OBJECTS_IN_EACH {
@@ -65,7 +65,7 @@ impl Population {
         (0..NAMESPACES).map(namespace)
     }
 
-    /// Thinks of a config object, and returns its index.
+    /// Plans a config object, and returns its index.
     pub(crate) fn add_config_object(&mut self, at_namespace: usize) -> usize {
         let at = self.config_objects.len();
         self.config_objects.push(ConfigObject {
@@ -78,7 +78,7 @@ impl Population {
         at
     }
 
-    /// Thinks of a workload that lists one to three config objects, and returns its index.
+    /// Plans a workload that lists one to three config objects, and returns its index.
     pub(crate) fn add_workload(&mut self, at_namespace: usize, random: &mut Random) -> usize {
         let namespace = namespace(at_namespace);
         let candidates: Vec<usize> = (0..self.config_objects.len())
@@ -108,18 +108,18 @@ impl Population {
         at
     }
 
-    /// Whether the workload is still there.
+    /// Returns true if the workload has not been deleted.
     pub(crate) fn lives(&self, at: usize) -> bool {
         self.workloads[at].changes_at_the_end.is_none()
     }
 
-    /// Notes that a workload is deleted.
+    /// Records that a workload is deleted.
     pub(crate) fn delete_workload(&mut self, at: usize) {
         self.workloads[at].changes_at_the_end = Some(self.changes(at));
     }
 
-    /// How many revisions a workload may have come to: that of its creation, one for each change of what
-    /// it lists, and one for each change of its template by a user.
+    /// Returns the number of revisions that a workload may have: one for its creation, one for each change of
+    /// an object that it lists, and one for each change of its template by a user.
     pub(crate) fn may_have_revisions(&self, at: usize) -> usize {
         let kept = &self.workloads[at];
         let changes = kept.changes_at_the_end.unwrap_or(self.changes(at));
@@ -143,7 +143,8 @@ impl ConfigObject {
         }
     }
 
-    /// Its manifest with content that it has never had, as [`ConfigObject::changes`] only grows.
+    /// Returns the manifest with content that the object has never had, as [`ConfigObject::changes`] only
+    /// grows.
     pub(crate) fn manifest(&self) -> Value {
         let content = format!("{CANARY}{}-{}", self.name, self.changes);
         let value = match self.is_secret {
@@ -159,7 +160,7 @@ impl ConfigObject {
     }
 }
 
-/// Without pods: what is counted are revisions, and those are made all the same.
+/// Returns a workload without pods: only revisions are counted, and those are created anyway.
 fn workload(kind: Kind, name: &str, listed: &[&ConfigObject], requires: bool) -> Workload {
     let names = |are_secrets: bool| {
         let names = listed

@@ -1,6 +1,6 @@
-//! Chance that a seed repeats.
+//! Random choices that a seed reproduces.
 
-/// SplitMix64: few lines, and good enough to choose by.
+/// SplitMix64: short, and good enough for choices.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -9,18 +9,18 @@ impl Random {
         Self(seed)
     }
 
-    /// Another one, which goes its own way.
+    /// Returns another generator, which is independent from now on.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
 
-    /// Less than `limit`, which is not 0.
+    /// Returns a number below `limit`, which must not be 0.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         // A slight preference for small numbers does no harm here.
         (self.next() % limit as u64) as usize
     }
 
-    /// One of `options`, of which there must be some.
+    /// Returns one of `options`, which must not be empty.
     pub(crate) fn one<'a, T>(&mut self, options: &'a [T]) -> &'a T {
         &options[self.below(options.len())]
     }

@@ -1,4 +1,4 @@
-//! Says how it goes, and at the end how it went.
+//! Reports the progress, and at the end the result.
 
 use std::{
     env, fs,
@@ -17,7 +17,7 @@ use crate::{
     verdict::Verdict,
 };
 
-/// What is told, and what of it is told already.
+/// The report, with what it has already printed.
 pub(crate) struct Report {
     minutes: u32,
     workloads: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Report {
     hash_changes_before: usize,
     faults: usize,
     untold_faults: Vec<String>,
-    /// What did not come back after a fault.
+    /// Faults after which something did not recover.
     troubles: Vec<String>,
     last_failed_calls: FailedCalls,
     passed_by: usize,
@@ -55,7 +55,7 @@ impl Report {
         }
     }
 
-    /// Takes in a fault that is over.
+    /// Records a fault that is over.
     pub(crate) fn struck(&mut self, fault: Result<String>) {
         self.faults += 1;
         self.untold_faults.push(fault.unwrap_or_else(|error| {
@@ -65,13 +65,13 @@ impl Report {
         }));
     }
 
-    /// Takes in what the apiserver has counted.
+    /// Records the apiserver's counters.
     pub(crate) fn count(&mut self, failed_calls: FailedCalls) {
         self.passed_by += failed_calls.since(self.last_failed_calls).passed_by;
         self.last_failed_calls = failed_calls;
     }
 
-    /// The line of a minute.
+    /// Returns the line of a minute.
     pub(crate) fn minute(&mut self, minute: u32, history: &History, memory: &Memory) -> String {
         let counts = self.counts();
         let hash_changes = history.hash_changes();
@@ -100,10 +100,10 @@ impl Report {
         line
     }
 
-    /// Says how it went, and whether it went well.
+    /// Prints the result, and returns true if all went well.
     ///
     /// # Errors
-    /// When the logs of the replicas cannot be kept.
+    /// When the logs of the replicas cannot be copied.
     pub(crate) fn close(
         self,
         scene: &Scene,
@@ -195,7 +195,7 @@ fn keep_logs(scene: &Scene, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// In minutes. An Event is remembered for 6 min, and a restart for 10.
+/// Minute from which memory is judged. An Event is remembered for 6 min, and a restart for 10.
 const JUDGED_FROM: u32 = 10;
-/// Of what is wrong in one way.
+/// Number of problems of one kind that are shown.
 const SHOWN: usize = 10;

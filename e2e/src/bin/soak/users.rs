@@ -1,4 +1,4 @@
-//! Plays the users: they change config and workloads, create and delete them, and touch them for nothing.
+//! Acts as the users: they change config and workloads, create and delete them, and touch them needlessly.
 
 use std::{
     future::IntoFuture,
@@ -24,31 +24,31 @@ use crate::{
     random::Random,
 };
 
-/// The users, and what they have made.
+/// The users, and what they have created.
 pub(crate) struct Users {
     pub(crate) population: Population,
     client: Client,
     random: Random,
     outage: Arc<Outage>,
     counts: Arc<Mutex<Counts>>,
-    /// Makes names and images that nobody has had.
+    /// Counter for names and images that have not been used before.
     next: usize,
 }
 
-/// What the users have done.
+/// The actions of the users, counted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// Config objects that were given other content, deleted or created again.
+    /// Config objects whose content was changed, or that were deleted or created again.
     pub(crate) config_changes: usize,
     /// Config objects that were written without a change of content.
     pub(crate) touches: usize,
-    /// Images and scales of workloads that were set, workloads that were created or deleted.
+    /// Images and scales of workloads that were set, and workloads that were created or deleted.
     pub(crate) edits: usize,
-    /// How long the slowest write took that did not fail.
+    /// Duration of the slowest write that did not fail.
     pub(crate) slowest: Duration,
     /// Writes that failed while the control plane was down.
     pub(crate) lost_to_outages: usize,
-    /// Writes that failed otherwise, with the errors.
+    /// Errors of writes that failed for any other reason.
     pub(crate) failed: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ enum Act {
 }
 
 impl Users {
-    /// Makes namespaces, config objects and workloads.
+    /// Creates namespaces, config objects and workloads.
     ///
     /// # Errors
     /// When the apiserver refuses one.
@@ -112,13 +112,13 @@ impl Users {
         Ok(users)
     }
 
-    /// What the users have done, as they go on.
+    /// Returns the counts, which go on changing.
     pub(crate) fn counted(&self) -> Arc<Mutex<Counts>> {
         Arc::clone(&self.counts)
     }
 
-    /// Goes on until `end`: in each minute two percent of the config objects change, and half a percent
-    /// of the workloads are given another image and another scale.
+    /// Acts until `end`. Every minute, two percent of the config objects change, half a percent of the
+    /// workloads get another image, and half a percent another scale.
     pub(crate) async fn act_until(&mut self, end: Instant) {
         while Instant::now() < end {
             let acts = self.acts_of_a_minute();
@@ -134,7 +134,7 @@ impl Users {
         }
     }
 
-    /// Creates again what config objects are deleted: a workload that requires one waits for it.
+    /// Creates deleted config objects again: a workload that requires one waits for it.
     pub(crate) async fn restore_config(&mut self) {
         for at in 0..self.population.config_objects.len() {
             if self.population.config_objects[at].deletion == Deletion::Now {
@@ -208,7 +208,7 @@ impl Users {
         self.attempt(&object.name, apply).await.is_some()
     }
 
-    /// Its resourceVersion changes, and its content does not.
+    /// Changes the resourceVersion of an object, but not its content.
     async fn label(&mut self, at: usize) {
         if self.population.config_objects[at].deletion == Deletion::Now {
             return;
@@ -223,7 +223,7 @@ impl Users {
         .await;
     }
 
-    /// It is written as it was read.
+    /// Writes an object exactly as it was read.
     async fn repeat(&mut self, at: usize) {
         let object = &self.population.config_objects[at];
         if object.deletion == Deletion::Now {
@@ -291,7 +291,7 @@ impl Users {
         self.attempt(name, patch).await;
     }
 
-    /// A DaemonSet has none: it is given a label of its own.
+    /// Scales a workload. A DaemonSet has no scale: it gets a label of its own.
     async fn scale(&mut self, at: usize) {
         self.counts().edits += 1;
         let edit = match self.population.workloads[at].workload.kind {
@@ -322,7 +322,7 @@ impl Users {
         self.attempt(name, patch).await;
     }
 
-    /// Makes a call, and counts it where it fails.
+    /// Makes a call, and counts it if it fails.
     async fn attempt<T>(
         &self,
         name: &str,

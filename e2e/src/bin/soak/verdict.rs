@@ -1,4 +1,4 @@
-//! Looks at the end whether all is well: nothing lost, nothing restarted needlessly, nothing moved back.
+//! Checks at the end that all is well: nothing lost, nothing restarted needlessly, nothing moved back.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,23 +15,23 @@ use crate::{
     population::Population,
 };
 
-/// What is wrong, one line for each.
+/// Everything that is wrong, one line for each problem.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// Workloads without the hash of what is true.
+    /// Workloads without the hash of the current state.
     pub(crate) lost: Vec<String>,
     /// Workloads with more revisions than there were reasons for.
     pub(crate) spurious: Vec<String>,
-    /// Workloads whose hash has come back after another.
+    /// Workloads whose hash returned after another.
     pub(crate) moved_back: Vec<String>,
-    /// Where a Secret is told.
+    /// Places that reveal a Secret.
     pub(crate) told: Vec<String>,
-    /// How long it took until no workload was wrong.
+    /// Time until no workload was wrong.
     pub(crate) convergence: Duration,
 }
 
 impl Verdict {
-    /// Waits until all is quiet, and looks.
+    /// Waits until all is quiet, and checks everything.
     ///
     /// # Errors
     /// When something cannot be read.
@@ -51,7 +51,7 @@ impl Verdict {
         })
         .await;
         verdict.convergence = began.elapsed();
-        // What is wrong still is told with the rest.
+        // Workloads that are still wrong are reported with the other problems.
         if let (Err(error), true) = (waited, verdict.lost.is_empty()) {
             return Err(error);
         }
@@ -65,7 +65,8 @@ impl Verdict {
     fn look_back(&mut self, population: &Population, history: &History) {
         for (at, kept) in population.workloads.iter().enumerate() {
             let name = &kept.workload.name;
-            // It was never created, as the control plane was down, or it came and went meanwhile.
+            // The workload was never created, as the control plane was down, or it came and went during the
+            // outage.
             let Some(life) = history.of(&kept.namespace, name) else {
                 continue;
             };
@@ -87,7 +88,7 @@ impl Verdict {
     }
 }
 
-/// The workloads without the hash of what is true.
+/// Returns the workloads without the hash of the current state.
 async fn wrong(scene: &Scene) -> Result<Vec<String>> {
     let mut truth = oracle::Truth::read(&scene.client, &scene.installation).await?;
     let mut wrong = Vec::new();
@@ -132,7 +133,7 @@ async fn seen_by_their_controllers(scene: &Scene) -> Result<()> {
     .await
 }
 
-/// Where the operator tells what is in a Secret.
+/// Returns the places in which the operator reveals the content of a Secret.
 async fn told(scene: &Scene) -> Result<Vec<String>> {
     let encoded = serde_json::to_value(ByteString(CANARY.into()))?;
     let encoded = encoded.as_str().context("bytes are base64")?.to_owned();

@@ -1,4 +1,4 @@
-//! Custom resources that the operator keeps, and what became of them.
+//! Custom resources that the operator manages, and how they change.
 
 use std::collections::BTreeMap;
 
@@ -7,40 +7,40 @@ use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, KEY, SECRETS};
 use pod_reloader_e2e::{Attempt, ControlPlane, Mark, PATIENCE, Scene, oracle, wait_for};
 use serde_json::{Value, json};
 
-/// The annotation that says how a workload is restarted.
+/// Annotation that says how a workload is restarted.
 const RESTART: &str = "pod-reloader.cs.sap.com/restart";
-/// What the operator writes besides workloads.
+/// Resources that the operator writes in addition to workloads.
 const NO_WORKLOADS: [&str; 2] = ["events", "selfsubjectreviews"];
 
-/// A custom resource, and where it says when it was restarted.
+/// A custom resource, and the field that shows when it was restarted.
 #[derive(Clone)]
 pub(super) struct Kept {
     pub(super) name: String,
     pub(super) manifest: Value,
-    /// The resource and its group, as kubectl takes them.
+    /// Resource and group, as kubectl accepts them.
     pub(super) resource: String,
-    /// Where KEY or the time stands.
+    /// Path of the config hash or of the time.
     field: String,
     is_by_time: bool,
 }
 
-/// What it was like at some time.
+/// The state of a custom resource at some point in time.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct State {
-    /// KEY, or the time of the last restart.
+    /// Config hash, or time of the last restart.
     pub(super) value: Option<String>,
     pub(super) baseline: Option<String>,
     pub(super) generation: i64,
 }
 
 impl Kept {
-    /// A Rollout of Argo.
+    /// Returns a Rollout of Argo.
     pub(super) fn rollout(name: &str) -> Self {
         let spec = json!({"replicas": 1, "template": template()});
         Self::new(["rollouts", "argoproj.io/v1alpha1", "Rollout"], name, spec)
     }
 
-    /// A Service of Knative.
+    /// Returns a Service of Knative.
     pub(super) fn knative(name: &str) -> Self {
         let spec = json!({"template": template()});
         Self::new(
@@ -50,14 +50,14 @@ impl Kept {
         )
     }
 
-    /// A KafkaConnect of Strimzi, without any template.
+    /// Returns a KafkaConnect of Strimzi, without any template.
     pub(super) fn kafka_connect(name: &str) -> Self {
         let spec = json!({"replicas": 1, "bootstrapServers": "kafka:9092"});
         let kind = ["kafkaconnects", "kafka.strimzi.io/v1beta2", "KafkaConnect"];
         Self::new(kind, name, spec).with_template("/spec/template/pod")
     }
 
-    /// A Cluster of CloudNativePG, which is restarted by a time in an annotation.
+    /// Returns a Cluster of CloudNativePG, which is restarted by a time in an annotation.
     pub(super) fn cluster(name: &str) -> Self {
         let cluster = Self::new(
             ["clusters", "postgresql.cnpg.io/v1", "Cluster"],
@@ -71,7 +71,7 @@ impl Kept {
         }
     }
 
-    /// A CronJob that does not run by itself while a test does.
+    /// Returns a CronJob that does not run by itself during a test.
     pub(super) fn cron_job(name: &str) -> Self {
         let mut template = template();
         template["spec"]["restartPolicy"] = json!("Never");
@@ -100,14 +100,14 @@ impl Kept {
         kept.with_template("/spec/template")
     }
 
-    /// With a pod template at this place.
+    /// Sets the path of the pod template.
     fn with_template(self, template: &str) -> Self {
         let key = KEY.replace('/', "~1");
         let field = format!("{template}/metadata/annotations/{key}");
         Self { field, ..self }
     }
 
-    /// The same in another API group.
+    /// Moves the resource to another API group.
     pub(super) fn of_group(mut self, group: &str) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let api_version = text(&self.manifest["apiVersion"]);
@@ -127,14 +127,14 @@ impl Kept {
         self.annotated(CONFIG_MAPS, name).annotated(SECRETS, name)
     }
 
-    /// Finds the same in its pod spec.
+    /// Uses a ConfigMap and a Secret of this name in its pod spec, and opts in with `auto`.
     pub(super) fn finds(mut self, name: &str) -> Self {
         let source = json!([{"configMapRef": {"name": name}}, {"secretRef": {"name": name}}]);
         self.manifest["spec"]["template"]["spec"]["containers"][0]["envFrom"] = source;
         self.annotated("pod-reloader.cs.sap.com/auto", "true")
     }
 
-    /// A Rollout that is restarted by a time in its spec.
+    /// Makes it a Rollout that is restarted by a time in its spec.
     pub(super) fn by_time(self) -> Self {
         Self {
             field: "/spec/restartAt".to_owned(),
@@ -143,7 +143,7 @@ impl Kept {
         }
     }
 
-    /// `rollouts.argoproj.io/NAME` and the like, as kubectl takes it.
+    /// Returns `rollouts.argoproj.io/NAME` and the like, as kubectl accepts it.
     pub(super) fn reference(&self) -> String {
         format!("{}/{}", self.resource, self.name)
     }
@@ -162,7 +162,7 @@ impl Kept {
         })
     }
 
-    /// The hash of what is true of the ConfigMap and the Secret `name`.
+    /// Returns the hash of the current state of the ConfigMap and the Secret `name`.
     pub(super) async fn hash(scene: &Scene, name: &str) -> Result<String> {
         let lists = json!({"metadata": {
             "namespace": scene.namespace,
@@ -171,8 +171,8 @@ impl Kept {
         oracle::config_hash(&scene.client, &lists, &scene.installation).await
     }
 
-    /// Waits until it stands for what is true of the ConfigMap and the Secret `name`: by KEY, or by its
-    /// baseline.
+    /// Waits until the resource stands for the current state of the ConfigMap and the Secret `name`: by its
+    /// config hash, or by its baseline.
     pub(super) async fn right(&self, scene: &Scene, name: &str) -> Result<State> {
         let what = format!("the hash of {}", self.reference());
         wait_for(&what, PATIENCE, async || {
@@ -190,7 +190,7 @@ impl Kept {
         .await
     }
 
-    /// Claims that `after` is one restart after `before`.
+    /// Asserts that `after` is one restart later than `before`.
     fn is_once_after(&self, before: &State, after: &State) -> Result<()> {
         let name = &self.name;
         ensure!(before.value != after.value, "{name}: {before:?}, {after:?}");
@@ -216,7 +216,7 @@ fn template() -> Value {
     json!({"spec": {"containers": [{"name": "main", "image": "app:1"}]}})
 }
 
-/// Creates what is to be kept, and waits until it is: with the hash of `name`, and without a restart.
+/// Creates resources, and waits until they are managed: with the hash of `name`, and without a restart.
 pub(super) async fn created(scene: &Scene, all: &[Kept], name: &str) -> Result<Vec<State>> {
     let manifests: Vec<_> = all.iter().map(|kept| kept.manifest.clone()).collect();
     scene.apply(&manifests).await?;
@@ -230,9 +230,9 @@ pub(super) async fn created(scene: &Scene, all: &[Kept], name: &str) -> Result<V
     Ok(states)
 }
 
-/// Claims that each was restarted once since `before`, to stand for what is true of `name`, by one write
-/// since `mark`. Where the operator was killed, its write may have failed, or the apiserver may have done it
-/// and called it a timeout because nobody waited for the answer.
+/// Asserts that each resource was restarted once since `before`, to the current state of `name`, by one write
+/// since `mark`. If the operator was killed, its write may have failed, or the apiserver may have carried it
+/// out but reported a timeout because nobody waited for the answer.
 pub(super) async fn each_once(
     scene: &Scene,
     mark: Mark,
@@ -259,8 +259,8 @@ pub(super) async fn each_once(
     Ok(states)
 }
 
-/// Claims that the operator has written nothing since `mark`, once it has dealt with all that was before,
-/// and that all is as `before`.
+/// Asserts that the operator has written nothing since `mark`, once it has handled everything before, and
+/// that the state is still `before`.
 pub(super) async fn none(scene: &Scene, mark: Mark, all: &[Kept], before: &[State]) -> Result<()> {
     scene.quiet().await?;
     let writes = writes(scene, mark).await?;
@@ -272,8 +272,8 @@ pub(super) async fn none(scene: &Scene, mark: Mark, all: &[Kept], before: &[Stat
     Ok(())
 }
 
-/// The bodies of the operator's patches since `mark`, by the name of the workload, those of the sentinel
-/// aside.
+/// Returns the bodies of the operator's patches since `mark`, by name of the workload, except those of the
+/// sentinel.
 pub(super) async fn writes(scene: &Scene, mark: Mark) -> Result<BTreeMap<String, Vec<String>>> {
     let mut writes: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for request in scene.requests(mark).await? {
@@ -288,7 +288,7 @@ pub(super) async fn writes(scene: &Scene, mark: Mark) -> Result<BTreeMap<String,
     Ok(writes)
 }
 
-/// Installs a definition, and waits until what it defines is served.
+/// Installs a definition, and waits until its resources are served.
 pub(super) async fn install(control_plane: &ControlPlane, definition: &Value) -> Result<()> {
     let kubectl = control_plane.kubectl();
     let apply = [

@@ -1,11 +1,11 @@
-//! Claims about workloads for which certain objects count, whoever has asked for that.
+//! Assertions about workloads for which certain objects are tracked, whatever annotation asks for that.
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, SECRETS, Workload};
 use pod_reloader_e2e::{Attempt, PATIENCE, Scene, Snapshot, oracle, wait_for};
 use serde_json::json;
 
-/// A workload, and the names of the objects that count for it, comma-separated, each as a whole.
+/// A workload, and the names of the objects that are tracked for it, comma-separated, each as a whole.
 #[derive(Clone)]
 pub(super) struct Case {
     pub(super) workload: Workload,
@@ -22,7 +22,7 @@ impl Case {
         }
     }
 
-    /// The same workload when these ConfigMaps count.
+    /// Returns the same workload with these tracked ConfigMaps.
     pub(super) fn counting(&self, config_maps: &str) -> Self {
         Self::of(self.workload.clone(), config_maps, &self.secrets)
     }
@@ -39,7 +39,7 @@ impl Case {
         !self.config_maps.is_empty() || !self.secrets.is_empty()
     }
 
-    /// What KEY must be: as if our own annotations listed what counts.
+    /// Returns the expected config hash: as if our own annotations listed the tracked objects.
     pub(super) async fn hash(&self, scene: &Scene) -> Result<String> {
         let lists = json!({
             "metadata": {
@@ -50,7 +50,7 @@ impl Case {
         oracle::config_hash(&scene.client, &lists, &scene.installation).await
     }
 
-    /// Waits until it carries that.
+    /// Waits until the workload carries the expected hash.
     pub(super) async fn right(&self, scene: &Scene) -> Result<()> {
         let name = self.workload.reference();
         wait_for(&format!("the hash of {name}"), PATIENCE, async || {
@@ -63,7 +63,7 @@ impl Case {
         .await
     }
 
-    /// Waits until it has the baseline that lets this stand for what is true.
+    /// Waits until the workload has the baseline by which `of` stands for the current state.
     pub(super) async fn has_baseline(&self, scene: &Scene, of: &str) -> Result<()> {
         let expected = format!("{of}={}", self.hash(scene).await?);
         scene.has_baseline(&self.workload, Some(&expected)).await
@@ -80,7 +80,7 @@ impl Case {
     }
 }
 
-/// Creates workloads, each with what became of it.
+/// Creates workloads, and returns a snapshot of each.
 pub(super) async fn created(scene: &Scene, cases: &[Case]) -> Result<Vec<Snapshot>> {
     let manifests: Vec<_> = cases.iter().map(|case| case.workload.manifest()).collect();
     scene.apply(&manifests).await?;
@@ -92,8 +92,8 @@ pub(super) async fn snapshots(scene: &Scene, cases: &[Case]) -> Result<Vec<Snaps
     scene.snapshots(&workloads).await
 }
 
-/// Claims that workloads that are created before the operator starts get a baseline and nothing else.
-/// Those for which nothing counts do not even get that.
+/// Asserts that workloads that were created before the operator started get a baseline and nothing else.
+/// Workloads without tracked objects do not even get that.
 pub(super) async fn taken_over(scene: &Scene, cases: &[Case]) -> Result<Vec<Snapshot>> {
     let before = created(scene, cases).await?;
     scene.operator.start_again().await?;
@@ -118,8 +118,8 @@ pub(super) async fn taken_over(scene: &Scene, cases: &[Case]) -> Result<Vec<Snap
     Ok(before)
 }
 
-/// Claims that the workloads for which `rolls` holds are restarted once after `before`, with the right hash,
-/// and the others not at all.
+/// Asserts that the workloads for which `rolls` holds are restarted once after `before`, with the right hash,
+/// and that the others are not restarted.
 pub(super) async fn each_rolls_where(
     scene: &Scene,
     cases: &[Case],

@@ -1,4 +1,4 @@
-//! Deployments, what they use, and what of that counts: what the tests of discovery are about.
+//! Deployments, the objects that they use, and which parts of those are tracked, for the tests of discovery.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ impl ConfigKind {
         }
     }
 
-    /// As the members of a pod spec begin.
+    /// Returns the beginning of the field names of a pod spec for this kind.
     pub(super) fn member(self) -> &'static str {
         match self {
             Self::ConfigMap => "configMap",
@@ -33,27 +33,27 @@ impl ConfigKind {
     }
 }
 
-/// A Deployment, and what counts for it of the ConfigMap and of the Secret that are called as it is.
+/// A Deployment, and the tracked parts of the ConfigMap and of the Secret that share its name.
 #[derive(Clone)]
 pub(super) struct Case {
     pub(super) workload: Workload,
     pub(super) counts: [Part; 2],
-    /// How it uses them, where [`references`] made it.
+    /// The way in which it uses them, if [`references`] created it.
     pub(super) form: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Nothing,
-    /// Nothing, but what is immutable does: so it is read.
+    /// Nothing, but an immutable object would be tracked, so it is read.
     OfImmutable,
-    /// The entry [`USED`].
+    /// Only the entry [`USED`].
     Key,
     Whole,
 }
 
 impl Case {
-    /// A case without pods.
+    /// Creates a case without pods.
     pub(super) fn new(workload: Workload, counts: [Part; 2]) -> Self {
         Self {
             workload: workload.with(&["spec", "replicas"], json!(0)),
@@ -66,7 +66,7 @@ impl Case {
         self.counts[kind as usize]
     }
 
-    /// What counts of that kind, as an item of a list.
+    /// Returns the tracked part of the object of that kind, as an item of a list.
     pub(super) fn listed(&self, kind: ConfigKind) -> String {
         let name = &self.workload.name;
         match self.part(kind) {
@@ -77,10 +77,10 @@ impl Case {
     }
 }
 
-/// Cases, and the ConfigMap and the Secret of each.
+/// Cases, with the ConfigMap and the Secret of each.
 pub(super) struct Config {
     pub(super) cases: Vec<Case>,
-    /// Of the entries [`ENTRIES`] of each kind.
+    /// Values of the entries [`ENTRIES`], by kind.
     values: [[usize; 2]; 2],
     pub(super) immutable: bool,
 }
@@ -99,7 +99,7 @@ impl Config {
         workloads.cloned().collect()
     }
 
-    /// The objects of these kinds, one for each case.
+    /// Returns the objects of these kinds, one for each case.
     pub(super) fn objects(&self, kinds: &[ConfigKind]) -> Vec<Value> {
         let of = |kind: ConfigKind, name: &str| {
             let [used, other] = self.values[kind as usize].map(|value| value.to_string());
@@ -131,15 +131,15 @@ impl Config {
         scene.kubectl(&delete).await.map(drop)
     }
 
-    /// Gives each entry another value.
+    /// Gives each entry a new value.
     pub(super) fn renew(&mut self) {
         for value in self.values.as_flattened_mut() {
             *value += 1;
         }
     }
 
-    /// Changes an entry of all objects of a kind, and claims that exactly those roll for which it counts, and
-    /// that of this kind exactly those are read that may count.
+    /// Changes an entry in all objects of a kind. Asserts that exactly the workloads that track it are
+    /// restarted, and that of this kind exactly the objects that may be tracked are read.
     pub(super) async fn changes(
         &mut self,
         scene: &Scene,
@@ -177,7 +177,7 @@ impl Config {
         Ok(())
     }
 
-    /// What each workload must carry, by what counts for it.
+    /// Returns the hash that each workload must carry, given its tracked objects.
     pub(super) async fn expected_keys(&self, scene: &Scene) -> Result<Vec<Option<String>>> {
         let mut truth = Truth::read(&scene.client, &scene.installation).await?;
         let mut expected = Vec::new();
@@ -197,7 +197,7 @@ impl Config {
         Ok(expected)
     }
 
-    /// Claims that each workload, just created, has the right hash and one revision.
+    /// Asserts that each workload, just created, has the right hash and one revision.
     pub(super) async fn stamped_at_once(&self, scene: &Scene) -> Result<Vec<Snapshot>> {
         let snapshots = scene.snapshots(&self.workloads()).await?;
         let expected = self.expected_keys(scene).await?;
@@ -209,14 +209,14 @@ impl Config {
         Ok(snapshots)
     }
 
-    /// Waits until each workload carries the hash of what is true.
+    /// Waits until each workload carries the hash of the current state.
     pub(super) async fn right(&self, scene: &Scene) -> Result<()> {
         let expected = self.expected_keys(scene).await?;
         become_these(scene, &self.workloads(), &expected).await
     }
 
-    /// Claims that each workload for which something counts rolls exactly once after `before`, to the hash of
-    /// what is true.
+    /// Asserts that each workload with tracked objects is restarted exactly once after `before`, to the hash
+    /// of the current state.
     pub(super) async fn each_rolls(
         &self,
         scene: &Scene,
@@ -256,7 +256,7 @@ pub(super) async fn become_these(
     .await
 }
 
-/// Of the operator's requests, the config objects that were read: plural and name.
+/// Returns the config objects that these requests have read: plural and name.
 pub(super) fn read(requests: &[AuditEvent]) -> BTreeSet<(String, String)> {
     let of_config = |request: &&AuditEvent| {
         request.verb != "watch" && ["configmaps", "secrets"].contains(&&*request.resource)
@@ -266,8 +266,8 @@ pub(super) fn read(requests: &[AuditEvent]) -> BTreeSet<(String, String)> {
         .collect()
 }
 
-/// Of the operator's requests, the names of workloads that were changed, the sentinel aside. A patch that
-/// came late is tried again.
+/// Returns the names of the workloads that these requests have changed, except the sentinel. A patch that
+/// came too late is tried again.
 pub(super) fn patched(requests: &[AuditEvent]) -> Vec<String> {
     let patches = requests.iter().filter(|request| {
         request.verb == "patch"
@@ -278,7 +278,7 @@ pub(super) fn patched(requests: &[AuditEvent]) -> Vec<String> {
     patches.map(|request| request.name.clone()).collect()
 }
 
-/// How each entry is called, of every object: the first is that which is named where one is.
+/// The names of the entries of every object. The first is the one that pod templates name, if they name one.
 pub(super) const ENTRIES: [&str; 2] = ["log.level", "mode"];
 pub(super) const USED_ENTRY: usize = 0;
 pub(super) const OTHER_ENTRY: usize = 1;
@@ -286,5 +286,5 @@ pub(super) const USED: &str = ENTRIES[USED_ENTRY];
 pub(super) const OTHER: &str = ENTRIES[OTHER_ENTRY];
 
 pub(super) const NOTHING: [Part; 2] = [Part::Nothing; 2];
-/// Marks the objects of the cases.
+/// Label of the objects of the cases.
 const SUITE: &str = "suite=discovery";

@@ -1,4 +1,4 @@
-//! Every way in which a pod template names a ConfigMap or Secret.
+//! Every way in which a pod template can name a ConfigMap or Secret.
 
 use pod_reloader_e2e::merge;
 use pod_reloader_e2e::workload::Workload;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::cases::{Case, ConfigKind, NOTHING, Part, USED};
 
-/// Takes all of the ConfigMap and of the Secret that are called as it is.
+/// Returns a workload that uses all of the ConfigMap and of the Secret that share its name.
 pub(super) fn uses_both(name: &str) -> Workload {
     let env_from = json!([{"configMapRef": {"name": name}}, {"secretRef": {"name": name}}]);
     let mut containers = container();
@@ -17,7 +17,7 @@ pub(super) fn uses_both(name: &str) -> Workload {
     )
 }
 
-/// One Deployment for each way in which a pod template may name a ConfigMap or Secret.
+/// Returns one Deployment for each way in which a pod template can name a ConfigMap or Secret.
 pub(super) fn references(
     suffix: &str,
     optional: bool,
@@ -63,7 +63,7 @@ pub(super) fn container() -> Value {
     json!([{"name": "main", "image": "app:1"}])
 }
 
-/// References to what is no ConfigMap and no Secret.
+/// Returns references to things that are neither ConfigMap nor Secret.
 pub(super) fn foreign_references() -> Value {
     json!({
         "containers": container(),
@@ -89,10 +89,10 @@ pub(super) fn foreign_references() -> Value {
     })
 }
 
-/// How a pod template names something.
+/// A way in which a pod template names an object.
 pub(super) type Spec = fn(&Source) -> Value;
 
-/// What a pod template names.
+/// An object that a pod template names.
 pub(super) struct Source {
     pub(super) kind: ConfigKind,
     pub(super) name: String,
@@ -119,7 +119,7 @@ impl Source {
         json!([{(member): {"name": self.name, "optional": self.optional}}])
     }
 
-    /// The volume `config`, of the object or projected.
+    /// Returns the volume `config`, made from the object directly or projected.
     pub(super) fn volumes(&self, projected: bool, items: Value) -> Value {
         let name = match self.kind {
             ConfigKind::Secret if !projected => "secretName",
@@ -206,7 +206,7 @@ impl Source {
         mounted(self.volumes(false, json!(null)), mount)
     }
 
-    /// A volume of this driver, which needs the Secret.
+    /// Returns a volume of this driver, which needs the Secret.
     pub(super) fn driver(&self, driver: &str) -> Value {
         let secret = json!({"name": self.name});
         let (monitors, name) = (json!(["127.0.0.1:6789"]), &self.name);
@@ -230,21 +230,21 @@ impl Source {
     }
 }
 
-/// The container with these fields.
+/// Returns the container with these fields.
 pub(super) fn main(fields: Value) -> Value {
     let mut containers = container();
     merge(&mut containers[0], &fields);
     containers
 }
 
-/// An init container with these fields.
+/// Returns an init container with these fields.
 pub(super) fn init(fields: Value) -> Value {
     let mut containers = json!([{"name": "first", "image": "app:1"}]);
     merge(&mut containers[0], &fields);
     containers
 }
 
-/// These volumes, and a mount of `config` with these fields in the container.
+/// Returns these volumes, and the container with a mount of `config` that has these fields.
 pub(super) fn mounted(volumes: Value, fields: Value) -> Value {
     let mut mount = json!({"name": "config", "mountPath": "/etc/app"});
     merge(&mut mount, &fields);
@@ -255,7 +255,7 @@ pub(super) fn item() -> Value {
     json!([{"key": USED, "path": "below/level"}])
 }
 
-/// Each way in which a pod template may name an object of either kind, and what of it counts then.
+/// Every way in which a pod template can name an object of either kind, and the part that is then tracked.
 pub(super) const FORMS: [(&str, Spec, Part); 16] = [
     ("env", Source::env, Part::Key),
     ("env-from", Source::env_from, Part::Whole),
@@ -275,7 +275,7 @@ pub(super) const FORMS: [(&str, Spec, Part); 16] = [
     ("sub-path-expr", Source::sub_path_expr, Part::Whole),
 ];
 
-/// Those of them whose changes running pods see.
+/// The ways whose changes are visible to running pods.
 pub(super) const SEEN_BY_PODS: [&str; 6] = [
     "volume",
     "unmounted",
@@ -285,7 +285,7 @@ pub(super) const SEEN_BY_PODS: [&str; 6] = [
     "sidecar-volume",
 ];
 
-/// The volumes that need a Secret.
+/// Drivers of volumes that need a Secret.
 pub(super) const DRIVERS: [&str; 8] = [
     "csi",
     "azureFile",

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::manifest::Manifest;
 
-/// Why a block need not be run. Whatever is no reason, can be run here.
+/// Reasons for not running a block. Without one of them, a block can be run here.
 const REASONS: [&str; 7] = [
     "needs a registry",
     "needs containers",
@@ -15,25 +15,25 @@ const REASONS: [&str; 7] = [
     "part of a template",
 ];
 
-/// A fenced block that a reader types, or writes into a file.
+/// A fenced block that a reader types in, or writes into a file.
 #[derive(Debug)]
 pub(super) struct Block {
-    /// The line of its first fence, from 1.
+    /// Line of its first fence, starting at 1.
     pub(super) line: usize,
-    /// What it is.
+    /// Language of the block.
     pub(super) language: Language,
-    /// What stands between the fences.
+    /// Text between the fences.
     pub(super) text: String,
-    /// What the reader has done before, which the page does not show.
+    /// Commands that the reader has run before, which the page does not show.
     pub(super) first: Vec<String>,
-    /// What becomes of it.
+    /// Expected outcome.
     pub(super) fate: Fate,
-    /// What it prints, where the page shows that.
+    /// Output, if the page shows it.
     pub(super) output: Option<String>,
 }
 
 impl Block {
-    /// Whether it is a file of values that the chart should take.
+    /// Returns true if this is a values file that the chart should accept.
     pub(super) fn are_values(&self) -> bool {
         self.language == Language::Yaml
             && self.fate == Fate::Succeeds
@@ -53,14 +53,14 @@ pub(super) enum Language {
 pub(super) enum Fate {
     Succeeds,
     Fails,
-    /// It cannot be run here, for one of [`REASONS`].
+    /// The block cannot be run here, for one of [`REASONS`].
     NotRun,
 }
 
-/// The blocks of a page, from the top.
+/// Returns the blocks of a page, from the top.
 ///
 /// # Errors
-/// When a mark means nothing, or stands above nothing.
+/// When a mark is unknown, or has no block below it.
 pub(super) fn blocks(page: &str) -> Result<Vec<Block>> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut lines = page
@@ -68,7 +68,7 @@ pub(super) fn blocks(page: &str) -> Result<Vec<Block>> {
         .enumerate()
         .map(|(number, line)| (number + 1, line));
     let mut marks = Vec::new();
-    // Whether the block before this line may be followed by its output.
+    // True if the previous block may be followed by its output.
     let mut may_print = false;
     while let Some((number, line)) = lines.next() {
         let begin = line.trim_start();
@@ -143,7 +143,7 @@ enum Mark {
     Fate(Fate),
 }
 
-/// What a comment says, if it is a mark.
+/// Returns the mark that a comment contains, if it is one.
 fn mark(comment: &str) -> Result<Option<Mark>> {
     let Some((name, value)) = comment.split_once(':') else {
         return Ok(None);

@@ -11,13 +11,13 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Its path in the repository.
+    /// Returns the page's path in the repository.
     pub(super) fn name(&self) -> String {
         let path = self.path.strip_prefix(root()).unwrap_or(&self.path);
         path.display().to_string()
     }
 
-    /// The links to files that are not there, and to headings that are not in them.
+    /// Returns the links to files that do not exist, and to headings that they do not have.
     pub(super) fn dead_links(&self) -> Vec<String> {
         let links = prose(&self.text);
         let links = links
@@ -45,7 +45,7 @@ impl Page {
     }
 }
 
-/// What can be linked to in a document: its headings, as GitHub names them.
+/// Returns the targets for links in a document: its headings, as GitHub names them.
 fn anchors(text: &str) -> Vec<String> {
     let prose = prose(text);
     let headings = prose.lines().filter(|line| line.starts_with('#'));
@@ -62,7 +62,7 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
-/// A text without its fenced blocks, where `#` begins a comment.
+/// Returns a text without its fenced blocks, in which `#` begins a comment.
 fn prose(text: &str) -> String {
     let mut fenced = false;
     let lines = text.lines().filter(|line| {

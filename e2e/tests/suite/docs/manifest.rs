@@ -1,4 +1,4 @@
-//! Tells what a block of YAML is: values of the chart, objects, or a part of a workload.
+//! Recognises a block of YAML: values of the chart, objects, or a part of a workload.
 
 use std::fs;
 
@@ -6,19 +6,19 @@ use anyhow::{Context, Result};
 use pod_reloader_e2e::{chart, merge};
 use serde_json::{Value, json};
 
-/// What a reader does with a block of YAML.
+/// The content of a block of YAML, by its use.
 pub(super) enum Manifest {
     /// Values of the chart.
     Values,
-    /// Objects, as JSON that kubectl takes.
+    /// Objects, as JSON that kubectl accepts.
     Objects(String),
 }
 
 impl Manifest {
-    /// Reads a block.
+    /// Parses a block.
     ///
     /// # Errors
-    /// When it is no YAML, or nothing that is known here.
+    /// When it is not YAML, or of an unknown form.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let documents: Vec<Value> = serde_saphyr::from_multiple(text).context("it is no YAML")?;
         if documents.iter().all(are_values) {
@@ -44,10 +44,11 @@ fn are_values(document: &Value) -> bool {
         .is_some_and(|document| document.keys().all(is_value))
 }
 
-/// The object that a document shows, or shows a part of: then a Deployment `web`, unless it says which kind.
+/// Returns the object that a document shows, in whole or in part. A part belongs to a Deployment `web`,
+/// unless it names a kind.
 fn object(document: Value) -> Option<Value> {
     let fields = document.as_object()?;
-    // The annotations alone.
+    // Only the annotations.
     if fields.keys().all(|key| key.contains('/')) {
         return Some(on_a_workload(
             &json!({"metadata": {"annotations": document}}),

@@ -1,7 +1,7 @@
-//! Compares what a block prints with what the page shows.
+//! Compares the output of a block with the output that the page shows.
 
-/// Whether `printed` is what `shown` says: `...` is any text within a line, a line of `...` alone any lines.
-/// How many blanks stand between words does not matter.
+/// Returns true if `printed` matches `shown`: `...` is any text within a line, and a line of only `...` is
+/// any number of lines. The number of blanks between words does not matter.
 pub(super) fn matches(shown: &str, printed: &str) -> bool {
     let (shown, printed) = (lines(shown), lines(printed));
     lines_match(&shown, &printed)
@@ -28,7 +28,7 @@ fn line_matches(shown: &str, printed: &str) -> bool {
     let Some(dots) = shown.find("...") else {
         return shown == printed;
     };
-    // Of four, the first is a full stop.
+    // Of four dots, the first is a full stop.
     let rest = shown[dots..].trim_start_matches('.');
     let (before, after) = (&shown[..shown.len() - rest.len() - 3], rest);
     let Some(rest) = printed.strip_prefix(before) else {

@@ -1,4 +1,4 @@
-//! Reads a page as a user does: types what it tells to type, writes what it tells to write.
+//! Reads a page as a user does: types in what it shows, and writes the files that it shows.
 
 use std::{env, fs, os::unix::fs::symlink, path::Path, process::Stdio};
 
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
         let directory = tempfile::Builder::new()
             .prefix("pod-reloader-e2e-")
             .tempdir()?;
-        // Like the repository, but what is written here stays here.
+        // A copy of the repository's layout, so that files written here stay here.
         for name in ["charts", "docs", "e2e", "scripts"] {
             symlink(root().join(name), directory.path().join(name))?;
         }
@@ -53,10 +53,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Does what these blocks tell, in this order.
+    /// Follows these blocks, in this order.
     ///
     /// # Errors
-    /// When something else comes of it than the page says: with the line of the block.
+    /// When the outcome differs from what the page says: with the line of the block.
     pub(super) async fn read(&self, blocks: &[Block]) -> Result<()> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
@@ -70,12 +70,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What the operators that run have logged.
+    /// Returns the logs of the operators that run.
     pub(super) async fn logs(&self) -> String {
         self.kubelet.logs().await
     }
 
-    /// Leaves an empty cluster to the next one.
+    /// Cleans the cluster up for the next reader.
     ///
     /// # Errors
     /// When something cannot be removed.
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         ];
         for namespace in kubectl.run(&namespaces).await?.split_whitespace() {
             let delete: &[&str] = match namespace {
-                // Its releases are gone; to delete it takes long.
+                // Only the content: the releases are gone, and deleting a namespace takes long.
                 "default" | "pod-reloader" => {
                     &["delete", CONTENT, "--all", "--namespace", namespace]
                 }
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         }
         match (block.fate, block.language) {
             (Fate::NotRun, Language::Yaml) => Ok(()),
-            // Whether there are such targets and programs can be seen all the same.
+            // Checks at least that such targets and programs exist.
             (Fate::NotRun, Language::Shell) => {
                 let builds = |line: &&str| {
                     ["make ", "cargo "]
@@ -156,7 +156,7 @@ impl<'a> Reader<'a> {
         let Some(shown) = &block.output else {
             return type_in().await.map(|_| ());
         };
-        // A user looks again, too.
+        // A user would look again, too.
         wait_for(
             "it to print what the page shows",
             5 * PATIENCE,
@@ -177,7 +177,7 @@ impl<'a> Reader<'a> {
         Ok(printed)
     }
 
-    /// Runs a script, and returns its code and all that it has printed.
+    /// Runs a script, and returns its exit code and everything that it has printed.
     async fn run(&self, script: &str, port: u16) -> Result<(Option<i32>, String)> {
         let programs = self.control_plane.bin("");
         let plugin = of_the_workspace("kubectl-pod_reloader").context("the plugin is not built")?;
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
             .env_clear()
             .env("PATH", format!("{}:{plugins}:{path}", programs.display()))
             .env("KUBECONFIG", self.directory.path().join(KUBECONFIG))
-            // What kubectl has cached about this cluster.
+            // Shares what kubectl has cached about this cluster.
             .env("HOME", &self.control_plane.description().directory)
             .env("REPOSITORY", root())
             .env("TEST_PORT", port.to_string())
@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    /// Writes a file, and gives it to who is to read it.
+    /// Writes a file, and gives it to the program that reads it.
     async fn write(&self, text: &str) -> Result<()> {
         let first = text.lines().next().unwrap_or_default();
         let name = first
@@ -215,14 +215,14 @@ impl<'a> Reader<'a> {
             fs::write(self.directory.path().join(name), text)?;
         }
         match Manifest::parse(text)? {
-            // Another test renders them.
+            // Another test renders these.
             Manifest::Values => {}
             Manifest::Objects(list) => {
                 let kubectl = self.control_plane.kubectl();
                 let apply = [
                     "apply",
                     "--server-side",
-                    // Over what the page has made by other commands.
+                    // Overwrites fields that the page has set by other commands.
                     "--force-conflicts",
                     "--dry-run=server",
                     "--validate=strict",
@@ -236,7 +236,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Answers what the scripts ask, for ever.
+    /// Answers the requests of the scripts, for ever.
     async fn answer(&self, listener: &TcpListener) -> Result<()> {
         let mut answers = FuturesUnordered::new();
         loop {
@@ -291,10 +291,10 @@ fn is_installed(program: &str) -> bool {
 }
 
 const PRELUDE: &str = include_str!("prelude.sh");
-/// The operator elects a leader, as in a cluster, which no other test wants. Users have more patience with
-/// the settle period.
+/// Arguments of the operators. They elect a leader, as in a cluster, which no other test needs. The settle
+/// period is shorter than a user's.
 const ARGS: [&str; 2] = ["--leader-elect", "--settle-period=1s"];
 const KUBECONFIG: &str = "reader.kubeconfig";
-/// What pages leave behind in namespaces.
+/// The kinds of objects that pages leave behind in namespaces.
 const CONTENT: &str = "deployments,statefulsets,daemonsets,cronjobs,jobs,replicasets,pods,configmaps,secrets,\
     leases,events";

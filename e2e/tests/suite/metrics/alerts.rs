@@ -1,4 +1,4 @@
-//! The alerts of the chart: each has its runbook, and is about this release.
+//! The alerts of the chart: each has a runbook, and concerns only this release.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() -> Result<()> {
                 .unwrap_or_default()
                 .to_owned()
         };
-        // As GitHub makes anchors of titles.
+        // GitHub makes anchors of titles this way.
         let url = format!("https://example.com/runbooks#{}", alert.name.to_lowercase());
         ensure!(said("runbook_url") == url, "{}", alert.rule);
         ensure!(
@@ -91,7 +91,7 @@ pub(super) struct Alert {
     pub(super) rule: Value,
 }
 
-/// All alerts of the chart.
+/// Returns all alerts of the chart.
 pub(super) fn alerts() -> Result<Vec<Alert>> {
     let all = "podMonitor.enabled=true,notifications.existingSecret=chat,prometheusRule.enabled=true,prometheusRule.apiserver=true,\
                prometheusRule.runbookUrl=https://example.com/runbooks";

@@ -1,4 +1,4 @@
-//! The dashboard: its panels stand side by side, and the chart makes it as it is.
+//! The dashboard: its panels stand side by side, and the chart renders it unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

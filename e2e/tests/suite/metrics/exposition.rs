@@ -1,4 +1,4 @@
-//! Reads metrics as they are shown: what kinds there are, and which series.
+//! Parses the exposition of metrics: the families, and their series.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,18 +7,18 @@ use anyhow::{Context, Result};
 /// Metrics in the text format of Prometheus or OpenMetrics.
 #[derive(Debug, Default)]
 pub(super) struct Exposition {
-    /// Each by its name, without the suffixes of its series.
+    /// Families by name, without the suffixes of their series.
     pub(super) families: BTreeMap<String, Family>,
-    /// The labels of each series, by its name.
+    /// Labels of each series, by name of the series.
     pub(super) series: BTreeMap<String, Vec<Labels>>,
 }
 
-/// What is said of a metric.
+/// The description of a metric.
 #[derive(Debug, Default)]
 pub(super) struct Family {
-    /// Such as `counter`.
+    /// Type, such as `counter`.
     pub(super) kind: String,
-    /// Such as `seconds`; empty where none is said.
+    /// Unit, such as `seconds`; empty if none is given.
     pub(super) unit: String,
     pub(super) help: String,
 }
@@ -47,7 +47,7 @@ impl Exposition {
         Ok(this)
     }
 
-    /// The names of the labels that any series of this name has.
+    /// Returns the names of the labels that any series of this name has.
     pub(super) fn labels(&self, series: &str) -> BTreeSet<&str> {
         let all = self.series.get(series).into_iter().flatten();
         all.flat_map(|labels| labels.keys())
@@ -60,7 +60,7 @@ impl Exposition {
     }
 }
 
-/// The name and the labels of a line such as `name{label="value"} 1`.
+/// Parses name and labels of a line such as `name{label="value"} 1`.
 fn series(line: &str) -> Option<(String, Labels)> {
     let name_ends = line.find(['{', ' '])?;
     let (name, rest) = line.split_at(name_ends);

@@ -1,4 +1,4 @@
-//! What a Prometheus makes of the metrics, the alerts and the dashboard.
+//! The metrics, the alerts and the dashboard, as seen by a real Prometheus.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use tokio::process::Command;
 use super::alerts::alerts;
 use super::dashboard::dashboard;
 
-/// What a PodMonitor names the targets of release pod-reloader in namespace pod-reloader.
+/// Job name that a PodMonitor gives to the targets of release pod-reloader in namespace pod-reloader.
 const JOB: &str = "pod-reloader/pod-reloader";
 
 #[tokio::test]
@@ -54,10 +54,11 @@ async fn a_prometheus_has_an_answer_to_all_and_no_alert() -> Result<()> {
         return Ok(());
     };
     Scene::play(Options::default(), async |scene| {
-        // One workload is kept, and has been restarted.
+        // One workload is managed, and has been restarted.
         scene.quiet().await?;
         let prometheus = Prometheus::start(programs.clone(), &scene.operator.metrics_address())?;
-        // Before the first scrape, and after one that took too long, an alert waits whether nobody leads.
+        // Before the first scrape, and after one that took too long, the alert about a missing leader is
+        // pending.
         wait_for(
             "two scrapes, three looks at each rule, and no alert",
             PATIENCE,
@@ -97,7 +98,7 @@ async fn a_prometheus_has_an_answer_to_all_and_no_alert() -> Result<()> {
     .await
 }
 
-/// A Prometheus that scrapes one operator, and has the rules of the chart.
+/// A Prometheus that scrapes one operator, and evaluates the rules of the chart.
 struct Prometheus {
     process: Process,
     promtool: PathBuf,
@@ -138,7 +139,7 @@ impl Prometheus {
         })
     }
 
-    /// What answers an expression now.
+    /// Returns the current result of an expression.
     async fn query(&self, expression: &str) -> Result<Vec<Value>> {
         let query = ["query", "instant", "--format=json", &self.url, expression];
         let output = Command::new(&self.promtool).args(query).output().await?;
@@ -148,7 +149,7 @@ impl Prometheus {
     }
 }
 
-/// The alerts as a file of rules. The URLs of runbooks have a test of their own.
+/// Returns the alerts as a file of rules. The URLs of runbooks have a test of their own.
 fn rules() -> Result<Value> {
     let mut rules: Vec<_> = alerts()?.into_iter().map(|alert| alert.rule).collect();
     for rule in &mut rules {
@@ -160,7 +161,7 @@ fn rules() -> Result<Value> {
     Ok(json!({"groups": [{"name": "pod-reloader", "rules": rules}]}))
 }
 
-/// The alerts that a file of tests expects to fire.
+/// Returns the alerts that a file of tests expects to fire.
 fn firing(file: &Value) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let tests = list(&file["tests"]).into_iter();

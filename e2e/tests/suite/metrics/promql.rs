@@ -1,33 +1,36 @@
-//! Reads of PromQL which series an expression asks for, and by which labels it tells them apart.
+//! Finds the series that a PromQL expression queries, and the labels that it groups by.
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// An expression, taken apart.
+/// The parts of an expression.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Query {
     pub(super) selectors: Vec<Selector>,
-    /// The labels that aggregations keep or leave out, and that vectors are matched by.
+    /// Labels that aggregations keep or drop, and by which vectors are matched.
     pub(super) grouping: Vec<String>,
 }
 
-/// The series of a name, or some of them.
+/// A selector: all series of a name, or some of them.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Selector {
     pub(super) series: String,
     pub(super) matchers: Vec<Matcher>,
 }
 
-/// What a label must be.
+/// A condition on a label.
 #[derive(Debug, PartialEq)]
 pub(super) struct Matcher {
     pub(super) label: String,
-    /// `=`, `!=`, `=~` or `!~`.
+    /// Operator: `=`, `!=`, `=~` or `!~`.
     pub(super) operator: String,
     pub(super) value: String,
 }
 
 impl Query {
-    /// *Errors*: it uses what is not known here, such as a misspelt function, or its brackets do not match.
+    /// Parses an expression.
+    ///
+    /// # Errors
+    /// When it uses anything unknown here, such as a misspelt function, or when its brackets do not match.
     pub(super) fn parse(expression: &str) -> Result<Self> {
         let mut query = Self::default();
         let mut open = Vec::new();
@@ -132,7 +135,7 @@ const FUNCTIONS: [&str; 13] = [
 ];
 const OPERATORS: [&str; 5] = ["and", "or", "unless", "offset", "bool"];
 const MATCHERS: [&str; 4] = ["=", "!=", "=~", "!~"];
-/// The longer ones before those that they begin with.
+/// Longer signs come before those that they begin with.
 const SIGNS: [&str; 24] = [
     "==", "!=", "=~", "!~", ">=", "<=", "=", ">", "<", "+", "-", "*", "/", "%", "^", "(", ")", "[",
     "]", "{", "}", ",", ":", "@",
@@ -142,7 +145,7 @@ const SIGNS: [&str; 24] = [
 enum Token<'a> {
     Word(&'a str),
     Text(String),
-    /// Also a duration, and a variable of Grafana's.
+    /// A number, a duration, or a variable of Grafana.
     Number,
     Sign(&'a str),
 }

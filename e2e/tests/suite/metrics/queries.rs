@@ -1,4 +1,4 @@
-//! What dashboard and alerts ask for is there: series, labels, and their values.
+//! Checks that everything that dashboard and alerts query exists: series, labels, and their values.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::dashboard::dashboard;
 use super::exposition::{Exposition, Labels};
 use super::promql::{Query, Selector};
 
-/// What Prometheus adds to what it scrapes.
+/// Labels that Prometheus adds to everything that it scrapes.
 const OF_TARGETS: [&str; 2] = ["job", "instance"];
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn dashboard_and_alerts_ask_for_what_is_there() -> Result<()> {
             ensure!(!query.selectors.is_empty(), "{text} asks for nothing");
             let mut labels = BTreeSet::from(OF_TARGETS);
             for selector in &query.selectors {
-                // Prometheus writes it itself, of each target.
+                // Prometheus writes this one itself, for each target.
                 if selector.series == "up" {
                     continue;
                 }
@@ -75,7 +75,7 @@ async fn dashboard_and_alerts_ask_for_what_is_there() -> Result<()> {
     .await
 }
 
-/// What the apiserver counts once it could not call the webhook, with either failure policy.
+/// Returns the apiserver's metrics after it could not call the webhook, with either failure policy.
 async fn apiserver_that_missed_the_webhook(scene: &Scene) -> Result<Exposition> {
     let web = Workload::deployment("missed")
         .lists("absent")
@@ -105,7 +105,7 @@ async fn apiserver_that_missed_the_webhook(scene: &Scene) -> Result<Exposition> 
     Exposition::parse(&scene.tool().run(&["get", "--raw", "/metrics"]).await?)
 }
 
-/// Claims that a selector can pick something of `shown`.
+/// Asserts that a selector can match something in `shown`.
 fn is_there(selector: &Selector, shown: &Exposition) -> Result<()> {
     let series = &selector.series;
     let all = shown
@@ -133,13 +133,13 @@ fn is_there(selector: &Selector, shown: &Exposition) -> Result<()> {
     Ok(())
 }
 
-/// What is asked of Prometheus, and which labels of the answer are shown to people.
+/// A query to Prometheus, and the labels of its result that people see.
 pub(super) struct Expression {
     pub(super) text: String,
     pub(super) shown_labels: Vec<String>,
 }
 
-/// The word that stands after each `mark` in a text.
+/// Returns the word after each `mark` in a text.
 pub(super) fn words_after(text: &str, mark: &str) -> Vec<String> {
     let after = text.split(mark).skip(1);
     let word = |it: &str| {
