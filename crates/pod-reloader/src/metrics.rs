@@ -25,6 +25,7 @@ use prometheus_client::registry::Registry;
 
 use crate::runtime::error::CallError;
 
+use crate::runtime::controller::Errors;
 use crate::runtime::watches::{Watches, since_1970};
 
 /// Labels from closed sets only.
@@ -43,7 +44,8 @@ pub(crate) struct Metrics {
     change_to_patch: Histogram,
     baselines: Counter,
     patch_conflicts: Counter,
-    errors: Family<Labels<1>, Counter>,
+    /// Failures of controllers.
+    pub(crate) errors: Errors,
     notifications: Family<Labels<1>, Counter>,
     config_reads: Family<Labels<3>, Counter>,
     /// Workloads that are kept.
@@ -92,7 +94,7 @@ impl Metrics {
             change_to_patch: Histogram::new(CHANGE_TO_PATCH_SECONDS),
             baselines: Counter::default(),
             patch_conflicts: Counter::default(),
-            errors: Family::default(),
+            errors: Errors::default(),
             notifications: Family::default(),
             config_reads: Family::default(),
             workloads: Gauge::default(),
@@ -127,9 +129,6 @@ impl Metrics {
             drop(self.admissions.get_or_create(&[("outcome", outcome)]));
         }
         self.keeps(&WorkloadKind::BUILT_IN);
-        for reason in CallError::REASONS.into_iter().chain(["other"]) {
-            drop(self.errors.get_or_create(&[("reason", reason)]));
-        }
         self.hashes([]);
         for outcome in Delivery::ALL {
             let labels = [("outcome", outcome.as_str())];
@@ -243,9 +242,26 @@ impl Metrics {
         self.baselines.inc();
     }
 
-    /// Counts a failed reconciliation. `reason` is of a closed set.
-    pub(crate) fn error(&self, reason: &'static str) {
-        self.errors.get_or_create(&[("reason", reason)]).inc();
+    /// Takes back what a term of reconciling has shown.
+    pub(crate) fn reset(&self) {
+        for gauge in [
+            &self.leading,
+            &self.workloads,
+            &self.waiting,
+            &self.braked,
+            &self.reverted,
+            &self.refused,
+            &self.unreadable,
+            &self.left_out,
+            &self.foreign,
+            &self.config_objects,
+            &self.references,
+            &self.digests,
+        ] {
+            gauge.set(0);
+        }
+        self.heartbeat(None);
+        self.hashes([]);
     }
 
     /// Counts a message to the receiver of notifications, or what was dropped before.

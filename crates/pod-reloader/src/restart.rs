@@ -1,5 +1,6 @@
 //! The controller that restarts workloads.
 
+pub(crate) mod controller;
 mod cron_jobs;
 mod digests;
 mod error;
@@ -8,3 +9,6 @@ pub(crate) mod progress;
 pub(crate) mod reconcile;
 pub(crate) mod watch;
 mod workloads;
+
+/// The name of this controller in the log and in metrics.
+const CONTROLLER: &str = "restart";

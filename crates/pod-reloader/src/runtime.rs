@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 pub(crate) mod budget;
 pub(crate) mod client;
+pub(crate) mod controller;
 pub(crate) mod error;
 pub(crate) mod events;
 pub(crate) mod heartbeat;
@@ -12,5 +13,6 @@ pub(crate) mod objects;
 pub(crate) mod queue;
 pub(crate) mod resources;
 pub(crate) mod server;
+pub(crate) mod tasks;
 pub(crate) mod watches;
 pub(crate) mod worker;

@@ -69,7 +69,7 @@ fn counters(registry: &mut Registry, metrics: &Metrics) {
     registry.register(
         "reconcile_errors",
         "Reconciliations that failed and are tried again, by reason",
-        metrics.errors.clone(),
+        metrics.errors.family(),
     );
     registry.register(
         "notifications",

@@ -25,12 +25,14 @@ use crate::config::keys::Keys;
 use crate::config::source::Source;
 use crate::metrics::{Metrics, Reader};
 use crate::report::notice::Notice;
+use crate::restart::CONTROLLER;
 use crate::restart::digests::Digests;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
 use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::controller::ControllerErrors;
 use crate::runtime::error::CallError;
 use crate::runtime::queue::Item;
 use crate::runtime::watches::Watching;
@@ -64,6 +66,7 @@ pub(crate) struct Reconciler {
     budget: Budget,
     keys: Arc<Keys>,
     metrics: Metrics,
+    errors: ControllerErrors,
     namespaces: SelectedNamespaces,
     workloads: Arc<Workloads>,
     digests: Digests,
@@ -107,6 +110,7 @@ impl Reconciler {
             budget,
             keys,
             progress,
+            errors: metrics.errors.of(CONTROLLER),
             metrics,
             namespaces: SelectedNamespaces::new(scope.namespace_selector().is_some()),
             worker: Worker::default(),

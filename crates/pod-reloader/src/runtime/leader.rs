@@ -390,4 +390,4 @@ fn now() -> MicroTime {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

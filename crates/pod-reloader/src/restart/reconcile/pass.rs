@@ -485,7 +485,7 @@ impl Reconciler {
             | RestartError::ReadWorkload { source, .. } => (Some(source), None),
             RestartError::Read(ReadError::NoKeys(_)) => (None, None),
         };
-        self.metrics.error(cause.map_or("other", CallError::reason));
+        self.errors.count(cause);
         if let Some(notice) = notice {
             self.progress.tell(workload, notice);
         }

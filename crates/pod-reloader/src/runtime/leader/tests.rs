@@ -279,7 +279,7 @@ async fn a_restored_cluster_is_noticed_by_the_next_renewal() {
 
 /// A cluster that holds one Lease.
 #[derive(Clone, Default)]
-struct Cluster(Arc<Mutex<Stored>>);
+pub(crate) struct Cluster(Arc<Mutex<Stored>>);
 
 #[derive(Default)]
 struct Stored {
@@ -297,9 +297,9 @@ enum Trouble {
 }
 
 impl Cluster {
-    fn candidate(&self) -> Candidate {
+    pub(crate) fn client(&self) -> Client {
         let this = self.clone();
-        let client = mock::client(move |head, body| {
+        mock::client(move |head, body| {
             let this = this.clone();
             async move {
                 sleep(Duration::from_millis(1)).await;
@@ -314,9 +314,20 @@ impl Cluster {
                     None => this.0.lock().unwrap().handle(&head.method, &body),
                 }
             }
-        });
+        })
+    }
+
+    fn candidate(&self) -> Candidate {
         let name = |text| Name::parse(text).unwrap();
-        Candidate::new(client, &name("ns"), name("operator"))
+        Candidate::new(self.client(), &name("ns"), name("operator"))
+    }
+
+    pub(crate) fn fail(&self) {
+        self.now(Some(Trouble::Fails));
+    }
+
+    pub(crate) fn recover(&self) {
+        self.now(None);
     }
 
     fn now(&self, trouble: Option<Trouble>) {
@@ -328,7 +339,7 @@ impl Cluster {
     }
 
     /// Somebody else writes.
-    fn write(&self, spec: Value) {
+    pub(crate) fn write(&self, spec: Value) {
         self.0.lock().unwrap().write(&spec);
     }
 

@@ -1,0 +1,107 @@
+//! Controllers: the parts of the operator that work while this replica leads.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use tokio::task::JoinSet;
+use tokio::time::interval;
+use tracing::error;
+
+use crate::runtime::error::CallError;
+use crate::runtime::heartbeat::{self, Heartbeat};
+
+#[cfg(test)]
+mod tests;
+
+/// A part of the operator that works while this replica leads.
+pub(crate) trait Controller: Send + Sync + 'static {
+    /// The name in the log, and in the label `controller` of metrics.
+    fn name(&self) -> &'static str;
+
+    /// Works for one term of leadership, which ends when this is dropped. It does not end by itself.
+    fn lead(&self) -> BoxFuture<'static, ()>;
+}
+
+/// Runs all controllers for one term of leadership, until that is dropped. Returns if one of them ends.
+///
+/// # Panics
+/// If one of them does.
+pub(crate) async fn term(controllers: Vec<Arc<dyn Controller>>, heartbeat: Arc<Heartbeat>) {
+    let _leading = Leading(heartbeat.clone());
+    let mut working = JoinSet::new();
+    for controller in controllers {
+        let (name, lead) = (controller.name(), controller.lead());
+        working.spawn(async move {
+            lead.await;
+            name
+        });
+    }
+    let mut beats = interval(heartbeat::INTERVAL);
+    loop {
+        tokio::select! {
+            _ = beats.tick() => heartbeat.beat(),
+            Some(ended) = working.join_next() => match ended {
+                Ok(controller) => return error!(controller, "a controller has ended"),
+                Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+                Err(_) => return,
+            },
+        }
+    }
+}
+
+/// A term, for as long as it lasts.
+struct Leading(Arc<Heartbeat>);
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.0.rest();
+    }
+}
+
+/// The failures of all controllers, by controller and reason.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Errors(Family<[(&'static str, &'static str); 2], Counter>);
+
+impl Errors {
+    /// The metric.
+    pub(crate) fn family(&self) -> Family<[(&'static str, &'static str); 2], Counter> {
+        self.0.clone()
+    }
+
+    /// Returns the failures of one controller, all of which are shown from the start.
+    pub(crate) fn of(&self, controller: &'static str) -> ControllerErrors {
+        let errors = ControllerErrors {
+            all: self.clone(),
+            controller,
+        };
+        for reason in CallError::REASONS.into_iter().chain([OTHER]) {
+            drop(self.0.get_or_create(&errors.labels(reason)));
+        }
+        errors
+    }
+}
+
+/// The failures of one controller.
+#[derive(Clone, Debug)]
+pub(crate) struct ControllerErrors {
+    all: Errors,
+    controller: &'static str,
+}
+
+impl ControllerErrors {
+    /// Counts a failure by its cause. `None` stands for what is no call to the apiserver.
+    pub(crate) fn count(&self, cause: Option<&CallError>) {
+        let reason = cause.map_or(OTHER, CallError::reason);
+        self.all.0.get_or_create(&self.labels(reason)).inc();
+    }
+
+    fn labels(&self, reason: &'static str) -> [(&'static str, &'static str); 2] {
+        [("controller", self.controller), ("reason", reason)]
+    }
+}
+
+/// The reason of a failure that is no failed call.
+const OTHER: &str = "other";
