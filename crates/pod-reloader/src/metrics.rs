@@ -1,6 +1,7 @@
 //! The metrics: what is counted, and by which labels.
 
 mod process;
+mod reads;
 mod registry;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,6 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use pod_reloader_core::admission::Outcome;
 use pod_reloader_core::decision::Cause;
-use pod_reloader_core::digest::Presence;
 use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::workload::Stall;
@@ -23,7 +23,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::runtime::error::CallError;
+use self::reads::{READS, read_labels};
+pub(crate) use self::reads::{Reader, Reads};
 
 use crate::runtime::controller::Errors;
 use crate::runtime::watches::{Watches, since_1970};
@@ -327,46 +328,6 @@ impl Delivery {
     }
 }
 
-/// Who reads config objects.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Reader {
-    /// The webhook.
-    Admission,
-    /// The reconcile loop.
-    Reconcile,
-}
-
-/// Counts the reads of one reader.
-#[derive(Clone)]
-pub(crate) struct Reads {
-    counted: Family<Labels<3>, Counter>,
-    by: Reader,
-}
-
-impl Reads {
-    /// Counts a GET of one object.
-    pub(crate) fn get(&self, read: Result<&Presence, &CallError>) {
-        self.count(match read {
-            Ok(Presence::Present(_)) => READS[0],
-            Ok(Presence::Absent) => READS[1],
-            Err(_) => READS[2],
-        });
-    }
-
-    /// Counts a LIST of names, or a page of one.
-    pub(crate) fn list<T>(&self, listed: &Result<T, CallError>) {
-        self.count(match listed {
-            Ok(_) => READS[3],
-            Err(_) => READS[4],
-        });
-    }
-
-    fn count(&self, (verb, result): (&'static str, &'static str)) {
-        let labels = read_labels(self.by, verb, result);
-        self.counted.get_or_create(&labels).inc();
-    }
-}
-
 /// In seconds, what the webhook may take. The apiserver waits for 3 s, unless it is told otherwise.
 const ADMISSION_SECONDS: [f64; 11] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0,
@@ -382,23 +343,6 @@ const UNKNOWN_KEY: &str = "unknown";
 const OUTCOMES: [&str; 7] = [
     "ignored", "kept", "set", "held", "unknown", "too_long", "error",
 ];
-/// What [`Reads`] tells apart.
-const READS: [(&str, &str); 5] = [
-    ("get", "present"),
-    ("get", "absent"),
-    ("get", "error"),
-    ("list", "listed"),
-    ("list", "error"),
-];
-
-fn read_labels(by: Reader, verb: &'static str, result: &'static str) -> Labels<3> {
-    let by = match by {
-        Reader::Admission => "admission",
-        Reader::Reconcile => "reconcile",
-    };
-    [("by", by), ("verb", verb), ("result", result)]
-}
-
 fn labels(kind: WorkloadKind, cause: Cause) -> Labels<2> {
     let cause = match cause {
         Cause::FirstStamp => "first_stamp",

@@ -1,5 +1,6 @@
 //! The controller that restarts workloads.
 
+pub(crate) mod brakes;
 pub(crate) mod controller;
 mod cron_jobs;
 mod digests;

@@ -3,13 +3,14 @@
 //! The memory may only ever say "nothing to do": before a write, the loop asks for reads that began
 //! after a given moment, so that a late watch cannot move a config hash back.
 
-use std::collections::{BTreeSet, HashMap};
+mod memory;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use pod_reloader_core::digest::{Objects, Presence};
-use pod_reloader_core::duration::MAX_SETTLE_PERIOD;
 use pod_reloader_core::index::Turned;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
@@ -18,6 +19,7 @@ use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 use tracing::warn;
 
+use self::memory::{Entry, Listed, Listing, Read};
 use crate::config::error::ReadError;
 use crate::config::source::Source;
 use crate::restart::workloads::Workloads;
@@ -47,55 +49,6 @@ pub(crate) struct Known {
     pub(crate) changed: Instant,
     /// The objects that were seen to change, not counting first sight, with the time of it.
     pub(crate) changes: Vec<(Reference, Instant)>,
-}
-
-#[derive(Default)]
-struct Entry {
-    state: Mutex<State>,
-    /// Held while the object is read, so that a fan-out shares one GET.
-    reading: tokio::sync::Mutex<()>,
-}
-
-#[derive(Default)]
-struct State {
-    read: Option<Read>,
-    /// When an event last said that there is something new.
-    forgotten: Option<Instant>,
-    /// Whether the last attempt to read it failed.
-    is_failing: bool,
-}
-
-#[derive(Default)]
-struct Listing {
-    state: Mutex<ListingState>,
-    /// Held while they are listed, so that a fan-out shares one list.
-    listing: tokio::sync::Mutex<()>,
-}
-
-#[derive(Default)]
-struct ListingState {
-    listed: Option<Arc<Listed>>,
-    /// When an event last said that something came or went.
-    forgotten: Option<Instant>,
-}
-
-/// The result of a list.
-struct Listed {
-    names: BTreeSet<Reference>,
-    began: Instant,
-    /// When the first list began.
-    first: Instant,
-    /// What came or went of late, and when the list began that showed it.
-    turned: HashMap<Reference, Instant>,
-}
-
-/// The result of a read.
-#[derive(Clone)]
-struct Read {
-    presence: Presence,
-    began: Instant,
-    changed: Instant,
-    first_sight: bool,
 }
 
 impl Digests {
@@ -348,68 +301,5 @@ impl Digests {
             .entry(reference.clone())
             .or_default()
             .clone()
-    }
-}
-
-impl Listed {
-    fn after(last: Option<&Self>, names: BTreeSet<Reference>, began: Instant) -> Self {
-        let Some(last) = last else {
-            return Self {
-                names,
-                began,
-                first: began,
-                turned: HashMap::new(),
-            };
-        };
-        let is_recent = |at: &Instant| began.duration_since(*at) < MAX_SETTLE_PERIOD;
-        let earlier = last.turned.iter().filter(|(_, at)| is_recent(at));
-        let mut turned: HashMap<_, _> = earlier.map(|(it, at)| (it.clone(), *at)).collect();
-        let now = names.symmetric_difference(&last.names);
-        turned.extend(now.map(|it| (it.clone(), began)));
-        Self {
-            names,
-            began,
-            first: last.first,
-            turned,
-        }
-    }
-}
-
-impl State {
-    /// The last read, if it began at `since` or later and nothing was heard since it began.
-    fn fresh(&self, since: Option<Instant>) -> Option<&Read> {
-        let read = self.read.as_ref()?;
-        let is_late_enough = since.is_none_or(|since| read.began >= since);
-        let is_latest = self
-            .forgotten
-            .is_none_or(|forgotten| read.began > forgotten);
-        (is_late_enough && is_latest).then_some(read)
-    }
-}
-
-impl Read {
-    /// Whether it tells of each of these keys.
-    fn covers<'a>(&self, keys: impl Iterator<Item = &'a str>) -> bool {
-        match &self.presence {
-            Presence::Present(object) => object.covers(keys),
-            Presence::Absent => true,
-        }
-    }
-
-    fn after(last: Option<&Self>, presence: Presence, began: Instant) -> Self {
-        match last {
-            Some(last) if last.presence.same_content(&presence) => Self {
-                presence,
-                began,
-                changed: last.changed,
-                first_sight: last.first_sight,
-            },
-            last => Self {
-                presence,
-                began,
-                changed: began,
-                first_sight: last.is_none(),
-            },
-        }
     }
 }

@@ -1,6 +1,10 @@
 //! The reconcile loop: keeps each workload's config hash at what its objects come to.
 
+mod failed;
+mod kinds;
+mod left_out;
 mod pass;
+mod write;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,11 +20,12 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::scope::Scope;
 
-use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
+use pod_reloader_core::object::Object;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
-use tracing::{debug, warn};
+use tracing::warn;
 
+use self::kinds::ServedAs;
 use crate::config::keys::Keys;
 use crate::config::source::Source;
 use crate::metrics::{Metrics, Reader};
@@ -31,15 +36,10 @@ use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
 use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;
-use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::client::DEADLINE;
 use crate::runtime::controller::ControllerErrors;
-use crate::runtime::error::CallError;
 use crate::runtime::queue::Item;
-use crate::runtime::watches::Watching;
 use crate::runtime::worker::{Handler, Worker};
-
-/// How long after it could not be read a workload is read again that was left out.
-const TAKE_IN_PAUSE: Duration = Duration::from_secs(10);
 
 /// How the loop behaves.
 #[derive(Clone)]
@@ -78,9 +78,6 @@ pub(crate) struct Reconciler {
     /// as the same when all is listed again; kinds that it does not serve are not here.
     served: Mutex<HashMap<WorkloadKind, ServedAs>>,
 }
-
-/// The version of a kind that is not built in, and its watches.
-pub(crate) type ServedAs = (Arc<str>, Vec<Watching>);
 
 impl Reconciler {
     pub(crate) fn new(
@@ -129,7 +126,7 @@ impl Reconciler {
     pub(crate) fn publish(&self) {
         self.digests
             .retain(|reference| self.workloads.is_referenced(reference));
-        self.progress.tidy();
+        self.progress.brakes.tidy();
         let (config_objects, references) = self.workloads.referenced();
         self.metrics.config_objects.set(config_objects as i64);
         self.metrics.references.set(references as i64);
@@ -268,82 +265,6 @@ impl Reconciler {
         for id in self.workloads.that_fit(namespace) {
             self.push(id, now);
         }
-    }
-
-    /// Asks for a workload that was left out, to manage it if there is room for it. Says when to try again.
-    async fn take_in_again(&self, id: &WorkloadId) -> Option<Instant> {
-        if !self.workloads.is_left_out(id) {
-            return None;
-        }
-        let served = self.served(id.kind)?;
-        let answer = if id.kind.is_built_in() {
-            self.current::<WorkloadObject>(&served, id).await
-        } else {
-            self.current::<CustomObject>(&served, id).await
-        };
-        match answer {
-            // It may be gone, or be managed, by what a watch has shown meanwhile.
-            Ok(Some((workload, version))) if self.workloads.is_left_out(id) => {
-                self.apply(workload, version);
-                None
-            }
-            Ok(_) => None,
-            Err(error) if error.is_not_found() => {
-                self.workload_gone(id);
-                None
-            }
-            Err(error) => {
-                debug!(workload = %id, %error, "reading a workload failed that there is room for now");
-                Some(Instant::now() + TAKE_IN_PAUSE)
-            }
-        }
-    }
-
-    /// A workload as it is now, with its resourceVersion.
-    async fn current<O: Object>(
-        &self,
-        served: &Served,
-        id: &WorkloadId,
-    ) -> Result<Option<(Workload, u64)>, CallError> {
-        let object = within(DEADLINE, self.api::<O>(served, id).get(&id.name)).await?;
-        let version = version(&object);
-        let workload = self.workload(id.kind, object);
-        Ok(workload.map(|workload| (workload, version)))
-    }
-
-    /// Takes in that the cluster serves a kind in this version, in which it is watched, or not any more: then
-    /// its workloads are gone.
-    pub(crate) fn kind_served(&self, kind: WorkloadKind, served: Option<ServedAs>) {
-        match served {
-            Some(served) => drop(self.served.lock().insert(kind, served)),
-            None => {
-                self.served.lock().remove(&kind);
-                for id in self.workloads.ids(|id| id.kind == kind) {
-                    self.workload_gone(&id);
-                }
-            }
-        }
-    }
-
-    /// Whether the cluster serves a kind, as far as that is known.
-    pub(crate) fn serves(&self, kind: WorkloadKind) -> bool {
-        self.served.lock().contains_key(&kind)
-    }
-
-    /// Every kind that the cluster serves, as far as that is known.
-    pub(crate) fn kinds_served(&self) -> Vec<Served> {
-        let custom = self.scope.custom_kinds().iter();
-        let all = WorkloadKind::BUILT_IN.iter().chain(custom);
-        all.filter_map(|kind| self.served(*kind)).collect()
-    }
-
-    /// A kind as the cluster serves it, as far as that is known.
-    pub(crate) fn served(&self, kind: WorkloadKind) -> Option<Served> {
-        if kind.is_built_in() {
-            return Some(Served::built_in(kind));
-        }
-        let version = self.served.lock().get(&kind)?.0.clone();
-        Some(Served { kind, version })
     }
 
     /// Takes in that a list of workloads is whole.

@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, Stream, StreamExt};
-use http::{Method, Request as HttpRequest, Response as HttpResponse};
-use http_body_util::Full;
+use http::{Method, Request as HttpRequest, Response as HttpResponse, StatusCode};
+use http_body_util::{BodyExt, Full};
 use json_patch::Patch;
 use k8s_openapi::ByteString;
 use kube::Client;
@@ -18,6 +19,7 @@ use pod_reloader_core::reference::{ConfigKind, Reference};
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
 
+use super::body::*;
 use super::*;
 use crate::metrics::Reader;
 

@@ -19,7 +19,8 @@ use tokio::task::JoinHandle;
 
 use self::apiserver::{Apiserver, Call, Reaction};
 use super::*;
-use crate::restart::progress::{Brakes, MAX_SETTLE_PERIODS};
+use crate::restart::brakes::Brakes;
+use crate::restart::progress::MAX_SETTLE_PERIODS;
 use crate::runtime::events::Events;
 use crate::runtime::worker::PANIC_PAUSE;
 

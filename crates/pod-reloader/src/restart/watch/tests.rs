@@ -17,7 +17,8 @@ use super::*;
 use crate::config::keys::Keys;
 use crate::metrics::Metrics;
 use crate::mock::{self, Chunks};
-use crate::restart::progress::{Brakes, Progress};
+use crate::restart::brakes::Brakes;
+use crate::restart::progress::Progress;
 use crate::restart::reconcile::Settings;
 use crate::runtime::events::Events;
 

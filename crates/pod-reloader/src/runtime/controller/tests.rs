@@ -28,6 +28,7 @@ use super::*;
 use crate::config::keys::Keys;
 use crate::metrics::Metrics;
 use crate::mock::{self, Chunks};
+use crate::restart::brakes::Brakes;
 use crate::restart::controller::Restarts;
 use crate::restart::reconcile::Settings;
 use crate::runtime::budget::Budget;
@@ -187,7 +188,7 @@ impl Both {
             events: events.clone(),
             notifications: None,
             metrics: metrics.clone(),
-            brakes: Arc::default(),
+            brakes: Brakes::default(),
             ourselves: Arc::new(OnceLock::from(String::new())),
         };
         Self {

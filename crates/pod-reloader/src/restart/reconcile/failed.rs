@@ -1,0 +1,76 @@
+//! Failures of a pass: who is told of them, and when it is tried again.
+
+use std::time::Duration;
+
+use pod_reloader_core::error::chain;
+use pod_reloader_core::workload::{Workload, WorkloadId};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::Reconciler;
+use crate::config::error::ReadError;
+use crate::report::notice::Notice;
+use crate::restart::error::RestartError;
+use crate::runtime::error::CallError;
+
+const UNDONE: &str = "another webhook or policy takes it back";
+
+impl Reconciler {
+    /// Says what failed, once, and when to try again.
+    pub(super) fn failed(&self, workload: &Workload, error: &RestartError) -> Instant {
+        let (cause, notice) = match error {
+            RestartError::Read(ReadError::Object { reference, source }) => (
+                Some(source),
+                source
+                    .is_refusal()
+                    .then(|| Notice::Unreadable(reference.clone(), source.to_string())),
+            ),
+            RestartError::Patch { source, .. } => (
+                Some(source),
+                source
+                    .is_refusal()
+                    .then(|| Notice::Refused(source.to_string())),
+            ),
+            RestartError::Undone(_) => (None, Some(Notice::Refused(UNDONE.to_owned()))),
+            RestartError::Read(ReadError::List { source, .. } | ReadError::Keys { source, .. })
+            | RestartError::ReadWorkload { source, .. } => (Some(source), None),
+            RestartError::Read(ReadError::NoKeys(_)) => (None, None),
+        };
+        self.errors.count(cause);
+        if let Some(notice) = notice {
+            self.progress.tell(workload, notice);
+        }
+        // A workload that moves all the time may stop at any time.
+        let moves = |cause: &CallError| cause.is_conflict() || cause.is_failed_test();
+        let refused = cause.is_some_and(|cause| cause.is_refusal() && !moves(cause));
+        let failures = self.progress.failed(&workload.id, refused);
+        let WorkloadId {
+            kind,
+            namespace,
+            name,
+        } = &workload.id;
+        let pause = pause(failures, refused);
+        // Who read it has told of it.
+        if failures == 1 && !matches!(error, RestartError::Read(ReadError::Object { .. })) {
+            warn!(%kind, %namespace, name, error = chain(error), "reconciling failed, trying again");
+        } else {
+            debug!(%kind, %namespace, name, error = chain(error), ?pause, "reconciling failed");
+        }
+        Instant::now() + pause
+    }
+}
+
+/// How long to wait after so many failures: doubled each time, with some chance in it so that many
+/// do not come back at once. What was refused waits longer: somebody has to change something first.
+/// Anything else is tried again within a minute, with chance and a call without an answer included.
+fn pause(failures: u32, refused: bool) -> Duration {
+    let (first, longest) = if refused { (15, 600) } else { (1, 40) };
+    let doubled =
+        Duration::from_secs(first) * 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
+    let mut random = [0];
+    // Without random bytes there is no chance in it: no reason to fail.
+    let _ = getrandom::fill(&mut random);
+    doubled
+        .min(Duration::from_secs(longest))
+        .mul_f64(0.75 + f64::from(random[0]) / 512.0)
+}

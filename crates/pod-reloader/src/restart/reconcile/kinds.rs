@@ -1,0 +1,49 @@
+//! The kinds that the cluster serves.
+
+use std::sync::Arc;
+
+use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::object::Served;
+
+use super::Reconciler;
+use crate::runtime::watches::Watching;
+
+/// The version of a kind that is not built in, and its watches.
+pub(crate) type ServedAs = (Arc<str>, Vec<Watching>);
+
+impl Reconciler {
+    /// Takes in that the cluster serves a kind in this version, in which it is watched, or not any more: then
+    /// its workloads are gone.
+    pub(crate) fn kind_served(&self, kind: WorkloadKind, served: Option<ServedAs>) {
+        match served {
+            Some(served) => drop(self.served.lock().insert(kind, served)),
+            None => {
+                self.served.lock().remove(&kind);
+                for id in self.workloads.ids(|id| id.kind == kind) {
+                    self.workload_gone(&id);
+                }
+            }
+        }
+    }
+
+    /// Whether the cluster serves a kind, as far as that is known.
+    pub(crate) fn serves(&self, kind: WorkloadKind) -> bool {
+        self.served.lock().contains_key(&kind)
+    }
+
+    /// Every kind that the cluster serves, as far as that is known.
+    pub(crate) fn kinds_served(&self) -> Vec<Served> {
+        let custom = self.scope.custom_kinds().iter();
+        let all = WorkloadKind::BUILT_IN.iter().chain(custom);
+        all.filter_map(|kind| self.served(*kind)).collect()
+    }
+
+    /// A kind as the cluster serves it, as far as that is known.
+    pub(crate) fn served(&self, kind: WorkloadKind) -> Option<Served> {
+        if kind.is_built_in() {
+            return Some(Served::built_in(kind));
+        }
+        let version = self.served.lock().get(&kind)?.0.clone();
+        Some(Served { kind, version })
+    }
+}

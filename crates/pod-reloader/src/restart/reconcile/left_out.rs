@@ -1,0 +1,58 @@
+//! Workloads that were left out because their namespace takes too much memory.
+
+use std::time::Duration;
+
+use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
+use pod_reloader_core::workload::{Workload, WorkloadId};
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::{Reconciler, version};
+use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::error::CallError;
+
+/// How long after it could not be read a workload is read again that was left out.
+const TAKE_IN_PAUSE: Duration = Duration::from_secs(10);
+
+impl Reconciler {
+    /// Asks for a workload that was left out, to manage it if there is room for it. Says when to try again.
+    pub(super) async fn take_in_again(&self, id: &WorkloadId) -> Option<Instant> {
+        if !self.workloads.is_left_out(id) {
+            return None;
+        }
+        let served = self.served(id.kind)?;
+        let answer = if id.kind.is_built_in() {
+            self.current::<WorkloadObject>(&served, id).await
+        } else {
+            self.current::<CustomObject>(&served, id).await
+        };
+        match answer {
+            // It may be gone, or be managed, by what a watch has shown meanwhile.
+            Ok(Some((workload, version))) if self.workloads.is_left_out(id) => {
+                self.apply(workload, version);
+                None
+            }
+            Ok(_) => None,
+            Err(error) if error.is_not_found() => {
+                self.workload_gone(id);
+                None
+            }
+            Err(error) => {
+                debug!(workload = %id, %error, "reading a workload failed that there is room for now");
+                Some(Instant::now() + TAKE_IN_PAUSE)
+            }
+        }
+    }
+
+    /// A workload as it is now, with its resourceVersion.
+    async fn current<O: Object>(
+        &self,
+        served: &Served,
+        id: &WorkloadId,
+    ) -> Result<Option<(Workload, u64)>, CallError> {
+        let object = within(DEADLINE, self.api::<O>(served, id).get(&id.name)).await?;
+        let version = version(&object);
+        let workload = self.workload(id.kind, object);
+        Ok(workload.map(|workload| (workload, version)))
+    }
+}

@@ -1,0 +1,311 @@
+//! The writes of the loop: a restart, or a baseline.
+
+use kube::Api;
+use kube::api::Patch;
+use pod_reloader_core::decision::{Cause, baseline_by_time};
+use pod_reloader_core::error::chain;
+use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
+use pod_reloader_core::patch;
+use pod_reloader_core::reference::Reference;
+use pod_reloader_core::workload::{Restart, Workload, WorkloadId};
+use tokio::time::Instant;
+use tracing::{debug, info};
+
+use super::pass::Action;
+use super::{Reconciler, version};
+use crate::report::notice::Notice;
+use crate::restart::cron_jobs;
+use crate::restart::digests::Known;
+use crate::restart::error::RestartError;
+use crate::runtime::client::{DEADLINE, patch_params, within};
+use crate::runtime::error::CallError;
+use crate::runtime::resources::Resources;
+
+/// A restart that is about to be written.
+struct Due<'a> {
+    workload: &'a Workload,
+    config_hash: &'a str,
+    cause: Cause,
+    /// When the content for it had been read.
+    began: Instant,
+    /// When the change was heard of.
+    heard: Option<Instant>,
+    /// The objects that changed.
+    changed: Vec<Reference>,
+    /// Whether one of them changed since the last write.
+    is_changed: bool,
+    /// Whether the same was written last: somebody has reverted it.
+    is_again: bool,
+}
+
+impl Reconciler {
+    /// Sets the config hash of a workload, or the time of its restart, or says what it would do.
+    pub(super) async fn restart(
+        &self,
+        workload: &Workload,
+        config_hash: &str,
+        cause: Cause,
+        known: &Known,
+        heard: Option<Instant>,
+    ) -> Result<Action, RestartError> {
+        let began = Instant::now();
+        let id = &workload.id;
+        let since = self.progress.pending_since(id);
+        let changes = self.tracked_changes(workload, known);
+        let last_write = self.progress.brakes.last_write(id).or(since);
+        let is_changed = changes.iter().any(|(_, at)| Some(*at) >= last_write);
+        let changed = changes.into_iter().filter(|(_, at)| Some(*at) >= since);
+        let due = Due {
+            workload,
+            config_hash,
+            cause,
+            began,
+            // What no event has told of, such as what changed before we led, was seen by a read.
+            heard: heard.or(since),
+            changed: changed.map(|(reference, _)| reference).collect(),
+            is_changed,
+            is_again: self.progress.brakes.is_again(id, config_hash),
+        };
+        if self.settings.observe {
+            return Ok(self.would_restart(due));
+        }
+        // Not every apiserver would refuse it: of a custom resource, what makes the pods would.
+        if let Some(size) = workload.too_long_with(config_hash) {
+            return Err(RestartError::Patch {
+                workload: id.clone(),
+                source: CallError::AnnotationsTooLong(size),
+            });
+        }
+        let baseline = baseline_by_time(config_hash);
+        let patch = match workload.restart {
+            Restart::Template => patch::set_config_hash(workload, config_hash),
+            Restart::At { .. } => {
+                let time = workload.restart.time(jiff::Timestamp::now());
+                patch::restart_at(workload, &time.to_string(), &baseline)
+            }
+        };
+        let is_written = |now: &Workload| match workload.restart {
+            Restart::Template => now.config_hash() == Some(config_hash),
+            Restart::At { .. } => now.markers.baseline.as_deref() == Some(&baseline),
+        };
+        let runs = self.settings.run_cron_jobs && cause != Cause::FirstStamp && !due.is_again;
+        let mut is_restarted = false;
+        let action = self.write(workload, patch, is_written, || {
+            is_restarted = true;
+            self.restarted(due);
+        });
+        let action = action.await;
+        if runs && is_restarted && cron_jobs::is_cron_job(id.kind) {
+            self.run_cron_job(workload).await;
+        }
+        action
+    }
+
+    /// Says what would be restarted, once.
+    fn would_restart(&self, due: Due<'_>) -> Action {
+        let Due {
+            workload,
+            cause,
+            changed,
+            ..
+        } = due;
+        let notice = Notice::WouldRestart(cause, changed);
+        if self.progress.tell(workload, notice) {
+            self.metrics.would_restart(workload.id.kind, cause);
+            log_restart(workload, cause, "would restart pods");
+        }
+        self.progress.not_pending(&workload.id);
+        Action::AwaitChange
+    }
+
+    /// Notes a restart that stands, and tells of it.
+    fn restarted(&self, due: Due<'_>) {
+        let Due {
+            workload, cause, ..
+        } = due;
+        let id = &workload.id;
+        // What changes from here on is a restart of its own, which settles anew.
+        self.progress.not_pending(id);
+        let max_restarts = self.settings.max_restarts;
+        self.progress.brakes.restarted(
+            id,
+            due.config_hash,
+            due.began,
+            due.is_changed,
+            max_restarts,
+        );
+        self.metrics.restart(id.kind, cause);
+        if let (Cause::Changed, Some(heard)) = (cause, due.heard) {
+            self.metrics.patched_after(heard.elapsed());
+        }
+        log_restart(workload, cause, "restarting pods");
+        let notice = match workload.stall {
+            None => Notice::Restarted(cause, due.changed),
+            Some(stall) => {
+                self.metrics.stalled(id.kind, stall);
+                Notice::Stalled(cause, due.changed, stall)
+            }
+        };
+        if !(due.is_again && self.progress.is_told_reverted(id)) {
+            self.progress.tell(workload, notice);
+        }
+    }
+
+    /// Runs a CronJob out of turn. That is done once, or told.
+    async fn run_cron_job(&self, workload: &Workload) {
+        let id = &workload.id;
+        match cron_jobs::run(&self.client, id).await {
+            Ok(job) => {
+                let WorkloadId {
+                    namespace, name, ..
+                } = id;
+                info!(%namespace, name, job, "ran a CronJob");
+            }
+            Err(error) => {
+                let notice = Notice::NotRun(chain(&error));
+                self.progress.tell(workload, notice);
+            }
+        }
+    }
+
+    /// Writes a baseline.
+    pub(super) async fn set_baseline(
+        &self,
+        workload: &Workload,
+        baseline: &str,
+    ) -> Result<Action, RestartError> {
+        if self.settings.observe {
+            return Ok(Action::AwaitChange);
+        }
+        let patch = patch::set_baseline(workload, baseline);
+        let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(baseline);
+        self.write(workload, patch, is_written, || {
+            self.metrics.baseline();
+            self.progress
+                .brakes
+                .baseline_written(&workload.id, baseline);
+            let WorkloadId {
+                kind,
+                namespace,
+                name,
+            } = &workload.id;
+            info!(%kind, %namespace, name, "wrote a baseline");
+        })
+        .await
+    }
+
+    /// Writes `patch`, whose tests hold only as long as `workload` is as we saw it, and calls `written`
+    /// where the answer shows that it stands. Every write to a workload comes by here, and is counted.
+    async fn write(
+        &self,
+        workload: &Workload,
+        patch: json_patch::Patch,
+        is_written: impl Fn(&Workload) -> bool,
+        written: impl FnOnce(),
+    ) -> Result<Action, RestartError> {
+        let id = &workload.id;
+        // Another release may keep it by now.
+        if !self.namespaces.contain(&id.namespace) {
+            return Ok(Action::AwaitChange);
+        }
+        match (self.served(id.kind), id.kind.is_built_in()) {
+            (None, _) => Ok(Action::AwaitChange),
+            (Some(served), true) => {
+                let api = self.api::<WorkloadObject>(&served, id);
+                self.write_to(api, workload, patch, is_written, written)
+                    .await
+            }
+            (Some(served), false) => {
+                let api = self.api::<CustomObject>(&served, id);
+                self.write_to(api, workload, patch, is_written, written)
+                    .await
+            }
+        }
+    }
+
+    /// The calls about a workload. What they answer is read through the budget.
+    pub(super) fn api<O: Object>(&self, served: &Served, id: &WorkloadId) -> Resources<O> {
+        let api = Api::namespaced_with(self.client.clone(), id.namespace.as_str(), served);
+        Resources::new(api, id.kind.as_str(), &self.budget)
+    }
+
+    async fn write_to<O: Object>(
+        &self,
+        api: Resources<O>,
+        workload: &Workload,
+        patch: json_patch::Patch,
+        is_written: impl Fn(&Workload) -> bool,
+        written: impl FnOnce(),
+    ) -> Result<Action, RestartError> {
+        let id = &workload.id;
+        let max_restarts = self.settings.max_restarts;
+        if let Err(next) = self.progress.brakes.begin_write(id, max_restarts) {
+            return Ok(Action::RequeueAt(next));
+        }
+        let params = patch_params();
+        let patch = Patch::<()>::Json(patch);
+        match within(DEADLINE, api.patch(&id.name, &params, &patch)).await {
+            Ok(object) => {
+                let version = version(&object);
+                match self.workload(id.kind, object) {
+                    Some(now) if is_written(&now) => {
+                        written();
+                        self.take_in_answer(now, version);
+                        Ok(Action::AwaitChange)
+                    }
+                    _ => Err(RestartError::Undone(id.clone())),
+                }
+            }
+            Err(error) if error.is_not_found() => {
+                self.workload_gone(id);
+                Ok(Action::AwaitChange)
+            }
+            Err(error) if error.is_failed_test() || error.is_conflict() => {
+                debug!(workload = %id, "it moved while it was patched");
+                self.metrics.patch_conflict();
+                match within(DEADLINE, api.get(&id.name)).await {
+                    Ok(object) => {
+                        let version = version(&object);
+                        if let Some(now) = self.workload(id.kind, object) {
+                            self.take_in_answer(now, version);
+                        }
+                    }
+                    Err(error) if error.is_not_found() => self.workload_gone(id),
+                    Err(source) => {
+                        return Err(RestartError::ReadWorkload {
+                            workload: id.clone(),
+                            source,
+                        });
+                    }
+                }
+                match self.progress.brakes.next_write(id, max_restarts) {
+                    None => Ok(Action::RequeueAt(Instant::now())),
+                    Some(_) => Err(RestartError::Patch {
+                        workload: id.clone(),
+                        source: error,
+                    }),
+                }
+            }
+            Err(source) => Err(RestartError::Patch {
+                workload: id.clone(),
+                source,
+            }),
+        }
+    }
+
+    /// Takes in an answer to a call of ours. It does not bring back what a watch has shown to be gone.
+    fn take_in_answer(&self, workload: Workload, version: u64) {
+        if self.workloads.get(&workload.id).is_some() {
+            self.take_in(workload, version);
+        }
+    }
+}
+
+fn log_restart(workload: &Workload, cause: Cause, message: &str) {
+    let WorkloadId {
+        kind,
+        namespace,
+        name,
+    } = &workload.id;
+    info!(%kind, %namespace, name, ?cause, "{message}");
+}
