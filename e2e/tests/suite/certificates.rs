@@ -302,6 +302,7 @@ async fn three_rotations(scene: &Scene) -> Result<()> {
     let secret = format!("{leaf}-tls-managed");
     let secrets = secrets(scene);
     let serves = Serves(scene, vec![installation.port]);
+    issued(scene, [leaf, &ca], [&secret, &ca]).await?;
     let mark = scene.mark().await?;
     under_load(scene, &serves.1, async {
         for rotation in 0..3 {
@@ -326,6 +327,37 @@ async fn three_rotations(scene: &Scene) -> Result<()> {
     })
     .await?;
     all_called(scene, mark, WRITERS + 1).await
+}
+
+/// Waits until neither certificate is about to be issued, and the first is of the second, its CA. cert-manager
+/// may issue a new CA twice.
+async fn issued(scene: &Scene, certificates: [&str; 2], names: [&str; 2]) -> Result<()> {
+    let (tool, secrets) = (scene.tool(), secrets(scene));
+    let namespace = &scene.installation.namespace;
+    wait_for("both certificates to be issued", PATIENCE, async || {
+        for certificate in certificates {
+            let conditions = "--output=jsonpath={.status.conditions[?(@.status==\"True\")].type}";
+            let get = [
+                "--namespace",
+                namespace,
+                "get",
+                "certificate",
+                certificate,
+                conditions,
+            ];
+            let conditions = tool.run(&get).await?;
+            if conditions.trim() != "Ready" {
+                return Ok(Attempt::NotYet(format!("{certificate}: {conditions}")));
+            }
+        }
+        let [leaf, ca] = names.map(|name| own(&secrets, name));
+        let (leaf, ca) = (leaf.await?, ca.await?);
+        Ok(match leaf.ca_bundle == ca.chain {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet("the CA is another".to_owned()),
+        })
+    })
+    .await
 }
 
 /// Makes cert-manager renew a Certificate, as `cmctl renew` does.
