@@ -47,3 +47,26 @@ impl Extent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn either_and_both_are_the_same_in_any_order() {
+        let (all, a, b) = (Extent::All, Extent::named(["a"]), Extent::named(["b"]));
+        let a_and_b = Extent::named(["a", "b"]);
+        for (one, other, either, both) in [
+            (&all, &all, &all, Some(&all)),
+            (&all, &a, &all, Some(&a)),
+            (&a, &a, &a, Some(&a)),
+            (&a, &b, &a_and_b, None),
+            (&a, &a_and_b, &a_and_b, Some(&a)),
+        ] {
+            for (one, other) in [(one, other), (other, one)] {
+                assert_eq!(one.clone().or(other), *either, "{one:?} or {other:?}");
+                assert_eq!(one.and(other).as_ref(), both, "{one:?} and {other:?}");
+            }
+        }
+    }
+}

@@ -243,21 +243,55 @@ impl Metrics {
         self.baselines.inc();
     }
 
-    /// Takes back what a term of reconciling has shown.
+    /// Takes back what a term of reconciling has shown. Names every metric, so that none is forgotten.
     pub(crate) fn reset(&self) {
+        let Self {
+            leading,
+            workloads,
+            waiting,
+            braked,
+            reverted,
+            refused,
+            unreadable,
+            left_out,
+            foreign,
+            config_objects,
+            references,
+            digests,
+            // Counters go on, and these gauges are the process's, or are set below.
+            registry: _,
+            admissions: _,
+            admission_duration: _,
+            restarts: _,
+            would_restart: _,
+            stalled: _,
+            saved: _,
+            change_to_patch: _,
+            baselines: _,
+            patch_conflicts: _,
+            errors: _,
+            notifications: _,
+            config_reads: _,
+            mode: _,
+            heartbeat: _,
+            watches: _,
+            hashes: _,
+            shown_keys: _,
+            certificate_not_after: _,
+        } = self;
         for gauge in [
-            &self.leading,
-            &self.workloads,
-            &self.waiting,
-            &self.braked,
-            &self.reverted,
-            &self.refused,
-            &self.unreadable,
-            &self.left_out,
-            &self.foreign,
-            &self.config_objects,
-            &self.references,
-            &self.digests,
+            leading,
+            workloads,
+            waiting,
+            braked,
+            reverted,
+            refused,
+            unreadable,
+            left_out,
+            foreign,
+            config_objects,
+            references,
+            digests,
         ] {
             gauge.set(0);
         }

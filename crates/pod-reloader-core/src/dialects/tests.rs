@@ -937,3 +937,19 @@ fn settings_of_ours_are_tested_in_every_dialect() {
         assert!(workload.markers.annotations.each().any(is_asked), "{key}");
     }
 }
+
+#[test]
+fn every_annotation_of_the_user_is_watched() {
+    use crate::annotations::{KEYS, Place};
+    let watched: Vec<_> = Dialects::default().annotation_keys().collect();
+    for key in KEYS
+        .iter()
+        .filter(|key| !key.is_ours && key.place == Place::Annotation)
+    {
+        assert!(
+            watched.contains(&key.key),
+            "{} is read but not watched",
+            key.key
+        );
+    }
+}

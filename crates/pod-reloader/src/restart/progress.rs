@@ -9,6 +9,7 @@ use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::references::Rejected;
 use pod_reloader_core::workload::{Workload, WorkloadId};
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -307,21 +308,32 @@ impl Progress {
         }
     }
 
-    /// Counts the workloads that something keeps from their restart, of which their users were told.
+    /// Counts the workloads whose users were told of each notice.
     fn count_kept_from(&self, before: Option<&Notice>, after: Option<&Notice>) {
-        let change = |is: fn(&Notice) -> bool| {
-            i64::from(after.is_some_and(is)) - i64::from(before.is_some_and(is))
-        };
-        let waits = change(|notice| matches!(notice, Notice::Waiting(_)));
-        let braked = change(|notice| matches!(notice, Notice::Braked(_)));
-        let reverted = change(|notice| matches!(notice, Notice::Reverted));
-        let refused = change(|notice| matches!(notice, Notice::Refused(_)));
-        let unreadable = change(|notice| matches!(notice, Notice::Unreadable(..)));
-        self.metrics.reverted.inc_by(reverted);
-        self.metrics.refused.inc_by(refused);
-        self.metrics.unreadable.inc_by(unreadable);
-        self.metrics.waiting.inc_by(waits);
-        self.metrics.braked.inc_by(braked);
+        if let Some(gauge) = before.and_then(|notice| self.gauge(notice)) {
+            gauge.dec();
+        }
+        if let Some(gauge) = after.and_then(|notice| self.gauge(notice)) {
+            gauge.inc();
+        }
+    }
+
+    /// The gauge of the workloads whose restart waits for this reason.
+    fn gauge(&self, notice: &Notice) -> Option<&Gauge> {
+        match notice {
+            Notice::Waiting(_) => Some(&self.metrics.waiting),
+            Notice::Braked(_) => Some(&self.metrics.braked),
+            Notice::Reverted => Some(&self.metrics.reverted),
+            Notice::Refused(_) => Some(&self.metrics.refused),
+            Notice::Unreadable(..) => Some(&self.metrics.unreadable),
+            // Restarts are counted as such, and the rest is either an event or has a gauge of its own.
+            Notice::Restarted(..)
+            | Notice::Stalled(..)
+            | Notice::WouldRestart(..)
+            | Notice::Rejected(_)
+            | Notice::NotRun(_)
+            | Notice::NamespaceTooLarge(_) => None,
+        }
     }
 
     fn with<T>(&self, id: &WorkloadId, act: impl FnOnce(&mut Entry) -> T) -> T {
