@@ -1,26 +1,29 @@
 //! The command line, which is also the reference of every setting.
 
+mod choices;
 mod stakater;
+mod values;
 
-use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, ValueEnum};
+use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser};
 use http::Uri;
 use kube_core::Selector;
-use pod_reloader_core::decision::FirstStamp;
-use pod_reloader_core::dialect::Dialect;
 use pod_reloader_core::dialects::Dialects;
-use pod_reloader_core::duration::{self, MAX_SETTLE_PERIOD};
-use pod_reloader_core::kind::{CustomResource, WorkloadKind};
 use pod_reloader_core::name::Name;
-use pod_reloader_core::reference::ConfigKind;
 use pod_reloader_core::scope::{Labels, Scope};
 use pod_reloader_core::selector;
+
+pub use self::choices::{FirstStampArg, LogFormat, NotifyFormat, NotifyOn, Reconcile, TlsVersion};
+pub use self::values::{CustomKinds, IgnoredKind, Namespaces, OptionalAddress, Spoken};
+use self::values::{
+    address, custom_resources, duration, ignored_kind, log_level, memory, name, namespaces,
+    optional_address, proxy, resync_period, spoken,
+};
 
 /// Restarts pods when the ConfigMaps and Secrets that they read change.
 ///
@@ -283,220 +286,6 @@ fn command(variable: impl Fn(&OsStr) -> Option<OsString>) -> Command {
             flag
         }
     })
-}
-
-/// What the reconcile loop does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Reconcile {
-    /// It restarts workloads.
-    On,
-    /// It says in Events and metrics what it would restart.
-    Observe,
-    /// It does not run: only the webhook does.
-    Off,
-}
-
-/// [`FirstStamp`] on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FirstStampArg {
-    /// Stamp it, which restarts its pods once.
-    Rollout,
-    /// Write down what is true now: its first restart is its first change.
-    Baseline,
-}
-
-impl From<FirstStampArg> for FirstStamp {
-    fn from(argument: FirstStampArg) -> Self {
-        match argument {
-            FirstStampArg::Rollout => Self::Rollout,
-            FirstStampArg::Baseline => Self::Baseline,
-        }
-    }
-}
-
-/// The form of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// One line of text for each event.
-    Text,
-    /// One JSON object for each event.
-    Json,
-}
-
-/// The notices that are sent as notifications.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum NotifyOn {
-    /// Workloads that are restarted; with `--reconcile=observe` those that would be.
-    Restarts,
-    /// What has a Warning as its Event: changes that wait, or cannot be written.
-    Problems,
-    /// Both.
-    All,
-}
-
-/// Which receivers understand it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum NotifyFormat {
-    /// JSON of our own, for programs: docs/notifications.md describes it.
-    Webhook,
-    /// Incoming webhooks of Slack, and of Mattermost and Rocket.Chat, which take the same.
-    Slack,
-    /// Workflows of Microsoft Teams that post what a webhook receives: an Adaptive Card.
-    Teams,
-    /// Incoming webhooks of Google Chat.
-    GoogleChat,
-}
-
-/// The oldest version of TLS that the webhook speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TlsVersion {
-    /// TLS 1.2
-    #[value(name = "1.2")]
-    Tls12,
-    /// TLS 1.3
-    #[value(name = "1.3")]
-    Tls13,
-}
-
-/// Namespaces to keep, none for all: one value with commas, so that the last of two flags counts.
-#[derive(Clone, Debug)]
-pub struct Namespaces(pub Vec<Name>);
-
-/// Dialects: one value with commas, too.
-#[derive(Clone, Debug)]
-pub struct Spoken(pub BTreeSet<Dialect>);
-
-/// Kinds of workload: one value, too.
-#[derive(Clone, Debug)]
-pub struct CustomKinds(pub Vec<WorkloadKind>);
-
-/// A kind that never counts, or none: see [`OptionalAddress`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IgnoredKind(pub Option<ConfigKind>);
-
-/// An address, or none: a type of its own, because clap takes `Option` for "may be left out".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OptionalAddress(pub Option<SocketAddr>);
-
-/// `host:port`, or `:port` for all interfaces, as Go programs take it.
-fn address(text: &str) -> Result<SocketAddr, String> {
-    match text.strip_prefix(':') {
-        Some(port) => {
-            let port = port.parse().map_err(|_| format!("{port:?} is no port"))?;
-            Ok((Ipv6Addr::UNSPECIFIED, port).into())
-        }
-        None => text
-            .to_socket_addrs()
-            .map_err(|error| error.to_string())?
-            .next()
-            .ok_or_else(|| format!("{text:?} has no address")),
-    }
-}
-
-fn optional_address(text: &str) -> Result<OptionalAddress, String> {
-    if text == "0" {
-        Ok(OptionalAddress(None))
-    } else {
-        address(text).map(|at| OptionalAddress(Some(at)))
-    }
-}
-
-fn proxy(text: &str) -> Result<Uri, String> {
-    let url: Uri = text.parse().map_err(|_| "it is no URL".to_owned())?;
-    match (url.scheme_str(), url.authority()) {
-        // What stands on a command line is no secret.
-        (Some("http"), Some(authority)) if !authority.as_str().contains('@') => Ok(url),
-        _ => Err("write it like http://proxy:3128, without a user".to_owned()),
-    }
-}
-
-fn name(text: &str) -> Result<Name, String> {
-    Name::parse(text.trim()).map_err(|error| error.to_string())
-}
-
-fn spoken(text: &str) -> Result<Spoken, String> {
-    text.split(',')
-        .map(|name| name.trim().parse())
-        .collect::<Result<_, _>>()
-        .map(Spoken)
-}
-
-fn custom_resources(text: &str) -> Result<CustomKinds, String> {
-    if text.trim().is_empty() {
-        return Ok(CustomKinds(vec![]));
-    }
-    let resources: Vec<CustomResource> =
-        serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let mut kinds: Vec<WorkloadKind> = Vec::new();
-    for resource in resources {
-        let kind = resource.into_kind()?;
-        if kind.is_built_in() || kinds.contains(&kind) {
-            return Err(format!("{kind} is there twice"));
-        }
-        kinds.push(kind);
-    }
-    Ok(CustomKinds(kinds))
-}
-
-fn ignored_kind(text: &str) -> Result<IgnoredKind, String> {
-    if text.is_empty() {
-        return Ok(IgnoredKind(None));
-    }
-    let is_meant = |kind: &ConfigKind| text.eq_ignore_ascii_case(kind.plural());
-    let kind = ConfigKind::ALL.into_iter().find(is_meant);
-    kind.map(|kind| IgnoredKind(Some(kind)))
-        .ok_or_else(|| "it is neither configmaps nor secrets; name one, not both".to_owned())
-}
-
-fn namespaces(text: &str) -> Result<Namespaces, String> {
-    if text.trim().is_empty() {
-        return Ok(Namespaces(vec![]));
-    }
-    text.split(',')
-        .map(name)
-        .collect::<Result<_, _>>()
-        .map(Namespaces)
-}
-
-/// The levels of tracing, and what other programs call them.
-fn log_level(text: &str) -> Result<tracing::Level, String> {
-    let text = text.to_lowercase();
-    let level = match &*text {
-        "warning" => "warn",
-        "fatal" | "panic" | "critical" => "error",
-        other => other,
-    };
-    let level = level.parse();
-    level.map_err(|_| "it is none of error, warn, info, debug and trace".to_owned())
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration = duration::parse(text).ok_or("write it like 2s, 500ms or 1m30s")?;
-    if duration > MAX_SETTLE_PERIOD {
-        return Err(format!("at most {MAX_SETTLE_PERIOD:?}"));
-    }
-    Ok(duration)
-}
-
-/// An amount of memory, in bytes.
-fn memory(text: &str) -> Result<usize, String> {
-    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
-    let parts = units
-        .iter()
-        .find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
-    let bytes = parts.and_then(|(number, shift)| {
-        let number: usize = number.parse().ok()?;
-        number.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
-    });
-    bytes.ok_or_else(|| "write it like 32Mi, with Ki, Mi or Gi".to_owned())
-}
-
-fn resync_period(text: &str) -> Result<Duration, String> {
-    let period = duration(text)?;
-    if period < Duration::from_secs(1) {
-        return Err("at least 1s".to_owned());
-    }
-    Ok(period)
 }
 
 #[cfg(test)]
