@@ -1,4 +1,5 @@
 use super::*;
+use crate::annotations;
 use crate::decision::{Cause, Decision, FirstStamp, baseline_by_time, decide};
 use crate::digest::Contents;
 use crate::fixtures::{holding, keyring, objects};
