@@ -76,8 +76,6 @@ pub struct Pending {
     claims_key: bool,
     /// True if the request is a status query.
     is_inquiry: bool,
-    /// The treatment of a newly opted-in workload, needed to answer a status query.
-    first_stamp: FirstStamp,
 }
 
 /// The annotations of ours that the stored object carries.
@@ -172,7 +170,6 @@ pub fn begin(
             stored: None,
             claims_key: false,
             is_inquiry,
-            first_stamp: FirstStamp::Rollout,
         })));
     }
     if created {
@@ -200,7 +197,6 @@ pub fn begin(
             stored: Some(stored),
             claims_key,
             is_inquiry: false,
-            first_stamp: FirstStamp::Rollout,
         })));
     }
     let answer = if is_our_own_write(&workload, &stored, request, keys, ourselves) {
@@ -221,11 +217,6 @@ pub fn begin(
 }
 
 impl Pending {
-    /// Sets how the loop treats a newly opted-in workload, so that a status query gets the same answer.
-    pub fn stamped_first_by(&mut self, first_stamp: FirstStamp) {
-        self.first_stamp = first_stamp;
-    }
-
     /// Returns true if the request is a status query.
     pub fn is_inquiry(&self) -> bool {
         self.is_inquiry
@@ -243,13 +234,19 @@ impl Pending {
     }
 
     /// Returns the answer, given what was read. `objects` is `None` if something could not be read: then
-    /// the stored config hash stays, and a new workload gets none unless it is being restored.
-    pub fn answer(&self, objects: Option<&Objects>, keys: &Keyring) -> Answer {
+    /// the stored config hash stays, and a new workload gets none unless it is being restored. `first_stamp`
+    /// says how the loop treats a newly opted-in workload, so that a status query is told the same.
+    pub fn answer(
+        &self,
+        objects: Option<&Objects>,
+        keys: &Keyring,
+        first_stamp: FirstStamp,
+    ) -> Answer {
         if self.is_inquiry {
             return Answer {
                 warnings: warnings(&self.workload),
                 outcome: Outcome::Kept,
-                standing: Some(self.standing(objects, keys)),
+                standing: Some(self.standing(objects, keys, first_stamp)),
                 ..Answer::default()
             };
         }
@@ -276,7 +273,7 @@ impl Pending {
             }
         }
         if let Some(value) = self.restored() {
-            match decide(&self.workload, objects, keys, self.first_stamp) {
+            match decide(&self.workload, objects, keys, first_stamp) {
                 Decision::Keep => return self.write(Desired::Hash(value), Outcome::Kept),
                 Decision::Baseline(baseline) => {
                     let desired = Desired::WithBaseline(value, &baseline);
@@ -298,9 +295,14 @@ impl Pending {
     }
 
     /// Returns the sync status by the rule of the loop.
-    fn standing(&self, objects: Option<&Objects>, keys: &Keyring) -> Standing {
+    fn standing(
+        &self,
+        objects: Option<&Objects>,
+        keys: &Keyring,
+        first_stamp: FirstStamp,
+    ) -> Standing {
         objects.map_or(Standing::Unknown, |objects| {
-            Standing::from(&decide(&self.workload, objects, keys, self.first_stamp))
+            Standing::from(&decide(&self.workload, objects, keys, first_stamp))
         })
     }
 

@@ -50,14 +50,18 @@ fn answered_at_once(review: &Value) -> Answer {
 fn answered(review: &Value, object: Option<ConfigObject>) -> Answer {
     match step(review) {
         Step::Answer(_) => panic!("it did not want to read"),
-        Step::Read(pending) => pending.answer(Some(&objects(&[("a", object)])), &keyring(&[1])),
+        Step::Read(pending) => pending.answer(
+            Some(&objects(&[("a", object)])),
+            &keyring(&[1]),
+            FirstStamp::Rollout,
+        ),
     }
 }
 
 fn answered_unread(review: &Value) -> Answer {
     match step(review) {
         Step::Answer(_) => panic!("it did not want to read"),
-        Step::Read(pending) => pending.answer(None, &keyring(&[1])),
+        Step::Read(pending) => pending.answer(None, &keyring(&[1]), FirstStamp::Rollout),
     }
 }
 
@@ -233,7 +237,10 @@ fn a_change_of_the_template_takes_the_newest_key_and_nothing_else_does() {
         Step::Read(pending) => {
             assert!(pending.lacks_key(&keyring(&[1])));
             let objects = objects(&[("a", holding("1"))]);
-            key_after(review, &pending.answer(Some(&objects), &keyring(&[1, 2])))
+            key_after(
+                review,
+                &pending.answer(Some(&objects), &keyring(&[1, 2]), FirstStamp::Rollout),
+            )
         }
     };
     let image = review(Some(old()), old().image("app:2"));
@@ -401,7 +408,7 @@ fn bad_names_are_warned_of_and_never_read() {
             .named()
             .all(|reference| ["a", "good"].contains(&reference.name.as_str()))
     );
-    let answer = pending.answer(None, &keyring(&[1]));
+    let answer = pending.answer(None, &keyring(&[1]), FirstStamp::Rollout);
     assert_eq!(answer.warnings.len(), 2);
     assert!(
         answer
@@ -650,7 +657,7 @@ fn a_status_query_is_answered_about_the_workload_that_is_stored() {
             Step::Read(pending) => {
                 assert_eq!(pending.workload().references.named().count(), 1);
                 let objects = objects(&[("a", holding("1"))]);
-                pending.answer(Some(&objects), &keyring(&[1]))
+                pending.answer(Some(&objects), &keyring(&[1]), FirstStamp::Rollout)
             }
         };
         assert_eq!(answer.patch, []);
