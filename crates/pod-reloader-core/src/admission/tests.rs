@@ -1,5 +1,6 @@
+use super::answer::{MAX_WARNINGS, OVERRIDDEN};
 use super::*;
-use crate::decision::Cause;
+use crate::decision::{Cause, FirstStamp};
 use crate::dialects::Dialects;
 use crate::digest::{ConfigObject, Contents};
 use crate::fixtures::{Builder, deployment, holding, keyring, objects};
