@@ -204,7 +204,7 @@ pub(crate) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    fn annotation(&self, key: &str) -> Option<&str> {
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
         self.annotations.get(key).map(String::as_str)
     }
 }

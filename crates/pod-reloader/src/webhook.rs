@@ -100,10 +100,7 @@ impl Webhook {
         } = self.begin(body, keys.clone(), deadline).await?;
         let mut answer = match step {
             Step::Answer(answer) => answer,
-            Step::Read(mut pending) => {
-                pending.stamped_first_by(self.told.first_stamp);
-                self.read(pending, keys, deadline).await
-            }
+            Step::Read(pending) => self.read(pending, keys, deadline).await,
         };
         if let Some(standing) = answer.standing {
             // First: the apiserver cuts off what is too long in all.
@@ -163,25 +160,26 @@ impl Webhook {
             let objects = self.source.objects(pending.workload()).await?;
             Ok::<_, ReadError>((objects, keys))
         };
+        let first_stamp = self.told.first_stamp;
         match timeout_at(deadline, reads).await {
             Ok(Ok((objects, newest))) if pending.is_inquiry() => {
                 let pending = Arc::new(*pending);
                 let asked = pending.clone();
-                let answer = move || asked.answer(Some(&objects), &newest);
+                let answer = move || asked.answer(Some(&objects), &newest, first_stamp);
                 let answer = beside(&self.limits.inquiries, deadline, answer).await;
-                answer.unwrap_or_else(|| pending.answer(None, &keys))
+                answer.unwrap_or_else(|| pending.answer(None, &keys, first_stamp))
             }
-            Ok(Ok((objects, keys))) => pending.answer(Some(&objects), &keys),
+            Ok(Ok((objects, keys))) => pending.answer(Some(&objects), &keys, first_stamp),
             Ok(Err(error)) => {
                 warn!(
                     error = chain(&error),
                     "cannot tell the config hash of a workload, the loop will"
                 );
-                pending.answer(None, &keys)
+                pending.answer(None, &keys, first_stamp)
             }
             Err(_) => {
                 warn!("cannot tell the config hash of a workload in time, the loop will");
-                pending.answer(None, &keys)
+                pending.answer(None, &keys, first_stamp)
             }
         }
     }

@@ -35,7 +35,7 @@ pub(crate) fn admission_read(
     let Step::Read(pending) = step else {
         panic!("the pod template stays the same");
     };
-    let answer = pending.answer(Some(&read(objects)), keys);
+    let answer = pending.answer(Some(&read(objects)), keys, FirstStamp::Rollout);
     response(&request.uid, &answer.patch, &answer.warnings)
 }
 

@@ -116,42 +116,13 @@ impl<'a> Reader<'a> {
             false => items(list).collect(),
         };
         for item in distinct {
-            let parts = match takes_keys {
-                true => name_and_keys(item, MAX_KEYS),
-                false => Some((item, None)),
-            };
-            let Some((name, keys)) = parts else {
-                self.reject(|| Rejected::Keys {
-                    kind,
-                    item: quoted(item),
-                });
+            let Some((name, keys)) = self.name_and_keys(kind, item, takes_keys) else {
                 continue;
-            };
-            let name = match Name::parse(name) {
-                Ok(name) => name,
-                Err(reason) => {
-                    self.reject(|| Rejected::Name {
-                        kind,
-                        item: quoted(item),
-                        reason,
-                    });
-                    continue;
-                }
             };
             if excluded.contains(name.as_str()) {
                 continue;
             }
-            let extent = match keys {
-                Some(keys) if keys.len() > MAX_KEYS => {
-                    self.reject(|| Rejected::TooManyKeys {
-                        kind,
-                        name: name.clone(),
-                    });
-                    Extent::All
-                }
-                Some(keys) if self.per_key != Some(false) => Extent::named(keys),
-                _ => Extent::All,
-            };
+            let extent = self.listed_extent(kind, &name, keys);
             let extent = match named.remove(&name) {
                 Some(known) => known.or(&extent),
                 None => extent,
@@ -164,6 +135,57 @@ impl<'a> Reader<'a> {
         }
         for (name, extent) in named {
             self.claim_listed(dialect, kind, name, extent);
+        }
+    }
+
+    /// Returns the name in an item, and the keys in its brackets. Rejects an item that names no object.
+    fn name_and_keys<'i>(
+        &mut self,
+        kind: ConfigKind,
+        item: &'i str,
+        takes_keys: bool,
+    ) -> Option<(Name, Option<BTreeSet<&'i str>>)> {
+        let parts = match takes_keys {
+            true => name_and_keys(item, MAX_KEYS),
+            false => Some((item, None)),
+        };
+        let Some((name, keys)) = parts else {
+            self.reject(|| Rejected::Keys {
+                kind,
+                item: quoted(item),
+            });
+            return None;
+        };
+        match Name::parse(name) {
+            Ok(name) => Some((name, keys)),
+            Err(reason) => {
+                self.reject(|| Rejected::Name {
+                    kind,
+                    item: quoted(item),
+                    reason,
+                });
+                None
+            }
+        }
+    }
+
+    /// Returns the part of an object that is tracked if a list names these keys of it.
+    fn listed_extent(
+        &mut self,
+        kind: ConfigKind,
+        name: &Name,
+        keys: Option<BTreeSet<&str>>,
+    ) -> Extent {
+        match keys {
+            Some(keys) if keys.len() > MAX_KEYS => {
+                self.reject(|| Rejected::TooManyKeys {
+                    kind,
+                    name: name.clone(),
+                });
+                Extent::All
+            }
+            Some(keys) if self.per_key != Some(false) => Extent::named(keys),
+            _ => Extent::All,
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use k8s_openapi::ByteString;
 use pod_reloader_core::admission::{Answer, Outcome, Pending, Step, begin};
+use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::hash::{HashKey, Keyring};
 use pod_reloader_core::name::Name;
@@ -27,7 +28,7 @@ pub(crate) fn hold(body: &[u8]) {
         Some(Step::Answer(answer)) => holds(&request, &answer, None),
         Some(Step::Read(pending)) => {
             for contents in possible_objects(&pending) {
-                let answer = pending.answer(contents.as_ref(), &keys());
+                let answer = pending.answer(contents.as_ref(), &keys(), FirstStamp::Rollout);
                 holds(&request, &answer, contents.as_ref());
             }
         }
@@ -177,7 +178,7 @@ fn holds_again(request: &Request<'_>, object: &Value, objects: Option<&Objects>)
     };
     let answer = match step(&again).expect("it was one before") {
         Step::Answer(answer) => answer,
-        Step::Read(pending) => pending.answer(objects, &keys()),
+        Step::Read(pending) => pending.answer(objects, &keys(), FirstStamp::Rollout),
     };
     if !is_ourselves(request) {
         assert_eq!(answer.patch, [], "asked again");

@@ -1,0 +1,165 @@
+//! Answers to a review: the patch and the warnings that give the config hash annotation its value.
+
+use json_patch::PatchOperation;
+
+use crate::decision::speaks_of;
+use crate::patch;
+use crate::standing::Standing;
+use crate::workload::{Slot, Workload};
+
+/// The answer to a review. The write itself is always allowed.
+#[derive(Debug, Default, PartialEq)]
+pub struct Answer {
+    /// The change to the object: for each pod template, nothing, one `add` of the config hash annotation
+    /// with any missing parents, or one `remove`. An `add` of the baseline follows if the request dropped
+    /// it or the workload is being restored.
+    pub patch: Vec<PatchOperation>,
+    /// Warnings shown to the user who made the request.
+    pub warnings: Vec<String>,
+    /// The result for the config hash annotation.
+    pub outcome: Outcome,
+    /// The sync status, if the request was a status query.
+    pub standing: Option<Standing>,
+}
+
+/// The result for the config hash annotation, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// The workload is not managed, so the request is left as it is.
+    #[default]
+    Ignored,
+    /// The stored value stays.
+    Kept,
+    /// The value is now the hash of the current state.
+    Set,
+    /// The stored value stays because the pods need something that is missing.
+    Held,
+    /// The stored value stays because the current state could not be read. The loop repairs it.
+    Unknown,
+    /// The value is left out because Kubernetes accepts no more annotations on the pod template.
+    TooLong,
+}
+
+/// The annotations of ours that the stored object carries.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    /// The config hash of each pod template, in the order that the kind lists them. Empty during a create.
+    pub(super) config_hashes: Vec<Option<Box<str>>>,
+    pub(super) baseline: Option<Box<str>>,
+}
+
+impl Stored {
+    /// Returns the stored config hash of each pod template of `workload` that should carry one now.
+    pub(super) fn hashes<'a>(
+        &'a self,
+        workload: &'a Workload,
+    ) -> impl Iterator<Item = Option<&'a str>> {
+        workload
+            .slots()
+            .map(|(at, ..)| self.config_hashes.get(at)?.as_deref())
+    }
+}
+
+/// The desired value of the config hash annotation.
+#[derive(Clone, Copy)]
+pub(super) enum Desired<'a> {
+    /// The stored value.
+    Stored,
+    /// This hash.
+    Hash(&'a str),
+    /// This hash, with a baseline that says what it stands for.
+    WithBaseline(&'a str, &'a str),
+    /// No value at all.
+    Nothing,
+}
+
+impl Answer {
+    /// Returns the answer that leaves a managed workload as it is, with the warnings about it.
+    pub(super) fn keeping(workload: &Workload) -> Self {
+        Self {
+            warnings: warnings(workload),
+            outcome: Outcome::Kept,
+            ..Self::default()
+        }
+    }
+
+    /// Turns the config hash of the request into `desired`. A sender who tries to replace the stored value
+    /// gets a warning. If the stored value stays, its baseline stays too: without it, the value would say
+    /// nothing.
+    pub(super) fn giving(
+        desired: Desired<'_>,
+        workload: &Workload,
+        stored: &Stored,
+        claims_key: bool,
+        outcome: Outcome,
+    ) -> Self {
+        let old: Vec<_> = stored.hashes(workload).collect();
+        let wanted = wanted(workload, stored, desired);
+        let mut patch = patch::change_templates(workload, |at| wanted[at]);
+        let baseline = match desired {
+            Desired::WithBaseline(_, baseline) => Some(baseline),
+            _ => {
+                let value = old.iter().copied().flatten().next();
+                let is_its_own = |baseline: &&str| wanted == old && speaks_of(baseline, value);
+                stored.baseline.as_deref().filter(is_its_own)
+            }
+        };
+        let new_baseline = baseline.filter(|it| workload.markers.baseline.as_deref() != Some(*it));
+        let (fitting, too_long) = match new_baseline {
+            Some(it) if workload.markers.has_room_for(it) => (Some(it), None),
+            it => (None, it),
+        };
+        if let Some(baseline) = fitting {
+            patch.extend(patch::add_baseline(workload, baseline));
+        }
+        let is_overridden = |(at, (_, slot)): (usize, (usize, Slot<'_>))| {
+            let requested = slot.state.config_hash.as_deref();
+            requested.is_some() && requested != wanted[at] && requested != old[at]
+        };
+        let overridden = claims_key || workload.slots().enumerate().any(is_overridden);
+        // This goes first because the apiserver truncates warnings that are too long in total.
+        let too_long = too_long.map(|_| BASELINE_TOO_LONG.to_owned());
+        let overridden = overridden.then(|| OVERRIDDEN.to_owned());
+        let mut warnings: Vec<_> = too_long.into_iter().chain(overridden).collect();
+        warnings.extend(self::warnings(workload));
+        Self {
+            patch,
+            warnings,
+            outcome,
+            standing: None,
+        }
+    }
+}
+
+/// Returns the value that `desired` gives each pod template of `workload` that can carry one.
+pub(super) fn wanted<'a>(
+    workload: &'a Workload,
+    stored: &'a Stored,
+    desired: Desired<'a>,
+) -> Vec<Option<&'a str>> {
+    let of = |old| match desired {
+        Desired::Stored => old,
+        Desired::Hash(hash) | Desired::WithBaseline(hash, _) => Some(hash),
+        Desired::Nothing => None,
+    };
+    stored.hashes(workload).map(of).collect()
+}
+
+/// Returns what is wrong with the annotations, labels and lists of `workload`, at most [`MAX_WARNINGS`].
+pub(super) fn warnings(workload: &Workload) -> Vec<String> {
+    let advice = workload.advice.iter().map(ToString::to_string);
+    let rejected = workload.references.rejected.iter();
+    advice
+        .chain(rejected.map(ToString::to_string))
+        .take(MAX_WARNINGS)
+        .map(|warning| format!("pod-reloader: {warning}"))
+        .collect()
+}
+
+/// The apiserver truncates warnings beyond 4 KiB.
+pub(super) const MAX_WARNINGS: usize = 10;
+const BASELINE_TOO_LONG: &str = "pod-reloader: the annotations of the workload are too long to add \
+                                 pod-reloader.cs.sap.com/baseline: shorten them, until then changes \
+                                 of config may be missed";
+pub(super) const OVERRIDDEN: &str = "pod-reloader: the request's config-hash does not count; \
+                                     remove pod-reloader.cs.sap.com/config-hash from your manifest";

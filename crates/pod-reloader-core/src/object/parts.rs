@@ -1,0 +1,156 @@
+//! Parses the parts of a workload, which are the same for every kind, into what the rules need.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use kube_core::ObjectMeta;
+
+use super::template::Found;
+use crate::advice::{self, Advice};
+use crate::annotations::{self, Place};
+use crate::dialects::Subject;
+use crate::discovery::{PodSpec, Requirement};
+use crate::duration::{self, MAX_SETTLE_PERIOD};
+use crate::kind::WorkloadKind;
+use crate::name::{InvalidName, Name};
+use crate::reference::Reference;
+use crate::references::{MAX_REFERENCES, References};
+use crate::workload::{
+    MAX_ANNOTATIONS_SIZE, Markers, Reading, Restart, Stall, Workload, WorkloadId, annotations_size,
+};
+
+/// A workload, taken apart.
+pub(super) struct Parts {
+    pub(super) api_version: Option<Box<str>>,
+    pub(super) metadata: ObjectMeta,
+    pub(super) templates: Vec<Found>,
+    pub(super) restart: Restart,
+    pub(super) stall: Option<Stall>,
+}
+
+impl Parts {
+    /// Parses what the rules need.
+    pub(super) fn read(
+        self,
+        kind: WorkloadKind,
+        reading: &Reading,
+    ) -> Result<Workload, InvalidName> {
+        let metadata = self.metadata;
+        let namespace = Name::parse(&metadata.namespace.unwrap_or_default())?;
+        let has_annotations = metadata.annotations.is_some();
+        let has_labels = metadata.labels.is_some();
+        let annotations = metadata.annotations.filter(is_allowed).unwrap_or_default();
+        let labels = metadata.labels.unwrap_or_default();
+        let none = BTreeMap::new();
+        let pod_specs = self.templates.iter();
+        let pod_specs: Vec<_> = pod_specs
+            .filter_map(|it| it.template.spec.as_ref())
+            .collect();
+        let subject = Subject {
+            kind,
+            namespace: &namespace,
+            annotations: &annotations,
+            labels: &labels,
+            template_annotations: template_annotations(&self.templates).unwrap_or(&none),
+            pod_specs: &pod_specs,
+        };
+        let (references, subscription) = reading.dialects.read(&subject);
+        let requirements = requirements(&pod_specs, &namespace, &references);
+        Ok(Workload {
+            requirements: requirements.into_iter().collect(),
+            references,
+            restart: restart(self.restart, &subject, reading),
+            stall: self.stall,
+            api_version: self.api_version,
+            uid: metadata.uid.unwrap_or_default().into(),
+            generation: metadata.generation.unwrap_or_default(),
+            subscription,
+            templates: self.templates.iter().map(Found::state).collect(),
+            markers: Markers {
+                annotations: reading.annotations_of(&annotations),
+                labels: reading.labels_of(&labels),
+                has_annotations,
+                has_labels,
+                baseline: subject.annotation(annotations::BASELINE).map(Into::into),
+                annotations_size: annotations_size(&annotations),
+            },
+            settle_period: settle_period(&subject, reading),
+            advice: advice(&subject, reading),
+            id: WorkloadId {
+                kind,
+                namespace,
+                name: metadata.name.unwrap_or_default().into(),
+            },
+        })
+    }
+}
+
+/// Returns the annotations of the first pod template that has some.
+fn template_annotations(templates: &[Found]) -> Option<&BTreeMap<String, String>> {
+    let first = templates.iter().find_map(Found::annotations);
+    first.filter(|annotations| is_allowed(annotations))
+}
+
+/// Returns how the workload is restarted: by the time that its kind has for that only if it must be or asks
+/// for it.
+fn restart(by_time: Restart, subject: &Subject<'_>, reading: &Reading) -> Restart {
+    let asks_for_time = reading.dialects.restarts_at(|key| subject.annotation(key));
+    match subject.kind.shape().templates.is_empty() || asks_for_time {
+        true => by_time,
+        false => Restart::Template,
+    }
+}
+
+/// Returns the settle period that the workload asks for, as far as it may.
+fn settle_period(subject: &Subject<'_>, reading: &Reading) -> Option<Duration> {
+    let annotation = |key: &str| subject.annotation(key);
+    let text = annotation(annotations::SETTLE_PERIOD)
+        .or_else(|| reading.dialects.settle_period(subject.kind, annotation));
+    let period = text.and_then(duration::parse);
+    period.map(|period| period.min(MAX_SETTLE_PERIOD))
+}
+
+/// Returns the advice on the annotations and labels.
+fn advice(subject: &Subject<'_>, reading: &Reading) -> Vec<Advice> {
+    let places = [
+        (Place::Annotation, subject.annotations),
+        (Place::Label, subject.labels),
+        (Place::TemplateAnnotation, subject.template_annotations),
+    ];
+    advice::on(places, &reading.dialects)
+}
+
+/// Returns what the pods need in order to start, among the objects that may be tracked. Regular expressions
+/// are matched with no more objects than may be tracked.
+fn requirements(
+    pod_specs: &[&PodSpec],
+    namespace: &Name,
+    references: &References,
+) -> BTreeSet<Requirement> {
+    let has_patterns = references.pattern_kinds().next().is_some();
+    let asked = RefCell::new(HashMap::new());
+    let is_matched = |reference: &Reference| {
+        let mut asked = asked.borrow_mut();
+        match asked.get(reference) {
+            Some(is_matched) => *is_matched,
+            None if asked.len() == MAX_REFERENCES => false,
+            None => *asked
+                .entry(reference.clone())
+                .or_insert_with(|| references.matches(reference)),
+        }
+    };
+    let counts = |reference: &Reference| {
+        references.names(reference) || (has_patterns && is_matched(reference))
+    };
+    let requirements = pod_specs
+        .iter()
+        .flat_map(|it| it.requirements(namespace, counts));
+    requirements.collect()
+}
+
+/// Returns true if the API lets an object have annotations of this size. A review comes before that is
+/// checked, so it may hold megabytes of them. These are not read, and the apiserver refuses the write.
+fn is_allowed(annotations: &BTreeMap<String, String>) -> bool {
+    annotations_size(annotations) <= MAX_ANNOTATIONS_SIZE
+}

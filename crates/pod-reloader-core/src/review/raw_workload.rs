@@ -1,0 +1,205 @@
+//! Workloads in a review, taken apart as far as the answer needs.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::template::{Template, fields, same_template_but_for_key};
+use crate::annotations;
+use crate::kind::WorkloadKind;
+
+/// A workload in a review, taken apart as far as the answer needs.
+pub(crate) struct RawWorkload<'a> {
+    /// The pod templates, in the order that the kind lists them, as far as they exist.
+    templates: Vec<Option<&'a RawValue>>,
+    managed_fields: Option<&'a RawValue>,
+    /// The baseline in the metadata.
+    pub(crate) baseline: Option<String>,
+}
+
+impl<'a> RawWorkload<'a> {
+    /// Takes apart a serialised workload of this kind.
+    pub(crate) fn of(object: &'a RawValue, kind: WorkloadKind) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Object<'a, Spec> {
+            #[serde(borrow, default)]
+            metadata: Metadata<'a>,
+            spec: Option<Spec>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata<'a> {
+            annotations: Option<BTreeMap<String, String>>,
+            #[serde(borrow)]
+            managed_fields: Option<&'a RawValue>,
+        }
+        #[derive(Deserialize)]
+        struct WithTemplate<'a> {
+            #[serde(borrow)]
+            template: &'a RawValue,
+        }
+        let (metadata, templates) = if kind.is_built_in() {
+            let object: Object<'_, WithTemplate<'_>> = serde_json::from_str(object.get())?;
+            let template = object.spec.map(|spec| spec.template);
+            (object.metadata, vec![template])
+        } else {
+            let object: Object<'_, &RawValue> = serde_json::from_str(object.get())?;
+            let templates = kind.shape().templates.iter();
+            let templates = templates.map(|template| inner(object.spec?, &template.path[1..]));
+            (object.metadata, templates.collect())
+        };
+        let mut annotations = metadata.annotations.unwrap_or_default();
+        Ok(Self {
+            templates,
+            managed_fields: metadata.managed_fields,
+            baseline: annotations.remove(annotations::BASELINE),
+        })
+    }
+
+    /// Returns the config hash of each template.
+    pub(crate) fn config_hashes(&self) -> Vec<Option<Box<str>>> {
+        #[derive(Deserialize)]
+        struct PodTemplate {
+            metadata: Option<Metadata>,
+        }
+        #[derive(Deserialize)]
+        struct Metadata {
+            annotations: Option<BTreeMap<String, String>>,
+        }
+        let of = |template: &RawValue| match serde_json::from_str(template.get()) {
+            Ok(PodTemplate { metadata }) => metadata?.annotations?.remove(annotations::CONFIG_HASH),
+            // In a custom resource, other annotations may not be strings.
+            Err(_) => {
+                let path = ["metadata", "annotations", annotations::CONFIG_HASH];
+                serde_json::from_str(inner(template, &path)?.get()).ok()
+            }
+        };
+        let templates = self.templates.iter();
+        templates
+            .map(|template| of((*template)?).map(Into::into))
+            .collect()
+    }
+
+    /// Returns true if both have the same pod templates apart from the config hash annotation. An absent
+    /// map equals an empty one.
+    ///
+    /// The apiserver serialises both objects of a review in the same order, so their texts are compared.
+    /// Only if those differ are they parsed, in case another webhook reordered them.
+    pub(crate) fn same_templates_but_for_key(
+        &self,
+        other: &Self,
+    ) -> Result<bool, serde_json::Error> {
+        for pair in self.templates.iter().zip(&other.templates) {
+            let is_same = match pair {
+                (None, None) => true,
+                (Some(one), Some(other)) => same_template_but_for_key(one, other)?,
+                // A template that holds nothing but the config hash annotation was created for it.
+                (Some(one), None) | (None, Some(one)) => Template::of(one)?.is_empty(),
+            };
+            if !is_same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns true if the write of `manager` set the config hash annotation itself, according to the
+    /// managed fields. These are settled before any admission, so they show it even if a policy has already
+    /// put the old value back. Managed fields that cannot be parsed claim nothing.
+    pub(crate) fn claims_config_hash(&self, kind: WorkloadKind, manager: &str) -> bool {
+        let paths = kind.shape().templates;
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Entry<'a> {
+            manager: Option<Cow<'a, str>>,
+            #[serde(borrow)]
+            fields_v1: Option<&'a RawValue>,
+        }
+        let names_key = |text: &&RawValue| text.get().contains(annotations::CONFIG_HASH_FIELD);
+        let entries = self.managed_fields.filter(names_key);
+        entries
+            .and_then(|entries| serde_json::from_str::<Vec<Entry<'_>>>(entries.get()).ok())
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|entry| entry.manager.as_deref() == Some(manager))
+            .filter_map(|entry| entry.fields_v1.filter(names_key))
+            .filter_map(|fields| serde_json::from_str(fields.get()).ok())
+            .any(|fields: serde_json::Value| {
+                paths.iter().any(|template| {
+                    let path = template.path.iter().chain(&["metadata", "annotations"]);
+                    let place = path.fold(&fields, |place, field| &place[format!("f:{field}")]);
+                    place.get(annotations::CONFIG_HASH_FIELD).is_some()
+                })
+            })
+    }
+}
+
+/// Returns the value at the end of a path, if there is one.
+fn inner<'a>(object: &'a RawValue, path: &[&str]) -> Option<&'a RawValue> {
+    let below = |place: &'a RawValue, field: &&str| fields(place).ok()?.remove(*field);
+    path.iter().try_fold(object, below)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn same(one: &serde_json::Value, other: &serde_json::Value) -> bool {
+        let [one, other] = [one, other].map(|template| {
+            serde_json::value::to_raw_value(&json!({"spec": {"template": template}})).unwrap()
+        });
+        let [one, other] =
+            [&one, &other].map(|raw| RawWorkload::of(raw, WorkloadKind::DEPLOYMENT).unwrap());
+        one.same_templates_but_for_key(&other).unwrap()
+    }
+
+    #[test]
+    fn templates_that_differ_in_key_alone_are_the_same() {
+        let stamped = |annotations| json!({"metadata": {"annotations": annotations, "labels": {"a": "b"}}, "spec": {}});
+        let bare = json!({"metadata": {"labels": {"a": "b"}}, "spec": {}});
+        assert!(same(
+            &bare,
+            &stamped(json!({annotations::CONFIG_HASH: "x"}))
+        ));
+        assert!(same(&bare, &stamped(json!({}))));
+        assert!(same(&bare, &stamped(json!(null))));
+        assert!(!same(&bare, &stamped(json!({"other": "x"}))));
+    }
+
+    #[test]
+    fn any_other_difference_counts() {
+        let template =
+            json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"image": "1"}]}});
+        for (pointer, value) in [
+            ("/spec/containers/0/image", json!("2")),
+            ("/metadata/labels/a", json!("c")),
+            ("/metadata/labels", json!({})),
+            ("/spec/fieldOfTheFuture", json!(1)),
+            ("/fieldOfTheFuture", json!(1)),
+            ("/metadata/fieldOfTheFuture", json!(1)),
+        ] {
+            let mut other = template.clone();
+            let (parent, field) = pointer.rsplit_once('/').unwrap();
+            let parent = other.pointer_mut(parent).unwrap();
+            match field.parse::<usize>() {
+                Ok(index) => parent[index] = value,
+                Err(_) => parent[field] = value,
+            }
+            assert!(!same(&template, &other), "{pointer}");
+        }
+    }
+
+    #[test]
+    fn another_order_of_members_is_no_difference() {
+        let read = |text: &str| serde_json::value::RawValue::from_string(text.to_owned()).unwrap();
+        let one = read(r#"{"spec":{"template":{"spec":{"a":{"x":1,"y":2}},"metadata":{}}}}"#);
+        let other = read(r#"{"spec":{"template":{"spec":{"a":{"y":2,"x":1}}}}}"#);
+        let [one, other] =
+            [&one, &other].map(|raw| RawWorkload::of(raw, WorkloadKind::DEPLOYMENT).unwrap());
+        assert!(one.same_templates_but_for_key(&other).unwrap());
+    }
+}

@@ -1,0 +1,268 @@
+use super::*;
+
+#[test]
+fn an_amount_of_memory_has_a_binary_unit() {
+    assert_eq!(memory("512Ki"), Ok(512 << 10));
+    assert_eq!(memory("32Mi"), Ok(32 << 20));
+    assert_eq!(memory("1Gi"), Ok(1 << 30));
+    for wrong in [
+        "",
+        "32",
+        "32M",
+        "0Mi",
+        "-1Mi",
+        "1.5Gi",
+        "Mi",
+        "99999999999999999Gi",
+    ] {
+        assert!(memory(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_command_line_is_consistent() {
+    Args::command().debug_assert();
+}
+
+#[test]
+fn every_flag_has_an_environment_variable_and_a_line_of_help() {
+    for flag in Args::command()
+        .get_arguments()
+        .filter(|flag| *flag.get_id() != "help")
+    {
+        let name = flag.get_id();
+        assert!(
+            flag.get_env().is_some(),
+            "{name} has no environment variable"
+        );
+        assert!(flag.get_help().is_some(), "{name} has no help");
+    }
+}
+
+#[test]
+fn the_flags_of_saps_controller_are_understood() {
+    let args = Args::parse_from([
+        "pod-reloader",
+        "--webhook-bind-address=:2443",
+        "--webhook-tls-directory=/tls",
+        "--metrics-bind-address=0",
+        "--health-probe-bind-address=127.0.0.1:8081",
+        "--leader-elect",
+        "--leader-election-namespace=operator",
+    ]);
+    assert_eq!(args.webhook_bind_address, "[::]:2443".parse().unwrap());
+    assert_eq!(args.metrics_bind_address, OptionalAddress(None));
+    assert!(args.leader_elect);
+    assert!(!Args::parse_from(["pod-reloader", "--leader-elect=false"]).leader_elect);
+}
+
+#[test]
+fn the_settings_of_a_container_are_those_of_its_arguments_before_its_variables() {
+    let variable = |name: &str| match name {
+        "POD_RELOADER_RECONCILE" => Some("off".to_owned()),
+        "POD_RELOADER_SETTLE_PERIOD" => Some("9s".to_owned()),
+        "POD_RELOADER_NAMESPACES" => Some(String::new()),
+        _ => None,
+    };
+    let args = Args::of_container(["--reconcile=observe", "--auto-all"], variable).unwrap();
+    assert_eq!(args.reconcile, Reconcile::Observe);
+    assert_eq!(args.settle_period, Duration::from_secs(9));
+    assert!(args.auto_all);
+    assert!(Args::of_container(["--of-the-future"], |_| None).is_err());
+}
+
+#[test]
+fn of_a_flag_given_twice_the_last_counts() {
+    let args = Args::parse_from([
+        "pod-reloader",
+        "--reconcile=off",
+        "--reconcile=observe",
+        "--namespaces=a,b",
+        "--namespaces=c",
+        "--leader-elect",
+        "--leader-elect=false",
+    ]);
+    assert_eq!(args.reconcile, Reconcile::Observe);
+    assert_eq!(args.namespaces.0, [Name::parse("c").unwrap()]);
+    assert!(!args.leader_elect);
+}
+
+#[test]
+fn no_namespaces_are_all() {
+    for none in [&["pod-reloader"][..], &["pod-reloader", "--namespaces="]] {
+        assert_eq!(Args::parse_from(none).namespaces.0, []);
+    }
+    let two = Args::parse_from(["pod-reloader", "--namespaces=a, b"]);
+    assert_eq!(
+        two.namespaces.0,
+        ["a", "b"].map(|name| Name::parse(name).unwrap())
+    );
+}
+
+#[test]
+fn an_empty_environment_variable_counts_as_not_set() {
+    let empty = "POD_RELOADER_RECONCILE";
+    let command = command(|variable| (variable == empty).then(OsString::new));
+    for flag in command
+        .get_arguments()
+        .filter(|flag| *flag.get_id() != "help")
+    {
+        assert_eq!(flag.get_env().is_none(), *flag.get_id() == "reconcile");
+    }
+}
+
+#[test]
+fn a_certificate_is_mounted_or_made_not_both() {
+    let both = [
+        "pod-reloader",
+        "--webhook-tls-directory=/tls",
+        "--webhook-tls-secret=tls",
+    ];
+    assert!(Args::try_parse_from(both).is_err());
+    let args = Args::parse_from([both[0], both[2]]);
+    assert_eq!(args.webhook_tls_secret.unwrap().as_str(), "tls");
+    assert_eq!(args.webhook_service.as_str(), "pod-reloader");
+    assert_eq!(args.webhook_configuration.as_str(), "pod-reloader");
+}
+
+#[test]
+fn the_level_of_the_log_is_understood_in_the_words_of_other_programs() {
+    for (word, level) in [
+        ("warning", tracing::Level::WARN),
+        ("WARN", tracing::Level::WARN),
+        ("Info", tracing::Level::INFO),
+        ("fatal", tracing::Level::ERROR),
+    ] {
+        let flag = format!("--log-level={word}");
+        assert_eq!(Args::parse_from(["pod-reloader", &flag]).log_level, level);
+    }
+}
+
+#[test]
+fn what_cannot_be_right_is_refused() {
+    for wrong in [
+        "--webhook-bind-address=nowhere",
+        "--settle-period=-1s",
+        "--settle-period=soon",
+        "--settle-period=5 minutes",
+        "--log-level=loud",
+        "--settle-period=1000000000h",
+        "--namespaces=a,?limit=1",
+        "--namespaces=a,",
+        "--reconcile=maybe",
+        "--workload-selector=team near shop",
+        "--dialects=",
+        "--dialects=pod-reloader,klingon",
+        "--resources-to-ignore=configmaps,secrets",
+        "--workload-selector={}",
+        "--notify-format=pager",
+        "--notify-proxy=proxy:3128",
+        "--notify-proxy=http://user:password@proxy:3128",
+        r#"--namespace-selector={"matchLabels":{"a":"b"},"matchExpresions":[]}"#,
+        r#"--namespace-selector={"matchExpressions":[{"key":"a","operator":"Near"}]}"#,
+    ] {
+        assert!(
+            Args::try_parse_from(["pod-reloader", wrong]).is_err(),
+            "{wrong}"
+        );
+    }
+}
+
+/// With such a value the chart would be installed, and its container would end at once.
+#[test]
+fn no_duration_or_number_that_the_chart_takes_is_refused_here() {
+    let schema = include_str!("../../../charts/pod-reloader/values.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let values = &schema["properties"];
+    let is_parsed =
+        |flag: &str, value: &str| Args::try_parse_from(["", &format!("{flag}={value}")]).is_ok();
+
+    let settle_period = values["settlePeriod"]["pattern"].as_str().unwrap();
+    let settle_period = regex::Regex::new(settle_period).unwrap();
+    let is_taken = |value: &str| {
+        let is_taken = settle_period.is_match(value);
+        assert!(!is_taken || is_parsed("--settle-period", value), "{value}");
+        is_taken
+    };
+    for number in NUMBERS {
+        for unit in UNITS {
+            let value = format!("{number}{unit}");
+            is_taken(&value);
+            for more in [
+                "s", "0s", "1s", "30s", "59s", "60s", "0.5s", "1ms", "3m", "1h",
+            ] {
+                for between in ["", " ", "  ", ", ", "\n"] {
+                    is_taken(&format!("{value}{between}{more}"));
+                }
+            }
+        }
+    }
+    for usual in [
+        "0s", "500ms", "1.5s", "5s", "90s", "3600s", "1m", "1m30s", "60m", "0.5h", "1h",
+    ] {
+        assert!(is_taken(usual), "{usual}");
+    }
+
+    for (flag, prefix, of) in [
+        ("--max-restarts", "", &values["maxRestarts"]),
+        (
+            "--webhook-bind-address",
+            ":",
+            &values["webhook"]["properties"]["port"],
+        ),
+    ] {
+        assert_eq!(of["type"], "integer");
+        for bound in ["minimum", "maximum"] {
+            let value = format!("{prefix}{}", of[bound].as_u64().unwrap());
+            assert!(is_parsed(flag, &value), "{flag}={value}");
+        }
+    }
+}
+
+const NUMBERS: [&str; 42] = [
+    "",
+    "0",
+    "00",
+    "05",
+    "1",
+    "5",
+    "9",
+    "10",
+    "59",
+    "60",
+    "61",
+    "90",
+    "99",
+    "100",
+    "999",
+    "1000",
+    "2999",
+    "3599",
+    "3600",
+    "3601",
+    "3999",
+    "9999",
+    "59999",
+    "999999",
+    "1000000",
+    "3599999",
+    "3600000",
+    "3600001",
+    "9999999",
+    "36000000",
+    "-1",
+    "+1",
+    "1e3",
+    "0.5",
+    "1.5",
+    "59.9",
+    "60.5",
+    "3599.999999999",
+    "0.0000000001",
+    "1.",
+    ".5",
+    "1.5.5",
+];
+const UNITS: [&str; 15] = [
+    "", "ns", "us", "µs", "ms", "s", "sec", "m", "min", "h", "hr", "d", "S", "H", " s",
+];
