@@ -111,3 +111,30 @@ impl PartialEq for Pattern {
 }
 
 impl Eq for Pattern {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_that_is_absent_is_tracked_unless_only_its_replacement_needs_a_restart() {
+        let claim = |needs| Claim {
+            reference: Reference {
+                kind: ConfigKind::ConfigMap,
+                namespace: Name::parse("ns").unwrap(),
+                name: Name::parse("app").unwrap(),
+            },
+            dialect: Dialect::PodReloader,
+            needs,
+            extent: Extent::All,
+        };
+        for (needs, counts) in [
+            (Marks::NONE, true),
+            (Marks::STAKATER_MATCH, true),
+            (Marks::IMMUTABLE, false),
+            (Marks::STAKATER_MATCH | Marks::IMMUTABLE, false),
+        ] {
+            assert_eq!(claim(needs).counts(&Presence::Absent), counts, "{needs:?}");
+        }
+    }
+}

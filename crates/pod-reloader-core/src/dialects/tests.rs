@@ -6,7 +6,7 @@ use super::*;
 use crate::digest::{Aspects, ConfigObject, Content, Objects, Presence};
 use crate::object::{Object, WorkloadObject};
 use crate::reference::Reference;
-use crate::references::{MAX_PATTERNS, MAX_REFERENCES};
+use crate::references::{MAX_PATTERNS, MAX_REFERENCES, Rejected};
 use crate::workload::{Reading, Workload};
 
 /// Reads a workload in one or more dialects.
@@ -952,4 +952,31 @@ fn every_annotation_of_the_user_is_watched() {
             key.key
         );
     }
+}
+
+#[test]
+fn matches_take_the_room_that_names_leave_and_no_more() {
+    let name = |n: usize| format!("listed-{n:03}");
+    let listed: Vec<_> = (0..MAX_REFERENCES - 2).map(name).collect();
+    let list = [&listed.join(","), "match-.*"].join(",");
+    let case = speaking(&[Dialect::Stakater]).annotated(&[(RELOAD, &list)]);
+    let references = case.workload().references;
+    let there = (0..5).map(|n| Reference {
+        kind: ConfigKind::ConfigMap,
+        namespace: Name::parse("ns").unwrap(),
+        name: Name::parse(&format!("match-{n}")).unwrap(),
+    });
+    let namespace = references.named().next().unwrap().namespace.clone();
+    let there = there.map(|it| Reference {
+        namespace: namespace.clone(),
+        ..it
+    });
+    let (all, left_out) = references.with_matches(there);
+    assert_eq!(all.len(), MAX_REFERENCES);
+    assert!(all.iter().any(|it| it.name.as_str() == "match-1"));
+    let expected = Rejected::TooMany {
+        kind: ConfigKind::ConfigMap,
+        name: Name::parse("match-2").unwrap(),
+    };
+    assert_eq!(left_out, Some(expected));
 }
