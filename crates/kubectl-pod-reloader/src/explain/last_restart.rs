@@ -30,8 +30,8 @@ pub(super) struct LastRestart {
 }
 
 impl LastRestart {
-    /// Returns `None` if neither an Event nor `hash_since`, the age of the hash, tells when. `events` is `None`
-    /// if the user may not see them.
+    /// Returns `None` if neither an Event nor `hash_since`, the time of the hash, tells when. `events` is
+    /// `None` if the user may not see them.
     pub(super) fn of(
         seen: &Seen<'_>,
         events: Option<&[Event]>,
