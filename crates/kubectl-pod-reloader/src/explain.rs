@@ -1,29 +1,29 @@
 //! `explain`: what is tracked for a workload, whether it is up to date, and when and why it was restarted.
 
+mod findings;
+mod last_restart;
 mod standing;
+mod table;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-
-use jiff::{SignedDuration, Timestamp};
-use pod_reloader_core::discovery::Consumption;
-use pod_reloader_core::extent::Extent;
+use jiff::Timestamp;
 use pod_reloader_core::hash::ConfigHash;
-use pod_reloader_core::reference::Reference;
 use pod_reloader_core::standing::Standing;
-use pod_reloader_core::workload::{Restart, Stall};
+use pod_reloader_core::workload::{Restart, Stall, Workload};
 use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 
+use self::findings::Findings;
+use self::last_restart::LastRestart;
 use self::standing::stands;
+use self::table::{ObjectRow, rows};
 use crate::args::Target;
 use crate::cluster::{Cluster, Unseen};
 use crate::history::{self, Event, when};
-use crate::objects::{self, Found};
+use crate::objects;
 use crate::operators::{Operator, Operators};
 use crate::print::{Answer, Piece, Text, Verdict, by};
 use crate::rollout::Rollout;
-use crate::workloads::{self, HashWriter, Seen, consumption};
+use crate::workloads::{self, Seen};
 
 /// Everything there is to know about one workload.
 #[derive(Debug, Serialize)]
@@ -76,95 +76,6 @@ struct OperatorSummary {
     version: String,
     reconcile: String,
 }
-
-#[derive(Debug, Serialize)]
-struct LastRestart {
-    /// Time at which its pods got their config hash.
-    at: Timestamp,
-    /// Reason for the restart, for as long as there are Events.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
-    /// Field manager that wrote the hash, if that can be seen.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    manager: Option<String>,
-    #[serde(skip)]
-    in_words: String,
-}
-
-/// The reason why a workload got its hash, as far as it is known.
-#[derive(Debug, PartialEq, Eq)]
-enum Why {
-    /// An Event of the operator gives the reason.
-    Told(String),
-    /// The hash came with a write of the workload itself, for which the operator makes no Event. Holds the
-    /// field manager if it is known.
-    OwnWrite(Option<String>),
-    /// Events cannot be read, and either the operator wrote the hash or nobody knows who did.
-    Unread,
-    /// Events can be read, but there is none about the hash yet, or it was lost.
-    Untold,
-    /// Events can be read, but the hash is older than any Event that is retained.
-    Forgotten,
-}
-
-impl Why {
-    fn of(
-        event: Option<&Event>,
-        writer: &HashWriter,
-        are_events_seen: bool,
-        (since, now): (Timestamp, Timestamp),
-    ) -> Self {
-        let is_newer = |at: &Timestamp| since.duration_since(*at) > LEEWAY;
-        match (event, writer) {
-            (_, HashWriter::Other(manager)) => Self::OwnWrite(Some(manager.clone())),
-            (Some(event), _) => Self::Told(event.message.clone()),
-            (None, HashWriter::Admission) => Self::OwnWrite(None),
-            _ if !are_events_seen => Self::Unread,
-            // The operator's last write is older: the webhook set the hash, or the rollout began late.
-            (None, HashWriter::Operator(Some(at))) if is_newer(at) => Self::Untold,
-            _ if now.duration_since(since) < EVENTS_LAST => Self::Untold,
-            _ => Self::Forgotten,
-        }
-    }
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Told(message) => f.write_str(message),
-            Self::OwnWrite(manager) => {
-                f.write_str("it came with a write of the workload")?;
-                if let Some(manager) = manager {
-                    write!(f, " by {manager}")?;
-                }
-                f.write_str(", for which there is no Event")
-            }
-            Self::Unread => f.write_str("why is not known: Events cannot be read"),
-            Self::Untold => f.write_str("why is not known: there is no Event about it"),
-            Self::Forgotten => {
-                f.write_str("why is not known any more: Events are kept for an hour")
-            }
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct ObjectRow {
-    kind: String,
-    name: String,
-    /// `None` if the user may not see that.
-    exists: Option<bool>,
-    /// True if a change of the object restarts the workload.
-    counts: bool,
-    /// The tracked keys, unless all are tracked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    keys: Option<BTreeSet<String>>,
-    /// Ways in which the pods use the object.
-    uses: Vec<&'static str>,
-    /// Keys without which the pods do not start, or the object itself.
-    needs: Vec<String>,
-}
-
 /// Explains a workload.
 pub(crate) async fn explain(
     cluster: &Cluster,
@@ -172,71 +83,32 @@ pub(crate) async fn explain(
     target: &Target,
 ) -> Result<(Explanation, Verdict), Unseen> {
     let seen = workloads::get(cluster, operators, target).await?;
-    let workload = &seen.workload;
-    let uses = seen.uses();
-    let (found, unlisted) = objects::of_workload(cluster, &seen, uses.keys()).await;
-    let inquiry = match &seen.obstacle {
-        None => Some(seen.inquire(cluster).await),
-        Some(_) => None,
-    };
-    let events = history::events(cluster, Some(&seen)).await;
-    let since = history::hash_since(cluster, &seen).await;
+    let findings = Findings::of(cluster, &seen).await;
+    Ok(explanation(&seen, &findings, operators))
+}
 
-    let mut unseen: Vec<_> = operators.unseen.clone();
-    unseen.extend(seen.unseen.clone());
-    unseen.extend(unlisted);
-    unseen.extend(
-        found
-            .unseen
-            .iter()
-            .map(|(reference, error)| format!("{} {}: {error}", reference.kind, reference.name)),
-    );
-    unseen.extend(
-        events
-            .as_ref()
-            .err()
-            .map(|error| format!("why it was restarted: {error}")),
-    );
-    unseen.extend(
-        since
-            .as_ref()
-            .err()
-            .map(|error| format!("when it was restarted: {error}")),
-    );
-    let are_events_seen = events.is_ok();
-    let events = events.unwrap_or_default();
-    let restart = events.iter().find(|event| event.is_of_a_hash());
-    let hash_since = since.ok().flatten();
-    // An Event about an earlier hash says nothing about this one.
-    let restart = restart
-        .filter(|event| hash_since.is_none_or(|since| since.duration_since(event.at) <= LEEWAY));
+fn explanation(
+    seen: &Seen<'_>,
+    findings: &Findings,
+    operators: &Operators,
+) -> (Explanation, Verdict) {
+    let workload = &seen.workload;
     let rollout = Rollout::of(workload, &seen.object);
-    let (standing, meaning, verdict) = stands(&seen, inquiry.as_ref(), &rollout);
+    let (standing, meaning, verdict) = stands(seen, findings.inquiry.as_ref(), &rollout);
     let is_current = standing == Standing::Current.as_str();
     let waits_for = match is_current {
         true => Vec::new(),
-        false => objects::missing(&seen, &found),
+        false => objects::missing(seen, &findings.found),
     };
-    let problems = history::problems(&events).into_iter();
+    let events = findings.events.as_deref().ok();
+    let problems = history::problems(events.unwrap_or_default()).into_iter();
     let problems = problems.filter(|event| !is_current || event.reason != "WaitingForConfig");
     let hash = workload.config_hash();
+    let hash_since = findings.hash_since.as_ref().ok().copied().flatten();
     let asked_at = Timestamp::now();
-    let last_restart = |at: Timestamp| {
-        let why = Why::of(restart, &seen.hash_writer, are_events_seen, (at, asked_at));
-        LastRestart {
-            at,
-            in_words: why.to_string(),
-            why: match why {
-                Why::Told(message) => Some(message),
-                _ => None,
-            },
-            manager: seen.hash_writer.manager().map(ToOwned::to_owned),
-        }
-    };
     let settle_period = |operator: &Operator| {
-        workload
-            .settle_period
-            .unwrap_or(operator.args.settle_period)
+        let own = workload.settle_period;
+        own.unwrap_or(operator.args.settle_period).as_secs_f64()
     };
     let explanation = Explanation {
         kind: workload.id.kind.to_string(),
@@ -244,7 +116,7 @@ pub(crate) async fn explain(
         name: workload.id.name.to_string(),
         is_kept: seen.obstacle.is_none(),
         not_kept_because: seen.obstacle.clone(),
-        operator: seen.operator.map(summary),
+        operator: seen.operator.map(OperatorSummary::of),
         config_hash: hash.map(ToOwned::to_owned),
         key_id: hash
             .and_then(ConfigHash::parse)
@@ -253,85 +125,39 @@ pub(crate) async fn explain(
         meaning,
         verdict: Some(verdict),
         waits_for,
-        last_restart: restart
-            .map(|event| event.at)
-            .or(hash.and(hash_since))
-            .map(last_restart),
+        last_restart: LastRestart::of(seen, events, hash_since, asked_at),
         rollout: rollout.text().to_owned(),
-        settle_period_seconds: seen
-            .operator
-            .map(|operator| settle_period(operator).as_secs_f64()),
-        objects: rows(&seen, &found, &uses),
-        advice: workload
-            .advice
-            .iter()
-            .map(ToString::to_string)
-            .chain(workload.references.rejected.iter().map(ToString::to_string))
-            .collect(),
+        settle_period_seconds: seen.operator.map(settle_period),
+        objects: rows(seen, &findings.found, &findings.uses),
+        advice: advice(workload),
         problems: problems.cloned().collect(),
-        unseen,
+        unseen: findings.unseen(seen, operators),
         asked_at,
     };
-    Ok((explanation, verdict))
+    (explanation, verdict)
 }
 
-/// Time by which a ReplicaSet may seem later than its Event, as its creation time has no fractions of a
-/// second.
-const LEEWAY: SignedDuration = SignedDuration::from_secs(2);
-/// Time for which an apiserver retains Events by default.
-const EVENTS_LAST: SignedDuration = SignedDuration::from_hours(1);
+/// Returns the mistakes in the annotations and labels of a workload.
+fn advice(workload: &Workload) -> Vec<String> {
+    let advice = workload.advice.iter().map(ToString::to_string);
+    let rejected = workload.references.rejected.iter();
+    advice.chain(rejected.map(ToString::to_string)).collect()
+}
 
-fn summary(operator: &Operator) -> OperatorSummary {
-    OperatorSummary {
-        namespace: operator.namespace.to_string(),
-        name: operator.name.clone(),
-        version: operator.version.clone(),
-        reconcile: match operator.args.reconcile {
-            Reconcile::On => "on",
-            Reconcile::Observe => "observe",
-            Reconcile::Off => "off",
+impl OperatorSummary {
+    fn of(operator: &Operator) -> Self {
+        Self {
+            namespace: operator.namespace.to_string(),
+            name: operator.name.clone(),
+            version: operator.version.clone(),
+            reconcile: match operator.args.reconcile {
+                Reconcile::On => "on",
+                Reconcile::Observe => "observe",
+                Reconcile::Off => "off",
+            }
+            .to_owned(),
         }
-        .to_owned(),
     }
-}
-
-fn rows(
-    seen: &Seen<'_>,
-    found: &Found,
-    uses: &BTreeMap<Reference, Vec<Consumption>>,
-) -> Vec<ObjectRow> {
-    let references = &seen.workload.references;
-    let needed = seen.needs();
-    let all: BTreeSet<_> = found.objects.keys().chain(found.unseen.keys()).collect();
-    let row = |reference: &Reference| {
-        let keys = references.extent(reference);
-        let presence = found.objects.get(reference);
-        let needs = needed.iter();
-        let needs = needs.filter(|it| it.reference == *reference);
-        ObjectRow {
-            kind: reference.kind.to_string(),
-            name: reference.name.to_string(),
-            exists: found.exists(reference),
-            counts: seen.obstacle.is_none()
-                && presence.map_or(keys.is_some(), |presence| {
-                    references.counts(reference, presence)
-                }),
-            keys: match keys {
-                Some(Extent::Named(keys)) => Some(keys.iter().map(|key| key.to_string()).collect()),
-                Some(Extent::All) | None => None,
-            },
-            uses: uses
-                .get(reference)
-                .into_iter()
-                .flatten()
-                .map(|way| consumption(*way))
-                .collect(),
-            needs: needs
-                .map(|it| it.key.as_deref().unwrap_or("the object").to_owned())
-                .collect(),
-        }
-    };
-    all.into_iter().map(row).collect()
 }
 
 impl Answer for Explanation {
@@ -393,34 +219,6 @@ impl Answer for Explanation {
     }
 }
 
-impl ObjectRow {
-    fn cells(&self) -> [String; 5] {
-        let exists = match self.exists {
-            Some(true) => "yes",
-            Some(false) => "no",
-            None => "?",
-        };
-        let counts = match (&self.keys, self.counts) {
-            (_, false) => "no".to_owned(),
-            (None, true) => "all of it".to_owned(),
-            (Some(keys), true) => Vec::from_iter(keys.iter().map(String::as_str)).join(", "),
-        };
-        [
-            format!("{} {}", self.kind, self.name),
-            exists.to_owned(),
-            counts,
-            match self.uses.is_empty() {
-                true => "-".to_owned(),
-                false => self.uses.join(", "),
-            },
-            match self.needs.is_empty() {
-                true => "-".to_owned(),
-                false => self.needs.join(", "),
-            },
-        ]
-    }
-}
-
 /// Explains, in words, what holds back the restart of pods although their workload has a new hash.
 pub(crate) fn stall(seen: &Seen<'_>) -> Option<&'static str> {
     match (seen.workload.stall?, &seen.workload.restart) {
@@ -434,6 +232,7 @@ pub(crate) fn stall(seen: &Seen<'_>) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::cluster::canned::{Canned, config_map, deployment, operator};
+    use jiff::SignedDuration;
     use serde_json::{Value, json};
 
     /// Returns a cluster whose workload has had its hash for `minutes`, with `owner` as the owner of that

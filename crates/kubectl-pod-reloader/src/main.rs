@@ -70,60 +70,67 @@ fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> Result<Verdict, Failure> {
-    let output = cli.output;
-    if output.is_picture() && !matches!(cli.command, Command::Graph { .. }) {
+    if cli.output.is_picture() && !matches!(cli.command, Command::Graph { .. }) {
         let message = "-o mermaid, dot and html are for graph";
         Cli::command()
             .error(ErrorKind::ArgumentConflict, message)
             .exit();
     }
-    let cluster = match cli.command {
+    match cli.command {
         Command::Completion { shell } => {
-            let mut command = Cli::command();
-            clap_complete::generate(
-                shell,
-                &mut command,
-                "kubectl-pod_reloader",
-                &mut io::stdout(),
-            );
-            return Ok(Verdict::Good);
+            let (mut command, name) = (Cli::command(), "kubectl-pod_reloader");
+            clap_complete::generate(shell, &mut command, name, &mut io::stdout());
+            Ok(Verdict::Good)
         }
         Command::Complete { words } => {
             let connection = complete::connection(cli.connection, &words);
             let cluster = Cluster::connect(&connection).await.ok();
             print::plain(&complete::candidates(&words, cluster.as_ref()).await)?;
-            return Ok(Verdict::Good);
+            Ok(Verdict::Good)
         }
-        _ => Cluster::connect(&cli.connection).await?,
-    };
-    let operators = Operators::find(&cluster, cli.connection.operator_namespace.as_ref()).await;
-    match cli.command {
+        command => {
+            let cluster = Cluster::connect(&cli.connection).await?;
+            let namespace = cli.connection.operator_namespace.as_ref();
+            let operators = Operators::find(&cluster, namespace).await;
+            answer(command, &cluster, &operators, cli.output).await
+        }
+    }
+}
+
+/// Answers a question about the cluster.
+async fn answer(
+    command: Command,
+    cluster: &Cluster,
+    operators: &Operators,
+    output: Output,
+) -> Result<Verdict, Failure> {
+    match command {
         Command::Explain { workload } => {
-            let (answer, verdict) = explain::explain(&cluster, &operators, &workload.0).await?;
+            let (answer, verdict) = explain::explain(cluster, operators, &workload.0).await?;
             print::answer(&answer, output)?;
             Ok(verdict)
         }
         Command::Impact { object, key } => {
             let (answer, verdict) =
-                impact::impact(&cluster, &operators, &object.0, key.as_deref()).await?;
+                impact::impact(cluster, operators, &object.0, key.as_deref()).await?;
             print::answer(&answer, output)?;
             Ok(verdict)
         }
         Command::Wait {
             workloads, timeout, ..
         } => {
-            let (answer, verdict) = wait::wait(&cluster, &operators, &workloads.0, timeout).await;
+            let (answer, verdict) = wait::wait(cluster, operators, &workloads.0, timeout).await;
             print::answer(&answer, output)?;
             Ok(verdict)
         }
         Command::Status { ask } => {
-            let (answer, verdict) = status::status(&cluster, &operators, ask).await?;
+            let (answer, verdict) = status::status(cluster, operators, ask).await?;
             print::answer(&answer, output)?;
             Ok(verdict)
         }
         Command::Graph { all_namespaces } => {
             let namespace = (!all_namespaces).then_some(&cluster.namespace);
-            let (graph, notes, verdict) = draw::draw(&cluster, &operators, namespace).await?;
+            let (graph, notes, verdict) = draw::draw(cluster, operators, namespace).await?;
             for note in &notes {
                 print::note(note);
             }
@@ -135,6 +142,6 @@ async fn run(cli: Cli) -> Result<Verdict, Failure> {
             })?;
             Ok(verdict)
         }
-        Command::Completion { .. } | Command::Complete { .. } => unreachable!("done above"),
+        Command::Completion { .. } | Command::Complete { .. } => unreachable!("done by `run`"),
     }
 }

@@ -1,15 +1,23 @@
 //! `status`: whether the operators of a cluster are healthy.
 
-mod operator;
+mod inquiry;
+mod leader;
+mod policy;
+mod replicas;
+mod webhook;
 mod workloads;
 
 use serde::{Serialize, Serializer};
 
-use self::operator::{Alive, by_hashes, certificate, leader, policy, reach, replicas, webhook};
+use self::inquiry::{by_hashes, reach};
+use self::leader::{Alive, leader};
+use self::policy::policy;
+use self::replicas::replicas;
+use self::webhook::{certificate, webhook};
 use self::workloads::{Kept, Told, Warnings};
 use crate::cluster::{Cluster, Unseen};
 use crate::history;
-use crate::operators::{Operators, Unread};
+use crate::operators::{Operator, Operators, Unread};
 use crate::print::{Answer, Text, Verdict, by};
 use crate::workloads::list;
 
@@ -92,48 +100,15 @@ pub(crate) async fn status(
     if let Some(none) = &operators.is_elsewhere {
         return Err(none.clone());
     }
-    let (all, unlisted) = every_workload(cluster, operators).await;
+    let all = every_workload(cluster, operators).await;
     let events = history::events(cluster, None).await;
     let warnings = events.as_deref().map(Warnings::of);
     let mut unseen = operators.unseen.clone();
-    unseen.extend(
-        unlisted
-            .iter()
-            .map(|error| format!("some workloads: {error}")),
-    );
+    let unlisted = all.unlisted.iter();
+    unseen.extend(unlisted.map(|error| format!("some workloads: {error}")));
     let mut statuses = Vec::new();
     for operator in &operators.all {
-        let is_its = |kept: &&Kept<'_>| {
-            let its = kept.seen.operator;
-            its.is_some_and(|it| std::ptr::eq(it, operator))
-        };
-        let kept: Vec<_> = all.iter().filter(is_its).collect();
-        let answer = reach(cluster, operator, &kept);
-        let ((leader, alive), (webhook, report), policy) = tokio::join!(
-            leader(cluster, operator),
-            webhook(cluster, &operator.name, answer),
-            policy(cluster, &operator.name)
-        );
-        let alive = match report {
-            Some(_) => Alive::Yes,
-            None => alive,
-        };
-        let mut checks = vec![replicas(&operator.deployment, alive), leader];
-        checks.extend(webhook);
-        checks.extend(report.map(|report| certificate(&report)));
-        checks.push(policy);
-        checks.push(workloads::workloads(&kept, unlisted.is_empty()));
-        let warnings = warnings.as_ref();
-        let (standings, told) =
-            workloads::standings(cluster, operator, &kept, warnings.ok(), ask).await;
-        checks.extend(standings);
-        checks.push(workloads::warned(warnings, &kept, &told));
-        statuses.push(OperatorStatus {
-            namespace: operator.namespace.to_string(),
-            name: operator.name.clone(),
-            version: operator.version.clone(),
-            checks,
-        });
+        statuses.push(of_read(cluster, operator, &all, warnings.as_ref(), ask).await);
     }
     for operator in &operators.unread {
         statuses.push(of_unread(cluster, operator, &all, warnings.as_ref()).await);
@@ -149,16 +124,56 @@ pub(crate) async fn status(
     Ok((status, verdict))
 }
 
+/// Checks everything, for an operator whose settings can be read.
+async fn of_read(
+    cluster: &Cluster,
+    operator: &Operator,
+    all: &All<'_>,
+    warnings: Result<&Warnings<'_>, &&Unseen>,
+    ask: usize,
+) -> OperatorStatus {
+    let is_its = |kept: &&Kept<'_>| {
+        let its = kept.seen.operator;
+        its.is_some_and(|it| std::ptr::eq(it, operator))
+    };
+    let kept: Vec<_> = all.kept.iter().filter(is_its).collect();
+    let answer = reach(cluster, operator, &kept);
+    let ((leader, alive), (webhook, report), policy) = tokio::join!(
+        leader(cluster, operator),
+        webhook(cluster, &operator.name, answer),
+        policy(cluster, &operator.name)
+    );
+    let alive = match report {
+        Some(_) => Alive::Yes,
+        None => alive,
+    };
+    let mut checks = vec![replicas(&operator.deployment, alive), leader];
+    checks.extend(webhook);
+    checks.extend(report.map(|report| certificate(&report)));
+    checks.push(policy);
+    checks.push(workloads::workloads(&kept, all.unlisted.is_empty()));
+    let (standings, told) =
+        workloads::standings(cluster, operator, &kept, warnings.ok(), ask).await;
+    checks.extend(standings);
+    checks.push(workloads::warned(warnings, &kept, &told));
+    OperatorStatus {
+        namespace: operator.namespace.to_string(),
+        name: operator.name.clone(),
+        version: operator.version.clone(),
+        checks,
+    }
+}
+
 /// Checks everything that does not depend on the settings, for an operator whose settings cannot be read.
 async fn of_unread(
     cluster: &Cluster,
     operator: &Unread,
-    all: &[Kept<'_>],
+    all: &All<'_>,
     warnings: Result<&Warnings<'_>, &&Unseen>,
 ) -> OperatorStatus {
     // With several operators, nobody can tell which one manages a workload.
-    let kept: Vec<_> = match all.iter().all(|kept| kept.seen.operator.is_none()) {
-        true => all.iter().collect(),
+    let kept: Vec<_> = match all.kept.iter().all(|kept| kept.seen.operator.is_none()) {
+        true => all.kept.iter().collect(),
         false => Vec::new(),
     };
     let settings = format!(
@@ -183,17 +198,21 @@ async fn of_unread(
     }
 }
 
+/// The managed workloads of the cluster.
+struct All<'a> {
+    kept: Vec<Kept<'a>>,
+    /// Everything that could not be listed.
+    unlisted: Vec<String>,
+}
+
 /// Returns the managed workloads of the cluster, or of the namespace if the cluster's cannot be listed.
-async fn every_workload<'a>(
-    cluster: &Cluster,
-    operators: &'a Operators,
-) -> (Vec<Kept<'a>>, Vec<String>) {
-    let (all, unlisted) = list(cluster, operators, None, Kept::of).await;
-    if all.is_empty() && !unlisted.is_empty() {
-        let (own, _) = list(cluster, operators, Some(&cluster.namespace), Kept::of).await;
-        return (own, unlisted);
+async fn every_workload<'a>(cluster: &Cluster, operators: &'a Operators) -> All<'a> {
+    let (mut kept, unlisted) = list(cluster, operators, None, Kept::of).await;
+    if kept.is_empty() && !unlisted.is_empty() {
+        let own = Some(&cluster.namespace);
+        (kept, _) = list(cluster, operators, own, Kept::of).await;
     }
-    (all, unlisted)
+    All { kept, unlisted }
 }
 
 impl Answer for Status {

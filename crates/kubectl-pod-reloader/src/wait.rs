@@ -232,60 +232,58 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
     }
     let standing = match seen.inquire(cluster).await {
         Inquiry::Answered(report) => report.standing,
-        Inquiry::Unanswered => {
-            let text = "the webhook of pod-reloader does not answer";
-            return match &seen.doubt {
-                None => State::Pending(text.to_owned()),
-                // If the webhook is not called for this workload, it never will answer.
-                Some(doubt) => State::Over(
-                    Verdict::Unknown,
-                    format!("{text}, and by its defaults {doubt}"),
-                ),
-            };
-        }
+        Inquiry::Unanswered => return unanswered(&seen),
         Inquiry::Impossible(error) if error.is_forbidden() => {
             let text = format!("{error}: only a dry run of that lets pod-reloader tell");
             return State::Over(Verdict::Unknown, text);
         }
         Inquiry::Impossible(error) => return State::of(error),
     };
-    let pending = match standing {
-        Standing::Current => None,
-        Standing::NotKept => {
-            let text = "it is not kept: the operator does not look after it";
-            return State::Over(Verdict::Bad, text.to_owned());
-        }
-        Standing::Due(_) => Some("a restart is due".to_owned()),
-        Standing::Waiting => Some(lacking(cluster, &seen).await),
-        Standing::BaselineDue => Some("a baseline is due".to_owned()),
-        Standing::Unknown => Some("pod-reloader cannot read its objects".to_owned()),
-    };
-    if let Some(pending) = pending {
-        let reconcile = seen.operator.map(|it| it.args.reconcile);
-        let is_idle = reconcile.is_some_and(|it| it != Reconcile::On);
-        return match is_idle {
-            true => State::Over(
-                Verdict::Bad,
-                format!("{pending}, but the operator does not restart anything"),
-            ),
-            false => State::Pending(pending),
-        };
+    if let Some(state) = unless_current(cluster, &seen, standing).await {
+        return state;
     }
     // Reads it again: the operator's answer may have been about a newer template.
-    let seen = match workloads::get(cluster, operators, target).await {
-        Ok(seen) => seen,
-        Err(error) => return State::of(error),
-    };
-    let rollout = Rollout::of(&seen.workload, &seen.object);
-    match rollout {
-        Rollout::Done(text) => State::Done(text),
-        Rollout::Running(text) => State::Pending(text),
-        Rollout::Stopped(text) => State::Over(Verdict::Bad, text),
-        Rollout::Unknown(text) => {
-            let text = format!("nothing is pending; its rollout is {text}");
-            State::Over(Verdict::Unknown, text)
-        }
+    match workloads::get(cluster, operators, target).await {
+        Ok(seen) => State::of_rollout(Rollout::of(&seen.workload, &seen.object)),
+        Err(error) => State::of(error),
     }
+}
+
+/// Returns the state of a workload for which no webhook of ours was called.
+fn unanswered(seen: &Seen<'_>) -> State {
+    let text = "the webhook of pod-reloader does not answer";
+    match &seen.doubt {
+        None => State::Pending(text.to_owned()),
+        // If the webhook is not called for this workload, it never will answer.
+        Some(doubt) => State::Over(
+            Verdict::Unknown,
+            format!("{text}, and by its defaults {doubt}"),
+        ),
+    }
+}
+
+/// Returns the state of a workload with this sync status, unless nothing is pending.
+async fn unless_current(cluster: &Cluster, seen: &Seen<'_>, standing: Standing) -> Option<State> {
+    let pending = match standing {
+        Standing::Current => return None,
+        Standing::NotKept => {
+            let text = "it is not kept: the operator does not look after it";
+            return Some(State::Over(Verdict::Bad, text.to_owned()));
+        }
+        Standing::Due(_) => "a restart is due".to_owned(),
+        Standing::Waiting => lacking(cluster, seen).await,
+        Standing::BaselineDue => "a baseline is due".to_owned(),
+        Standing::Unknown => "pod-reloader cannot read its objects".to_owned(),
+    };
+    let reconcile = seen.operator.map(|it| it.args.reconcile);
+    let is_idle = reconcile.is_some_and(|it| it != Reconcile::On);
+    Some(match is_idle {
+        true => State::Over(
+            Verdict::Bad,
+            format!("{pending}, but the operator does not restart anything"),
+        ),
+        false => State::Pending(pending),
+    })
 }
 
 /// Says that the pods could not start, and what they lack.
@@ -309,6 +307,19 @@ impl State {
             Unseen::Absent(_) => Self::Over(Verdict::Bad, error.to_string()),
             Unseen::Forbidden(_) => Self::Over(Verdict::Unknown, error.to_string()),
             Unseen::Refused { .. } | Unseen::Unreachable(..) => Self::Pending(error.to_string()),
+        }
+    }
+
+    /// Maps the rollout of a workload for which nothing is pending.
+    fn of_rollout(rollout: Rollout) -> Self {
+        match rollout {
+            Rollout::Done(text) => Self::Done(text),
+            Rollout::Running(text) => Self::Pending(text),
+            Rollout::Stopped(text) => Self::Over(Verdict::Bad, text),
+            Rollout::Unknown(text) => {
+                let text = format!("nothing is pending; its rollout is {text}");
+                Self::Over(Verdict::Unknown, text)
+            }
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Workloads as stored in the cluster: found by what a user types, read in the scope of their operator.
 
+mod hash_writer;
+mod kinds;
+mod labels;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
-use pod_reloader_core::annotations::{CONFIG_HASH, FIELD_MANAGER, INQUIRER};
+use pod_reloader_core::annotations::INQUIRER;
 use pod_reloader_core::discovery::{Consumption, PodSpec, Requirement};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
@@ -13,10 +16,13 @@ use pod_reloader_core::workload::Workload;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub(crate) use self::hash_writer::HashWriter;
+pub(crate) use self::kinds::{BuiltIn, built_in, kind};
+use self::labels::Labels;
 use crate::args::Target;
 use crate::cluster::{Cluster, DryRun, Place, Unseen};
-use crate::operators::{self, Keeping, Operator, Operators};
-use crate::print::{count, some};
+use crate::operators::{Keeping, Operator, Operators};
+use crate::print::count;
 
 /// A workload, and the operator that manages it.
 pub(crate) struct Seen<'a> {
@@ -131,25 +137,6 @@ impl Inquiry {
     }
 }
 
-/// The kinds that exist in every cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BuiltIn {
-    Deployment,
-    StatefulSet,
-    DaemonSet,
-}
-
-/// Returns the built-in kind that `kind` is, if it is one.
-pub(crate) fn built_in(kind: WorkloadKind) -> Option<BuiltIn> {
-    let all = [
-        BuiltIn::Deployment,
-        BuiltIn::StatefulSet,
-        BuiltIn::DaemonSet,
-    ];
-    let at = WorkloadKind::BUILT_IN.iter().position(|it| *it == kind)?;
-    Some(all[at])
-}
-
 /// The outcome of asking the operator.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Inquiry {
@@ -159,26 +146,6 @@ pub(crate) enum Inquiry {
     Unanswered,
     /// The dry run was refused.
     Impossible(Unseen),
-}
-
-/// Returns the kind that the user means.
-pub(crate) fn kind(kinds: &[WorkloadKind], typed: &str) -> Option<WorkloadKind> {
-    let (name, group) = match typed.split_once('.') {
-        Some((name, group)) => (name, Some(group)),
-        None => (typed, None),
-    };
-    let is_meant = |kind: &&WorkloadKind| {
-        let short = match built_in(**kind) {
-            Some(BuiltIn::Deployment) => "deploy",
-            Some(BuiltIn::StatefulSet) => "sts",
-            Some(BuiltIn::DaemonSet) => "ds",
-            None => "",
-        };
-        let shape = kind.shape();
-        (name == short || name == shape.plural || name == shape.kind.to_ascii_lowercase())
-            && group.is_none_or(|group| group == shape.group)
-    };
-    kinds.iter().find(is_meant).copied()
 }
 
 /// Returns the group and version in which a kind is served.
@@ -312,46 +279,6 @@ pub(crate) async fn kept<'a, T>(
     (kept, left_out, unseen)
 }
 
-/// The labels of namespaces, if they matter. Each namespace is read once.
-#[derive(Default)]
-struct Labels(BTreeMap<String, Result<BTreeMap<String, String>, Unseen>>);
-
-impl Labels {
-    async fn of(
-        &mut self,
-        cluster: &Cluster,
-        operators: &Operators,
-        namespace: &str,
-    ) -> Option<&BTreeMap<String, String>> {
-        if !operators.select_namespaces() {
-            return None;
-        }
-        if !self.0.contains_key(namespace) {
-            let labels = operators::labels(cluster, namespace).await;
-            self.0.insert(namespace.to_owned(), labels);
-        }
-        self.0.get(namespace)?.as_ref().ok()
-    }
-
-    /// Describes everything that could not be read.
-    fn unseen(&self) -> Option<String> {
-        const NAMED: usize = 3;
-        let mut namespaces = Vec::new();
-        let mut first = None;
-        for (namespace, labels) in &self.0 {
-            if let Err(error) = labels {
-                namespaces.push(namespace.as_str());
-                first = first.or(Some(error));
-            }
-        }
-        let error = first?;
-        let of = some(&namespaces, NAMED);
-        Some(format!(
-            "whether the operator selects namespace {of}: {error}"
-        ))
-    }
-}
-
 fn namespace_of(object: &RawValue) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Object {
@@ -394,64 +321,6 @@ fn seen<'a>(
     })
 }
 
-/// The writer of a workload's config hash, by its managed fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HashWriter {
-    /// The operator's loop, with the time of its last write of any kind. The webhook may have written later.
-    Operator(Option<Timestamp>),
-    /// Somebody else, under this field manager.
-    Other(String),
-    /// An admission, such as our webhook. The apiserver records no manager for what admissions write.
-    Admission,
-    /// Nobody can tell.
-    Unknown,
-}
-
-impl HashWriter {
-    fn of(kind: WorkloadKind, managed: &Value) -> Self {
-        let is_owner = |entry: &&Value| {
-            let mut templates = kind.shape().templates.iter();
-            templates.any(|template| {
-                let path = template.path.iter().chain(&["metadata", "annotations"]);
-                owns(&entry["fieldsV1"], path.chain([&CONFIG_HASH]))
-            })
-        };
-        let Some(entries) = managed.as_array().filter(|it| !it.is_empty()) else {
-            return Self::Unknown;
-        };
-        let owners: Vec<_> = entries.iter().filter(is_owner).collect();
-        if let Some(own) = owners.iter().find(|it| it["manager"] == FIELD_MANAGER) {
-            let at = own["time"].as_str();
-            return Self::Operator(at.and_then(|it| it.parse().ok()));
-        }
-        match owners.first() {
-            Some(owner) => Self::Other(owner["manager"].as_str().unwrap_or_default().to_owned()),
-            None => Self::Admission,
-        }
-    }
-
-    /// Returns the field manager, if there is one.
-    pub(crate) fn manager(&self) -> Option<&str> {
-        match self {
-            Self::Operator(_) => Some(FIELD_MANAGER),
-            Self::Other(manager) => Some(manager),
-            Self::Admission | Self::Unknown => None,
-        }
-    }
-}
-
-/// Returns true if a set of fields contains the end of the path, or a part of the path as a whole.
-fn owns<'a>(fields: &Value, path: impl Iterator<Item = &'a &'a str>) -> bool {
-    let mut place = fields;
-    for field in path {
-        place = &place[format!("f:{field}")];
-        if place.as_object().is_some_and(serde_json::Map::is_empty) {
-            return true;
-        }
-    }
-    !place.is_null()
-}
-
 /// Names the way in which a config object gets into a pod.
 pub(crate) fn consumption(way: Consumption) -> &'static str {
     match way {
@@ -463,46 +332,5 @@ pub(crate) fn consumption(way: Consumption) -> &'static str {
         Consumption::Unmounted => "volume that is not mounted",
         Consumption::ImagePull => "imagePullSecrets",
         Consumption::Driver => "volume driver",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn namespaces_of_which_the_labels_cannot_be_read_are_told_in_one_line() {
-        let forbidden = || Err(Unseen::Forbidden("get namespaces".to_owned()));
-        let mut labels = Labels::default();
-        labels.0.insert("seen".to_owned(), Ok(BTreeMap::new()));
-        assert_eq!(labels.unseen(), None);
-        for namespace in ["a", "b", "c", "d", "e"] {
-            labels.0.insert(namespace.to_owned(), forbidden());
-        }
-        let told = labels.unseen().unwrap();
-        let expected = "namespace a, b, c and 2 more: you may not get namespaces";
-        assert!(told.ends_with(expected), "{told}");
-    }
-
-    #[test]
-    fn a_kind_is_found_by_every_name_that_kubectl_takes() {
-        let kinds = WorkloadKind::BUILT_IN;
-        for typed in [
-            "deploy",
-            "deployment",
-            "deployments",
-            "deployments.apps",
-            "deployment.apps",
-        ] {
-            assert_eq!(
-                kind(&kinds, typed),
-                Some(WorkloadKind::DEPLOYMENT),
-                "{typed}"
-            );
-        }
-        assert_eq!(kind(&kinds, "sts"), Some(WorkloadKind::STATEFUL_SET));
-        for typed in ["", "pod", "deployments.extensions", "sts.apps.x"] {
-            assert_eq!(kind(&kinds, typed), None, "{typed}");
-        }
     }
 }

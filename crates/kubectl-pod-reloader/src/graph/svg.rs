@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::{
-    ConfigNode, Graph, WorkloadNode,
+    ConfigNode, Edge, Graph, WorkloadNode,
     layout::{Spacing, layout},
     markup::escaped,
     section::Section,
@@ -20,21 +20,14 @@ pub(super) fn svg(
     links: &[Vec<String>; 2],
     spacing: Spacing,
 ) -> Result<String, fmt::Error> {
-    let place = |nodes: &[usize], node| nodes.binary_search(node).ok();
-    let ends = |&edge: &usize| {
-        let edge = &graph.edges[edge];
-        let object = place(&section.objects, &edge.object)?;
-        Some((object, place(&section.workloads, &edge.workload)?))
-    };
-    let lines: Vec<(usize, usize)> = section.edges.iter().filter_map(ends).collect();
+    let ends = ends(graph, section);
     let counts = (section.objects.len(), section.workloads.len());
     let (mut restarts, mut restarted_by) = (vec![0; counts.0], vec![0; counts.1]);
-    for &(object, workload) in &lines {
+    for &(object, workload) in &ends {
         restarts[object] += 1;
         restarted_by[workload] += 1;
     }
-    let layout = layout(counts.0, counts.1, &lines, spacing);
-    let middle = spacing.node / 2.0;
+    let layout = layout(counts.0, counts.1, &ends, spacing);
     let height = layout.height + 2.0 * MARGIN;
 
     let mut text = String::new();
@@ -44,34 +37,19 @@ pub(super) fn svg(
         escaped(words::namespace(section.namespace))
     )?;
     text.push_str("<g class=\"edges\" aria-hidden=\"true\">\n");
-    for (&index, &(object, workload)) in section.edges.iter().zip(&lines) {
-        let edge = &graph.edges[index];
-        let class = if edge.is_required {
-            "edge"
-        } else {
-            "edge optional"
-        };
-        let from = layout.left[object] + MARGIN + middle;
-        let to = layout.right[workload] + MARGIN + middle;
-        writeln!(
-            text,
-            "<path id=\"e{index}\" class=\"{class}\" d=\"{}\"/>",
-            curve(from, to)
-        )?;
+    let line = |(&index, &(object, workload)): (&usize, &(usize, usize))| Line {
+        index,
+        edge: &graph.edges[index],
+        from: layout.left[object],
+        to: layout.right[workload],
+        middle: spacing.node / 2.0,
+    };
+    let lines: Vec<_> = section.edges.iter().zip(&ends).map(line).collect();
+    for line in &lines {
+        line.write(&mut text)?;
     }
-    for (&index, &(object, workload)) in section.edges.iter().zip(&lines) {
-        let edge = &graph.edges[index];
-        if edge.keys.is_some() {
-            let keys = escaped(&shortened(&words::short_keys(edge), KEYS_WIDTH));
-            // Three quarters of the way along, where the lines of one object have separated.
-            let (from, to) = (layout.left[object], layout.right[workload]);
-            let y = (5.0 * from + 27.0 * to) / 32.0 + MARGIN + middle + 4.0;
-            let x = WIDTH - LEFT - NODE_WIDTH - 51.0;
-            writeln!(
-                text,
-                "<text id=\"k{index}\" class=\"keys\" x=\"{x}\" y=\"{y}\">{keys}</text>"
-            )?;
-        }
+    for line in &lines {
+        line.write_keys(&mut text)?;
     }
     text.push_str("</g>\n");
     for ((&index, top), count) in section.objects.iter().zip(&layout.left).zip(restarts) {
@@ -93,6 +71,68 @@ pub(super) fn svg(
     }
     text.push_str("</svg>\n");
     Ok(text)
+}
+
+/// Returns the nodes that each line connects, as indices in the section.
+fn ends(graph: &Graph, section: &Section<'_>) -> Vec<(usize, usize)> {
+    let place = |nodes: &[usize], node| nodes.binary_search(node).ok();
+    let ends = |&edge: &usize| {
+        let edge = &graph.edges[edge];
+        let object = place(&section.objects, &edge.object)?;
+        Some((object, place(&section.workloads, &edge.workload)?))
+    };
+    section.edges.iter().filter_map(ends).collect()
+}
+
+/// A line from an object to a workload.
+struct Line<'a> {
+    /// Index in the graph.
+    index: usize,
+    edge: &'a Edge,
+    /// Upper edge of the object.
+    from: f64,
+    /// Upper edge of the workload.
+    to: f64,
+    /// Half the height of a node.
+    middle: f64,
+}
+
+impl Line<'_> {
+    fn write(&self, text: &mut String) -> fmt::Result {
+        let Self { index, middle, .. } = self;
+        let class = if self.edge.is_required {
+            "edge"
+        } else {
+            "edge optional"
+        };
+        let curve = curve(self.from + MARGIN + middle, self.to + MARGIN + middle);
+        writeln!(
+            text,
+            "<path id=\"e{index}\" class=\"{class}\" d=\"{curve}\"/>"
+        )
+    }
+
+    /// Writes the keys on the line, unless all count.
+    fn write_keys(&self, text: &mut String) -> fmt::Result {
+        if self.edge.keys.is_none() {
+            return Ok(());
+        }
+        let Self {
+            index,
+            from,
+            to,
+            middle,
+            ..
+        } = self;
+        let keys = escaped(&shortened(&words::short_keys(self.edge), KEYS_WIDTH));
+        // Three quarters of the way along, where the lines of one object have separated.
+        let y = (5.0 * from + 27.0 * to) / 32.0 + MARGIN + middle + 4.0;
+        let x = WIDTH - LEFT - NODE_WIDTH - 51.0;
+        writeln!(
+            text,
+            "<text id=\"k{index}\" class=\"keys\" x=\"{x}\" y=\"{y}\">{keys}</text>"
+        )
+    }
 }
 
 /// Returns the path of a line. The page's script draws the same path when a filter moves nodes.

@@ -326,6 +326,7 @@ const REASONS: [&str; 9] = [
 mod tests {
     use super::*;
     use Rank::{Other, Warned, WithoutHash};
+    use std::collections::BTreeSet;
 
     #[test]
     fn those_that_may_be_wrong_are_asked_about_first_and_the_rest_all_over() {
@@ -378,5 +379,16 @@ mod tests {
         let warnings = Warnings::of(&events);
         assert_eq!(warnings.0["Deployment a/web"], [&events[0]]);
         assert!(warnings.0["Deployment b/web"].is_empty());
+    }
+
+    /// The operator has a test that it has the same reasons as the document.
+    #[test]
+    fn every_warning_of_the_document_is_told_by_its_reason() {
+        let document = include_str!("../../../../docs/operating.md");
+        let warnings = document.lines().filter_map(|line| {
+            let (reason, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+            rest.starts_with("Warning | ").then_some(reason)
+        });
+        assert_eq!(BTreeSet::from_iter(warnings), BTreeSet::from(REASONS));
     }
 }

@@ -203,6 +203,7 @@ mod tests {
     use super::*;
     use pod_reloader_core::name::Name;
     use pod_reloader_core::reference::ConfigKind;
+    use std::collections::BTreeSet;
 
     fn reference(name: &str) -> Reference {
         let parse = |name| Name::parse(name).unwrap();
@@ -249,6 +250,25 @@ mod tests {
             Notice::Waiting(missing).note(),
             "not restarting pods: they could not start without Secret a, key k of Secret b"
         );
+    }
+
+    /// The kubectl plugin has a test that it knows the warnings of the document.
+    #[test]
+    fn the_document_has_every_reason_and_no_other() {
+        let arm = |line: &'static str| {
+            let (_, reason) = line.trim().strip_prefix("Self::")?.split_once(" => \"")?;
+            reason.strip_suffix("\",")
+        };
+        let row = |line: &'static str| {
+            let (reason, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+            let is_event = rest.starts_with("Normal | ") || rest.starts_with("Warning | ");
+            is_event.then_some(reason)
+        };
+        let reasons: BTreeSet<_> = include_str!("notice.rs").lines().filter_map(arm).collect();
+        let document = include_str!("../../../../docs/operating.md");
+        let told: BTreeSet<_> = document.lines().filter_map(row).collect();
+        assert_eq!(told, reasons);
+        assert!(reasons.contains(Notice::Reverted.reason()), "{reasons:?}");
     }
 
     #[test]
