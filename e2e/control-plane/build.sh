@@ -114,7 +114,7 @@ build() {
   log=$built/.build.$$.log
   temporary=$built/.new.$$
   mkdir -p "$temporary"
-  flags=$(all_stamps "$module") || fail "go list cannot tell the versions of what is built in $here/$module"
+  flags=$(all_stamps "$module") || fail "go list cannot tell the versions of what is built in $here/$module: it needs the network, or the modules in its cache"
   # Nobody debugs these programs, so they have no DWARF, and the compiler rarely collects garbage. Both
   # together save a fifth of the time.
   local go=(env CGO_ENABLED=0 GOGC=800 go)

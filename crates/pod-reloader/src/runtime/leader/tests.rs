@@ -158,6 +158,8 @@ async fn a_lease_that_cannot_be_renewed_is_given_up_before_anybody_can_take_it()
         assert_eq!(candidate.hold().await, End::Lost);
         let took = began.elapsed();
         assert!(took <= RENEW_DEADLINE, "{took:?}");
+        // Somebody who saw the last renewal a call later cannot have taken it.
+        assert!(took + CALL < DURATION, "{took:?}");
     }
 }
 
