@@ -53,7 +53,7 @@ async fn a_second_controller_works_beside_the_first() {
     assert_eq!(both.metrics.leading.get(), 1);
     assert!(apiserver.calls("GET", "/deployments") > 0);
     assert!(!both.heartbeat.is_stuck());
-    both.counter.work.errors.count(None);
+    both.counter.errors.count(None);
     let text = both.metrics.text();
     for (controller, count) in [("counter", 1), ("restart", 0)] {
         let series = format!(
@@ -113,10 +113,10 @@ async fn an_item_whose_handling_panics_is_left_alone_for_a_while_and_holds_up_no
     let _term = tokio::spawn(both.term());
     sleep(A_MINUTE).await;
     assert_eq!(both.counter.counted(), "counted 2");
-    assert_eq!(*both.counter.work.panics.lock(), 1);
+    assert_eq!(*both.counter.metrics.panics.lock(), 1);
     assert_eq!(both.metrics.leading.get(), 1);
     sleep(PANIC_PAUSE).await;
-    assert_eq!(*both.counter.work.panics.lock(), 2);
+    assert_eq!(*both.counter.metrics.panics.lock(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -210,18 +210,26 @@ impl Both {
 
 /// Counts the ConfigMaps with a label.
 struct Counter {
-    work: Arc<Work>,
+    client: Client,
+    events: Events,
+    errors: ControllerErrors,
+    metrics: CounterMetrics,
     registry: Registry,
 }
 
+/// What is counted, in one term or in all.
+#[derive(Clone, Default)]
+struct CounterMetrics {
+    counted: Gauge,
+    panics: Arc<Mutex<usize>>,
+}
+
+/// The state of one term.
 struct Work {
-    client: Client,
     worker: Worker<Counted>,
     events: Events,
-    errors: ControllerErrors,
     counted: Mutex<BTreeSet<Counted>>,
-    gauge: Gauge,
-    panics: Mutex<usize>,
+    metrics: CounterMetrics,
 }
 
 /// A ConfigMap by its name.
@@ -242,19 +250,13 @@ impl Item for Counted {
 
 impl Counter {
     fn new(client: Client, events: Events, metrics: &Metrics) -> Self {
-        let (mut registry, gauge) = (Registry::default(), Gauge::default());
-        registry.register("counted", "ConfigMaps with the label", gauge.clone());
-        let work = Work {
+        let (mut registry, own) = (Registry::default(), CounterMetrics::default());
+        registry.register("counted", "ConfigMaps with the label", own.counted.clone());
+        Self {
             client,
-            worker: Worker::default(),
             events,
             errors: metrics.errors.of("counter"),
-            counted: Mutex::default(),
-            gauge,
-            panics: Mutex::default(),
-        };
-        Self {
-            work: Arc::new(work),
+            metrics: own,
             registry,
         }
     }
@@ -274,14 +276,19 @@ impl Controller for Counter {
     }
 
     fn lead(&self) -> BoxFuture<'static, ()> {
-        let work = self.work.clone();
+        let work = Arc::new(Work {
+            worker: Worker::default(),
+            events: self.events.clone(),
+            counted: Mutex::default(),
+            metrics: self.metrics.clone(),
+        });
+        let config_maps: Resources<ConfigMetadata> = Resources::new(
+            api(&self.client, None, ConfigKind::ConfigMap),
+            "ConfigMap",
+            &Budget::new(),
+        );
         async move {
-            let _ended = Ended(work.clone());
-            let config_maps: Resources<ConfigMetadata> = Resources::new(
-                api(&work.client, None, ConfigKind::ConfigMap),
-                "ConfigMap",
-                &Budget::new(),
-            );
+            let _ended = Ended(work.metrics.clone());
             let config_maps = config_maps.with_labels("count=me".to_owned());
             let watching = config_maps.follow(|event| {
                 if let Event::InitApply(object) | Event::Apply(object) = event
@@ -305,12 +312,12 @@ impl Handler for Work {
 
     async fn handle(&self, item: &Counted) -> Option<Instant> {
         if item.1.as_str() == "broken" {
-            *self.panics.lock() += 1;
+            *self.metrics.panics.lock() += 1;
             panic!("a bug");
         }
         let mut counted = self.counted.lock();
         counted.insert(item.clone());
-        self.gauge.set(counted.len() as i64);
+        self.metrics.counted.set(counted.len() as i64);
         let about = ObjectReference {
             namespace: Some(item.0.to_string()),
             name: Some(item.1.to_string()),
@@ -327,13 +334,12 @@ impl Handler for Work {
     }
 }
 
-/// Forgets what was counted, at the end of a term.
-struct Ended(Arc<Work>);
+/// Takes back what was shown, at the end of a term.
+struct Ended(CounterMetrics);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        self.0.counted.lock().clear();
-        self.0.gauge.set(0);
+        self.0.counted.set(0);
     }
 }
 
