@@ -1,5 +1,5 @@
-//! A second controller beside the one that restarts workloads: it counts ConfigMaps by a label, with a queue, a
-//! metric and Events of its own.
+//! Runs a second controller beside the one that restarts workloads. It counts ConfigMaps by a label, with
+//! its own queue, metric and Events.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -90,7 +90,7 @@ async fn both_work_while_this_replica_leads_and_stop_with_it() {
     assert_eq!(both.counter.counted(), "counted 1");
     assert_eq!(both.metrics.leading.get(), 1);
 
-    // Nobody can renew the Lease.
+    // From here on nobody can renew the Lease.
     cluster.fail();
     sleep(A_MINUTE).await;
     assert_eq!(both.counter.counted(), "counted 0");
@@ -148,7 +148,7 @@ async fn a_controller_that_panics_or_ends_by_itself_ends_the_term() {
     }
 }
 
-/// Both controllers, and what they have in common.
+/// Both controllers, and the parts that they share.
 #[derive(Clone)]
 struct Both {
     restarts: Restarts,
@@ -224,7 +224,7 @@ struct Work {
     panics: Mutex<usize>,
 }
 
-/// A ConfigMap by its name.
+/// A ConfigMap, identified by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Counted(Name, Name);
 
@@ -259,7 +259,7 @@ impl Counter {
         }
     }
 
-    /// The line of its metric.
+    /// Returns the line of its metric.
     fn counted(&self) -> String {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
@@ -327,7 +327,7 @@ impl Handler for Work {
     }
 }
 
-/// Forgets what was counted, at the end of a term.
+/// Forgets the counted objects at the end of a term.
 struct Ended(Arc<Work>);
 
 impl Drop for Ended {
@@ -337,7 +337,7 @@ impl Drop for Ended {
     }
 }
 
-/// An apiserver with ConfigMaps that have the label, and nothing else.
+/// An apiserver that has ConfigMaps with the label, and nothing else.
 #[derive(Clone, Default)]
 struct Apiserver {
     names: Vec<String>,
