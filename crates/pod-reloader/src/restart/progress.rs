@@ -1,4 +1,4 @@
-//! Remembers between two passes what the loop knows of a workload and has told its user.
+//! Remembers between two passes what the loop knows of a workload, and what it has reported to the user.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -48,9 +48,9 @@ struct Entry {
     failures: u32,
     /// True if the last failure was a refusal.
     refused: bool,
-    /// The last notice to the user, and when it was told. It is not repeated.
+    /// The last notice to the user, and when it was published, so as not to repeat it.
     told: Option<(Notice, Instant)>,
-    /// The bad items of which the user was last told.
+    /// The bad items that were last reported to the user.
     told_rejected: Vec<Rejected>,
 }
 
@@ -130,7 +130,7 @@ impl Progress {
     }
 
     /// Returns when the last write will have stood for long enough. `None` if it already has, or if the
-    /// user was not told that somebody reverts writes.
+    /// last notice to the user was not [`Notice::Reverted`].
     pub(crate) fn disputed_until(&self, id: &WorkloadId) -> Option<Instant> {
         let until = self.brakes.last_write(id)? + INTERVAL;
         (self.is_told_reverted(id) && Instant::now() < until).then_some(until)
@@ -227,8 +227,8 @@ impl Progress {
         self.foreign(id, false);
     }
 
-    /// Publishes `notice`, unless it is the last one that the user was told. Returns true if it is news. A
-    /// lasting problem is told again in an Event every [`WINDOW`], because Events are gone after an hour.
+    /// Publishes `notice`, unless it is the same as the user's last one. Returns true if it is news. A
+    /// lasting problem gets another Event every [`WINDOW`], because Events are gone after an hour.
     pub(crate) fn tell(&self, workload: &Workload, notice: Notice) -> bool {
         let now = Instant::now();
         self.with(&workload.id, |entry| {
@@ -251,7 +251,7 @@ impl Progress {
         })
     }
 
-    /// Notes if any workload is being reconciled. Until none is, Events may wait.
+    /// Notes whether any workload is being reconciled. Until none is, Events may wait.
     pub(crate) fn is_busy(&self, is_busy: bool) {
         self.events.hold_back(is_busy);
     }
@@ -294,7 +294,7 @@ impl Progress {
         self.events.publish(about(workload), notice.event());
     }
 
-    /// Notes if the config hash of a workload cannot be verified.
+    /// Notes whether the config hash of a workload cannot be verified.
     pub(crate) fn foreign(&self, id: &WorkloadId, is_foreign: bool) {
         let mut foreign = self.foreign.lock();
         if is_foreign {

@@ -75,7 +75,7 @@ pub(crate) struct Reconciler {
     /// The number of lists of workloads that have not arrived yet.
     lists_due: AtomicUsize,
     /// The kinds that are not built in and that the cluster serves, each with its version and its watches.
-    /// The watches stand here so that a resync does not make them look new.
+    /// Holding the watches here lets their records outlive a resync.
     served: Mutex<HashMap<WorkloadKind, ServedAs>>,
 }
 

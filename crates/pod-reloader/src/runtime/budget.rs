@@ -102,7 +102,7 @@ impl Share {
     ///
     /// # Caveats
     ///
-    /// A waiting share keeps its bytes from others. The bytes that shares can hold while they wait must
+    /// A waiting share withholds its bytes from others. The bytes that shares can hold while they wait must
     /// leave enough for one share that no longer has to wait.
     pub(crate) async fn grow_in_turn(&mut self, bytes: usize) {
         let more = self.budget.clone().acquire_many_owned(permits(bytes)).await;

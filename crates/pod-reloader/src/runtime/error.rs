@@ -51,7 +51,7 @@ pub(crate) enum StartError {
 
 /// The reason why a call to the apiserver brought no usable answer.
 ///
-/// It holds no error of kube or serde, because those can quote the answer.
+/// Holds no error of kube or serde, because those can quote the answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     #[error("no answer within {0:?}")]
@@ -136,7 +136,7 @@ impl CallError {
         )
     }
 
-    /// Returns true if the apiserver refuses the call, and will keep refusing it until somebody changes
+    /// Returns true if the apiserver refuses the call, and will do so again until somebody changes
     /// something. A 401 is not included: it is about our token, which is replaced without anybody's help.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(

@@ -58,7 +58,7 @@ impl Events {
         (Self { sender, is_busy }, send(client, receiver, busy))
     }
 
-    /// Notes if the loop has more urgent work than Events.
+    /// Notes whether the loop has more urgent work than Events.
     pub(crate) fn hold_back(&self, is_busy: bool) {
         self.is_busy.send_if_modified(|was_busy| {
             let is_news = *was_busy != is_busy;

@@ -1,4 +1,4 @@
-//! Tells if the reconcile loop is still running.
+//! Tells whether the reconcile loop is still running.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// The time between two heartbeats of a running loop.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
-/// The silence after which a loop counts as stuck. The heartbeat itself never waits for the apiserver.
+/// The silence after which a loop is considered stuck. The loop itself never waits for the apiserver.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 
 /// The last heartbeat of a loop. `None` while no loop has to run.

@@ -1,9 +1,9 @@
 //! Elects the leader: the replica that reconciles. Election only saves work; two leaders for a while do no
 //! harm.
 //!
-//! The protocol is that of client-go, so clocks need not agree. A Lease counts as held until it has been
-//! unchanged for its duration, by the clock of the replica that watches it. Other crates compare the time
-//! in the Lease with their own clock, and none of them gives up a Lease that it cannot renew.
+//! The protocol is that of client-go, so clocks need not agree. A Lease is considered held until it has
+//! been unchanged for its duration, by the clock of the replica that watches it. Other crates compare the
+//! time in the Lease with their own clock, and none of them gives up a Lease that it cannot renew.
 
 use std::time::Duration;
 

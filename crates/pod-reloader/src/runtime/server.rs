@@ -112,8 +112,7 @@ pub(crate) enum Transport {
 ///   new connection is refused only while all others are being answered.
 /// - A quarter of the room is for newcomers. So even if thousands of connections are idle, a new one has
 ///   the time to send its request.
-/// - While draining, requests are served on old and new connections alike, each answer with `Connection:
-///   close`.
+/// - While draining, old and new connections alike are served, with `Connection: close` in each answer.
 ///
 /// # Caveats
 ///

@@ -32,7 +32,7 @@ struct Heard {
     watching: usize,
 }
 
-/// A running watch. Dropping it ends the record.
+/// A running watch, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watching {
     watches: Watches,

@@ -140,7 +140,7 @@ impl Reconciler {
             .settled(&workload.id, config_hash, changed, period)
     }
 
-    /// Returns when a workload that was restarted too often may be restarted again, and tells its user.
+    /// Returns when a workload that was restarted too often may be restarted again, and reports that.
     fn braked(&self, workload: &Workload, config_hash: &str) -> Option<Instant> {
         let limit = self.settings.max_restarts;
         if limit == 0 {
@@ -157,7 +157,7 @@ impl Reconciler {
     }
 
     /// Returns when a workload may be written to next, if not now. If it would get the same value once
-    /// more, somebody has reverted it, and the user is told.
+    /// more, somebody has reverted it, and it gets an Event.
     fn next_write(&self, workload: &Workload, value: &str) -> Option<Instant> {
         let max_restarts = self.settings.max_restarts;
         let next = self
@@ -185,7 +185,7 @@ impl Reconciler {
         Action::AwaitChange
     }
 
-    /// Leaves a workload alone whose pods cannot start. Its user is told after the settle period, because
+    /// Leaves a workload alone whose pods cannot start. It gets an Event after the settle period, because
     /// the config and the workload of one release may be that far apart.
     fn hold(&self, workload: &Workload, missing: Vec<Requirement>) -> Action {
         let since = self.progress.missing_since(&workload.id);

@@ -152,7 +152,7 @@ impl Reconciler {
         }
     }
 
-    /// Runs a CronJob out of schedule. Tries once, and tells its user if that fails.
+    /// Runs a CronJob out of schedule. Tries once, and reports a failure.
     async fn run_cron_job(&self, workload: &Workload) {
         let id = &workload.id;
         match cron_jobs::run(&self.client, id).await {
