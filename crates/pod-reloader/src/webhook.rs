@@ -151,8 +151,8 @@ impl Webhook {
         })
     }
 
-    /// Reads the objects that the answer depends on. If that fails or takes too long, their state is
-    /// unknown, and the loop makes up for it.
+    /// Reads the objects that the answer depends on, and a key that is missing. If that fails or takes too
+    /// long, the hash is unknown, and the loop makes up for it.
     async fn read(&self, pending: Box<Pending>, keys: Arc<Keyring>, deadline: Instant) -> Answer {
         let reads = async {
             let keys = match pending.lacks_key(&keys) {

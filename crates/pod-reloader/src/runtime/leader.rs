@@ -260,8 +260,9 @@ impl Candidate {
             lease_transitions: Some(lease.transitions.saturating_add(1)),
             ..self.taken()
         };
-        // The apiserver stores times in `managedFields` that it cannot read again, such as those of the
-        // year 10000. It then refuses every patch of the object. So `managedFields` is cleared.
+        // The apiserver stores times that it cannot read again itself, such as those of the year 10000. It
+        // then refuses every patch of the object. So this patch replaces the times in the spec, and clears
+        // those in `managedFields`.
         let taking = json!({"metadata": {"managedFields": [{}]}, "spec": ours});
         match self.patch(taking).await {
             // Somebody else was faster.

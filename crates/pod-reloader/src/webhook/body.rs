@@ -26,7 +26,8 @@ pub(super) const REVIEWS_AT_ONCE: usize = 256;
 pub(super) const MAX_ARRIVAL: Duration = Duration::from_secs(10);
 /// The apiserver's own default, for a call without a timeout.
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The minimum part of the timeout that is left for the way back. If a tenth of it is more, that is left.
+/// The minimum part of the timeout that is left for the way back. A tenth of the timeout is left if that is
+/// more, because the way back takes that long on a busy machine.
 pub(super) const MARGIN: Duration = Duration::from_millis(200);
 
 /// The limits of all reviews together, on any route.

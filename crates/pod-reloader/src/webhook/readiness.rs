@@ -1,4 +1,4 @@
-//! Readiness: decides if this replica should get calls.
+//! Readiness: decides whether this replica should get calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
