@@ -1,4 +1,4 @@
-//! Config objects and hash keys, as the apiserver has them.
+//! Live reads of config objects and of hash keys.
 
 pub(crate) mod error;
 pub(crate) mod keys;

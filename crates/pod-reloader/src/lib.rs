@@ -31,8 +31,8 @@ pub fn main() -> ExitCode {
     let args = Args::of_process();
     runtime::logging::init(args.log_format, args.log_level);
     runtime::server::allow_connections();
-    // One thread for the webhook, and one for the loop: a fan-out keeps no review waiting, and nothing is
-    // handed from thread to thread.
+    // One thread serves the webhook and one runs the loop. So a fan-out keeps no review waiting, and
+    // nothing is handed from thread to thread.
     let runtime = || Builder::new_current_thread().enable_all().build();
     let threads = "a runtime needs threads, which this process may not have";
     let (serving, reconciling) = (runtime().expect(threads), runtime().expect(threads));
@@ -51,14 +51,14 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Keeps memory, which holds keys and what of Secrets is just being hashed, from ever being written to
-/// a file, or read by another process of the same user.
+/// Prevents memory from being written to a file, or read by another process of the same user. It holds
+/// keys, and the parts of Secrets that are being hashed.
 fn forbid_core_dumps() {
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
     };
-    // Where the system refuses, it is as it would be without: no reason not to run.
+    // If the system refuses, we run without this protection, which is no reason not to run.
     let _ = setrlimit(Resource::Core, none);
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }

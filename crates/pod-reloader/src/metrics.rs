@@ -1,4 +1,4 @@
-//! The metrics: what is counted, and by which labels.
+//! The metrics, and their labels.
 
 mod process;
 mod reads;
@@ -29,7 +29,7 @@ pub(crate) use self::reads::{Reader, Reads};
 use crate::runtime::controller::Errors;
 use crate::runtime::watches::{Watches, since_1970};
 
-/// Labels from closed sets only.
+/// Labels, with values from closed sets only.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// All metrics. Cloning is cheap.
@@ -49,33 +49,33 @@ pub(crate) struct Metrics {
     pub(crate) errors: Errors,
     notifications: Family<Labels<1>, Counter>,
     config_reads: Family<Labels<3>, Counter>,
-    /// Workloads that are kept.
+    /// Workloads that are managed.
     pub(crate) workloads: Gauge,
     /// Workloads whose restart waits for an object.
     pub(crate) waiting: Gauge,
     /// Workloads whose restart waits because they were restarted too often.
     pub(crate) braked: Gauge,
-    /// Workloads whose config hash somebody takes back.
+    /// Workloads whose config hash somebody reverts.
     pub(crate) reverted: Gauge,
-    /// Workloads that we are not let patch.
+    /// Workloads that we are not allowed to patch.
     pub(crate) refused: Gauge,
-    /// Workloads of whose objects one may not be read.
+    /// Workloads with an object that we are not allowed to read.
     pub(crate) unreadable: Gauge,
     /// Workloads that are not managed because their namespace takes too much memory.
     pub(crate) left_out: Gauge,
-    /// Workloads whose config hash is not verifiable: only their baseline is.
+    /// Workloads whose config hash cannot be verified: only their baseline can.
     pub(crate) foreign: Gauge,
-    /// Config objects that workloads name.
+    /// Config objects that workloads reference.
     pub(crate) config_objects: Gauge,
-    /// References of workloads to them.
+    /// References of workloads to config objects.
     pub(crate) references: Gauge,
-    /// Config objects of which it is remembered what was read.
+    /// Config objects for which a read is remembered.
     pub(crate) digests: Gauge,
     /// 1 while this replica reconciles.
     pub(crate) leading: Gauge,
     mode: Family<Labels<1>, Gauge>,
     heartbeat: Gauge<f64, AtomicU64>,
-    /// When each watch was last heard of.
+    /// The times when each watch last heard from the apiserver.
     pub(crate) watches: Watches,
     hashes: Family<[(&'static str, String); 1], Gauge>,
     shown_keys: Arc<Mutex<Vec<String>>>,
@@ -123,8 +123,8 @@ impl Metrics {
         metrics
     }
 
-    /// Shows every series from the start: an alert on the increase of one that only appears with its
-    /// first count would miss that.
+    /// Shows every series from the start. If a series appeared only with its first count, an alert on its
+    /// increase would miss that count.
     fn begin_at_zero(&self) {
         for outcome in OUTCOMES {
             drop(self.admissions.get_or_create(&[("outcome", outcome)]));
@@ -145,7 +145,7 @@ impl Metrics {
         }
     }
 
-    /// Says that workloads of these kinds are kept, if there are any.
+    /// Shows every series of these kinds of workload from the start.
     pub(crate) fn keeps(&self, kinds: &[WorkloadKind]) {
         for kind in kinds {
             for cause in [
@@ -162,7 +162,7 @@ impl Metrics {
         }
     }
 
-    /// Says what the reconcile loop is told to do.
+    /// Shows the mode of the reconcile loop.
     pub(crate) fn mode(&self, told: Reconcile) {
         for (mode, name) in [
             (Reconcile::On, "on"),
@@ -174,7 +174,7 @@ impl Metrics {
         }
     }
 
-    /// Counts an admission review. `None` could not be answered.
+    /// Counts an admission review. `None` stands for one that could not be answered.
     pub(crate) fn admission(&self, outcome: Option<Outcome>) {
         let outcome = match outcome {
             Some(Outcome::Ignored) => "ignored",
@@ -198,34 +198,34 @@ impl Metrics {
         self.restarts.get_or_create(&labels(kind, cause)).inc();
     }
 
-    /// Counts a restart that only was observed.
+    /// Counts a restart that was only reported, because the loop only observes.
     pub(crate) fn would_restart(&self, kind: WorkloadKind, cause: Cause) {
         self.would_restart.get_or_create(&labels(kind, cause)).inc();
     }
 
-    /// Counts a restart that comes to nothing for now.
+    /// Counts a restart that restarts no pods for now.
     pub(crate) fn stalled(&self, kind: WorkloadKind, stall: Stall) {
         self.stalled
             .get_or_create(&stalled_labels(kind, stall))
             .inc();
     }
 
-    /// Counts a restart that was due, and is needed no more.
+    /// Counts a restart that was due, but is no longer needed.
     pub(crate) fn saved(&self) {
         self.saved.inc();
     }
 
-    /// Notes how long after it was heard of a change was patched.
+    /// Notes the time from the first news of a change to its patch.
     pub(crate) fn patched_after(&self, time: Duration) {
         self.change_to_patch.observe(time.as_secs_f64());
     }
 
-    /// Counts a patch of what had moved meanwhile.
+    /// Counts a patch that failed because the workload had changed in the meantime.
     pub(crate) fn patch_conflict(&self) {
         self.patch_conflicts.inc();
     }
 
-    /// Counts what somebody reads.
+    /// Returns the counters of one reader.
     pub(crate) fn reads(&self, by: Reader) -> Reads {
         Reads {
             counted: self.config_reads.clone(),
@@ -233,7 +233,7 @@ impl Metrics {
         }
     }
 
-    /// Says that the loop turned at `now`; `None` that this replica does not run it.
+    /// Notes that the loop was running at `now`, or with `None` that this replica does not run it.
     pub(crate) fn heartbeat(&self, now: Option<SystemTime>) {
         self.heartbeat.set(now.map_or(0.0, since_1970));
     }
@@ -243,7 +243,7 @@ impl Metrics {
         self.baselines.inc();
     }
 
-    /// Takes back what a term of reconciling has shown. Names every metric, so that none is forgotten.
+    /// Resets whatever a term of reconciling has shown. Names every metric, so that none is forgotten.
     pub(crate) fn reset(&self) {
         let Self {
             leading,
@@ -258,7 +258,7 @@ impl Metrics {
             config_objects,
             references,
             digests,
-            // Counters go on, and these gauges are the process's, or are set below.
+            // Counters continue. These gauges belong to the process, or are set below.
             registry: _,
             admissions: _,
             admission_duration: _,
@@ -299,14 +299,14 @@ impl Metrics {
         self.hashes([]);
     }
 
-    /// Counts a message to the receiver of notifications, or what was dropped before.
+    /// Counts a message to the receiver of notifications, or news that was dropped before it got into one.
     pub(crate) fn notification(&self, outcome: Delivery) {
         let labels = [("outcome", outcome.as_str())];
         self.notifications.get_or_create(&labels).inc();
     }
 
-    /// Says how many workloads rely on each key, or with `None` on keys that are not there: anybody can write
-    /// the id of one. The ids of keys are no secret: each hash shows its own.
+    /// Shows how many workloads rely on each key. `None` stands for all keys that do not exist, because
+    /// anybody can write the ID of one. The IDs of keys are no secret: each hash shows its own.
     pub(crate) fn hashes(&self, relied_on: impl IntoIterator<Item = (Option<KeyId>, usize)>) {
         let mut counts = BTreeMap::from([(UNKNOWN_KEY.to_owned(), 0)]);
         for (key_id, count) in relied_on {
@@ -324,12 +324,12 @@ impl Metrics {
         *shown = counts.into_keys().collect();
     }
 
-    /// Says when the webhook's certificate expires.
+    /// Notes when the webhook's certificate expires.
     pub(crate) fn certificate_not_after(&self, at: SystemTime) {
         self.certificate_not_after.set(since_1970(at));
     }
 
-    /// The metrics in the text format of OpenMetrics.
+    /// Returns the metrics in the text format of OpenMetrics.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a String takes everything");
@@ -337,14 +337,14 @@ impl Metrics {
     }
 }
 
-/// What became of a message, or of what would have been in one.
+/// The fate of a message, or of news that should have been in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// The receiver has taken it.
+    /// The receiver has accepted the message.
     Sent,
-    /// It has not, and will not be asked again.
+    /// The receiver has not accepted the message, and will not get it again.
     Failed,
-    /// It never got into a message.
+    /// The news never got into a message.
     Dropped,
 }
 
@@ -352,7 +352,7 @@ impl Delivery {
     /// Every outcome.
     pub(crate) const ALL: [Self; 3] = [Self::Sent, Self::Failed, Self::Dropped];
 
-    /// As the metrics call it.
+    /// Returns the label value.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Sent => "sent",
@@ -362,18 +362,19 @@ impl Delivery {
     }
 }
 
-/// In seconds, what the webhook may take. The apiserver waits for 3 s, unless it is told otherwise.
+/// Buckets for the time that the webhook takes, in seconds. With the chart's defaults, the apiserver waits
+/// for 3 s.
 const ADMISSION_SECONDS: [f64; 11] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0,
 ];
-/// In seconds: settle periods, which are 5 s unless somebody says otherwise, fan-outs, and the brake.
+/// Buckets, in seconds, for settle periods (5 s unless configured otherwise), fan-outs, and the brake.
 const CHANGE_TO_PATCH_SECONDS: [f64; 12] = [
     0.5, 1.0, 2.0, 3.0, 5.0, 6.0, 8.0, 15.0, 30.0, 60.0, 300.0, 1800.0,
 ];
 
-/// What stands for every key that is not there.
+/// The label value that stands for every key that does not exist.
 const UNKNOWN_KEY: &str = "unknown";
-/// What [`Metrics::admission`] tells apart.
+/// The label values of [`Metrics::admission`].
 const OUTCOMES: [&str; 7] = [
     "ignored", "kept", "set", "held", "unknown", "too_long", "error",
 ];

@@ -1,4 +1,4 @@
-//! A client whose apiserver is a function, for tests.
+//! A mock client for tests: its apiserver is a function.
 
 use std::convert::Infallible;
 use std::future::{Future, ready};
@@ -15,10 +15,10 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tower::service_fn;
 
-/// An object, or the code and reason of an error.
+/// An object, or the status code and the reason of an error.
 pub(crate) type Answer = Result<Value, (u16, &'static str)>;
 
-/// A client in the namespace `ns`, each of whose requests `answer` answers.
+/// Returns a client in the namespace `ns` whose requests are answered by `answer`.
 pub(crate) fn client<A, F>(answer: A) -> Client
 where
     A: Fn(Parts, Bytes) -> F + Clone + Send + 'static,
@@ -35,10 +35,11 @@ where
     Client::new(service, "ns")
 }
 
-/// The body of an answer, in the parts in which it comes. A part that is an error breaks it off.
+/// The body of an answer, in the parts in which it arrives. An error among them breaks it off.
 pub(crate) type Chunks = BoxStream<'static, io::Result<Bytes>>;
 
-/// A client each of whose requests `answer` answers, with a status and a body that comes as it does.
+/// Returns a client whose requests are answered by `answer`, with a status and a body that arrives in
+/// parts.
 pub(crate) fn streaming_client<A, F>(answer: A) -> Client
 where
     A: Fn(Parts) -> F + Clone + Send + 'static,
@@ -56,17 +57,17 @@ where
     Client::new(service, "ns")
 }
 
-/// A body that comes at once, and ends.
+/// Returns a body that arrives at once, and ends.
 pub(crate) fn whole(text: impl Into<Bytes>) -> Chunks {
     stream::once(ready(Ok(text.into()))).boxed()
 }
 
-/// A body that comes at once, and does not end.
+/// Returns a body that arrives at once, and does not end.
 pub(crate) fn open(text: impl Into<Bytes>) -> Chunks {
     whole(text).chain(stream::pending()).boxed()
 }
 
-/// A body that comes at once, and breaks off.
+/// Returns a body that arrives at once, and breaks off.
 pub(crate) fn broken(text: impl Into<Bytes>) -> Chunks {
     let breaks = io::Error::from(io::ErrorKind::ConnectionReset);
     whole(text).chain(stream::once(ready(Err(breaks)))).boxed()

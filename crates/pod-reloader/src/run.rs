@@ -40,13 +40,14 @@ use crate::webhook::certificate;
 use crate::webhook::readiness::Readiness;
 use crate::webhook::{Told, Webhook};
 
-/// How long to wait before a call is tried again that must succeed before we are of use.
+/// The pause before a call is tried again that must succeed before we are of any use.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Runs the operator until it is told to stop; the reconcile loop on a runtime of its own.
+/// Runs the operator until it is told to stop. The reconcile loop has a runtime of its own.
 ///
 /// # Errors
-/// It could not start, or one of its tasks ended by itself.
+///
+/// Returns an error if the operator could not start, or if one of its tasks ended by itself.
 pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), StartError> {
     let mut parts = Parts::new(args, reconciling).await?;
     info!(
@@ -85,7 +86,7 @@ pub(crate) async fn run(args: Args, reconciling: &Handle) -> Result<(), StartErr
     }
 }
 
-/// What the parts of the operator have in common.
+/// The shared parts of the operator.
 struct Parts {
     args: Args,
     namespace: Name,
@@ -94,7 +95,7 @@ struct Parts {
     budget: Budget,
     keys: Arc<Keys>,
     metrics: Metrics,
-    /// The user that the apiserver takes us for, once it is known.
+    /// The user name by which the apiserver knows us, once it is known.
     ourselves: Arc<OnceLock<String>>,
     heartbeat: Arc<Heartbeat>,
     stop: CancellationToken,
@@ -166,7 +167,7 @@ impl Parts {
         Ok(readiness)
     }
 
-    /// Has `certificate` reread from its directory, or issued by a CA of our own.
+    /// Starts rereading `certificate` from its directory, or issuing it by a CA of our own.
     fn keep_certificate(
         &mut self,
         certificate: &CurrentCertificate,
@@ -315,8 +316,8 @@ impl Parts {
     }
 }
 
-/// Runs `send`, and once we stop for only as long as it may take then: its own timers stand still where the
-/// thread does that it runs on.
+/// Runs `send`, and gives it only a short time once we stop. The time is measured here, because the timers
+/// of `send` stand still if the thread that it runs on does.
 async fn last_words(send: impl Future<Output = ()>, stop: CancellationToken) {
     let too_late = async {
         stop.cancelled().await;
@@ -352,7 +353,7 @@ async fn learn_username(client: kube::Client, ourselves: Arc<OnceLock<String>>) 
                 info!(username, "known to the apiserver");
                 ourselves.get_or_init(|| username);
             }
-            // A cluster may not let us ask: then its webhook configuration must have the condition.
+            // A cluster may not let us ask. Its webhook configuration must then have the match condition.
             Err(error) if error.is_refusal() => {
                 warn!(%error, "cannot ask for our own name: the webhook configuration must exclude our writes");
                 ourselves.get_or_init(String::new);

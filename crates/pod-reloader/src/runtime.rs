@@ -1,4 +1,4 @@
-//! The parts of any operator: they know no workload.
+//! The general parts of an operator. They know nothing about workloads.
 
 pub(crate) mod admin;
 pub(crate) mod budget;

@@ -1,4 +1,4 @@
-//! The webhook: answers admission reviews at `/mutate`, from the review and live reads alone.
+//! The webhook: answers admission reviews at `/mutate`, from the review and from live reads alone.
 
 pub(crate) mod authority;
 mod body;
@@ -36,23 +36,23 @@ use crate::runtime::budget::Budget;
 #[cfg(test)]
 mod tests;
 
-/// What reviews are answered from.
+/// The parts from which reviews are answered.
 pub(crate) struct Webhook {
     pub(crate) scope: Scope,
     pub(crate) keys: Arc<Keys>,
     pub(crate) source: Source,
     pub(crate) metrics: Metrics,
-    /// The user that the loop writes as, once the apiserver has told.
+    /// The user name of the loop, once the apiserver has reported it.
     pub(crate) ourselves: Arc<OnceLock<String>>,
     told: Told,
     limits: Limits,
 }
 
-/// What is told to who asks, besides how a workload stands.
+/// The facts that a status query gets, in addition to the workload's sync status.
 pub(crate) struct Told {
-    /// What the webhook is served with.
+    /// The certificate that the webhook is served with.
     pub(crate) certificate: CurrentCertificate,
-    /// What the loop does about a workload that has just subscribed.
+    /// The loop's treatment of a workload that has just opted in.
     pub(crate) first_stamp: FirstStamp,
 }
 
@@ -77,7 +77,7 @@ impl Webhook {
         }
     }
 
-    /// The routes of the webhook.
+    /// Returns the routes of the webhook.
     pub(crate) fn router(self) -> Router {
         Router::new()
             .route("/mutate", post(mutate))
@@ -90,7 +90,7 @@ impl Webhook {
         body: ReviewBody,
         deadline: Instant,
     ) -> Result<Response, Trouble> {
-        // A Service may send us reviews before we are ready.
+        // A Service can send us reviews before we are ready.
         let keys = timeout_at(deadline, self.keys.first_read()).await;
         let keys = keys.map_err(|_| Trouble::NotReady("the hash keys have not been read"))?;
         let Begun {
@@ -103,7 +103,7 @@ impl Webhook {
             Step::Read(pending) => self.read(pending, keys, deadline).await,
         };
         if let Some(standing) = answer.standing {
-            // First: the apiserver cuts off what is too long in all.
+            // It comes first, because the apiserver truncates warnings that are too long in total.
             answer.warnings.insert(0, self.report(standing).to_string());
         }
         debug!(uid, namespace, outcome = ?answer.outcome, "answered");
@@ -112,7 +112,7 @@ impl Webhook {
         Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
     }
 
-    /// What who asks is told.
+    /// Returns the report that answers a status query.
     fn report(&self, standing: Standing) -> Report {
         let certificate = self.told.certificate.current();
         Report {
@@ -122,7 +122,8 @@ impl Webhook {
         }
     }
 
-    /// Takes in a review, and gives back what its body took up: reads may have to wait for that.
+    /// Parses a review, and releases the memory of its body, because reads may have to wait for that
+    /// memory.
     async fn begin(
         self: &Arc<Self>,
         body: ReviewBody,
@@ -150,7 +151,8 @@ impl Webhook {
         })
     }
 
-    /// Reads what the answer depends on. What cannot be read in time is unknown: the loop repairs it.
+    /// Reads the objects that the answer depends on, and a key that is missing. If that fails or takes too
+    /// long, the hash is unknown, and the loop makes up for it.
     async fn read(&self, pending: Box<Pending>, keys: Arc<Keyring>, deadline: Instant) -> Answer {
         let reads = async {
             let keys = match pending.lacks_key(&keys) {
@@ -185,7 +187,7 @@ impl Webhook {
     }
 }
 
-/// A review, taken in.
+/// A parsed review, and the next step towards its answer.
 struct Begun {
     uid: String,
     namespace: String,

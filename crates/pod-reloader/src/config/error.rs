@@ -1,11 +1,11 @@
-//! What can go wrong with config objects and hash keys.
+//! The errors of reading config objects and hash keys.
 
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 
 use crate::runtime::error::CallError;
 
-/// A read that failed, of what, and the cause.
+/// A failed read, with its object and the cause.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error("reading {reference}")]

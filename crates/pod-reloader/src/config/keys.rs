@@ -1,4 +1,5 @@
-//! The keys of the config hash: read from one Secret of our namespace, which is made where it is missing.
+//! The keys of the config hash. They are read from one Secret of our namespace, which is created if it is
+//! missing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,9 +21,9 @@ use crate::config::error::ReadError;
 use crate::runtime::client::{DEADLINE, post_params, within};
 use crate::runtime::error::CallError;
 
-/// How often the Secret is read again.
+/// The time between two reads of the Secret.
 pub(crate) const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
-/// How old a key must be before it is written with: every replica has refreshed twice by then.
+/// The age that a key must reach before new hashes use it. By then every replica has refreshed twice.
 const GRACE: SignedDuration = SignedDuration::from_secs(2 * 60 + 10);
 
 type Entries = BTreeMap<String, ByteString>;
@@ -42,7 +43,7 @@ struct Last {
 }
 
 impl Keys {
-    /// The keys in the Secret `name` of `namespace`, not yet read.
+    /// Returns the keys in the Secret `name` of `namespace`, which have not been read yet.
     pub(crate) fn new(client: Client, namespace: &Name, name: &Name) -> Self {
         Self {
             secrets: Api::namespaced(client, namespace.as_str()),
@@ -56,13 +57,13 @@ impl Keys {
         }
     }
 
-    /// The keys, once they have been read.
+    /// Returns the keys, if they have been read.
     pub(crate) fn keyring(&self) -> Option<Arc<Keyring>> {
         let last = self.last.borrow();
         last.as_ref().map(|last| last.keyring.clone())
     }
 
-    /// The keys, as soon as they have been read.
+    /// Waits until the keys have been read, and returns them.
     pub(crate) async fn first_read(&self) -> Arc<Keyring> {
         let mut last = self.last.subscribe();
         let last = last.wait_for(Option::is_some).await;
@@ -71,7 +72,7 @@ impl Keys {
         last.keyring.clone()
     }
 
-    /// The keys as they stood at `since` or later.
+    /// Returns the keys from a read that began at `since` or later.
     pub(crate) async fn read_since(&self, since: Instant) -> Result<Arc<Keyring>, ReadError> {
         let _reading = self.reading.lock().await;
         let recent = {
@@ -86,8 +87,8 @@ impl Keys {
         }
     }
 
-    /// Reads the Secret. One that is missing is made: with the keys that we know, so that a Secret
-    /// that was deleted by mistake costs nothing, or with a new one.
+    /// Reads the Secret. A missing Secret is created: with the keys that we know, so that deleting it by
+    /// mistake has no effect, or else with a new key.
     async fn refresh(&self) -> Result<Arc<Keyring>, ReadError> {
         let began = Instant::now();
         let entries = match self.entries().await {

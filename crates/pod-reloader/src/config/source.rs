@@ -1,4 +1,4 @@
-//! Reads config objects live, by consistent reads.
+//! Reads config objects live, with consistent reads.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ use pod_reloader_core::error::chain;
 #[cfg(test)]
 mod tests;
 
-/// How many config objects one source reads at once. Those of the webhook and those of the loop, all of
-/// them large, leave a quarter of the budget to reviews.
+/// The number of config objects that one source reads at once. Even if all reads of the webhook and of the
+/// loop are large, a quarter of the budget is left for reviews.
 const READS_AT_ONCE: usize = 12;
-/// As much as most config objects take, in bytes.
+/// The size that most config objects do not exceed, in bytes.
 const USUAL: usize = 256 << 10;
-/// As much as one mebibyte takes in base64, with its metadata. Only what is full of characters that JSON
-/// escapes takes more.
+/// The size of one mebibyte in base64, with its metadata, in bytes. Only objects full of characters that
+/// JSON escapes are larger.
 const LARGE: usize = 2 << 20;
 
-/// The config objects of a kind that can be tracked, by their metadata.
+/// Returns the config objects of a kind that can be tracked, by their metadata.
 pub(crate) fn listed(
     client: &Client,
     namespace: Option<&Name>,
@@ -46,26 +46,26 @@ pub(crate) fn listed(
     Resources::new(api, kind.as_str(), budget).with_fields(config_fields(kind))
 }
 
-/// The fields by which objects are left out of watches and lists. Helm keeps its releases in Secrets:
-/// large, often written, and never read by pods.
+/// Returns the field selector of watches and lists. It leaves out the Secrets in which Helm stores its
+/// releases: they are large, often written, and never read by pods.
 fn config_fields(kind: ConfigKind) -> Option<&'static str> {
     (kind == ConfigKind::Secret).then_some("type!=helm.sh/release.v1")
 }
 
-/// The apiserver, as a source of config objects. Remembers nothing.
+/// The apiserver, as a source of config objects. It remembers nothing.
 #[derive(Clone)]
 pub(crate) struct Source {
     client: Client,
     deadline: Duration,
     reads: Arc<Semaphore>,
     budget: Budget,
-    /// The labels by which objects count, if any.
+    /// The labels that tracked objects must have, if any.
     selector: Option<Arc<Selector>>,
     counted: Reads,
 }
 
 impl Source {
-    /// A source whose reads take `deadline` at most, and what they receive from `budget`, and are counted.
+    /// Returns a source whose reads take `deadline` at most, draw memory from `budget`, and are counted.
     pub(crate) fn new(
         client: Client,
         deadline: Duration,
@@ -83,9 +83,9 @@ impl Source {
         }
     }
 
-    /// What is true of `reference` now: a GET without resourceVersion, which etcd itself answers for.
+    /// Reads the current state of `reference`: a GET without resourceVersion, which etcd itself answers.
     ///
-    /// The body is digested, and the entries of `keys` by themselves, and dropped.
+    /// The body is digested, and so is each entry of `keys` individually. Then the body is dropped.
     pub(crate) async fn read(
         &self,
         reference: &Reference,
@@ -117,10 +117,10 @@ impl Source {
         })
     }
 
-    /// The body of the answer, which counts against the budget as long as the share is there.
+    /// Returns the body of the answer. Its bytes are taken from the budget as long as the share exists.
     ///
-    /// It never goes through the typed calls of the client, which log a body that they cannot read, nor
-    /// through those that copy it.
+    /// The body never goes through the typed calls of the client, because they log bodies that they cannot
+    /// read. Nor does it go through the calls that copy it.
     async fn receive(
         &self,
         request: http::Request<Vec<u8>>,
@@ -145,7 +145,8 @@ impl Source {
         }
     }
 
-    /// What is true now of all that may count for `workload`. One that cannot be read is an error for all.
+    /// Reads the current state of all objects that `workload` may track. One unreadable object is an error
+    /// for all.
     pub(crate) async fn objects(&self, workload: &Workload) -> Result<Objects, ReadError> {
         let references = &workload.references;
         let mut there = Vec::new();
@@ -164,8 +165,8 @@ impl Source {
             .await
     }
 
-    /// The objects of a kind that are there in a namespace now, of those that the watches show: consistent
-    /// lists of metadata.
+    /// Lists the current objects of a kind in a namespace, among those that the watches show, with
+    /// consistent lists of metadata.
     pub(crate) async fn names(
         &self,
         kind: ConfigKind,
@@ -191,7 +192,7 @@ impl Source {
         Ok(references.collect())
     }
 
-    /// A page of a list of metadata. One object that cannot be read is an error for all.
+    /// Reads a page of a list of metadata. One unreadable object is an error for all.
     async fn page(
         &self,
         objects: &Resources<ConfigMetadata>,
@@ -212,7 +213,8 @@ impl Source {
         unreadable.map_or(Ok(list), Err)
     }
 
-    /// A large object keeps no thread of the runtime: who waits for many must see his deadline pass.
+    /// Digests a body. A large one does not block the runtime: a caller that waits for many must see its
+    /// deadline pass.
     async fn parse(
         &self,
         (body, share): (Vec<u8>, Share),
@@ -234,8 +236,8 @@ impl Source {
     }
 }
 
-/// Makes room for more of an object. What waits here has no more than the usual share, so it never waits
-/// for others of its kind.
+/// Makes room for more of an object. A share that waits here holds no more than [`USUAL`] bytes, so it
+/// never waits for others that wait here too.
 async fn grow(share: &mut Share) -> Result<(), CallError> {
     if share.bytes() < LARGE {
         share.grow_in_turn(LARGE - share.bytes()).await;

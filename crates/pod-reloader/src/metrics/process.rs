@@ -1,4 +1,4 @@
-//! What the process takes up of the machine, under the names that every exporter uses.
+//! The resources that the process uses, under the names that every exporter uses.
 
 use std::fmt;
 use std::fs;
@@ -12,10 +12,10 @@ use prometheus_client::registry::Unit;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// This process. What cannot be told is left out.
+/// The metrics of this process. A value that cannot be read is left out.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// When it began.
+    /// The time when the process began.
     pub(super) since: SystemTime,
 }
 
@@ -86,7 +86,7 @@ fn resident_bytes() -> Option<i64> {
 }
 
 fn open_files() -> Option<i64> {
-    // One of them is the folder itself.
+    // One of them is the directory itself.
     let open = fs::read_dir("/proc/self/fd")
         .ok()?
         .count()

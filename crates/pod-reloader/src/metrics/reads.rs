@@ -47,7 +47,7 @@ impl Reads {
     }
 }
 
-/// The reads that [`Reads`] tells apart.
+/// The verbs and results that [`Reads`] distinguishes.
 pub(super) const READS: [(&str, &str); 5] = [
     ("get", "present"),
     ("get", "absent"),

@@ -1,11 +1,11 @@
-//! Under which names the metrics are shown, and what is said of each.
+//! The names and descriptions under which the metrics are shown.
 
 use prometheus_client::registry::{Registry, Unit};
 
 use super::Metrics;
 use super::process::Process;
 
-/// Shows all of `metrics`.
+/// Returns a registry of all `metrics`.
 pub(super) fn registry(metrics: &Metrics, version: &'static str) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Process {

@@ -1,4 +1,4 @@
-//! Notices: what there is to report about a workload, and its words.
+//! Notices: reports about workloads, and their wording.
 
 use std::time::Duration;
 
@@ -12,35 +12,35 @@ use pod_reloader_core::workload::{Stall, Workload};
 
 use crate::runtime::events::Report;
 
-/// What there is to tell about one workload.
+/// A report about one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Notice {
-    /// Its pods are restarted, because these objects changed.
+    /// Its pods are being restarted, because these objects changed.
     Restarted(Cause, Vec<Reference>),
-    /// They would be, because of these, but something keeps them from it.
+    /// Its pods should be restarted because of these objects, but something prevents that.
     Stalled(Cause, Vec<Reference>, Stall),
-    /// Somebody takes back the config hash or the baseline that we write.
+    /// Somebody reverts the config hash or the baseline that we write.
     Reverted,
-    /// Its pods would be restarted, if we did not only observe.
+    /// Its pods would be restarted because of these objects, but we only observe.
     WouldRestart(Cause, Vec<Reference>),
-    /// Its pods cannot start without these, so no change restarts them.
+    /// Its pods cannot start without these objects or keys, so no change restarts them.
     Waiting(Vec<Requirement>),
-    /// A change waits for so long after the last restart, because there were many of late.
+    /// Its next restart waits until so long after the last one, because there were many recently.
     Braked(Duration),
-    /// Items of its lists are no references.
+    /// Some items of its lists are not references.
     Rejected(Vec<Rejected>),
-    /// A listed object cannot be read.
+    /// A tracked object cannot be read.
     Unreadable(Reference, String),
-    /// It is a CronJob, and could not be run.
+    /// The workload is a CronJob, and could not be run.
     NotRun(String),
     /// The apiserver refuses our patch.
     Refused(String),
-    /// It is not managed: its namespace would take more memory than so many bytes.
+    /// The workload is not managed: with it, its namespace would take more memory than so many bytes.
     NamespaceTooLarge(usize),
 }
 
 impl Notice {
-    /// The reason of the Event, which people filter by.
+    /// Returns the reason of the Event, by which people filter.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Restarted(..) => "ConfigChanged",
@@ -57,7 +57,7 @@ impl Notice {
         }
     }
 
-    /// The text of the Event.
+    /// Returns the text of the Event.
     pub(crate) fn note(&self) -> String {
         match self {
             Self::Restarted(cause, changed) => format!("restarting pods: {}", why(*cause, changed)),
@@ -111,12 +111,12 @@ impl Notice {
         }
     }
 
-    /// Whether something keeps the workload from what its users want.
+    /// Returns true if something keeps the workload from the state that its users want.
     pub(crate) fn is_problem(&self) -> bool {
         !matches!(self, Self::Restarted(..) | Self::WouldRestart(..))
     }
 
-    /// The Event about it.
+    /// Returns the Event for this notice.
     pub(crate) fn event(&self) -> Report {
         let related = self.related().map(|reference| ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -133,7 +133,7 @@ impl Notice {
         }
     }
 
-    /// The object that the Event is about, besides the workload.
+    /// Returns the object that the Event is about, in addition to the workload.
     fn related(&self) -> Option<&Reference> {
         match self {
             Self::Restarted(_, changed)
@@ -169,7 +169,7 @@ fn why(cause: Cause, changed: &[Reference]) -> String {
     }
 }
 
-/// A few items in full, the rest as a number: the text of an Event is limited to 1 KiB.
+/// Returns a few items in full, and the number of the rest: the text of an Event is limited to 1 KiB.
 fn list(items: impl Iterator<Item = String>) -> String {
     const SHOWN: usize = 3;
     let items: Vec<_> = items.collect();
@@ -186,7 +186,7 @@ fn list(items: impl Iterator<Item = String>) -> String {
     text.chars().take(900).collect()
 }
 
-/// The workload, as an Event is about it.
+/// Returns the reference by which an Event names the workload.
 pub(crate) fn about(workload: &Workload) -> ObjectReference {
     ObjectReference {
         api_version: Some(workload.api_version().to_owned()),
@@ -252,7 +252,7 @@ mod tests {
         );
     }
 
-    /// The kubectl plugin has a test that it knows the warnings of the document.
+    /// A test of the kubectl plugin checks that it knows the warnings in this document.
     #[test]
     fn the_document_has_every_reason_and_no_other() {
         let arm = |line: &'static str| {

@@ -1,5 +1,4 @@
-//! Tells people, outside of the cluster, what happens to workloads: a few messages, and never in the way of
-//! the work.
+//! Notifies people outside of the cluster: with few messages, and without ever delaying the work.
 
 mod batch;
 mod message;
@@ -30,9 +29,10 @@ pub(crate) use self::sink::Sink;
 use crate::metrics::{Delivery, Metrics};
 use crate::report::notice::Notice;
 
-/// How much may wait to be put into a message. What comes then is dropped, with a line in the log.
+/// The maximum amount of news that waits to be put into a message. Any more is dropped, with a line in the
+/// log.
 const BACKLOG: usize = 4096;
-/// How long a process that is told to stop goes on sending.
+/// The time for which a process that is told to stop continues to send.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(3);
 
 /// Returns true if `told` includes news of this kind.
@@ -44,16 +44,16 @@ fn includes(told: NotifyOn, news: &News) -> bool {
     }
 }
 
-/// How messages look.
+/// The style of messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Style {
-    /// Who understands them.
+    /// The format that the receiver understands.
     pub(crate) format: NotifyFormat,
-    /// What they call the cluster.
+    /// The name of the cluster in messages.
     pub(crate) cluster: Option<String>,
 }
 
-/// Where notices are handed in. Cloning is cheap.
+/// The sending half: hands in notices. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Notifications {
     sender: mpsc::Sender<News>,
@@ -63,7 +63,7 @@ pub(crate) struct Notifications {
 }
 
 impl Notifications {
-    /// Somewhere to hand in notices, and the task that sends them to `sink` until it is told to stop.
+    /// Returns a place to hand in notices, and the task that sends them to `sink` until it is told to stop.
     pub(crate) fn new(
         sink: Sink,
         style: Style,
@@ -88,7 +88,7 @@ impl Notifications {
         (notifications, outbox.run(receiver))
     }
 
-    /// Hands in what there is to tell about `workload`, if it is to be told. Never waits.
+    /// Hands in a notice about `workload`, if notices of its kind are wanted. Never waits.
     pub(crate) fn publish(&self, workload: &Workload, notice: &Notice) {
         let news = News::of(workload, notice);
         if !includes(self.told, &news) {
@@ -112,7 +112,7 @@ impl Notifications {
     }
 }
 
-/// Puts messages together, and sends one after the other.
+/// Builds messages, and sends them one after the other.
 struct Outbox {
     sink: Sink,
     style: Style,
@@ -145,11 +145,12 @@ impl Outbox {
             collect(&mut batch, news);
         }
         let last = batch.map(|batch| self.send(self.message(&batch)).boxed());
-        // Neither waits for the other: the time is short.
+        // The two are sent at the same time, because the time is short.
         join_all(sending.into_iter().chain(last).map(|it| self.farewell(it))).await;
     }
 
-    /// Goes on with sending a message, for a while: a receiver that does not answer does not keep the process.
+    /// Continues to send a message, for a limited time: a receiver that does not answer must not hold up
+    /// the process.
     async fn farewell(&self, sending: BoxFuture<'_, ()>) {
         if timeout(FAREWELL, sending).await.is_err() {
             self.metrics.notification(Delivery::Failed);
@@ -162,7 +163,7 @@ impl Outbox {
         message::body(*format, batch, cluster.as_deref(), Timestamp::now())
     }
 
-    /// Sends a message as often as it takes, within reason; only once more when we stop.
+    /// Sends a message, trying again within reason. Tries only once more when we stop.
     async fn send(&self, message: Value) {
         let mut tries = 0;
         loop {

@@ -1,4 +1,5 @@
-//! The recent writes to each workload: how soon it may be written to, and restarted, again.
+//! Remembers the recent writes to each workload: they decide how soon it may be written to, and restarted,
+//! again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use pod_reloader_core::brake::{Allowance, Brake, WINDOW};
 use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 
-/// Recent writes to workloads, by this process: the end of a term is no reason to forget them.
+/// The recent writes of this process to workloads. They outlive a term of leadership.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Brakes(Arc<Mutex<HashMap<WorkloadId, Writes>>>);
 
@@ -18,9 +19,9 @@ pub(crate) struct Brakes(Arc<Mutex<HashMap<WorkloadId, Writes>>>);
 struct Writes {
     /// Every attempt.
     allowance: Allowance,
-    /// Those that restarted its pods with another config hash than before.
+    /// The writes that restarted the pods with another config hash than before.
     restarts: Brake,
-    /// The last one that stood.
+    /// The last write whose answer showed it in place.
     last: Option<Written>,
 }
 
@@ -28,7 +29,7 @@ struct Writes {
 struct Written {
     /// The config hash or the baseline.
     value: Box<str>,
-    /// When the content for it had been read.
+    /// The time when the content for the value had been read. For a baseline, the time when it was written.
     at: Instant,
 }
 
@@ -37,7 +38,7 @@ impl Writes {
         self.last.as_ref().is_some_and(|last| *last.value == *value)
     }
 
-    /// Whether nothing of it matters any more.
+    /// Returns true if these writes no longer affect anything.
     fn is_over(&self, now: Instant) -> bool {
         let last = self.last.as_ref();
         self.allowance.is_full(now.into_std())
@@ -47,7 +48,7 @@ impl Writes {
 }
 
 impl Brakes {
-    /// When a workload may be written to next, where that is not now.
+    /// Returns when a workload may be written to next, if not now.
     pub(crate) fn next_write(&self, id: &WorkloadId, max_restarts: usize) -> Option<Instant> {
         let brakes = self.0.lock();
         let now = Instant::now().into_std();
@@ -55,11 +56,11 @@ impl Brakes {
         Some(next.into())
     }
 
-    /// Counts a write to a workload, which is about to be sent.
+    /// Counts a write to a workload. Call this just before sending it.
     ///
     /// # Errors
     ///
-    /// The time from which it may be sent, where that is not now.
+    /// Returns the time from which the write may be sent, if not now.
     pub(crate) fn begin_write(&self, id: &WorkloadId, max_restarts: usize) -> Result<(), Instant> {
         let mut brakes = self.0.lock();
         let writes = brakes.entry(id.clone()).or_default();
@@ -67,9 +68,10 @@ impl Brakes {
         Ok(writes.allowance.attempt(now, max_restarts)?)
     }
 
-    /// Notes that a workload was restarted with a config hash, of content that had been read at `at`.
-    /// `is_changed` says that an object has changed since the restart before. If it has, and there is no
-    /// limit to restarts, then it is nobody's but the users' doing.
+    /// Notes that a workload was restarted with a config hash whose content had been read at `at`.
+    ///
+    /// `is_changed` says that an object has changed since the previous write. If so, and if restarts are
+    /// unlimited, the attempt is given back: only the users caused it.
     pub(crate) fn restarted(
         &self,
         id: &WorkloadId,
@@ -91,26 +93,27 @@ impl Brakes {
         writes.last = Some(Written { value, at });
     }
 
-    /// Notes that a baseline was written for a workload.
+    /// Notes that a baseline was written to a workload.
     pub(crate) fn baseline_written(&self, id: &WorkloadId, baseline: &str) {
         let mut brakes = self.0.lock();
         let (value, at) = (baseline.into(), Instant::now());
         brakes.entry(id.clone()).or_default().last = Some(Written { value, at });
     }
 
-    /// When the content for the last restart of a workload had been read.
+    /// Returns when the content of the last write to a workload had been read.
     pub(crate) fn last_write(&self, id: &WorkloadId) -> Option<Instant> {
         Some(self.0.lock().get(id)?.last.as_ref()?.at)
     }
 
-    /// Whether this is what was last written to a workload: somebody has taken it back.
+    /// Returns true if this is the value of the last write to a workload, so that somebody must have
+    /// reverted it.
     pub(crate) fn is_again(&self, id: &WorkloadId, value: &str) -> bool {
         let brakes = self.0.lock();
         brakes.get(id).is_some_and(|writes| writes.is_again(value))
     }
 
-    /// Where a workload was restarted `limit` times of late: when it may be again, and how long that is
-    /// after the last time. A restart that somebody has taken back is made again without that.
+    /// Returns when a workload may be restarted again, and the pause after its last restart, if it was
+    /// recently restarted `limit` times. A reverted restart is repeated without this pause.
     pub(crate) fn braked(
         &self,
         id: &WorkloadId,
@@ -124,7 +127,7 @@ impl Brakes {
         Some((at.into(), writes.restarts.pause()))
     }
 
-    /// Forgets writes that matter no more.
+    /// Forgets writes that no longer affect anything.
     pub(crate) fn tidy(&self) {
         let now = Instant::now();
         self.0.lock().retain(|_, writes| !writes.is_over(now));

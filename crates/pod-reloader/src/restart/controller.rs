@@ -24,29 +24,29 @@ use crate::runtime::controller::Controller;
 use crate::runtime::events::Events;
 use crate::runtime::heartbeat;
 
-/// What every term of restarting workloads works with.
+/// The parts with which every term of this controller works.
 #[derive(Clone)]
 pub(crate) struct Restarts {
     pub(crate) clients: Clients,
     pub(crate) scope: Scope,
     pub(crate) settings: Settings,
     pub(crate) budget: Budget,
-    /// How often everything is listed again.
+    /// The period after which everything is listed again.
     pub(crate) resync_period: Duration,
     pub(crate) keys: Arc<Keys>,
     pub(crate) events: Events,
     pub(crate) notifications: Option<Notifications>,
     pub(crate) metrics: Metrics,
     pub(crate) brakes: Brakes,
-    /// The user that the apiserver takes us for, once it is known.
+    /// The user name by which the apiserver knows us, once it is known.
     pub(crate) ourselves: Arc<OnceLock<String>>,
 }
 
 impl Restarts {
-    /// One term: watches and the loop, until dropped.
+    /// Runs one term, watches and loop, until the future is dropped.
     async fn term(self) {
-        // A webhook configuration without match conditions takes our patches for somebody else's until
-        // it knows our name.
+        // Under a webhook configuration without match conditions, the webhook must recognise our patches by
+        // our user name. Until the name is known, it would take them for those of somebody else.
         while self.ourselves.get().is_none() {
             sleep(Duration::from_millis(50)).await;
         }
@@ -80,7 +80,7 @@ impl Restarts {
                     reconciler.publish();
                     self.metrics.heartbeat(Some(SystemTime::now()));
                 }
-                // Everything is listed again, in case a watch has lost something.
+                // Everything is listed again, in case a watch has missed something.
                 _ = resync.tick() => watching = watches(),
             }
         }
@@ -97,12 +97,13 @@ impl Controller for Restarts {
     }
 }
 
-/// Sets the gauge of leadership for as long as it lives; what else the loop shows ends with it.
+/// The guard of a term. It sets the gauge of leadership. Dropping it resets whatever the loop shows in
+/// metrics.
 struct Leading(Metrics);
 
 impl Leading {
     fn new(metrics: Metrics) -> Self {
-        // What is aborted late may have counted after the last term.
+        // A task of the last term that was aborted late may have set metrics since.
         metrics.reset();
         metrics.leading.set(1);
         Self(metrics)

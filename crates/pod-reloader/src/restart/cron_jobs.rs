@@ -1,4 +1,4 @@
-//! Runs a CronJob out of turn, where its config changed and that is wished for.
+//! Runs a CronJob out of schedule when its config has changed, if the settings ask for it.
 
 use k8s_openapi::api::batch::v1::{CronJob, Job};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -11,16 +11,16 @@ use pod_reloader_core::workload::WorkloadId;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::error::CallError;
 
-/// What `kubectl create job --from` writes, too.
+/// The annotation that `kubectl create job --from` sets, too.
 const INSTANTIATE: &str = "cronjob.kubernetes.io/instantiate";
 
-/// Whether workloads of this kind can be run out of turn.
+/// Returns true for the kind of workload that can be run out of schedule.
 pub(crate) fn is_cron_job(kind: WorkloadKind) -> bool {
     kind.is("batch", "CronJob")
 }
 
-/// Creates a Job of a CronJob, as `kubectl create job --from` does. One that is suspended stays so. Says
-/// the name of the Job.
+/// Creates a Job of a CronJob, as `kubectl create job --from` does, and returns its name. Does nothing if
+/// the CronJob is suspended.
 pub(crate) async fn run(client: &Client, id: &WorkloadId) -> Result<Option<String>, CallError> {
     let cron_jobs: Api<CronJob> = Api::namespaced(client.clone(), id.namespace.as_str());
     let cron_job = within(DEADLINE, cron_jobs.get(&id.name)).await?;
@@ -50,7 +50,7 @@ fn job(cron_job: CronJob) -> Option<Job> {
     } = template.metadata.unwrap_or_default();
     let mut annotations = annotations.unwrap_or_default();
     annotations.insert(INSTANTIATE.to_owned(), "manual".to_owned());
-    // The name of a Job is that of its pods, too, and has 63 characters at most.
+    // The pods of a Job carry its name, too, which limits it to 63 characters.
     let prefix: String = name.chars().take(52).collect();
     Some(Job {
         metadata: ObjectMeta {

@@ -1,7 +1,7 @@
-//! What the reconcile loop remembers of config objects, and how fresh that is.
+//! Remembers what was read of config objects, and how fresh that is.
 //!
-//! The memory may only ever say "nothing to do": before a write, the loop asks for reads that began
-//! after a given moment, so that a late watch cannot move a config hash back.
+//! The memory can only ever say "nothing to do". Before a write, the loop asks for reads that began after a
+//! given moment, so a late watch cannot move a config hash back.
 
 mod memory;
 
@@ -25,9 +25,9 @@ use crate::config::source::Source;
 use crate::restart::workloads::Workloads;
 use pod_reloader_core::error::chain;
 
-/// How many objects of one workload are asked for at once.
+/// The number of objects of one workload that are read at once.
 const READS_AT_ONCE: usize = 8;
-/// How often an object is read again that changes while it is read.
+/// The maximum number of reads of an object that changes while it is read.
 const ATTEMPTS: usize = 3;
 
 /// The digests of referenced objects, by reference.
@@ -35,19 +35,19 @@ pub(crate) struct Digests {
     source: Source,
     workloads: Arc<Workloads>,
     entries: Mutex<HashMap<Reference, Arc<Entry>>>,
-    /// What is there of a kind in a namespace, for workloads that have regular expressions.
+    /// The objects of a kind in a namespace, for workloads that have regular expressions.
     listings: Mutex<HashMap<(ConfigKind, Name), Arc<Listing>>>,
 }
 
-/// What is known of the objects of one workload.
+/// The known state of the objects of one workload.
 pub(crate) struct Known {
     /// Each object as it was read.
     pub(crate) objects: Objects,
-    /// The first of those for which there was no room.
+    /// The first of the objects for which there was no room.
     pub(crate) left_out: Option<Rejected>,
-    /// When the read began that saw the latest change, first sight included.
+    /// The time when the read began that saw the latest change. The first read of an object is included.
     pub(crate) changed: Instant,
-    /// The objects that were seen to change, not counting first sight, with the time of it.
+    /// The objects that were seen to change, with the time of the change. First reads are not included.
     pub(crate) changes: Vec<(Reference, Instant)>,
 }
 
@@ -61,8 +61,8 @@ impl Digests {
         }
     }
 
-    /// What is known of all that may count for `workload`, from reads that began at `since` or later where
-    /// that is given.
+    /// Returns the known state of all objects that `workload` may track. If `since` is given, relies only
+    /// on reads that began then or later.
     pub(crate) async fn known(
         &self,
         workload: &Workload,
@@ -108,8 +108,8 @@ impl Digests {
         })
     }
 
-    /// Takes in a watch event: the object is there with this resourceVersion, or is gone. What is known
-    /// of it is forgotten, unless it is that already. Says whether it was news.
+    /// Takes in a watch event: the object has this resourceVersion, or is gone. Unless that is the known
+    /// state, the known state is forgotten. Returns true if the event is news.
     pub(crate) fn observe(
         &self,
         reference: &Reference,
@@ -142,9 +142,10 @@ impl Digests {
         !known
     }
 
-    /// Drops what is known of objects whose events did not count, or will not: of those of a turned
-    /// namespace that do not `stay` tracked. What is there in a namespace is listed anew, by those who
-    /// still ask: no event has told of what only a new regular expression matches.
+    /// Forgets objects whose events were ignored so far, or will be from now on: the references of
+    /// `turned`, and the objects in its namespaces except those for which `stays` holds. A namespace for
+    /// which `is_asked_for` holds is listed anew, because no event has reported the objects that only a new
+    /// regular expression matches.
     pub(crate) fn forget(
         &self,
         turned: &Turned,
@@ -168,21 +169,22 @@ impl Digests {
         }
     }
 
-    /// Drops what is known of all objects but those that `is_of_use` holds for.
+    /// Forgets all objects except those for which `is_of_use` holds.
     pub(crate) fn retain(&self, is_of_use: impl Fn(&Reference) -> bool) {
         self.entries
             .lock()
             .retain(|reference, _| is_of_use(reference));
     }
 
-    /// How many objects are remembered as they were read.
+    /// Returns the number of objects for which a read is remembered.
     pub(crate) fn len(&self) -> usize {
         let entries = self.entries.lock();
         let is_read = |entry: &&Arc<Entry>| entry.state.lock().read.is_some();
         entries.values().filter(is_read).count()
     }
 
-    /// Takes in that an object is there, or is not: where that is news, the list is forgotten.
+    /// Takes in that an object exists, or does not. If that is news, the list of its namespace is
+    /// forgotten.
     fn observe_name(&self, reference: &Reference, is_there: bool) {
         let listings = self.listings.lock();
         if listings.is_empty() {
@@ -191,7 +193,7 @@ impl Digests {
         let place = (reference.kind, reference.namespace.clone());
         if let Some(listing) = listings.get(&place) {
             let mut state = listing.state.lock();
-            // What is being listed now may have begun before this.
+            // Without a known list: one that is in progress may have begun before this event.
             let names = state.listed.as_ref().map(|listed| &listed.names);
             if names.is_none_or(|names| names.contains(reference) != is_there) {
                 state.forgotten = Some(Instant::now());
@@ -230,7 +232,7 @@ impl Digests {
         Ok(listed)
     }
 
-    /// The objects that are remembered as present.
+    /// Returns the objects that are remembered as present.
     pub(crate) fn present(&self) -> Vec<Reference> {
         let entries = self.entries.lock();
         let is_present = |entry: &Entry| {
@@ -271,14 +273,14 @@ impl Digests {
                 return Ok(read);
             }
             let began = Instant::now();
-            // What others ask about, too, or each of them would read it again.
+            // Include the keys that other workloads ask about, or each of them would read the object again.
             let mut keys = self.workloads.data_keys(reference);
             keys.extend(workload.data_keys(reference).map(Into::into));
             let presence = self.source.read(reference, keys).await;
             let mut state = entry.state.lock();
             let was_failing = std::mem::replace(&mut state.is_failing, presence.is_err());
             let presence = presence.inspect_err(|error| {
-                // Once, and not for each workload that lists it.
+                // Logged once, and not for each workload that lists the object.
                 if !was_failing {
                     let error = chain(error);
                     warn!(error, "cannot read what workloads list, trying again");
@@ -287,7 +289,7 @@ impl Digests {
             let read = Read::after(state.read.as_ref(), presence, began);
             state.read = Some(read.clone());
             if attempt == ATTEMPTS {
-                // It changes as fast as it is read: this is one of its contents, and the next event
+                // The object changes as fast as it is read. This is one of its contents, and the next event
                 // of the watch brings the loop back here.
                 return Ok(read);
             }

@@ -1,11 +1,11 @@
-//! What can go wrong with one workload.
+//! The errors of reconciling one workload.
 
 use pod_reloader_core::workload::WorkloadId;
 
 use crate::config::error::ReadError;
 use crate::runtime::error::CallError;
 
-/// What was tried, on what, and the cause.
+/// An operation that failed, its object, and the cause.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RestartError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! The namespaces that a namespace selector picks.
+//! The namespaces that match the namespace selector.
 
 use std::collections::HashMap;
 
@@ -7,17 +7,17 @@ use pod_reloader_core::name::Name;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The namespaces that are picked by their labels; all of them where nothing is asked for.
+/// The namespaces that are selected by their labels. All namespaces, if there is no selector.
 pub(crate) struct SelectedNamespaces(Option<Picked>);
 
 struct Picked {
-    /// Each with the time since when.
+    /// The selected namespaces, each with the time since when.
     since: Mutex<HashMap<Name, Instant>>,
     are_listed: watch::Sender<bool>,
 }
 
 impl SelectedNamespaces {
-    /// None yet, if they are picked at all.
+    /// Returns an empty set if namespaces are selected by their labels, or else the set of all namespaces.
     pub(crate) fn new(are_picked: bool) -> Self {
         Self(are_picked.then(|| Picked {
             since: Mutex::default(),
@@ -31,7 +31,7 @@ impl SelectedNamespaces {
             .is_none_or(|picked| picked.since.lock().contains_key(namespace))
     }
 
-    /// Whether it was picked at `then` already, and has been since.
+    /// Returns true if the namespace was already selected at `then`, and has been since.
     pub(crate) fn contain_since(&self, then: Instant, namespace: &Name) -> bool {
         self.0.as_ref().is_none_or(|picked| {
             let since = picked.since.lock();
@@ -39,7 +39,7 @@ impl SelectedNamespaces {
         })
     }
 
-    /// Says whether that is news.
+    /// Adds a namespace. Returns true if it was not selected before.
     pub(crate) fn insert(&self, namespace: &Name) -> bool {
         self.0.as_ref().is_some_and(|picked| {
             let mut since = picked.since.lock();
@@ -57,7 +57,7 @@ impl SelectedNamespaces {
         }
     }
 
-    /// Those that are picked by their labels and `matches` holds for.
+    /// Returns the namespaces that are selected by their labels and for which `matches` holds.
     pub(crate) fn picked(&self, matches: impl Fn(&Name) -> bool) -> Vec<Name> {
         self.0.as_ref().map_or_else(Vec::new, |picked| {
             let since = picked.since.lock();
@@ -65,25 +65,25 @@ impl SelectedNamespaces {
         })
     }
 
-    /// Takes in that they have been listed.
+    /// Notes that the namespaces have been listed.
     pub(crate) fn list_is_whole(&self) {
         if let Some(picked) = &self.0 {
             picked.are_listed.send_replace(true);
         }
     }
 
-    /// Whether they have been listed, where they are picked at all.
+    /// Returns true if the namespaces have been listed, or need not be.
     pub(crate) fn are_listed(&self) -> bool {
         self.0
             .as_ref()
             .is_none_or(|picked| *picked.are_listed.borrow())
     }
 
-    /// Waits until they have been listed, where they are picked at all.
+    /// Waits until the namespaces have been listed, if they are selected by their labels.
     pub(crate) async fn listed(&self) {
         if let Some(picked) = &self.0 {
             let mut are_listed = picked.are_listed.subscribe();
-            // It ends with us only.
+            // The wait fails only if the sender is dropped, which `self` holds.
             let _ = are_listed.wait_for(|are_listed| *are_listed).await;
         }
     }

@@ -1,4 +1,4 @@
-//! What the reconcile loop remembers of a workload between two looks at it, and has told its user.
+//! Remembers between two passes what the loop knows of a workload, and what it has reported to the user.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -19,21 +19,22 @@ use crate::report::notify::Notifications;
 use crate::restart::brakes::Brakes;
 use crate::runtime::events::Events;
 
-/// Restarts wait for at most this many settle periods.
+/// The maximum time that a restart waits for its objects to settle, in settle periods.
 pub(crate) const MAX_SETTLE_PERIODS: u32 = 5;
 
-/// How far the loop is with each workload. What is at rest takes no room.
+/// The progress of the loop with each workload. A workload at rest takes no room, except for its bad items.
 pub(crate) struct Progress {
     events: Events,
     notifications: Option<Notifications>,
     metrics: Metrics,
     entries: Mutex<HashMap<WorkloadId, Entry>>,
     pub(crate) brakes: Brakes,
-    /// Fingerprints of the entries of objects that workloads track by key, as of when their hash was right.
+    /// For objects of which single keys are tracked: fingerprints of these entries, from when the hash was
+    /// right.
     entries_at_rest: Mutex<HashMap<WorkloadId, HashMap<Reference, u64>>>,
-    /// The workloads whose KEY cannot be verified.
+    /// The workloads whose config hash cannot be verified.
     foreign: Mutex<HashSet<WorkloadId>>,
-    /// Keys that the log has said to be missing.
+    /// The keys that the log has already reported as missing.
     unknown_keys: Mutex<BTreeSet<KeyId>>,
 }
 
@@ -41,15 +42,15 @@ pub(crate) struct Progress {
 struct Entry {
     /// The restart that is due.
     pending: Option<Pending>,
-    /// Since when its pods could not start.
+    /// The time since which the pods could not start.
     missing_since: Option<Instant>,
-    /// How often in a row looking at it has failed in the same way: it was refused, or it was not.
+    /// The number of passes in a row that failed in the same way: refused, or otherwise.
     failures: u32,
-    /// Whether it was refused the last time.
+    /// True if the last failure was a refusal.
     refused: bool,
-    /// The last thing its user was told, and when, so as not to repeat it.
+    /// The last notice to the user, and when it was published, so as not to repeat it.
     told: Option<(Notice, Instant)>,
-    /// Of which bad items its user was told last.
+    /// The bad items that were last reported to the user.
     told_rejected: Vec<Rejected>,
 }
 
@@ -57,9 +58,10 @@ struct Entry {
 #[derive(Debug)]
 struct Pending {
     since: Instant,
-    /// The config hash that it would write, which stands for all that is tracked and nothing else.
+    /// The config hash that the restart would write. It stands for everything that is tracked, and nothing
+    /// else.
     config_hash: Box<str>,
-    /// When that last changed.
+    /// The time when that hash last changed.
     changed: Instant,
 }
 
@@ -88,9 +90,9 @@ impl Progress {
         }
     }
 
-    /// Says that a workload is about to get `config_hash`, and when its objects, which last changed at
-    /// `changed`, will have settled. A change that leaves the config hash as it is, such as one of keys
-    /// that are not tracked, makes no difference.
+    /// Notes that a workload is about to get `config_hash`, and returns when its objects, which last
+    /// changed at `changed`, will have settled. A change that leaves the config hash as it is, such as one
+    /// of keys that are not tracked, makes no difference.
     pub(crate) fn settled(
         &self,
         id: &WorkloadId,
@@ -112,7 +114,7 @@ impl Progress {
         })
     }
 
-    /// Says that the pods of a workload could not start, and since when that has been so.
+    /// Notes that the pods of a workload could not start, and returns since when.
     pub(crate) fn missing_since(&self, id: &WorkloadId) -> Instant {
         self.with(id, |entry| {
             entry.pending = None;
@@ -120,22 +122,23 @@ impl Progress {
         })
     }
 
-    /// Whether the user was told last that somebody takes writes back.
+    /// Returns true if the last notice to the user was that somebody reverts writes.
     pub(crate) fn is_told_reverted(&self, id: &WorkloadId) -> bool {
         let entries = self.lock();
         let told = entries.get(id).and_then(Entry::told);
         matches!(told, Some(Notice::Reverted))
     }
 
-    /// Where the user was told that somebody takes writes back, and the last one stands by now: when it
-    /// will have stood for long enough.
+    /// Returns when the last write will have stood for long enough. `None` if it already has, or if the
+    /// last notice to the user was not [`Notice::Reverted`].
     pub(crate) fn disputed_until(&self, id: &WorkloadId) -> Option<Instant> {
         let until = self.brakes.last_write(id)? + INTERVAL;
         (self.is_told_reverted(id) && Instant::now() < until).then_some(until)
     }
 
-    /// Takes in the fingerprints of the entries that a workload tracks by key: for good where its hash is
-    /// right, and otherwise those of objects that were not known. Says which are the same as when it was.
+    /// Stores the fingerprints of the entries that a workload tracks by key. If its hash is right, they
+    /// replace the stored ones; otherwise only those of unknown objects are added. Returns the objects
+    /// whose fingerprints are the same as when the hash was right.
     pub(crate) fn entries(
         &self,
         id: &WorkloadId,
@@ -162,20 +165,21 @@ impl Progress {
         unchanged
     }
 
-    /// Since when a workload has been about to be restarted.
+    /// Returns since when a workload has been about to be restarted.
     pub(crate) fn pending_since(&self, id: &WorkloadId) -> Option<Instant> {
         Some(self.lock().get(id)?.pending.as_ref()?.since)
     }
 
-    /// Says that a workload is not about to be restarted: what changes from here on settles anew.
+    /// Notes that a workload is not about to be restarted. Changes from here on settle anew.
     pub(crate) fn not_pending(&self, id: &WorkloadId) {
         if let Some(entry) = self.lock().get_mut(id) {
             entry.pending = None;
         }
     }
 
-    /// Says that looking at a workload failed, and how often in a row it has in the same way. An outage
-    /// may end in a refusal, which is the first one then: an apiserver that starts knows no RBAC rules yet.
+    /// Notes that a pass over a workload failed, and returns how often in a row it has failed in the same
+    /// way. A refusal at the end of an outage is the first of its kind: an apiserver that starts knows no
+    /// RBAC rules yet.
     pub(crate) fn failed(&self, id: &WorkloadId, refused: bool) -> u32 {
         self.with(id, |entry| {
             let before = if entry.refused == refused {
@@ -189,14 +193,14 @@ impl Progress {
         })
     }
 
-    /// Says that looking at a workload went well.
+    /// Notes that a pass over a workload succeeded.
     pub(crate) fn went_well(&self, id: &WorkloadId) {
         if let Some(entry) = self.lock().get_mut(id) {
             entry.failures = 0;
         }
     }
 
-    /// Says that a workload carries what it should: all but its bad items is forgotten.
+    /// Notes that a workload carries the right hash. Forgets everything about it except its bad items.
     pub(crate) fn at_rest(&self, id: &WorkloadId) {
         let mut entries = self.lock();
         if let Some(entry) = entries.remove(id) {
@@ -214,7 +218,7 @@ impl Progress {
         }
     }
 
-    /// Drops what is remembered of a workload that is no longer kept.
+    /// Forgets a workload that is no longer managed.
     pub(crate) fn forget(&self, id: &WorkloadId) {
         if let Some(entry) = self.lock().remove(id) {
             self.count_kept_from(entry.told(), None);
@@ -223,8 +227,8 @@ impl Progress {
         self.foreign(id, false);
     }
 
-    /// Publishes `notice`, unless it is what the user was told last. Says whether it is news. A problem
-    /// that lasts is told again in an Event, as Events are gone after an hour.
+    /// Publishes `notice`, unless it is the same as the user's last one. Returns true if it is news. A
+    /// lasting problem gets another Event every [`WINDOW`], because Events are gone after an hour.
     pub(crate) fn tell(&self, workload: &Workload, notice: Notice) -> bool {
         let now = Instant::now();
         self.with(&workload.id, |entry| {
@@ -247,13 +251,13 @@ impl Progress {
         })
     }
 
-    /// Says whether any workload is being looked at: until none is, what is to be told may wait.
+    /// Notes whether any workload is being reconciled. Until none is, Events may wait.
     pub(crate) fn is_busy(&self, is_busy: bool) {
         self.events.hold_back(is_busy);
     }
 
-    /// Publishes which items of its lists are no references, and what else was `left_out`, where that is
-    /// news.
+    /// Publishes the items of a workload's lists that are not references, and the object that was
+    /// `left_out`, if that is news.
     pub(crate) fn tell_rejected(&self, workload: &Workload, left_out: Option<&Rejected>) {
         let rejected = workload.references.rejected.iter().chain(left_out);
         let rejected: Vec<_> = rejected.cloned().collect();
@@ -273,7 +277,7 @@ impl Progress {
         }
     }
 
-    /// Problems are logged, too: Events are gone after an hour.
+    /// Publishes a notice. Problems are logged, too, because Events are gone after an hour.
     fn publish(&self, workload: &Workload, notice: Notice) {
         if notice.is_problem() {
             let (reason, note) = (notice.reason(), notice.note());
@@ -282,7 +286,7 @@ impl Progress {
         self.send(workload, notice);
     }
 
-    /// Tells users, and not the log.
+    /// Tells users, but not the log.
     pub(crate) fn send(&self, workload: &Workload, notice: Notice) {
         if let Some(notifications) = &self.notifications {
             notifications.publish(workload, &notice);
@@ -290,7 +294,7 @@ impl Progress {
         self.events.publish(about(workload), notice.event());
     }
 
-    /// Says whether KEY of a workload can be verified.
+    /// Notes whether the config hash of a workload cannot be verified.
     pub(crate) fn foreign(&self, id: &WorkloadId, is_foreign: bool) {
         let mut foreign = self.foreign.lock();
         if is_foreign {
@@ -301,14 +305,14 @@ impl Progress {
         self.metrics.foreign.set(foreign.len() as i64);
     }
 
-    /// Says once in the log that config hashes were made under a key that is not there.
+    /// Logs once that config hashes were made under a key that does not exist.
     pub(crate) fn tell_unknown_key(&self, key_id: KeyId, workloads: usize) {
         if self.unknown_keys.lock().insert(key_id) {
             warn!(%key_id, workloads, "config hashes were made under a key that is not in the Secret of the hash keys: they are kept, and changes from before now are not seen; restore the key if you can");
         }
     }
 
-    /// Counts the workloads whose users were told of each notice.
+    /// Updates the gauges that count workloads by the last notice to their users.
     fn count_kept_from(&self, before: Option<&Notice>, after: Option<&Notice>) {
         if let Some(gauge) = before.and_then(|notice| self.gauge(notice)) {
             gauge.dec();
@@ -318,7 +322,7 @@ impl Progress {
         }
     }
 
-    /// The gauge of the workloads whose restart waits for this reason.
+    /// Returns the gauge of the workloads that are held up for the reason of this notice.
     fn gauge(&self, notice: &Notice) -> Option<&Gauge> {
         match notice {
             Notice::Waiting(_) => Some(&self.metrics.waiting),
@@ -326,7 +330,8 @@ impl Progress {
             Notice::Reverted => Some(&self.metrics.reverted),
             Notice::Refused(_) => Some(&self.metrics.refused),
             Notice::Unreadable(..) => Some(&self.metrics.unreadable),
-            // Restarts are counted as such, and the rest is either an event or has a gauge of its own.
+            // Restarts have counters of their own. The rest are single events, or have a gauge of their
+            // own.
             Notice::Restarted(..)
             | Notice::Stalled(..)
             | Notice::WouldRestart(..)

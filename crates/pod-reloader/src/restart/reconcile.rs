@@ -1,4 +1,4 @@
-//! The reconcile loop: keeps each workload's config hash at what its objects come to.
+//! The reconcile loop: brings the config hash of each workload in line with its objects.
 
 mod failed;
 mod kinds;
@@ -41,24 +41,24 @@ use crate::runtime::controller::ControllerErrors;
 use crate::runtime::queue::Item;
 use crate::runtime::worker::{Handler, Worker};
 
-/// How the loop behaves.
+/// The settings of the loop.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    /// How long the objects of a workload must be quiet before it is restarted.
+    /// The time for which the objects of a workload must be unchanged before it is restarted.
     pub(crate) settle_period: Duration,
-    /// How often one workload may be restarted in [`pod_reloader_core::brake::WINDOW`]; 0 for no limit.
+    /// The number of restarts of one workload in [`pod_reloader_core::brake::WINDOW`]; 0 for no limit.
     pub(crate) max_restarts: usize,
-    /// What a workload gets that has just subscribed.
+    /// The treatment of a workload that has just opted in.
     pub(crate) first_stamp: FirstStamp,
-    /// Whether to only say what would be restarted.
+    /// True if the loop only reports what it would restart.
     pub(crate) observe: bool,
-    /// Whether to run a CronJob at once whose config changed.
+    /// True if a CronJob is run at once when its config changes.
     pub(crate) run_cron_jobs: bool,
-    /// How much memory the workloads of one namespace may take, in bytes.
+    /// The memory that the workloads of one namespace may take, in bytes.
     pub(crate) namespace_memory: usize,
 }
 
-/// The state of the loop during one term of leadership. Starts empty: what is true is read.
+/// The state of the loop during one term of leadership. It starts empty: the current state is read.
 pub(crate) struct Reconciler {
     settings: Settings,
     scope: Scope,
@@ -72,10 +72,10 @@ pub(crate) struct Reconciler {
     digests: Digests,
     worker: Worker<WorkloadId>,
     progress: Progress,
-    /// The lists of workloads that have not come yet.
+    /// The number of lists of workloads that have not arrived yet.
     lists_due: AtomicUsize,
-    /// In which version the cluster serves the kinds that are not built in, and their watches, which count
-    /// as the same when all is listed again; kinds that it does not serve are not here.
+    /// The kinds that are not built in and that the cluster serves, each with its version and its watches.
+    /// Holding the watches here lets their records outlive a resync.
     served: Mutex<HashMap<WorkloadKind, ServedAs>>,
 }
 
@@ -122,7 +122,7 @@ impl Reconciler {
         self.worker.run(self).await;
     }
 
-    /// Shows in the metrics what takes a look at every workload, and forgets what matters no more.
+    /// Updates the metrics that are computed from all workloads, and forgets whatever is no longer of use.
     pub(crate) fn publish(&self) {
         self.digests
             .retain(|reference| self.workloads.is_referenced(reference));
@@ -132,7 +132,7 @@ impl Reconciler {
         self.metrics.references.set(references as i64);
         self.metrics.digests.set(self.digests.len() as i64);
         self.metrics.left_out.set(self.workloads.left_out() as i64);
-        // Of workloads that are not known yet it is not known either.
+        // While lists are missing, some workloads are unknown, and so are the keys that they rely on.
         if self.lists_due.load(Ordering::Relaxed) > 0 {
             return;
         }
@@ -150,8 +150,8 @@ impl Reconciler {
         self.metrics.hashes(relied_on);
     }
 
-    /// Takes in a workload as a watch shows it, unless it was seen later than that in the answer to a
-    /// call of ours: the two are not in step.
+    /// Takes in a workload as a watch shows it, unless an answer to one of our calls has shown a later
+    /// version: the two are not in step.
     pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: impl Object) {
         let version = version(&object);
         if let Some(workload) = self.workload(kind, object) {
@@ -159,8 +159,8 @@ impl Reconciler {
         }
     }
 
-    /// Takes in a workload as a list shows it, which counts even where its resourceVersion has gone back:
-    /// then the cluster was restored. Says which it is, if it is kept.
+    /// Takes in a workload as a list shows it, even if its resourceVersion has gone back: the cluster was
+    /// then restored. Returns its ID if it is managed, or is remembered as left out.
     pub(crate) fn workload_listed(
         &self,
         kind: WorkloadKind,
@@ -170,7 +170,7 @@ impl Reconciler {
         self.apply(self.workload(kind, object)?, version)
     }
 
-    /// Takes in a workload as a watch shows it for the last time.
+    /// Takes in the deletion of a workload, as a watch shows it.
     pub(crate) fn workload_deleted(&self, kind: WorkloadKind, object: impl Object) {
         if let Some(workload) = self.workload(kind, object) {
             self.workload_gone(&workload.id);
@@ -199,23 +199,23 @@ impl Reconciler {
             Applied::Managed(turned) => {
                 self.turned(&turned);
                 self.push(id.clone(), now);
-                // It may have become smaller.
+                // The workload may have become smaller, which makes room for others.
                 self.take_in_what_fits(&id.namespace);
             }
             Applied::LeftOut(left_out) => {
                 self.left_out(left_out);
-                // One of too many to be remembered is not known at all.
+                // Only so many left-out workloads are remembered. Any other one is unknown.
                 return self.workloads.is_left_out(&id).then_some(id);
             }
         }
-        // It may have left while we took it in.
+        // The namespace may have lost its labels in the meantime.
         if !self.namespaces.contain(&id.namespace) {
             self.workload_gone(&id);
         }
         Some(id)
     }
 
-    /// Takes in that a workload is gone, or no longer kept.
+    /// Takes in that a workload is gone, or is no longer managed.
     pub(crate) fn workload_gone(&self, id: &WorkloadId) {
         if let Some(orphaned) = self.workloads.delete(id) {
             self.turned(&orphaned);
@@ -224,9 +224,10 @@ impl Reconciler {
         }
     }
 
-    /// Takes in that the managed workloads are others than before.
+    /// Takes in that the objects of `turned` are tracked from now on, or no longer.
     fn turned(&self, turned: &Turned) {
-        // What is remembered of an object that nobody referenced may have missed its events.
+        // An object that nobody referenced may be remembered in an old state, because its events were
+        // ignored.
         self.digests.forget(
             turned,
             |reference| self.workloads.stays_tracked(reference, turned),
@@ -235,7 +236,7 @@ impl Reconciler {
         self.metrics.workloads.set(self.workloads.len() as i64);
     }
 
-    /// Says that there is no room for a workload: to its user, and once for each namespace in the log.
+    /// Reports that there is no room for a workload: to its user, and once for each namespace in the log.
     fn left_out(&self, left_out: LeftOut) {
         let LeftOut {
             workload,
@@ -259,7 +260,7 @@ impl Reconciler {
         }
     }
 
-    /// Has those workloads of a namespace looked at that were left out and that there is room for now.
+    /// Queues the left-out workloads of a namespace that fit by now.
     fn take_in_what_fits(&self, namespace: &Name) {
         let now = Instant::now();
         for id in self.workloads.that_fit(namespace) {
@@ -267,22 +268,22 @@ impl Reconciler {
         }
     }
 
-    /// Takes in that a list of workloads is whole.
+    /// Takes in that a list of workloads is complete.
     pub(crate) fn list_is_whole(&self) {
         let one_less = |due: usize| due.checked_sub(1);
-        // Later lists are not waited for.
+        // Only the first lists are waited for, so the number stays at zero.
         let _ = self
             .lists_due
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
     }
 
-    /// Takes in that a namespace has the labels that are asked for. Says whether that is news: then its
-    /// workloads are not known, and have to be shown again.
+    /// Takes in that a namespace matches the selector. Returns true if that is news: its workloads are then
+    /// unknown, and have to be listed.
     pub(crate) fn namespace_selected(&self, namespace: &Name) -> bool {
         self.scope.covers(namespace) && self.namespaces.insert(namespace)
     }
 
-    /// Takes in that a namespace has not, or no longer, the labels that are asked for.
+    /// Takes in that a namespace does not, or no longer, match the selector.
     pub(crate) fn namespace_left(&self, namespace: &Name) {
         self.namespaces.remove(namespace);
         for id in self.workloads.ids(|id| id.namespace == *namespace) {
@@ -290,13 +291,13 @@ impl Reconciler {
         }
     }
 
-    /// The namespaces with the labels that are asked for.
+    /// Returns the namespaces that match the selector.
     pub(crate) fn namespaces(&self) -> &SelectedNamespaces {
         &self.namespaces
     }
 
-    /// Takes in that a config object has this resourceVersion now, or is gone. Its workloads are looked
-    /// at even where that is known already: it may be known from a look at one of them alone.
+    /// Takes in that a config object has this resourceVersion now, or is gone. Its workloads are queued
+    /// even if that is known already: the knowledge may come from a pass over just one of them.
     pub(crate) fn config_seen(&self, reference: &Reference, resource_version: Option<&str>) {
         let now = Instant::now();
         let is_news = self.digests.observe(reference, resource_version, now);
@@ -306,22 +307,22 @@ impl Reconciler {
         }
     }
 
-    /// Whether any workload lists the object.
+    /// Returns true if any workload references the object.
     pub(crate) fn is_referenced(&self, reference: &Reference) -> bool {
         self.workloads.is_referenced(reference)
     }
 
-    /// The config objects that were there when they were last read.
+    /// Returns the config objects that were present when they were last read.
     pub(crate) fn present_config(&self) -> Vec<Reference> {
         self.digests.present()
     }
 
-    /// What is counted.
+    /// Returns the metrics.
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// The workloads that are kept.
+    /// Returns the managed workloads.
     pub(crate) fn workloads(&self) -> &Workloads {
         &self.workloads
     }
@@ -331,7 +332,7 @@ impl Reconciler {
     }
 }
 
-/// The resourceVersion as a number, which later ones are greater than.
+/// Returns the resourceVersion as a number. Later versions are greater.
 fn version(object: &impl Object) -> u64 {
     let version = object.meta().resource_version.as_deref();
     version

@@ -1,4 +1,4 @@
-//! Watches workloads and config objects, and tells the reconciler what it sees.
+//! Watches workloads and config objects, and passes what it sees to the reconciler.
 
 pub(super) mod custom;
 mod picked;
@@ -28,9 +28,9 @@ use crate::runtime::resources::{Resources, api};
 #[cfg(test)]
 mod tests;
 
-/// Starts every watch that `scope` needs. They end with the set.
+/// Starts every watch that `scope` needs. The watches end when the set is dropped.
 ///
-/// What they read takes its turns by `budget`.
+/// Long objects that they read take turns, granted by `budget`.
 pub(crate) fn spawn(
     client: &Client,
     scope: &Scope,
@@ -63,7 +63,7 @@ pub(crate) fn spawn(
                 reconciler.clone(),
             ));
         }
-        // What never counts may be what we have no right to list.
+        // A kind that is never tracked is not watched, because we may have no right to list it.
         for kind in ConfigKind::ALL
             .into_iter()
             .filter(|kind| scope.tracks(*kind))
@@ -84,14 +84,15 @@ pub(crate) fn spawn(
     watches
 }
 
-/// Sends to `picked` the namespaces whose workloads no list will show that begins from here on.
+/// Follows the namespaces that match the selector. Sends to `picked` those that need lists of their own,
+/// because the lists of all workloads had begun before they matched.
 async fn watch_namespaces(
     namespaces: Resources<NamespaceMetadata>,
     reconciler: Arc<Reconciler>,
     picked: mpsc::UnboundedSender<Name>,
 ) {
     let selected = |name: &Name| {
-        // The lists of all workloads begin when the namespaces have been listed.
+        // The lists of all workloads begin once the namespaces have been listed.
         if reconciler.namespace_selected(name) && reconciler.namespaces().are_listed() {
             let _ = picked.send(name.clone());
         }
@@ -148,7 +149,8 @@ pub(crate) async fn watch_workloads<O: Object>(
         Event::InitApply(object) => listed.extend(reconciler.workload_listed(kind, object)),
         Event::Apply(object) => reconciler.workload_seen(kind, object),
         Event::Delete(object) => reconciler.workload_deleted(kind, object),
-        // Only a list that is whole says what is gone, and only of namespaces that it began with.
+        // Only a complete list shows what is gone, and only for namespaces that were selected when it
+        // began.
         Event::InitDone => {
             let in_list = |id: &WorkloadId| {
                 id.kind == kind
@@ -163,7 +165,7 @@ pub(crate) async fn watch_workloads<O: Object>(
             {
                 reconciler.workload_gone(&id);
             }
-            // The other kinds come and go.
+            // Only the lists of built-in kinds are waited for: the other kinds come and go.
             if kind.is_built_in() {
                 reconciler.list_is_whole();
             }
@@ -182,7 +184,7 @@ async fn watch_config(
     let watches = &reconciler.metrics().watches;
     let _watching = watches.begin(resources.path(), kind.as_str());
     let mut listed: HashSet<Reference> = HashSet::new();
-    // Of what no workload references, nothing is kept.
+    // Nothing is stored about an object that no workload references.
     let referenced = |object: &ConfigMetadata| {
         let reference = object.reference(kind);
         reference.filter(|reference| reconciler.is_referenced(reference))

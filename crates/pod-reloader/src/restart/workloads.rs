@@ -1,4 +1,4 @@
-//! What the reconcile loop knows of the workloads, and since when.
+//! Remembers the workloads as they were last seen, and since when.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
-/// The workloads that are kept, as they were last seen.
+/// The managed workloads, as they were last seen.
 pub(crate) struct Workloads(Mutex<Inner>);
 
 struct Inner {
@@ -22,16 +22,16 @@ struct Inner {
 }
 
 struct Seen {
-    /// When the present value of KEY was first seen.
+    /// The time when the current config hash and baseline were first seen.
     key: Instant,
-    /// The resourceVersion that was seen last.
+    /// The last resourceVersion that was seen.
     version: u64,
-    /// When news of one of its objects first came that no look has dealt with.
+    /// The time of the first news of one of its objects that no pass has handled yet.
     heard: Option<Instant>,
 }
 
 impl Workloads {
-    /// None yet. Those of one namespace may take `share` bytes.
+    /// Returns an empty set. The workloads of one namespace may take `share` bytes.
     pub(crate) fn new(share: usize) -> Self {
         Self(Mutex::new(Inner {
             index: Index::new(share),
@@ -39,7 +39,7 @@ impl Workloads {
         }))
     }
 
-    /// Takes in a workload that is kept, as it was at a resourceVersion, if there is room for it.
+    /// Takes in a managed workload at a resourceVersion, if there is room for it.
     pub(crate) fn apply(&self, workload: Workload, version: u64, now: Instant) -> Applied {
         let mut inner = self.0.lock();
         let known = inner.index.workload(&workload.id);
@@ -73,20 +73,20 @@ impl Workloads {
         applied
     }
 
-    /// Forgets a workload. Where it was managed, says for which objects it matters.
+    /// Forgets a workload. If it was managed, returns the objects that this affects.
     pub(crate) fn delete(&self, id: &WorkloadId) -> Option<Turned> {
         let mut inner = self.0.lock();
         inner.seen.remove(id);
         inner.index.delete(id)
     }
 
-    /// The workload, and since when it has carried its KEY.
+    /// Returns the workload, and since when it has carried its current config hash and baseline.
     pub(crate) fn get(&self, id: &WorkloadId) -> Option<(Arc<Workload>, Instant)> {
         let inner = self.0.lock();
         Some((inner.index.workload(id)?, inner.seen.get(id)?.key))
     }
 
-    /// Whether it has been seen at a later resourceVersion than this.
+    /// Returns true if the workload has been seen at a later resourceVersion than this.
     pub(crate) fn is_known_later_than(&self, id: &WorkloadId, version: u64) -> bool {
         self.0
             .lock()
@@ -95,7 +95,7 @@ impl Workloads {
             .is_some_and(|seen| seen.version > version)
     }
 
-    /// The workloads that the object may count for, of which there was news at `heard`, if any.
+    /// Returns the workloads that may track the object. `heard` is the time of news of it, if there is any.
     pub(crate) fn consumers(
         &self,
         reference: &Reference,
@@ -113,66 +113,66 @@ impl Workloads {
         ids
     }
 
-    /// Takes out when the first news of a workload came, for a look at it to deal with.
+    /// Takes out the time of the first news of a workload's objects, for a pass to handle.
     pub(crate) fn take_heard(&self, id: &WorkloadId) -> Option<Instant> {
         self.0.lock().seen.get_mut(id)?.heard.take()
     }
 
-    /// Puts that back, as the look has not dealt with it.
+    /// Puts the time back, because the pass has not handled the news.
     pub(crate) fn put_back(&self, id: &WorkloadId, heard: Option<Instant>) {
         if let Some(seen) = self.0.lock().seen.get_mut(id) {
             seen.heard = heard.or(seen.heard);
         }
     }
 
-    /// The keys of an object that decide about any workload by themselves.
+    /// Returns the keys of an object that matter individually to any workload.
     pub(crate) fn data_keys(&self, reference: &Reference) -> DataKeys {
         self.0.lock().index.data_keys(reference)
     }
 
-    /// Whether the object may count for any workload.
+    /// Returns true if any workload may track the object.
     pub(crate) fn is_referenced(&self, reference: &Reference) -> bool {
         self.0.lock().index.is_referenced(reference)
     }
 
-    /// How many config objects are named, and how many references to them there are.
+    /// Returns the number of config objects that are referenced, and the number of references to them.
     pub(crate) fn referenced(&self) -> (usize, usize) {
         self.0.lock().index.referenced()
     }
 
-    /// Whether a workload tracked the object before `turned` that tracks it still.
+    /// Returns true if a workload tracks the object that already did so before `turned`.
     pub(crate) fn stays_tracked(&self, reference: &Reference, turned: &Turned) -> bool {
         self.0.lock().index.stays_tracked(reference, turned)
     }
 
-    /// Whether any workload has a regular expression for names of a kind in a namespace.
+    /// Returns true if any workload has a regular expression for names of a kind in a namespace.
     pub(crate) fn has_patterns(&self, place: &(ConfigKind, Name)) -> bool {
         self.0.lock().index.has_patterns(place)
     }
 
-    /// Those that `matches` holds for, with those that were left out.
+    /// Returns the workloads for which `matches` holds, including those that were left out.
     pub(crate) fn ids(&self, matches: impl Fn(&WorkloadId) -> bool) -> Vec<WorkloadId> {
         let inner = self.0.lock();
         let all = inner.index.workloads().chain(inner.index.left_out());
         all.filter(|id| matches(id)).cloned().collect()
     }
 
-    /// Whether the workload was left out.
+    /// Returns true if the workload was left out.
     pub(crate) fn is_left_out(&self, id: &WorkloadId) -> bool {
         self.0.lock().index.is_left_out(id)
     }
 
-    /// How many were left out.
+    /// Returns the number of workloads that were left out.
     pub(crate) fn left_out(&self) -> usize {
         self.0.lock().index.left_out().count()
     }
 
-    /// Those of a namespace that were left out and that there is room for now.
+    /// Returns the left-out workloads of a namespace for which there is room now.
     pub(crate) fn that_fit(&self, namespace: &Name) -> Vec<WorkloadId> {
         self.0.lock().index.that_fit(namespace)
     }
 
-    /// How many of them rely on each key of the config hash.
+    /// Returns, for each key, the number of workloads whose config hash or baseline relies on it.
     pub(crate) fn relying_on_keys(&self) -> HashMap<KeyId, usize> {
         let mut counts = HashMap::new();
         let inner = self.0.lock();
@@ -186,7 +186,7 @@ impl Workloads {
         counts
     }
 
-    /// How many are managed.
+    /// Returns the number of managed workloads.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().seen.len()
     }

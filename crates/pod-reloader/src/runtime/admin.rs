@@ -16,12 +16,13 @@ use tokio::time::Instant;
 use crate::runtime::error::StartError;
 use crate::runtime::heartbeat::Heartbeat;
 
-/// The routes of the probes. `obstacle` names the reason why no call should be sent here, if there is one.
+/// Returns the routes of the probes. `obstacle` names the reason why this replica should get no calls, if
+/// any.
 pub(crate) fn probes(
     heartbeat: Arc<Heartbeat>,
     obstacle: impl Fn() -> Option<&'static str> + Clone + Send + Sync + 'static,
 ) -> Router {
-    // An apiserver that is down is no reason to restart us: it would help nobody.
+    // Restarting because the apiserver is down would help nobody, so liveness does not depend on it.
     let alive = move || async move {
         match heartbeat.is_stuck() {
             false => (StatusCode::OK, "ok"),
@@ -42,7 +43,7 @@ pub(crate) fn probes(
         .route("/readyz", get(ready))
 }
 
-/// The route of the metrics, of which `text` is the answer.
+/// Returns the route of the metrics, which answers with `text`.
 pub(crate) fn metrics(text: impl Fn() -> String + Send + Sync + 'static) -> Router {
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     let rendered = Arc::new(Rendered::new(text));
@@ -52,8 +53,8 @@ pub(crate) fn metrics(text: impl Fn() -> String + Send + Sync + 'static) -> Rout
     Router::new().route("/metrics", get(text))
 }
 
-/// A text that is rendered for all who ask for it within a moment: it takes the thread of webhook, Lease
-/// and probes, however many ask.
+/// A text that is rendered once for everyone who asks within [`FRESH`]. Rendering uses the thread of the
+/// webhook, the Lease and the probes, so its cost must not grow with the number of requests.
 struct Rendered<F> {
     render: F,
     last: Mutex<Option<(Instant, Bytes)>>,
@@ -87,8 +88,8 @@ pub(crate) async fn listen(address: SocketAddr) -> Result<TcpListener, StartErro
         .map_err(|source| StartError::Listen { address, source })
 }
 
-/// How long a text that was rendered is the answer: rendering takes some milliseconds at worst, and so a
-/// few hundredths of a processor.
+/// The time for which a rendered text is served again. Rendering takes some milliseconds at worst, so it
+/// costs a few hundredths of a processor at most.
 const FRESH: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

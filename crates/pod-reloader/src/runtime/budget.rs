@@ -1,24 +1,24 @@
-//! The memory that what comes from elsewhere may take up: one budget for the whole process.
+//! Bounds the memory for data from outside: one budget for the whole process.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// How many bytes of bodies are held at once: of reviews, and of config objects that are read. The
-/// longest review fits twice, and what reads hold while they wait for more is a small part of it.
+/// The maximum number of bytes of bodies in memory at once: reviews, and config objects that are read. The
+/// longest review fits twice. Reads that wait for more hold only a small part of it.
 pub(crate) const BYTES: usize = 64 << 20;
 
-/// The most bytes of one object of a list or a watch. etcd takes 1.5 MiB, of which JSON makes six times as
-/// much where every character is escaped, as `<` is.
+/// The maximum number of bytes of one object of a list or a watch. etcd accepts 1.5 MiB, which becomes six
+/// times as much in JSON if every character is escaped, as `<` is.
 pub(crate) const LONGEST: usize = 12 << 20;
-/// How many long objects of lists and watches are held at once, besides the bodies.
+/// The maximum number of long objects of lists and watches in memory at once, in addition to the bodies.
 const LONG_AT_ONCE: usize = 2;
 
-/// The bytes that are left; clones share them.
+/// The bytes that are left. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     bodies: Arc<Semaphore>,
-    /// Not of the same bytes: a list must wait for no review, and no review for a list.
+    /// Separate from the bytes above: a list must never wait for a review, nor a review for a list.
     turns: Arc<Semaphore>,
 }
 
@@ -30,7 +30,7 @@ impl Budget {
         }
     }
 
-    /// A share without bytes.
+    /// Returns a share that has no bytes yet.
     pub(crate) fn share(&self) -> Share {
         Share {
             budget: self.bodies.clone(),
@@ -38,9 +38,11 @@ impl Budget {
         }
     }
 
-    /// Waits until one may hold an object of a list or a watch of up to [`LONGEST`] bytes.
+    /// Waits for the right to hold an object of a list or a watch of up to [`LONGEST`] bytes.
     ///
-    /// *Caveats*: whoever has a turn must wait for nothing but the rest of that object, and not for long.
+    /// # Caveats
+    ///
+    /// The holder of a turn must wait for nothing except the rest of that object, and not for long.
     pub(crate) async fn turn(&self) -> Turn {
         let turn = self.turns.clone().acquire_owned().await;
         Turn {
@@ -49,25 +51,25 @@ impl Budget {
     }
 }
 
-/// The right to hold one long object, which is given back when it is dropped.
+/// The right to hold one long object. Dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _permit: OwnedSemaphorePermit,
 }
 
-/// A part of the budget, which is given back when it is dropped.
+/// A part of the budget. Dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// There are not that many bytes left.
+/// The error of asking for more bytes than are left.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
 impl Share {
-    /// How many bytes it has.
+    /// Returns the number of bytes of this share.
     pub(crate) fn bytes(&self) -> usize {
         self.permit
             .as_ref()
@@ -75,12 +77,20 @@ impl Share {
     }
 
     /// Takes more bytes, now or not at all.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Exhausted`] if fewer bytes are left.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let more = self.budget.clone().try_acquire_many_owned(permits(bytes));
         more.map(|more| self.add(more)).map_err(|_| Exhausted)
     }
 
-    /// Takes more bytes, now or not at all, and only where as many as `rest` remain for others.
+    /// Takes more bytes, now or not at all, and only if at least `rest` bytes remain for others.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Exhausted`] if fewer bytes are left.
     pub(crate) fn grow_leaving(&mut self, rest: usize, bytes: usize) -> Result<(), Exhausted> {
         if self.budget.available_permits() < bytes + rest {
             return Err(Exhausted);
@@ -88,10 +98,12 @@ impl Share {
         self.grow(bytes)
     }
 
-    /// Takes more bytes, as soon as there are.
+    /// Waits until more bytes are available, and takes them.
     ///
-    /// *Caveats*: whoever has a share and waits keeps others waiting. All that may be had while waiting
-    /// must leave room for one that need not wait any more.
+    /// # Caveats
+    ///
+    /// A waiting share withholds its bytes from others. The bytes that shares can hold while they wait must
+    /// leave enough for one share that no longer has to wait.
     pub(crate) async fn grow_in_turn(&mut self, bytes: usize) {
         let more = self.budget.clone().acquire_many_owned(permits(bytes)).await;
         self.add(more.expect("the semaphore is never closed"));

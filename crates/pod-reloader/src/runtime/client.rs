@@ -1,4 +1,4 @@
-//! Clients of the apiserver: found, told apart by purpose, and never without a deadline.
+//! Builds the clients of the apiserver: one for each purpose, each with a deadline.
 
 use std::time::Duration;
 
@@ -13,22 +13,23 @@ use tokio::runtime::Handle;
 use crate::runtime::error::{CallError, StartError};
 use crate::runtime::watches::Watches;
 
-/// How long one call may take, watches aside.
+/// The time limit of one call, except for watches.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long one watch call lasts.
+/// The duration of one watch call.
 pub(crate) const WATCH_CALL: Duration = Duration::from_secs(60);
 
-/// How long a watch, or the list before it, may bring no byte: a connection that is dead is given up then.
+/// The time that a watch, or the list before it, may go without a byte. After that its connection is given
+/// up.
 const WATCH_DEADLINE: Duration = Duration::from_secs(70);
 
-/// What the apiserver's audit log and metrics call us.
+/// The name by which we appear in the apiserver's audit log and metrics.
 pub(crate) const USER_AGENT: &str = concat!("pod-reloader/", env!("CARGO_PKG_VERSION"));
 
-/// Where the namespace of a pod stands.
+/// The file that holds the namespace of the pod.
 const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// One client for each purpose, with a connection pool each: none waits behind another.
+/// One client for each purpose. Each has its own connection pool, so none waits for another.
 #[derive(Clone)]
 pub(crate) struct Clients {
     /// Reads of the webhook.
@@ -44,8 +45,8 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Clients for the cluster that KUBECONFIG names, or else for the one we run in. Those of the loop
-    /// work on the runtime `reconciling`. What the apiserver answers to watches is noted.
+    /// Returns clients for the cluster that KUBECONFIG names, or else for the one that we run in. The
+    /// clients of the loop work on the runtime `reconciling`. Answers to watches are recorded in `noted`.
     pub(crate) async fn infer(reconciling: &Handle, noted: &Watches) -> Result<Self, StartError> {
         let config = Config::infer()
             .await
@@ -54,7 +55,7 @@ impl Clients {
     }
 
     fn new(mut config: Config, reconciling: &Handle, noted: &Watches) -> Result<Self, StartError> {
-        // We know better than a client which call is worth another try, and when.
+        // The caller knows better than the client which call is worth another try, and when.
         config.default_retry = false;
         let user_agent = HeaderValue::from_static(USER_AGENT);
         config.headers.push((header::USER_AGENT, user_agent));
@@ -82,14 +83,14 @@ impl Clients {
     }
 }
 
-/// The namespace of the pod that we run in, if we run in one.
+/// Returns the namespace of the pod that we run in. `None` outside of a pod.
 pub(crate) fn pod_namespace() -> Option<String> {
     std::fs::read_to_string(POD_NAMESPACE_FILE)
         .ok()
         .map(|namespace| namespace.trim().to_owned())
 }
 
-/// The user that the apiserver takes us for.
+/// Returns the user name by which the apiserver knows us.
 pub(crate) async fn own_username(client: &Client) -> Result<String, CallError> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = within(
@@ -102,7 +103,7 @@ pub(crate) async fn own_username(client: &Client) -> Result<String, CallError> {
         .ok_or(CallError::Unreadable)
 }
 
-/// How we create and replace.
+/// Returns the parameters of our creates and replaces.
 pub(crate) fn post_params() -> PostParams {
     PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -110,7 +111,7 @@ pub(crate) fn post_params() -> PostParams {
     }
 }
 
-/// How we patch.
+/// Returns the parameters of our patches.
 pub(crate) fn patch_params() -> PatchParams {
     PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -118,7 +119,7 @@ pub(crate) fn patch_params() -> PatchParams {
     }
 }
 
-/// Waits for a call, but not longer than `deadline`.
+/// Waits for a call, but no longer than `deadline`.
 pub(crate) async fn within<T, E: Into<CallError>>(
     deadline: Duration,
     call: impl Future<Output = Result<T, E>>,
@@ -143,10 +144,10 @@ mod tests {
     const HEAD: &[u8] =
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 999\r\n\r\n";
 
-    /// Clients of an apiserver that begins each answer, and goes silent then.
+    /// Returns clients of an apiserver that begins each answer and then goes silent.
     async fn clients(noted: &Watches) -> Clients {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        // As where many clusters are reached by one address.
+        // An address with a path, as if many clusters were behind one host.
         let url = format!("http://{}/clusters/c", listener.local_addr().unwrap());
         tokio::spawn(async move {
             let mut connections = Vec::new();
@@ -166,7 +167,7 @@ mod tests {
         let config_maps: Api<ConfigMap> = Api::namespaced(watch, "ns");
         let events = config_maps.watch(&WatchParams::default(), "0").await;
         let mut events = std::pin::pin!(events.unwrap());
-        // From here on time passes as fast as all wait for it.
+        // From here on the clock is paused: it advances whenever every task waits for it.
         tokio::time::pause();
         let silent_since = Instant::now();
         assert!(matches!(events.next().await, Some(Err(_)) | None));

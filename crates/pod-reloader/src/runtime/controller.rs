@@ -18,17 +18,19 @@ mod tests;
 
 /// A part of the operator that works while this replica leads.
 pub(crate) trait Controller: Send + Sync + 'static {
-    /// The name in the log, and in the label `controller` of metrics.
+    /// Returns the name in the log, and in the label `controller` of metrics.
     fn name(&self) -> &'static str;
 
-    /// Works for one term of leadership, which ends when this is dropped. It does not end by itself.
+    /// Works for one term of leadership. The future does not end by itself: dropping it ends the term.
     fn lead(&self) -> BoxFuture<'static, ()>;
 }
 
-/// Runs all controllers for one term of leadership, until that is dropped. Returns if one of them ends.
+/// Runs all controllers for one term of leadership. Dropping the future ends the term. Returns early if a
+/// controller ends.
 ///
 /// # Panics
-/// If one of them does.
+///
+/// Panics if a controller panics.
 pub(crate) async fn term(controllers: Vec<Arc<dyn Controller>>, heartbeat: Arc<Heartbeat>) {
     let _leading = Leading(heartbeat.clone());
     let mut working = JoinSet::new();
@@ -52,7 +54,7 @@ pub(crate) async fn term(controllers: Vec<Arc<dyn Controller>>, heartbeat: Arc<H
     }
 }
 
-/// A term, for as long as it lasts.
+/// The guard of a running term. Dropping it tells the heartbeat that no loop runs.
 struct Leading(Arc<Heartbeat>);
 
 impl Drop for Leading {
@@ -66,12 +68,12 @@ impl Drop for Leading {
 pub(crate) struct Errors(Family<[(&'static str, &'static str); 2], Counter>);
 
 impl Errors {
-    /// The metric.
+    /// Returns the metric.
     pub(crate) fn family(&self) -> Family<[(&'static str, &'static str); 2], Counter> {
         self.0.clone()
     }
 
-    /// Returns the failures of one controller, all of which are shown from the start.
+    /// Returns the failures of one controller. All reasons are shown from the start, at zero.
     pub(crate) fn of(&self, controller: &'static str) -> ControllerErrors {
         let errors = ControllerErrors {
             all: self.clone(),
@@ -92,7 +94,8 @@ pub(crate) struct ControllerErrors {
 }
 
 impl ControllerErrors {
-    /// Counts a failure by its cause. `None` stands for what is no call to the apiserver.
+    /// Counts a failure by its cause. `None` stands for a failure that is not a failed call to the
+    /// apiserver.
     pub(crate) fn count(&self, cause: Option<&CallError>) {
         let reason = cause.map_or(OTHER, CallError::reason);
         self.all.0.get_or_create(&self.labels(reason)).inc();
@@ -103,5 +106,5 @@ impl ControllerErrors {
     }
 }
 
-/// The reason of a failure that is no failed call.
+/// The reason of a failure that is not a failed call.
 const OTHER: &str = "other";

@@ -1,4 +1,4 @@
-//! What can go wrong with the apiserver, and with the process.
+//! The errors of calls to the apiserver, and of starting the process.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use pod_reloader_core::workload::MAX_ANNOTATIONS_SIZE;
 
 use super::budget::LONGEST;
 
-/// A reason not to start, or not to go on.
+/// A reason not to start, or not to continue.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error("finding a cluster: neither KUBECONFIG nor the service account of a pod names one")]
@@ -49,9 +49,9 @@ pub(crate) enum StartError {
     },
 }
 
-/// Why a call to the apiserver brought no answer that we can use.
+/// The reason why a call to the apiserver brought no usable answer.
 ///
-/// Holds no error of kube or serde: those may quote what they received.
+/// Holds no error of kube or serde, because those can quote the answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     #[error("no answer within {0:?}")]
@@ -90,7 +90,7 @@ impl CallError {
         "unreadable",
     ];
 
-    /// A closed set of words, for metrics and Events.
+    /// Returns the reason as one of a closed set of words, for metrics and Events.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::TimedOut(_) => "timeout",
@@ -107,24 +107,24 @@ impl CallError {
         }
     }
 
-    /// The object, or its namespace, is not there.
+    /// Returns true if the object, or its namespace, does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
-        // A proxy may say 404 in words of its own: that is no word about the object.
+        // A proxy can answer 404 in its own words, which says nothing about the object.
         matches!(self, Self::Refused { code: 404, reason, .. } if reason == "NotFound")
     }
 
-    /// A watch, or a list, is too old to go on: all must be listed again.
+    /// Returns true if a watch or a list is too old to continue, so that everything must be listed again.
     pub(crate) fn is_expired(&self) -> bool {
         matches!(self, Self::Refused { code: 410, .. })
     }
 
-    /// Somebody made the object before us, or changed it.
+    /// Returns true if somebody else created or changed the object first.
     pub(crate) fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused { code: 409, .. })
     }
 
-    /// A `test` of our JSON Patch did not hold: the apiserver answers 422 without details. A policy or
-    /// a webhook that refuses the patch gives some.
+    /// Returns true if a `test` of our JSON Patch did not hold. The apiserver then answers 422 without
+    /// details. A policy or a webhook that refuses the patch gives details.
     pub(crate) fn is_failed_test(&self) -> bool {
         matches!(
             self,
@@ -136,8 +136,8 @@ impl CallError {
         )
     }
 
-    /// The apiserver refuses it, and will again until somebody changes something. A 401 is about our
-    /// token, which is replaced without anybody's doing.
+    /// Returns true if the apiserver refuses the call, and will do so again until somebody changes
+    /// something. A 401 is not included: it is about our token, which is replaced without anybody's help.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(
             self,
@@ -153,7 +153,7 @@ impl CallError {
 impl From<kube::Error> for CallError {
     fn from(error: kube::Error) -> Self {
         match error {
-            // Every object in JSON can be taken for a Status that says nothing.
+            // Any JSON object can be read as a Status without content.
             kube::Error::Api(status) if status.code == 0 => Self::Unreadable,
             kube::Error::Api(status) => Self::Refused {
                 code: status.code,
@@ -174,11 +174,11 @@ impl From<kube::Error> for CallError {
     }
 }
 
-/// How much of a message is kept, in characters: an Event takes 1 KiB.
+/// The maximum length of a retained message, in characters. An Event takes 1 KiB.
 const MAX_MESSAGE: usize = 500;
 
-/// Whether the apiserver itself said it. Of anything else, such as the page of a proxy, kube makes a
-/// Status that quotes it.
+/// Returns true if the apiserver itself sent the Status. kube turns any other answer, such as the page of a
+/// proxy, into a Status that quotes it.
 fn is_status(status: &Status) -> bool {
     status.reason != "Failed to parse error data"
 }

@@ -1,4 +1,4 @@
-//! Sends Events, beside the work and never in its way.
+//! Sends Events in the background, so that they never delay the work.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,31 +18,31 @@ use tracing::{debug, warn};
 use crate::runtime::client::{DEADLINE, patch_params, post_params, within};
 use crate::runtime::error::CallError;
 
-/// How many Events may wait to be sent. More are dropped, with a line in the log.
+/// The maximum number of Events that wait to be sent. Any more are dropped, with a line in the log.
 const BACKLOG: usize = 4096;
-/// How long Events wait for the loop to be at rest: restarts come first.
+/// The maximum time that Events wait for an idle loop: restarts come first.
 const MAX_WAIT: Duration = Duration::from_secs(5);
-/// For how long an Event that repeats is counted again.
+/// The time during which a repeated Event is counted instead of sent again.
 const REMEMBERED: Duration = Duration::from_secs(6 * 60);
-/// The longest name of an object, in bytes.
+/// The maximum length of an object name, in bytes.
 const MAX_NAME: usize = 253;
-/// The longest text of an Event, in bytes.
+/// The maximum length of the text of an Event, in bytes.
 const MAX_NOTE: usize = 1024;
 
 /// The content of an Event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Report {
-    /// The reason, which people filter by.
+    /// The reason, by which people filter.
     pub(crate) reason: &'static str,
-    /// The text. The apiserver takes 1 KiB of it.
+    /// The text. The apiserver accepts up to 1 KiB.
     pub(crate) note: String,
-    /// Whether it is a Warning.
+    /// True for a Warning.
     pub(crate) is_problem: bool,
-    /// A second object that it is about.
+    /// A second object that the Event is about.
     pub(crate) related: Option<ObjectReference>,
 }
 
-/// Where Events are handed in.
+/// The sending half: hands in Events.
 #[derive(Clone)]
 pub(crate) struct Events {
     sender: mpsc::Sender<(ObjectReference, Report)>,
@@ -50,7 +50,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Somewhere to hand in Events, and the task that sends them.
+    /// Returns a place to hand in Events, and the task that sends them.
     pub(crate) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
         let (sender, receiver) = mpsc::channel(BACKLOG);
         let (is_busy, busy) = watch::channel(false);
@@ -58,7 +58,7 @@ impl Events {
         (Self { sender, is_busy }, send(client, receiver, busy))
     }
 
-    /// Says whether the loop has something to do that is more urgent than Events.
+    /// Notes whether the loop has more urgent work than Events.
     pub(crate) fn hold_back(&self, is_busy: bool) {
         self.is_busy.send_if_modified(|was_busy| {
             let is_news = *was_busy != is_busy;
@@ -91,7 +91,7 @@ async fn send(
     let mut recorder = Recorder::new(client);
     let mut patience = MAX_WAIT;
     while let Some((about, report)) = receiver.recv().await {
-        // A loop that does not come to rest has its Events sent beside it until it does.
+        // If the loop does not become idle in time, its Events are sent alongside its work until it does.
         patience = match timeout(patience, busy.wait_for(|is_busy| !is_busy)).await {
             Ok(_) => MAX_WAIT,
             Err(_) => Duration::ZERO,
@@ -100,12 +100,12 @@ async fn send(
     }
 }
 
-/// Sends Events. One that says the same about the same object as a recent one is counted there; kube's
-/// recorder would also count one that says something else, and gives an Event a name that is too long if
-/// that of the object is long.
+/// Sends Events. If an Event repeats a recent one about the same object, that one is counted up instead.
+/// kube's recorder would also count an Event with another text, and its names are too long for objects with
+/// long names.
 struct Recorder {
     client: Client,
-    /// By UID of the object, reason and text.
+    /// Recent Events, by UID of the object, reason and text.
     recent: HashMap<(Option<String>, &'static str, String), (Event, Instant)>,
 }
 
@@ -117,7 +117,7 @@ impl Recorder {
 
     async fn publish(&mut self, about: &ObjectReference, report: &Report) {
         if let Err(error) = self.record(about, report).await {
-            // The namespace may be on its way out; the log line of the change itself is there.
+            // The namespace may be terminating. The log line of the change itself has been written.
             debug!(%error, reason = report.reason, "an Event was not taken");
         }
     }
@@ -138,7 +138,7 @@ impl Recorder {
                     self.recent.insert(key, (event, now));
                     return Ok(());
                 }
-                // Somebody has deleted it.
+                // Somebody has deleted the Event.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
@@ -185,15 +185,15 @@ fn counted_again(event: &Event, now: Timestamp) -> Event {
     }
 }
 
-/// The name of an Event: that of its object, as far as there is room for it, and the time.
+/// Returns the name of an Event: the name of its object, as much of it as fits, and the time.
 fn name(object: &str, now: Timestamp) -> String {
     let suffix = format!(".{:x}", now.as_nanosecond());
     let object = cut(object, MAX_NAME - suffix.len());
-    // What is cut off may leave what no part of a name ends with.
+    // The cut can leave a character at the end that no part of a name may end with.
     format!("{}{suffix}", object.trim_end_matches(['.', '-']))
 }
 
-/// The beginning of `text`, as far as it fits into so many bytes.
+/// Returns the beginning of `text`, as much as fits into `bytes`.
 fn cut(text: &str, bytes: usize) -> &str {
     let ends = (0..=bytes.min(text.len())).rev();
     let end = ends.into_iter().find(|end| text.is_char_boundary(*end));
@@ -210,7 +210,7 @@ mod tests {
     use parking_lot::Mutex;
     use pod_reloader_core::name::Name;
 
-    /// The Events that an apiserver has, which takes what is created and counts what is patched.
+    /// Returns the Events of an apiserver that stores each created Event and counts each patch.
     async fn published(reports: &[Report], deleted_after: usize) -> Vec<(String, u64)> {
         let stored = Arc::new(Mutex::new(Vec::<(String, String, u64)>::new()));
         let events = stored.clone();
@@ -271,7 +271,7 @@ mod tests {
     fn the_event_of_an_object_with_a_long_name_has_a_name_too() {
         let now = "2026-11-22T08:00:00.123456789Z".parse().unwrap();
         assert_eq!(name("web", now), "web.18ea4f1ff465cd15");
-        // Where it is cut there is a dot, a dash, or neither.
+        // The cut can fall on a dot, a dash, or neither.
         let parts = [
             &*"a".repeat(62),
             "-",

@@ -1,31 +1,31 @@
-//! Tells whether the reconcile loop still turns.
+//! Tells whether the reconcile loop is still running.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How often a loop that turns says so.
+/// The time between two heartbeats of a running loop.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
-/// After how long without a word it is stuck. It never waits for the apiserver itself.
+/// The silence after which a loop is considered stuck. The loop itself never waits for the apiserver.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 
-/// The last sign of life of a loop, while one runs.
+/// The last heartbeat of a loop. `None` while no loop has to run.
 #[derive(Default)]
 pub(crate) struct Heartbeat(Mutex<Option<Instant>>);
 
 impl Heartbeat {
-    /// Notes that the loop turns.
+    /// Notes that the loop is running.
     pub(crate) fn beat(&self) {
         *self.0.lock() = Some(Instant::now());
     }
 
-    /// Notes that no loop runs, and none has to.
+    /// Notes that no loop is running, and none has to.
     pub(crate) fn rest(&self) {
         *self.0.lock() = None;
     }
 
-    /// Whether there is a loop that does not turn.
+    /// Returns true if a loop should be running but is silent.
     pub(crate) fn is_stuck(&self) -> bool {
         self.0
             .lock()

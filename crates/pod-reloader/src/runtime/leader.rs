@@ -1,8 +1,9 @@
-//! Leader election: who reconciles. For economy only; two leaders for a while do no harm.
+//! Elects the leader: the replica that reconciles. Election only saves work; two leaders for a while do no
+//! harm.
 //!
-//! The protocol is that of client-go, so that clocks need not agree: a Lease is held until it has not
-//! changed for its duration, by the clock of whoever watches it. Crates that do this compare the time
-//! in the Lease with their own clock, and none gives up a Lease that it cannot renew.
+//! The protocol is that of client-go, so clocks need not agree. A Lease is considered held until it has
+//! been unchanged for its duration, by the clock of the replica that watches it. Other crates compare the
+//! time in the Lease with their own clock, and none of them gives up a Lease that it cannot renew.
 
 use std::time::Duration;
 
@@ -22,24 +23,27 @@ use crate::runtime::client::{patch_params, post_params, within};
 use crate::runtime::error::CallError;
 use crate::runtime::logging::Complaint;
 
-/// How long a Lease is good that is not renewed.
+/// The time for which a Lease is good without renewal.
 const DURATION: Duration = Duration::from_secs(15);
-/// How long it is at most, whatever it says. None of ours says more than [`DURATION`]: a Lease that claims
-/// years was written by mistake or by a stranger, and would keep everybody from leading for years.
+/// The maximum time for which any Lease is good, whatever it claims. Ours never claim more than
+/// [`DURATION`]: a Lease that claims years was written by mistake or by a stranger, and nobody could lead
+/// for years.
 const LONGEST: Duration = Duration::from_secs(60);
-/// How long its holder relies on the last renewal: so much less that nobody else holds it by then.
+/// The time for which the holder relies on its last renewal. It is so much shorter than [`DURATION`] that
+/// nobody else holds the Lease by then.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// How long after the beginning of one renewal its holder begins the next.
+/// The time between the beginnings of two renewals.
 const RENEW_INTERVAL: Duration = Duration::from_secs(2);
-/// How often somebody else looks at it.
+/// The time between two reads of the Lease by a replica that does not hold it.
 const RETRY: Duration = Duration::from_secs(2);
-/// How long one call may take: so long that two may be lost before the holder gives up.
+/// The time limit of one call. Two calls can be lost before the holder gives up.
 const CALL: Duration = Duration::from_secs(3);
 
-/// Runs a term whenever this replica is elected, until told to stop or a term ends by itself.
+/// Runs a term whenever this replica is elected, until `stop` is cancelled or a term ends by itself.
 ///
-/// A term is dropped when the Lease is lost. It is begun anew when the Lease shows that the cluster was
-/// restored from a backup: its watches stand at a time that is yet to come there, and would be silent.
+/// A term is dropped when the Lease is lost. It is begun anew if the Lease shows that the cluster was
+/// restored from a backup: the old watches would wait at a resourceVersion that the restored cluster has
+/// yet to reach, and stay silent.
 pub(crate) async fn lead<T: Future<Output = ()>>(
     client: Client,
     namespace: Name,
@@ -67,28 +71,29 @@ pub(crate) async fn lead<T: Future<Output = ()>>(
     candidate.release().await;
 }
 
-/// One who stands for election.
+/// A replica that stands for election.
 struct Candidate {
     client: Client,
     leases: Request,
     name: Name,
     identity: String,
     seen: Option<Seen>,
-    /// Until when the Lease is relied on; a time that has passed while it is not held.
+    /// The time until which the Lease is relied on. In the past while the Lease is not held.
     held_until: Instant,
     complaint: Complaint,
 }
 
-/// The parts of a Lease that the election goes by.
+/// The parts of a Lease that the election relies on.
 ///
-/// Times are none of them, as no clock is compared with another. So they are never parsed: the API takes
-/// times that no library here can hold, and a Lease that could not be read would never be taken.
+/// Times are left out, because no clock is compared with another. They are never even parsed: the API
+/// accepts times that no library here can represent, and a Lease that could not be read would never be
+/// taken.
 #[derive(Debug, PartialEq, Eq)]
 struct Lease {
     version: Option<String>,
-    /// `None` where nobody holds it.
+    /// `None` if nobody holds the Lease.
     holder: Option<String>,
-    /// How long it says that it is good; ours where it does not say.
+    /// The time for which the Lease claims to be good. [`DURATION`] if it claims nothing.
     claimed: Duration,
     transitions: i32,
 }
@@ -109,12 +114,12 @@ impl Lease {
         }
     }
 
-    /// Whether it can be taken when it has not changed for so long.
+    /// Returns true if the Lease can be taken after it has been unchanged for so long.
     fn is_free(&self, unchanged: Duration) -> bool {
         self.holder.is_none() || unchanged > self.claimed.clamp(DURATION, LONGEST)
     }
 
-    /// Tells once what is odd about it.
+    /// Logs an excessive claim, once.
     fn report(&self, before: Option<&Self>) {
         let claims_too_much = |lease: &Self| lease.holder.is_some() && lease.claimed > LONGEST;
         if claims_too_much(self) && !before.is_some_and(claims_too_much) {
@@ -128,37 +133,37 @@ impl Lease {
     }
 }
 
-/// A Lease as it was seen last.
+/// A Lease as it was last seen.
 struct Seen {
     lease: Lease,
-    /// Since when it has been seen so.
+    /// The time since which the Lease has been unchanged.
     since: Instant,
 }
 
-/// Why a term ends.
+/// The reason why a term ends.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     /// The Lease could not be renewed in time.
     Lost,
-    /// Somebody else has it.
+    /// Somebody else holds the Lease.
     Taken,
-    /// The cluster is not what it was.
+    /// The cluster was restored to an earlier state.
     Restored,
 }
 
-/// What a look at the Lease has shown.
+/// The result of reading or writing the Lease.
 #[derive(Debug, PartialEq, Eq)]
 enum Sight {
-    /// It is as it was, or has moved on.
+    /// The Lease is unchanged or has moved forward.
     Usual,
-    /// Its resourceVersion has gone back, which only a restore does.
+    /// The resourceVersion of the Lease has gone back, which only a restore does.
     Restored,
 }
 
 impl Candidate {
     fn new(client: Client, namespace: &Name, name: Name) -> Self {
         let mut random = [0; 4];
-        // Without random bytes the host's name alone tells replicas apart.
+        // Without random bytes, only the host name tells replicas apart.
         let _ = getrandom::fill(&mut random);
         let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "pod-reloader".to_owned());
         let leases = LeaseObject::url_path(&(), Some(namespace.as_str()));
@@ -187,11 +192,11 @@ impl Candidate {
         }
     }
 
-    /// Renews the Lease for as long as that goes well.
+    /// Renews the Lease for as long as possible. Returns why the term ends.
     async fn hold(&mut self) -> End {
         let mut renewals = interval(RENEW_INTERVAL);
         renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // It has just been written.
+        // The Lease has just been written.
         renewals.reset();
         loop {
             let held_until = self.held_until;
@@ -220,12 +225,12 @@ impl Candidate {
         }
     }
 
-    /// Gives the Lease up, so that another replica need not wait until it expires.
+    /// Releases the Lease, so that another replica need not wait until it expires.
     async fn release(&mut self) {
         if Instant::now() >= self.held_until {
             return;
         }
-        // The last renewal may have been broken off: what is known of the Lease may be out of date.
+        // The last renewal may have been interrupted, so our view of the Lease may be out of date.
         let released = async {
             self.look().await?;
             if self.is_ours() {
@@ -239,7 +244,7 @@ impl Candidate {
         }
     }
 
-    /// Takes the Lease if it is free. Says whether it is ours.
+    /// Takes the Lease if it is free. Returns true if it is ours.
     async fn try_to_take(&mut self) -> Result<bool, CallError> {
         match self.look().await {
             Err(error) if error.is_not_found() => return Ok(self.create().await?.is_some()),
@@ -255,8 +260,9 @@ impl Candidate {
             lease_transitions: Some(lease.transitions.saturating_add(1)),
             ..self.taken()
         };
-        // The apiserver stores times that it cannot read again itself, such as those of the year 10000,
-        // and refuses every patch of an object that has one. So none that may be there is left.
+        // The apiserver stores times that it cannot read again itself, such as those of the year 10000. It
+        // then refuses every patch of the object. So this patch replaces the times in the spec, and clears
+        // those in `managedFields`.
         let taking = json!({"metadata": {"managedFields": [{}]}, "spec": ours});
         match self.patch(taking).await {
             // Somebody else was faster.
@@ -265,7 +271,7 @@ impl Candidate {
         }
     }
 
-    /// Renews the Lease, or says why the term ends.
+    /// Renews the Lease, or returns why the term ends.
     async fn renew(&mut self) -> Result<Option<End>, CallError> {
         let renewal = json!({"renewTime": now()});
         let mut sight = match self.write(renewal.clone()).await {
@@ -273,7 +279,7 @@ impl Candidate {
                 Some(sight) => sight,
                 None => self.look().await?,
             },
-            // It is not as it was: written by somebody, or restored.
+            // Somebody wrote the Lease, or the cluster was restored.
             Err(error) if error.is_conflict() => self.look().await?,
             written => return written.map(|_| None),
         };
@@ -287,7 +293,7 @@ impl Candidate {
         })
     }
 
-    /// Makes the Lease, and has it then. `None` where somebody else was faster.
+    /// Creates the Lease, and thereby holds it. Returns `None` if somebody else was faster.
     async fn create(&mut self) -> Result<Option<Sight>, CallError> {
         let began = Instant::now();
         let lease = json!({
@@ -304,7 +310,7 @@ impl Candidate {
         }
     }
 
-    /// Looks at the Lease.
+    /// Reads the Lease.
     async fn look(&mut self) -> Result<Sight, CallError> {
         let name = self.name.as_str();
         let lease = self.call(self.leases.get(name, &GetParams::default()));
@@ -312,12 +318,12 @@ impl Candidate {
         Ok(self.take_in(lease))
     }
 
-    /// Writes `spec` into the Lease, as long as it is as it was seen last.
+    /// Writes `spec` into the Lease, provided that the Lease is as it was last seen.
     async fn write(&mut self, spec: Value) -> Result<Sight, CallError> {
         self.patch(json!({"metadata": {}, "spec": spec})).await
     }
 
-    /// Merges `patch` into the Lease, as long as it is as it was seen last.
+    /// Merges `patch` into the Lease, provided that the Lease is as it was last seen.
     async fn patch(&mut self, mut patch: Value) -> Result<Sight, CallError> {
         let began = Instant::now();
         let seen = self.seen.as_ref();
@@ -342,7 +348,7 @@ impl Candidate {
         Ok(Lease::of(&lease))
     }
 
-    /// Takes in the answer to a write that began at `began`.
+    /// Stores the answer to a write that began at `began`.
     fn written(&mut self, lease: Lease, began: Instant) -> Sight {
         let sight = self.take_in(lease);
         self.held_until = match self.is_ours() {
@@ -352,7 +358,7 @@ impl Candidate {
         sight
     }
 
-    /// The Lease in our hands.
+    /// Returns the spec of a Lease that we hold.
     fn taken(&self) -> LeaseSpec {
         LeaseSpec {
             holder_identity: Some(self.identity.clone()),

@@ -1,4 +1,4 @@
-//! Sets up the log, and keeps it from saying the same again and again.
+//! Sets up the log, and prevents it from repeating the same failure.
 
 use tracing::{Level, warn};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -11,8 +11,8 @@ use pod_reloader_settings::LogFormat;
 
 /// Sends events of `level` and above to standard error.
 ///
-/// The libraries that see answers of the apiserver are kept quiet whatever the level: kube logs a
-/// body that it cannot read, and the body may be a Secret.
+/// Libraries that see answers of the apiserver are silenced at every level: kube logs a body that it cannot
+/// read, and the body may be a Secret.
 pub(crate) fn init(format: LogFormat, level: Level) {
     let layer = match format {
         LogFormat::Text => fmt::layer()
@@ -50,12 +50,12 @@ fn filter(level: Level) -> Targets {
         )
 }
 
-/// A failure that is told once, and not at each look.
+/// A failure that is logged once, and not again each time it repeats.
 #[derive(Default)]
 pub(crate) struct Complaint(Option<String>);
 
 impl Complaint {
-    /// Tells of `error`, unless that was the last thing told.
+    /// Logs `error`, unless it was the last one logged.
     pub(crate) fn warn(&mut self, error: &dyn std::error::Error, consequence: &'static str) {
         let text = chain(error);
         if self.0.as_ref() != Some(&text) {
@@ -64,7 +64,7 @@ impl Complaint {
         }
     }
 
-    /// Nothing to complain about any more.
+    /// Notes that the failure is over.
     pub(crate) fn settled(&mut self) {
         self.0 = None;
     }

@@ -1,4 +1,4 @@
-//! Reads an answer of the apiserver object by object, so that one of them is in memory at a time.
+//! Reads an answer of the apiserver object by object, so that only one object is in memory at a time.
 
 pub(crate) mod cut;
 
@@ -17,17 +17,18 @@ use crate::runtime::client::DEADLINE;
 use crate::runtime::error::CallError;
 use pod_reloader_core::error::chain;
 
-/// Objects of up to so many bytes are read without a turn, as into the buffer of a connection.
+/// The maximum number of bytes of an object that is read without a turn, as into the buffer of a
+/// connection.
 const SHORT: usize = 16 << 10;
 
-/// An answer that is cut into objects as it comes.
+/// An answer that is cut into objects as it arrives.
 pub(crate) struct Objects<C> {
     answer: Pin<Box<dyn AsyncBufRead + Send>>,
     cut: C,
     budget: Budget,
-    /// The present object, as far as it has come.
+    /// The part of the current object that has arrived.
     bytes: Vec<u8>,
-    /// The turn of the present object, if it is long, and until when it must have come.
+    /// The turn of the current object, if it is long, and the time by which the rest must have arrived.
     turn: Option<(Turn, Instant)>,
     is_too_long: bool,
 }
@@ -37,17 +38,17 @@ pub(crate) struct Objects<C> {
 pub(crate) enum Next<'a> {
     /// An object.
     Object(&'a [u8]),
-    /// An object of more than [`LONGEST`] bytes, which were dropped as they came.
+    /// An object of more than [`LONGEST`] bytes. The bytes were dropped as they arrived.
     TooLong,
-    /// The end of the answer. An object that was cut off there is not told of.
+    /// The end of the answer. An object that is cut off there is not reported.
     End,
 }
 
 impl<C: Cut> Objects<C> {
-    /// Sends `request` and awaits the head of its answer, which takes up no more memory than that.
+    /// Sends `request` and waits for the head of its answer. Only the head takes up memory.
     ///
-    /// The body never goes through the typed calls of the client, which log what they cannot read, nor
-    /// through those that copy it.
+    /// The body never goes through the typed calls of the client, because they log bodies that they cannot
+    /// read. Nor does it go through the calls that copy it.
     pub(crate) async fn ask(
         client: &Client,
         request: http::Request<Vec<u8>>,
@@ -64,14 +65,14 @@ impl<C: Cut> Objects<C> {
         })
     }
 
-    /// The next object. The one before is dropped, with its turn.
+    /// Returns the next object. Drops the previous one and its turn.
     pub(crate) async fn next(&mut self) -> Result<Next<'_>, CallError> {
         self.clear();
         loop {
             let part = self.answer.fill_buf();
             let part = match &self.turn {
                 None => part.await,
-                // Others wait for the turn.
+                // Others are waiting for the turn.
                 Some((_, until)) => {
                     let part = timeout_at(*until, part).await;
                     part.map_err(|_| CallError::TimedOut(DEADLINE))?
@@ -90,7 +91,7 @@ impl<C: Cut> Objects<C> {
                 if length > SHORT && self.turn.is_none() {
                     let turn = self.budget.turn().await;
                     self.turn = Some((turn, Instant::now() + DEADLINE));
-                    // What is not written to takes up nothing.
+                    // Reserved bytes that are never written to take up no memory.
                     self.bytes.reserve_exact(LONGEST - self.bytes.len());
                 }
                 self.bytes.extend_from_slice(&part[piece.object]);
@@ -114,11 +115,12 @@ impl<C: Cut> Objects<C> {
     }
 }
 
-/// Reads a list, or a page of one, and hands each item to `each`: also those that cannot be read, with the
-/// reason.
+/// Reads a list, or a page of one, and passes each item to `each`. Unreadable items are passed on too, with
+/// the reason.
 ///
 /// # Errors
-/// It could not be read to its end, or is no list.
+///
+/// Returns an error if the list could not be read to its end, or is not a list.
 pub(crate) async fn page<T: DeserializeOwned>(
     client: &Client,
     request: http::Request<Vec<u8>>,
@@ -135,7 +137,7 @@ pub(crate) async fn page<T: DeserializeOwned>(
     }
 }
 
-/// Reads an answer that is one object.
+/// Reads an answer that is a single object.
 pub(crate) async fn one<T: DeserializeOwned>(
     client: &Client,
     request: http::Request<Vec<u8>>,
@@ -149,10 +151,11 @@ pub(crate) async fn one<T: DeserializeOwned>(
     }
 }
 
-/// Reads an object.
+/// Parses an object.
 ///
 /// # Errors
-/// It is none. What stands there is not quoted.
+///
+/// Returns an error if the bytes are not such an object. The error does not quote them.
 pub(crate) fn parse<T: DeserializeOwned>(object: &[u8]) -> Result<T, CallError> {
     serde_json::from_slice(object).map_err(|_| CallError::Unreadable)
 }

@@ -1,4 +1,4 @@
-//! The order in which items are handled: a queue without clock or I/O.
+//! The order in which items are handled: a queue without a clock or I/O.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt::Display;
@@ -7,23 +7,23 @@ use std::hash::Hash;
 use pod_reloader_core::name::Name;
 use tokio::time::Instant;
 
-/// Something that a controller handles again and again: the name of an object.
+/// An object that a controller handles again and again, identified by its name.
 pub(crate) trait Item: Clone + Ord + Hash + Display + Send + Sync + 'static {
-    /// The namespace whose turn it takes.
+    /// Returns the namespace in whose turn the item is handled.
     fn namespace(&self) -> &Name;
 }
 
-/// Items to handle, each at most once at a time and in one place.
+/// Items to handle. Each is queued at most once, and is never handled twice at the same time.
 ///
-/// Items that are due wait in a line of their namespace, and namespaces take turns: a change that concerns
-/// thousands of items of one namespace holds up no other. Neither do items that take long: no namespace has
-/// more than three quarters of what others leave to it in progress.
+/// Due items wait in a line for each namespace, and namespaces take turns. So a change that affects
+/// thousands of items of one namespace does not hold up the others. Slow items do not either: a namespace
+/// has at most three quarters of the places that the others leave free.
 #[derive(Debug)]
 pub(crate) struct Queue<T> {
     slots: HashMap<T, Slot>,
     /// Items that are not known to be due yet.
     later: BTreeSet<(Instant, T)>,
-    /// Items that are due, by namespace.
+    /// Due items, by namespace.
     lines: HashMap<Name, VecDeque<T>>,
     /// The namespaces with a line, in the order of their turns.
     turns: VecDeque<Name>,
@@ -31,16 +31,16 @@ pub(crate) struct Queue<T> {
     running: HashMap<Name, usize>,
 }
 
-/// The most items of a controller that are in progress at once.
+/// The maximum number of items of a controller that are in progress at once.
 pub(crate) const AT_ONCE: usize = 16;
 
 #[derive(Debug)]
 enum Slot {
-    /// It is due at this time.
+    /// The item becomes due at this time.
     Waiting(Instant),
-    /// It is due, and stands in the line of its namespace.
+    /// The item is due, and waits in the line of its namespace.
     Due,
-    /// It is in progress, and is due again at this time.
+    /// The item is in progress, and becomes due again at this time.
     Running(Option<Instant>),
 }
 
@@ -57,7 +57,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T: Item> Queue<T> {
-    /// Has `item` handled at `at`, or earlier if it is due already.
+    /// Schedules `item` for `at`. A time that is already earlier stays.
     pub(crate) fn push(&mut self, item: T, at: Instant) {
         match self.slots.get_mut(&item) {
             Some(Slot::Running(again)) => *again = Some(again.map_or(at, |again| again.min(at))),
@@ -75,8 +75,8 @@ impl<T: Item> Queue<T> {
         }
     }
 
-    /// Takes out an item that is due, to be handled until [`Queue::done`]: of the namespace whose turn it
-    /// is, the one that has been due for longest.
+    /// Takes out a due item, to be handled until [`Queue::done`]. Picks the namespace whose turn it is, and
+    /// from it the item that has been due longest.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<T> {
         self.line_up(now);
         let free = AT_ONCE.saturating_sub(self.running.values().sum());
@@ -115,12 +115,13 @@ impl<T: Item> Queue<T> {
         }
     }
 
-    /// The time when the next item is due, of those that were not when [`Queue::pop`] last found none.
+    /// Returns the time when the next item becomes due. Items that were already due when [`Queue::pop`]
+    /// last found none are not included.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.later.first().map(|(at, _)| *at)
     }
 
-    /// Puts everything that is due into the line of its namespace.
+    /// Moves every due item into the line of its namespace.
     fn line_up(&mut self, now: Instant) {
         while self.next_due().is_some_and(|at| at <= now)
             && let Some((_, item)) = self.later.pop_first()
@@ -218,7 +219,7 @@ mod tests {
             queue.push(id_in("small", name), seconds(start, 1));
         }
         queue.push(id_in("tiny", "1"), seconds(start, 1));
-        // Back again, behind the others of its namespace.
+        // The item is due again, behind the others of its namespace.
         queue.done(id_in("large", "1"), Some(seconds(start, 1)));
         let order: Vec<_> = std::iter::from_fn(|| queue.pop(seconds(start, 1))).collect();
         let expected = [

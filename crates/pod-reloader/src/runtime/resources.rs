@@ -1,5 +1,5 @@
-//! Reads the objects of one kind, each within the memory that is there for it; lists and watches them
-//! whatever fails.
+//! Lists, watches and reads the objects of one kind within bounded memory, and carries on after any
+//! failure.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -24,19 +24,19 @@ use pod_reloader_core::error::chain;
 #[cfg(test)]
 mod tests;
 
-/// How many objects one call lists, as with client-go. They are read one by one, so it is the apiserver that
-/// this protects.
+/// The number of objects that one call lists, as in client-go. Objects are read one by one, so this limit
+/// protects the apiserver, not us.
 pub(crate) const PAGE: u32 = 500;
-/// How few objects one call lists where longer answers have broken off.
+/// The smallest number of objects that one call lists, after longer answers broke off.
 const SMALLEST_PAGE: u32 = 10;
-/// How long a page may take: the apiserver gives up then.
+/// The time limit of a page. The apiserver gives up after the same time.
 const PAGE_DEADLINE: Duration = Duration::from_secs(60);
-/// How often a watch may be listed again without a pause before.
+/// The minimum time between two relists that are not preceded by a pause.
 const RELIST_INTERVAL: Duration = Duration::from_secs(30);
-/// A watch call that has not even lasted that long is not made again without a pause.
+/// The duration below which a watch call is repeated only after a pause.
 const SHORT_CALL: Duration = Duration::from_secs(1);
 
-/// The calls about a kind of object, in a namespace or in all of them.
+/// Returns the API of a kind of object, in one namespace or in all of them.
 pub(crate) fn api<K>(client: &Client, namespace: Option<&Name>, kind: K::DynamicType) -> Api<K>
 where
     K: Resource<Scope = DynamicResourceScope>,
@@ -47,7 +47,7 @@ where
     }
 }
 
-/// The objects of a kind, in a namespace or in all of them.
+/// The objects of a kind, in one namespace or in all of them.
 pub(crate) struct Resources<K> {
     client: Client,
     budget: Budget,
@@ -59,7 +59,7 @@ pub(crate) struct Resources<K> {
 }
 
 impl<K: Resource + DeserializeOwned> Resources<K> {
-    /// All objects of `api`, which is called `kind` in the log.
+    /// Returns all objects of `api`. The log calls them `kind`.
     pub(crate) fn new(api: Api<K>, kind: &'static str, budget: &Budget) -> Self {
         Self {
             request: Request::new(api.resource_url()),
@@ -72,31 +72,31 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
         }
     }
 
-    /// The same, of which only those with these fields.
+    /// Restricts the objects to those that match a field selector.
     #[must_use]
     pub(crate) fn with_fields(self, fields: Option<&str>) -> Self {
         let fields = fields.map(ToOwned::to_owned);
         Self { fields, ..self }
     }
 
-    /// The same, of which only those with these labels.
+    /// Restricts the objects to those that match a label selector.
     #[must_use]
     pub(crate) fn with_labels(self, labels: String) -> Self {
         let labels = Some(labels);
         Self { labels, ..self }
     }
 
-    /// The path that is called.
+    /// Returns the path of the calls.
     pub(crate) fn path(&self) -> &str {
         &self.request.url_path
     }
 
-    /// Lists them, and watches them from there on, for ever.
+    /// Lists the objects, and watches them from there on, for ever.
     ///
-    /// A list begins with [`Event::Init`] and is whole with [`Event::InitDone`]; one that fails begins anew. An
-    /// object that cannot be read is left out.
+    /// A list begins with [`Event::Init`] and is complete with [`Event::InitDone`]. A list that fails is
+    /// begun again. An unreadable object is left out.
     pub(crate) async fn follow(&self, mut tell: impl FnMut(Event<K>)) {
-        // Apart: a list that is whole says nothing of the watch that follows it.
+        // The two are separate, because a complete list says nothing about the watch that follows it.
         let (mut list_pauses, mut pauses) = (DefaultBackoff::default(), DefaultBackoff::default());
         let mut limit = PAGE;
         let mut listed_at_once: Option<Instant> = None;
@@ -119,7 +119,8 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
                 error = chain(&error),
                 "watch is too old, listing again"
             );
-            // What an outage has hidden is not to wait for the pauses that the outage has made long.
+            // An expired watch is relisted at once: relisting must not wait out the pauses that the outage
+            // built up.
             if listed_at_once.is_none_or(|at| at.elapsed() >= RELIST_INTERVAL) {
                 listed_at_once = Some(Instant::now());
             } else {
@@ -128,10 +129,11 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
         }
     }
 
-    /// Lists them: a consistent read, in pages. Says at which resourceVersion the list was true.
+    /// Lists the objects with a consistent read, in pages. Returns the resourceVersion of the list.
     ///
-    /// A page has up to `limit` objects. That is less after an answer that broke off in the middle, as where an
-    /// apiserver cannot write a page of large objects in time, until a list is whole.
+    /// A page has up to `limit` objects. If an answer breaks off in the middle, for example because an
+    /// apiserver cannot write a page of large objects in time, `limit` is halved. A complete list restores
+    /// it.
     pub(crate) async fn list(
         &self,
         limit: &mut u32,
@@ -175,7 +177,8 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
         }
     }
 
-    /// Lists a page of them, and hands each to `each`: also those that cannot be read, with the reason.
+    /// Lists a page, and passes each object to `each`. Unreadable objects are passed on too, with the
+    /// reason.
     pub(crate) async fn page(
         &self,
         which: &ListParams,
@@ -195,13 +198,13 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
         page(&self.client, request, &self.budget, each).await
     }
 
-    /// Reads one of them.
+    /// Reads one object.
     pub(crate) async fn get(&self, name: &str) -> Result<K, CallError> {
         let request = self.request.get(name, &GetParams::default());
         self.call(request).await
     }
 
-    /// Patches one of them, and reads the answer.
+    /// Patches one object, and reads the answer.
     pub(crate) async fn patch(
         &self,
         name: &str,
@@ -220,7 +223,7 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
         one(&self.client, request, &self.budget).await
     }
 
-    /// Watches them from `version` on, call after call, until that is too old.
+    /// Watches the objects from `version` on, call after call, until `version` is too old.
     async fn watch_on(
         &self,
         version: &mut String,
@@ -241,10 +244,12 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
         }
     }
 
-    /// Watches them from `version` on, which goes on with what is seen, until the call ends.
+    /// Watches the objects from `version` on until the call ends. Updates `version` with each event.
     ///
     /// # Errors
-    /// There is no watch, or it is too old. A watch that breaks off is none: the next call says more.
+    ///
+    /// Returns an error if the watch cannot be started or is too old. A watch that breaks off is not an
+    /// error: the next call says more.
     async fn watch(
         &self,
         version: &mut String,
@@ -278,7 +283,8 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
                 Ok(Seen::Object(version, event)) => (version, Some(event)),
                 Ok(Seen::Bookmark(version)) => (version, None),
                 Err(error) if error.is_expired() => return Err(error),
-                // Calling again would bring the same: all that comes after it would wait for the next list.
+                // Calling again would bring the same event, and everything after it would wait for the next
+                // list.
                 Err(error) => {
                     let (kind, error) = (self.kind, chain(&error));
                     warn!(
@@ -301,18 +307,21 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
     }
 }
 
-/// What an event of a watch says, and at which resourceVersion.
+/// The content of a watch event, and its resourceVersion.
 enum Seen<K> {
     Object(String, Event<K>),
     Bookmark(String),
 }
 
+/// Reads a watch event.
+///
 /// # Errors
-/// It tells of one, or cannot be read.
+///
+/// Returns an error if the event reports one, or cannot be read.
 fn read_event<K: Resource + DeserializeOwned>(line: &[u8]) -> Result<Seen<K>, CallError> {
     let event = match parse(line) {
         Ok(event) => event,
-        // A Status may stand there without being an event.
+        // The line can be a Status that is not wrapped in an event.
         Err(error) => WatchEvent::Error(parse::<Box<Status>>(line).map_err(|_| error)?),
     };
     let versioned = |object: K, event: fn(K) -> Event<K>| {
@@ -329,7 +338,7 @@ fn read_event<K: Resource + DeserializeOwned>(line: &[u8]) -> Result<Seen<K>, Ca
     }
 }
 
-/// Where a list goes on, if it does.
+/// Returns the token of the next page, if there is one.
 pub(crate) fn next_page(metadata: &ListMeta) -> Option<&str> {
     metadata
         .continue_
@@ -337,10 +346,10 @@ pub(crate) fn next_page(metadata: &ListMeta) -> Option<&str> {
         .filter(|token| !token.is_empty())
 }
 
-/// Waits, a little longer each time, and for a little less or more than others do.
+/// Waits a little longer each time. The times are random, so that clients do not call in step.
 pub(crate) async fn pause(pauses: &mut DefaultBackoff) {
     sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
 }
 
-/// The pauses never end, so this is for the compiler.
+/// Only for the compiler: the pauses never end.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

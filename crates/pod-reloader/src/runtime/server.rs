@@ -1,8 +1,8 @@
-//! Serves a router, over TLS or without, within limits of time and number, and drains before it stops.
+//! Serves a router, with or without TLS, within limits of time and number, and drains before it stops.
 //!
-//! The loops of axum and hyper-util have no limit before a connection's first byte, and hyper's
-//! limit on headers counts idle time too, so that it would close connections which the apiserver
-//! still means to use. So the limits are kept here, one step of a connection at a time.
+//! The loops of axum and hyper-util have no limit before a connection's first byte. hyper's limit on
+//! headers includes idle time, so it would close connections that the apiserver still means to use. This
+//! module therefore enforces its own limits, for each step of a connection.
 
 mod connection;
 #[cfg(test)]
@@ -27,51 +27,53 @@ use webhook_certs::{Acceptor, TlsStream};
 use crate::runtime::logging::Complaint;
 use connection::Progress;
 
-/// What one server grants its clients.
+/// The limits that a server sets its clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// From the connection until TLS is agreed on. Without TLS there is no such step.
+    /// The time from accepting the connection until TLS is established. Without TLS there is no such step.
     pub(crate) handshake: Duration,
-    /// From there until the first byte of the first request.
+    /// The time from there until the first byte of the first request.
     pub(crate) first_byte: Duration,
-    /// From the first byte of a request until the end of its headers.
+    /// The time from the first byte of a request until the end of its headers.
     pub(crate) headers: Duration,
-    /// From the end of the headers until the answer is written: a backstop behind the limits that the
-    /// router keeps, for a body that trickles in or an answer that nobody takes.
+    /// The time from the end of the headers until the answer is written. It backs up the limits of the
+    /// router, against a body that trickles in or an answer that nobody reads.
     pub(crate) answer: Duration,
-    /// Between the answer to one request and the first byte of the next.
+    /// The time from the answer to one request until the first byte of the next.
     pub(crate) idle: Duration,
-    /// Open connections, in whatever step.
+    /// The maximum number of open connections, in any step.
     pub(crate) connections: usize,
-    /// Handshakes whose cryptography is due at once. Waiting for a client takes up none of them.
+    /// The maximum number of handshakes that do cryptography at once. Waiting for a client uses up none of
+    /// them.
     pub(crate) handshakes: usize,
-    /// From the shutdown signal until nothing more is accepted.
+    /// The time from the shutdown signal until no more connections are accepted.
     pub(crate) drain: Duration,
-    /// From there until what is still in flight is cut off.
+    /// The time from there until requests in flight are cut off.
     pub(crate) finish: Duration,
 }
 
-/// The apiserver reuses a connection for 90 s: a server that closes it earlier fails writes.
+/// The idle limit. The apiserver reuses a connection for 90 s: a server that closes it earlier fails
+/// writes.
 const IDLE: Duration = Duration::from_secs(120);
-/// The most connections to the webhook.
+/// The maximum number of connections to the webhook.
 const CONNECTIONS: usize = 1024;
-/// The most connections to a small port. Each may take up some 30 KiB.
+/// The maximum number of connections to a small port. Each can take up about 30 KiB.
 const SMALL_CONNECTIONS: usize = 64;
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(5),
-            // The apiserver also keeps connections for later that it made for a request which another one
-            // took: as long as those below.
+            // The apiserver can open a connection for a request that another connection then serves. It
+            // retains the unused one for as long as idle ones.
             first_byte: IDLE,
             headers: Duration::from_secs(5),
-            // The apiserver waits for no webhook longer than 30 s.
+            // The apiserver waits no longer than 30 s for any webhook.
             answer: Duration::from_secs(35),
             idle: IDLE,
             connections: CONNECTIONS.min(files_allowed() / 2),
             handshakes: 64,
-            // Time for every apiserver and kube-proxy to learn that we are no longer an endpoint.
+            // The time for every apiserver and kube-proxy to learn that we are no longer an endpoint.
             drain: Duration::from_secs(15),
             finish: Duration::from_secs(10),
         }
@@ -79,7 +81,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Limits of a port that a kubelet or a Prometheus asks now and then, and nobody else needs.
+    /// Returns the limits of a port that only a kubelet or a Prometheus calls now and then.
     pub(crate) fn of_a_small_port() -> Self {
         Self {
             first_byte: Duration::from_secs(5),
@@ -90,9 +92,9 @@ impl Limits {
     }
 }
 
-/// How the bytes of a connection come.
+/// The transport of a connection.
 pub(crate) enum Transport {
-    /// As they are.
+    /// Bytes as they are.
     Plain,
     /// Over TLS.
     Tls(Acceptor),
@@ -101,20 +103,21 @@ pub(crate) enum Transport {
 /// Serves `router` until `shutdown` is done, and then for the time of a drain.
 ///
 /// # Guarantees
-/// - Nothing ends the loop but `shutdown`: an error of accept is waited out, a panic of the router
-///   is a 500 for that request.
+///
+/// - Only `shutdown` ends the loop. After an error of accept it waits and tries again. A panic of the
+///   router is a 500 for that request.
 /// - No step of a connection lasts for ever: each has its limit.
-/// - At the limit of connections, one that is waited for makes room: the one that has kept us
-///   waiting longest before its first request is answered, else the one that has been idle longest.
-///   A new connection is refused only while every other one is being answered.
-/// - Newcomers have a quarter of the room for themselves, so idle connections by the thousand leave a
-///   new one the time to send its request.
-/// - While draining, requests are served on old and new connections alike, each answer with
-///   `Connection: close`.
+/// - At the limit of connections, a connection that we wait for makes room: the one that has kept us
+///   waiting longest before its first request is answered, or else the one that has been idle longest. A
+///   new connection is refused only while all others are being answered.
+/// - A quarter of the room is for newcomers. So even if thousands of connections are idle, a new one has
+///   the time to send its request.
+/// - While draining, old and new connections alike are served, with `Connection: close` in each answer.
 ///
 /// # Caveats
-/// The size of bodies, and how many requests are answered at once, is up to the router. When a
-/// client goes away, the router's future is dropped at its next await.
+///
+/// The router limits the size of bodies and the number of requests that are answered at once. If a client
+/// goes away, the router's future is dropped at its next await.
 pub(crate) async fn serve(
     listener: TcpListener,
     transport: Transport,
@@ -145,8 +148,9 @@ pub(crate) async fn serve(
             () = &mut drained, if draining => break,
             stream = accept(&listener, &mut complaint) => {
                 connections.admit(&server, stream);
-                // Otherwise a burst is accepted in one go, and would drop its own first connections
-                // before anything was read from them; and whoever shares the thread waits for all of it.
+                // Without this, a burst is accepted in one go. It would drop its own first connections
+                // before anything was read from them, and other tasks of this thread would wait for all of
+                // it.
                 tokio::task::yield_now().await;
             }
             Some(ended) = connections.tasks.join_next_with_id() => connections.reap(ended),
@@ -164,8 +168,8 @@ pub(crate) async fn serve(
     }
 }
 
-/// Raises the number of files that the process may have open as far as it may. Many systems give 1,024
-/// at first, for the sake of programs that use `select`: not enough for as many connections.
+/// Raises the number of files that the process may have open to its hard limit. Many systems start with
+/// 1,024, for the sake of programs that use `select`: too few for that many connections.
 pub(crate) fn allow_connections() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -177,14 +181,14 @@ pub(crate) fn allow_connections() {
     }
 }
 
-/// How many files the process may have open: connections are so many fewer that the others of the process,
-/// and its other ports, always find one.
+/// Returns the number of files that the process may have open. The limits of connections stay so far below
+/// it that the rest of the process, and its other ports, always get a file.
 fn files_allowed() -> usize {
     let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(allowed).unwrap_or(usize::MAX)
 }
 
-/// How far the server is on its way to the end.
+/// The stages of a server's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
@@ -192,7 +196,7 @@ enum Stage {
     Stopping,
 }
 
-/// What all connections share.
+/// The parts that all connections share.
 struct Server {
     limits: Limits,
     transport: Transport,
@@ -202,7 +206,7 @@ struct Server {
 }
 
 impl Server {
-    /// One connection, from its first byte to its last.
+    /// Attends to one connection, from its first byte to its last.
     async fn attend(self: Arc<Self>, stream: TcpStream, progress: Arc<Progress>) {
         let acceptor = match &self.transport {
             Transport::Plain => return connection::serve(stream, &self, progress).await,
@@ -228,9 +232,9 @@ impl Server {
     ) -> io::Result<TlsStream<TcpStream>> {
         let hello = acceptor.client_hello(stream).await?;
         let turn = self.handshakes.acquire().await.expect("it is never closed");
-        // The turn bounds how much cryptography stands between two polls of any other task: so the
-        // others are let in before it, and it is given back before the client is waited for. A turn
-        // held while waiting would hand silent clients the power to keep everybody else out.
+        // The turn bounds how much cryptography happens between two polls of any other task. So other tasks
+        // run before it, and the turn is returned before the client is waited for. If it were held while
+        // waiting, silent clients could keep everybody else out.
         tokio::task::yield_now().await;
         let answer = hello.answer();
         drop(turn);
@@ -238,7 +242,7 @@ impl Server {
     }
 }
 
-/// The next connection; errors of accept are waited out.
+/// Returns the next connection. After an error of accept, waits and tries again.
 async fn accept(listener: &TcpListener, complaint: &mut Complaint) -> TcpStream {
     let mut pause = Duration::from_millis(10);
     loop {
@@ -247,13 +251,13 @@ async fn accept(listener: &TcpListener, complaint: &mut Complaint) -> TcpStream 
                 complaint.settled();
                 return stream;
             }
-            // The client's own doing, and over already.
+            // The client caused this, and it is over.
             Err(error)
                 if matches!(
                     error.kind(),
                     io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
                 ) => {}
-            // Out of file descriptors or memory: it would fail again at once.
+            // Out of file descriptors or memory: trying again at once would fail too.
             Err(error) => {
                 complaint.warn(&error, "cannot accept a connection, trying again");
                 sleep(pause).await;
@@ -263,7 +267,7 @@ async fn accept(listener: &TcpListener, complaint: &mut Complaint) -> TcpStream 
     }
 }
 
-/// The connections that are open, to find one that can be spared.
+/// The open connections, among which to find one to drop.
 #[derive(Default)]
 struct Connections {
     tasks: JoinSet<()>,
@@ -277,7 +281,7 @@ impl Connections {
             debug!("refused a connection: all others are being answered");
             return;
         }
-        // Answers are small and wanted now; without it, the system only gathers them for longer.
+        // Answers are small and wanted now. Without this, the system only delays them to send more at once.
         let _ = stream.set_nodelay(true);
         let progress = Arc::new(Progress::new());
         let task = self
@@ -286,8 +290,8 @@ impl Connections {
         self.open.insert(task.id(), (progress, task));
     }
 
-    /// Drops the connection that can best be spared, if any can: one that was never answered, if there
-    /// are more than `newcomers` of them, and else an idle one.
+    /// Drops the connection that is needed least, and returns false if there is none. That is one that was
+    /// never answered, if there are more than `newcomers` of them, or else an idle one.
     fn spare_one(&mut self, newcomers: usize) -> bool {
         let waited_for = || {
             let waited_for = self.open.iter();

@@ -11,7 +11,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::runtime::server::{self, Limits, Transport};
 
-/// Tasks of which none ends before it is told to.
+/// Tasks that must not end before they are told to.
 pub(crate) struct Tasks {
     stop: CancellationToken,
     /// Tasks that are dropped when the process stops.
@@ -21,7 +21,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// No tasks yet. `stop` tells those that finish by themselves to do so.
+    /// Returns an empty set of tasks. `stop` tells the draining tasks to finish.
     pub(crate) fn new(stop: CancellationToken) -> Self {
         Self {
             stop,
@@ -54,7 +54,8 @@ impl Tasks {
         });
     }
 
-    /// Serves a small port until the very end: that the process is about to stop is an answer, too.
+    /// Serves a small port until the very end, so that probes can still be told that the process is
+    /// stopping.
     pub(crate) fn serve(&mut self, name: &'static str, listener: TcpListener, router: Router) {
         let never = std::future::pending();
         let limits = Limits::of_a_small_port();
@@ -64,7 +65,7 @@ impl Tasks {
         );
     }
 
-    /// Waits for `stop`, or for the first task that ends before. Returns the name of that task.
+    /// Waits for `stop`, or for the first task that ends earlier. Returns the name of that task.
     pub(crate) async fn run_until(
         &mut self,
         stop: impl Future<Output = ()>,
@@ -80,7 +81,7 @@ impl Tasks {
         }
     }
 
-    /// Waits for the tasks that finish by themselves; drops the rest.
+    /// Waits for the tasks that finish by themselves, and drops the rest.
     pub(crate) async fn drain(mut self) {
         self.stop.cancel();
         while self.draining.join_next().await.is_some() {}
@@ -88,7 +89,7 @@ impl Tasks {
     }
 }
 
-/// Runs `task` on another runtime, until it ends or nobody waits for it any more.
+/// Runs `task` on another runtime, until the task ends or the returned future is dropped.
 pub(crate) async fn on(runtime: Handle, task: impl Future<Output = ()> + Send + 'static) {
     if let Err(error) = AbortOnDropHandle::new(runtime.spawn(task)).await
         && error.is_panic()

@@ -1,4 +1,4 @@
-//! When each watch last heard from the apiserver, as the client that it watches by has seen.
+//! Records when each watch last heard from the apiserver, as seen by the client of the watches.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -17,10 +17,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 use tower::{Layer, Service};
 
-/// The watches that there are, by the path that they call. A layer of the client that they watch by.
+/// The running watches, by the path that they call. This is a layer of their client.
 ///
-/// A watch call ends after a minute and is made again, so that a watch hears something once a minute even
-/// where nothing happens.
+/// A watch call ends after a minute and is then repeated. So a watch hears something at least once a
+/// minute, even if nothing happens.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watches(Arc<Mutex<HashMap<String, Heard>>>);
 
@@ -28,11 +28,11 @@ pub(crate) struct Watches(Arc<Mutex<HashMap<String, Heard>>>);
 struct Heard {
     kind: &'static str,
     at: SystemTime,
-    /// How many watch there: while everything is listed again there may be two.
+    /// The number of watches of this path. There can be two while everything is listed again.
     watching: usize,
 }
 
-/// A watch, for as long as it lives.
+/// A running watch, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watching {
     watches: Watches,
@@ -40,8 +40,8 @@ pub(crate) struct Watching {
 }
 
 impl Watches {
-    /// Notes that the objects of a kind are watched at a path. Until something is heard, that is when it was
-    /// heard of last.
+    /// Notes that the objects of a kind are watched at a path. Until the first answer, a new path has the
+    /// time of this call.
     pub(crate) fn begin(&self, path: &str, kind: &'static str) -> Watching {
         let mut watches = self.0.lock();
         let heard = watches.entry(path.to_owned()).or_insert_with(|| Heard {
@@ -63,7 +63,7 @@ impl Watches {
         }
     }
 
-    /// For each kind, when the watch was heard of last that has been silent for longest.
+    /// Returns, for each kind, the time of the last answer to the watch that has been silent longest.
     fn oldest(&self) -> BTreeMap<&'static str, SystemTime> {
         let mut oldest = BTreeMap::new();
         for Heard { kind, at, .. } in self.0.lock().values() {

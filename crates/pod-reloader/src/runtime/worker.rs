@@ -13,15 +13,15 @@ use tracing::error;
 
 use crate::runtime::queue::{AT_ONCE, Item, Queue};
 
-/// How long an item is left alone that has shown a bug of ours.
+/// The time for which an item is left alone after its handler panicked, which is a bug of ours.
 pub(crate) const PANIC_PAUSE: Duration = Duration::from_secs(5 * 60);
 
-/// What a controller does with its items.
+/// The work that a controller does on its items.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// The items.
     type Item: Item;
 
-    /// Handles an item. Returns when it is to be handled again, if nothing happens before.
+    /// Handles an item. Returns the time to handle it again, if nothing happens earlier.
     fn handle(&self, item: &Self::Item) -> impl Future<Output = Option<Instant>> + Send;
 
     /// Called after each [`Handler::handle`], even if that panicked.
@@ -29,7 +29,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
         let _ = item;
     }
 
-    /// Called when the first item is in progress, and when none is any more.
+    /// Called on each turn of the loop. `is_busy` is true while any item is in progress.
     fn is_busy(&self, is_busy: bool) {
         let _ = is_busy;
     }
@@ -54,7 +54,7 @@ impl<T> Default for Worker<T> {
 }
 
 impl<T: Item> Worker<T> {
-    /// Has `item` handled at `at`, or earlier if it is due already.
+    /// Schedules `item` for `at`. A time that is already earlier stays.
     pub(crate) fn push(&self, item: T, at: Instant) {
         self.queue.lock().push(item, at);
         self.pushed.notify_one();
@@ -63,7 +63,8 @@ impl<T: Item> Worker<T> {
     /// Handles items as they become due, for ever.
     ///
     /// # Panics
-    /// Never: a panic of the handler is logged, and costs that item five minutes.
+    ///
+    /// Never panics: a panic of the handler is logged, and costs that item five minutes.
     pub(crate) async fn run<H: Handler<Item = T>>(&self, handler: &Arc<H>) {
         let mut in_progress = JoinSet::new();
         loop {

@@ -1,4 +1,4 @@
-//! Keeps a CA and a certificate of our own making: in a Secret, in the webhook configuration, in force.
+//! Manages a CA and a certificate of our own: in a Secret, in the webhook configuration, and in use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use crate::runtime::logging::Complaint;
 use crate::webhook::certificate;
 use crate::webhook::error::AuthorityError;
 
-/// Where a CA of our own is kept, and for what.
+/// The objects in which the CA is stored, and those it is for.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     /// The operator's own namespace.
     pub(crate) namespace: Name,
-    /// The Secret there that holds the CA and the certificate.
+    /// The Secret in that namespace that holds the CA and the certificate.
     pub(crate) secret: Name,
-    /// The Service there that the certificate is for.
+    /// The Service in that namespace that the certificate is for.
     pub(crate) service: Name,
-    /// The MutatingWebhookConfiguration that is to trust the CA.
+    /// The MutatingWebhookConfiguration that must trust the CA.
     pub(crate) configuration: Name,
 }
 
-/// One replica's part in keeping the CA: every replica does the same, and all agree on the Secret.
+/// One replica's part in managing the CA. Every replica does the same, and all agree on the Secret.
 pub(crate) struct OwnAuthority {
     authority: Authority,
     secrets: Api<Secret>,
@@ -48,16 +48,17 @@ pub(crate) struct OwnAuthority {
     is_trusted: Arc<AtomicBool>,
     metrics: Metrics,
     publication: Publication,
-    /// The bundle that the Secret held last, in case somebody deletes it.
+    /// The last bundle that the Secret held, in case somebody deletes the Secret.
     last_bundle: Vec<u8>,
 }
 
 impl OwnAuthority {
-    /// Will put certificates in force in `certificate`, and set `is_trusted` when the webhook
-    /// configuration first was seen to hold the CAs.
+    /// Returns a manager that puts certificates in use through `certificate`. It sets `is_trusted` once it
+    /// has seen the CAs in the webhook configuration.
     ///
     /// # Errors
-    /// The Service's name makes no DNS name.
+    ///
+    /// Returns an error if the name of the Service does not make a DNS name.
     pub(crate) fn new(
         client: &Client,
         places: &Places,
@@ -85,7 +86,7 @@ impl OwnAuthority {
         })
     }
 
-    /// Keeps the CA, for ever.
+    /// Manages the CA, for ever.
     pub(crate) async fn keep(mut self) {
         let mut complaint = Complaint::default();
         loop {
@@ -105,7 +106,7 @@ impl OwnAuthority {
         }
     }
 
-    /// Looks again, at once, if another replica got in between.
+    /// Makes a pass, and repeats it at once if another replica interfered.
     async fn look_undisturbed(&mut self) -> Result<(), AuthorityError> {
         for _ in 1..ATTEMPTS {
             match self.look().await {
@@ -116,11 +117,11 @@ impl OwnAuthority {
         self.look().await
     }
 
-    /// Brings Secret, certificate in force and webhook configuration in step.
+    /// Brings the Secret, the certificate in use and the webhook configuration in line.
     ///
-    /// Whatever bundle the configuration holds was in the Secret before. So the Secret, which is read
-    /// after the configuration, is as new at least; and since the configuration is patched only if
-    /// nobody wrote it after we read it, no replica ever takes it back to an older bundle.
+    /// Any bundle in the configuration was in the Secret before. The Secret is read after the
+    /// configuration, so it is at least as new. The configuration is patched only if nobody has written it
+    /// since it was read. So no replica ever moves it back to an older bundle.
     async fn look(&mut self) -> Result<(), AuthorityError> {
         let configuration = self.read_configuration().await;
         let secret = self.read_secret().await?;
@@ -144,7 +145,7 @@ impl OwnAuthority {
             Next::Write { stored, change } => {
                 let written = self.write_secret(secret, &stored).await;
                 if written.as_ref().is_err_and(|error| !error.is_race()) {
-                    // What we may not renew may serve for long yet.
+                    // A certificate that we are not allowed to renew may still be good for a long time.
                     drop(self.put_in_force(&present));
                 }
                 written?;
@@ -168,14 +169,14 @@ impl OwnAuthority {
         .map_err(|source| self.configuration_error(source))
     }
 
-    /// The Secret, or `None` where there is none.
+    /// Reads the Secret. Returns `None` if it does not exist.
     async fn read_secret(&self) -> Result<Option<Secret>, AuthorityError> {
         within(DEADLINE, self.secrets.get_opt(self.secret.name.as_str()))
             .await
             .map_err(|source| self.secret_error(source))
     }
 
-    /// Makes the Secret, or writes it if nobody did since it was read.
+    /// Creates the Secret, or writes it if nobody else has done so since it was read.
     async fn write_secret(
         &self,
         present: Option<Secret>,
@@ -189,7 +190,7 @@ impl OwnAuthority {
                 let secret = self.new_secret(entries.into());
                 within(DEADLINE, self.secrets.create(&params, &secret)).await
             }
-            // It was read with its resourceVersion, and is written under it.
+            // The Secret still has the resourceVersion of the read, so the write fails if it has changed.
             Some(mut secret) => {
                 secret.data.get_or_insert_default().extend(entries);
                 let name = self.secret.name.as_str();
@@ -227,7 +228,7 @@ impl OwnAuthority {
         Ok(())
     }
 
-    /// Writes the bundle to those webhooks of the configuration that hold another.
+    /// Writes the bundle to those webhooks of the configuration that have another one.
     async fn publish(
         &mut self,
         configuration: &MutatingWebhookConfiguration,
@@ -281,7 +282,7 @@ fn stored(secret: &Secret) -> Stored {
     Stored::from_entries(|name| data?.get(name).map(|bytes| bytes.0.clone()))
 }
 
-/// The places of those webhooks that hold another bundle.
+/// Returns the indices of those webhooks that have another bundle.
 fn outdated(configuration: &MutatingWebhookConfiguration, bundle: &[u8]) -> Vec<usize> {
     let webhooks = webhooks(configuration).enumerate();
     webhooks
@@ -290,7 +291,7 @@ fn outdated(configuration: &MutatingWebhookConfiguration, bundle: &[u8]) -> Vec<
         .collect()
 }
 
-/// The bundles of all webhooks, one after the other.
+/// Returns the bundles of all webhooks, one after the other.
 fn bundles(configuration: &MutatingWebhookConfiguration) -> Vec<u8> {
     webhooks(configuration)
         .flat_map(ca_bundle)
@@ -309,12 +310,13 @@ fn ca_bundle(webhook: &MutatingWebhook) -> &[u8] {
     bundle.map(|bundle| bundle.0.as_slice()).unwrap_or_default()
 }
 
-/// The apiserver asks for the first; people and other clients may use the others.
+/// Returns the DNS names of the Service. The apiserver uses the first; people and other clients may use the
+/// others.
 fn dns_names(service: &Name, namespace: &Name) -> Vec<String> {
     let mut names = ["svc", "svc.cluster.local"]
         .map(|domain| format!("{service}.{namespace}.{domain}"))
         .to_vec();
-    // A namespace may be a number, a domain may not.
+    // A namespace can be a number, but a top-level domain cannot.
     if !namespace.as_str().bytes().all(|byte| byte.is_ascii_digit()) {
         names.push(format!("{service}.{namespace}"));
     }
@@ -331,7 +333,8 @@ fn announcement(change: Change) -> &'static str {
 }
 
 const COMMON_NAME: &str = "pod-reloader";
-/// Each time we lose, another replica has brought things forward: there is little left to disagree on.
+/// The maximum number of tries. Each lost race means that another replica has made progress, so little is
+/// left to disagree on.
 const ATTEMPTS: usize = 5;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Bodies of reviews, and the limits within which they are received and answered: the same for every route.
+//! Receives the bodies of reviews, within limits that are the same for every route.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,35 +12,37 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::runtime::budget::{Budget, Share};
 
-/// The longest review that is read, in bytes: an object of 1.4 MB makes one of 16.8 MB.
+/// The maximum length of a review, in bytes. An object of 1.4 MB makes a review of 16.8 MB.
 pub(super) const MAX_REVIEW: usize = 32 << 20;
-/// Most reviews are no longer than this, in bytes.
+/// The length that most reviews do not exceed, in bytes.
 pub(super) const SMALL_REVIEW: usize = 64 << 10;
-/// A review of more bytes waits for its turn, and keeps no thread of the runtime from the others.
+/// The length above which a review waits for its turn, and is parsed on a thread of its own, in bytes.
 pub(super) const LARGE_REVIEW: usize = 256 << 10;
-/// So many bytes of the budget are not for large reviews.
+/// The number of bytes of the budget that large reviews leave to others.
 pub(super) const KEPT_FOR_OTHERS: usize = 8 << 20;
-/// How many reviews are answered at once.
+/// The maximum number of reviews that are answered at once.
 pub(super) const REVIEWS_AT_ONCE: usize = 256;
-/// How long a body may take to arrive: as long as it does it takes room from others.
+/// The maximum time that a body may take to arrive, because it takes room from others all that time.
 pub(super) const MAX_ARRIVAL: Duration = Duration::from_secs(10);
-/// The apiserver's own default, for a call that names none.
+/// The apiserver's own default, for a call without a timeout.
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How much of the timeout is left to the way back, at least; on a busy machine that is a tenth.
+/// The minimum part of the timeout that is left for the way back. A tenth of the timeout is left if that is
+/// more, because the way back takes that long on a busy machine.
 pub(super) const MARGIN: Duration = Duration::from_millis(200);
 
-/// The limits of all reviews together, whichever route they come by.
+/// The limits of all reviews together, on any route.
 pub(super) struct Limits {
     reviews: Semaphore,
-    /// What is made of a review takes memory too: one large one is looked at at a time.
+    /// The turn of large reviews. Parsing takes memory too, so they are parsed one at a time.
     pub(super) large_reviews: Arc<Semaphore>,
-    /// What the loop would do takes longer to tell than what to answer: one at a time is asked for.
+    /// The turn of status queries. Finding out what the loop would do takes longer than answering a write,
+    /// so they are answered one at a time.
     pub(super) inquiries: Arc<Semaphore>,
     budget: Budget,
 }
 
 impl Limits {
-    /// Limits whose bodies count against `budget`.
+    /// Returns limits whose bodies are taken from `budget`.
     pub(super) fn new(budget: Budget) -> Self {
         Self {
             reviews: Semaphore::new(REVIEWS_AT_ONCE),
@@ -53,7 +55,9 @@ impl Limits {
     /// Receives a review, and its turn to be answered.
     ///
     /// # Errors
-    /// It is no JSON, too large or too slow, or there are too many.
+    ///
+    /// Returns an error if the review is not JSON, is too large or too slow, or if there are too many
+    /// reviews.
     pub(super) async fn receive(
         &self,
         headers: &HeaderMap,
@@ -68,8 +72,8 @@ impl Limits {
         Ok((body, turn.map_err(|_| Trouble::Overloaded)?))
     }
 
-    /// Reads the body of a review. It counts against the budget as it comes: what is announced and does
-    /// not come keeps nobody out.
+    /// Reads the body of a review. Its bytes are taken from the budget as they arrive, so a body that is
+    /// announced but does not arrive keeps nobody out.
     async fn body(
         &self,
         headers: &HeaderMap,
@@ -87,7 +91,7 @@ impl Limits {
             bytes: Vec::new(),
             share: self.budget.share(),
         };
-        // The apiserver sends it at once, however long it waits for the answer.
+        // The apiserver sends the body at once, however long it waits for the answer.
         let deadline = deadline.min(Instant::now() + MAX_ARRIVAL);
         match timeout_at(deadline, received.fill(body, length)).await {
             Ok(outcome) => outcome.map(|()| received),
@@ -96,7 +100,7 @@ impl Limits {
     }
 }
 
-/// The body of a review, which counts against the budget until it is dropped.
+/// The body of a review. Its bytes are returned to the budget when it is dropped.
 pub(super) struct ReviewBody {
     pub(super) bytes: Vec<u8>,
     share: Share,
@@ -127,9 +131,9 @@ impl ReviewBody {
         Ok(())
     }
 
-    /// Makes room for `length` bytes. glibc gives every piece of 32 MiB a mapping of its own, which goes
-    /// back to the system as it is dropped; a smaller one may come from a heap, which keeps it. What is
-    /// not written to takes up nothing.
+    /// Makes room for `length` bytes. glibc gives every block of 32 MiB a mapping of its own, which returns
+    /// to the system when it is dropped. A smaller block can come from a heap, which retains it. Bytes that
+    /// are never written to take up no memory.
     fn make_room(&mut self, length: usize) -> Result<(), Trouble> {
         let capacity = if length > SMALL_REVIEW {
             MAX_REVIEW
@@ -142,9 +146,9 @@ impl ReviewBody {
     }
 }
 
-/// Runs `work` on a thread of its own when its turn has come: it keeps no other review, probe or renewal of
-/// the Lease waiting. `None` where it has not ended by the deadline. Then it goes on for nobody, and keeps
-/// its turn until it ends.
+/// Waits for a turn, and runs `work` on a thread of its own, so that it delays no other review, probe or
+/// renewal of the Lease. Returns `None` if it has not ended by the deadline. It then runs on, and holds its
+/// turn until it ends.
 pub(super) async fn beside<T: Send + 'static>(
     turns: &Arc<Semaphore>,
     deadline: Instant,
@@ -162,7 +166,8 @@ pub(super) async fn beside<T: Send + 'static>(
     timeout_at(deadline, computed).await.ok()
 }
 
-/// `?timeout=` of a call, as the apiserver gives it: a Go duration, in practice whole seconds.
+/// The parameter `?timeout=` of a call, as the apiserver sends it: a Go duration, in practice whole
+/// seconds.
 #[derive(serde::Deserialize)]
 pub(super) struct Timeout {
     timeout: Option<String>,
@@ -183,7 +188,7 @@ impl Timeout {
     }
 }
 
-/// The reason why a review gets no answer but an HTTP error. The failurePolicy decides then.
+/// The reason why a review gets only an HTTP error. The failurePolicy then decides.
 #[derive(Debug)]
 pub(super) enum Trouble {
     Invalid(String),
@@ -196,7 +201,7 @@ pub(super) enum Trouble {
 
 impl IntoResponse for Trouble {
     fn into_response(self) -> Response {
-        // The apiserver tries again after 429 and 503, but only where the answer says when.
+        // The apiserver tries again after 429 and 503, but only if the answer says when.
         let later = [(header::RETRY_AFTER, "1")];
         match self {
             Self::Invalid(problem) => (StatusCode::BAD_REQUEST, problem).into_response(),

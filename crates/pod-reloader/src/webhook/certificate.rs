@@ -1,4 +1,4 @@
-//! Keeps the webhook's serving certificate, and the CAs of its clients, as they are on disk.
+//! Keeps the webhook's serving certificate, and the CAs of its clients, in line with the files on disk.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use webhook_certs::{CertificateDirectory, ClientAuthorities, CurrentCertificate,
 use crate::metrics::Metrics;
 use crate::runtime::logging::Complaint;
 
-/// How often it is looked whether there is a new certificate.
+/// The time between two checks for a new certificate.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(10);
-/// The same, while there is none.
+/// The time between two checks while there is no certificate.
 pub(crate) const MISSING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Serves what `directory` holds, for ever.
+/// Serves the certificate in `directory`, and follows its changes for ever.
 pub(crate) async fn reload(
     directory: CertificateDirectory,
     certificate: CurrentCertificate,
@@ -42,7 +42,7 @@ pub(crate) async fn reload(
     }
 }
 
-/// Lets in clients with certificates of the CAs that `file` holds, for ever.
+/// Accepts clients with certificates of the CAs in `file`, and follows its changes for ever.
 pub(crate) async fn reload_client_authorities(file: PathBuf, authorities: ClientAuthorities) {
     let mut complaint = Complaint::default();
     loop {
@@ -62,7 +62,7 @@ pub(crate) async fn reload_client_authorities(file: PathBuf, authorities: Client
     }
 }
 
-/// Says in the log and the metrics what is in force now, if that is new.
+/// Reports a newly used certificate in the log and the metrics.
 pub(crate) fn announce(outcome: Reload, certificate: &CurrentCertificate, metrics: &Metrics) {
     if let Reload::Replaced { not_after } = outcome {
         info!(

@@ -1,11 +1,11 @@
-//! What can go wrong with a CA of our own.
+//! The errors of managing a CA of our own.
 
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 
 use crate::runtime::error::CallError;
 
-/// What was tried, on what, and the cause.
+/// An operation that failed, its object, and the cause.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthorityError {
     #[error("issuing the webhook's certificate")]
@@ -28,10 +28,10 @@ pub(crate) enum AuthorityError {
 }
 
 impl AuthorityError {
-    /// Somebody else wrote what we wanted to write: it must be read again.
+    /// Returns true if somebody else wrote first, so that everything must be read again.
     pub(crate) fn is_race(&self) -> bool {
         match self {
-            // A Secret that was read and is not found when it is written was deleted in between.
+            // A Secret that was read, but is not found when it is written, was deleted in between.
             Self::Secret { source, .. } => source.is_conflict() || source.is_not_found(),
             Self::WebhookConfiguration { source, .. } => {
                 source.is_conflict() || source.is_failed_test()

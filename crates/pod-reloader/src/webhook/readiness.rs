@@ -1,4 +1,4 @@
-//! Readiness: whether calls should be sent to this replica.
+//! Readiness: decides whether this replica should get calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,20 +10,20 @@ use crate::config::keys::Keys;
 
 /// The conditions of readiness.
 pub(crate) struct Readiness {
-    /// The webhook's certificate, where a webhook is served.
+    /// The webhook's certificate, if a webhook is served.
     pub(crate) certificate: Option<CurrentCertificate>,
-    /// The apiserver was told to trust it, if that is for us to do.
+    /// True once the webhook configuration trusts our certificate, or if that is not our responsibility.
     pub(crate) is_trusted: Arc<AtomicBool>,
     /// The keys of the config hash.
     pub(crate) keys: Arc<Keys>,
-    /// The user that we are to the apiserver.
+    /// The user name by which the apiserver knows us.
     pub(crate) ourselves: Arc<OnceLock<String>>,
-    /// Set once we are about to stop.
+    /// True once we are about to stop.
     pub(crate) stopping: AtomicBool,
 }
 
 impl Readiness {
-    /// What keeps us from being ready, if anything does.
+    /// Returns the reason why this replica is not ready, if there is one.
     pub(crate) fn obstacle(&self, now: SystemTime) -> Option<&'static str> {
         if self.stopping.load(Ordering::Relaxed) {
             return Some("stopping");

@@ -1,4 +1,4 @@
-//! Reviews of every shape, at the router, with an apiserver that is a function.
+//! Tests reviews of every shape at the router, with an apiserver that is a function.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -26,14 +26,14 @@ use crate::metrics::Reader;
 const KEY: &str = "pod-reloader.cs.sap.com/config-hash";
 const CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/configmaps";
 
-/// How the apiserver is, apart from the hash keys, which it always has.
+/// The state of the apiserver, apart from the hash keys, which it always has.
 #[derive(Clone, Copy)]
 enum Apiserver {
-    /// There is ConfigMap `app`, and nothing else.
+    /// A working apiserver that has ConfigMap `app`, and nothing else.
     Up,
-    /// It does not answer.
+    /// An apiserver that does not answer.
     Slow,
-    /// It answers with an error.
+    /// An apiserver that answers with an error.
     Down,
 }
 
@@ -47,7 +47,7 @@ async fn a_create_gets_the_hash_and_keeps_fields_of_the_future() {
     assert_eq!(answer["response"]["allowed"], true);
     assert_eq!(answer["response"]["patchType"], "JSONPatch");
     let patched = patched(&answer, &object);
-    // Exactly this is new.
+    // Only this is new.
     object["spec"]["template"]["metadata"]["annotations"] = json!({KEY: hash()});
     assert_eq!(patched, object);
 }
@@ -121,7 +121,7 @@ async fn a_dry_run_that_asks_is_told_and_changes_nothing() {
     }
 }
 
-/// A dry run that asks how the workload stands.
+/// Returns a dry run that asks for the sync status of the workload.
 fn inquiry(object: &Value) -> Value {
     let mut review = update(object, object);
     review["request"]["dryRun"] = json!(true);
@@ -154,7 +154,7 @@ async fn a_dry_run_whose_turn_does_not_come_in_time_is_told_nothing_and_keeps_no
     assert!(is_told(&told, "asked: current"), "{told}");
 }
 
-/// Each took the thread of the webhook, the Lease and the probes for 15 seconds.
+/// Each of these dry runs used to block the thread of the webhook, the Lease and the probes for 15 seconds.
 #[tokio::test]
 async fn reviews_are_answered_while_the_worst_dry_runs_are_under_way() {
     let router = webhook(Apiserver::Up).await;
@@ -192,9 +192,9 @@ async fn reviews_are_answered_while_the_worst_dry_runs_are_under_way() {
         .map(|told| told.unwrap().json()["response"]["warnings"][0].to_string())
         .collect();
     assert!(told[0].contains("restart due for a change"), "{told:?}");
-    // Instead of its keys, the whole object is tracked.
+    // The whole object is tracked instead of its keys.
     assert!(told[1].contains("restart due for a change"), "{told:?}");
-    // The apiserver refuses so many annotations, whatever we say.
+    // The apiserver refuses so many annotations, whatever we answer.
     assert!(told[2].contains("not kept"), "{told:?}");
 }
 
@@ -519,7 +519,7 @@ async fn a_review_that_waits_for_reads_holds_no_bytes() {
     let _waiting = begun(reviews);
 }
 
-/// A body that brings so many bytes, and then neither more nor its end.
+/// Returns a body that brings so many bytes, and then neither more nor its end.
 fn begin_of_a_body(length: usize) -> impl Stream<Item = Result<Bytes, Infallible>> {
     stream::iter([Ok(Bytes::from(vec![b' '; length]))]).chain(stream::pending())
 }
@@ -546,7 +546,7 @@ fn stamped(mut object: Value, hash: &str) -> Value {
     object
 }
 
-/// With fields that no Kubernetes has yet, at every level.
+/// Adds fields that no Kubernetes has yet, at every level.
 fn of_the_future(mut object: Value) -> Value {
     let future = json!({"z": [1, {"a": null}], "n": 1.5e300, "b": 12345678901234567890_u64});
     for path in [
@@ -594,7 +594,7 @@ fn update(old: &Value, new: &Value) -> Value {
     review
 }
 
-/// The hash of what the apiserver has, for [`deployment`].
+/// Returns the config hash of [`deployment`] from the objects of the apiserver.
 fn hash() -> String {
     let app = ConfigObject::parse(config_map().to_string().as_bytes(), Aspects::default()).unwrap();
     let reference = |name| Reference {
@@ -619,7 +619,7 @@ fn config_map() -> Value {
     })
 }
 
-/// A webhook that is ready.
+/// Returns a webhook that is ready.
 async fn webhook(apiserver: Apiserver) -> Router {
     let (webhook, keys) = parts(apiserver);
     keys.read_since(Instant::now()).await.unwrap();
@@ -708,7 +708,7 @@ impl Answered {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{}", self.text()))
     }
 
-    /// The apiserver asks again only where it is told when.
+    /// Returns true for an answer that the apiserver tries again: it must say when.
     fn says_later(&self) -> bool {
         self.status == StatusCode::SERVICE_UNAVAILABLE && self.headers[header::RETRY_AFTER] == "1"
     }
@@ -724,7 +724,7 @@ async fn call(router: &Router, request: HttpRequest<Body>) -> Answered {
     }
 }
 
-/// Calls that have got as far as they can and wait now. They end when they are dropped.
+/// Begins calls that get as far as they can, and then wait. Dropping them ends them.
 fn begun<F: Future>(calls: impl Iterator<Item = F>) -> Vec<Pin<Box<F>>> {
     let mut context = Context::from_waker(Waker::noop());
     let mut calls: Vec<_> = calls.map(Box::pin).collect();
@@ -734,7 +734,7 @@ fn begun<F: Future>(calls: impl Iterator<Item = F>) -> Vec<Pin<Box<F>>> {
     calls
 }
 
-/// The answer to a review, which must be one.
+/// Returns the answer to a review, and panics if there is none.
 async fn reviewed(router: &Router, review: &Value) -> Value {
     let mut request = post("/mutate?timeout=3s", &review.to_string());
     let length = review.to_string().len().into();
@@ -745,7 +745,7 @@ async fn reviewed(router: &Router, review: &Value) -> Value {
     answer.json()
 }
 
-/// The JSON Patch of an answer, as it goes over the wire.
+/// Returns the JSON Patch of an answer, as sent over the wire.
 fn operations(answer: &Value) -> Vec<Value> {
     match &answer["response"]["patch"] {
         Value::Null => Vec::new(),
@@ -756,7 +756,7 @@ fn operations(answer: &Value) -> Vec<Value> {
     }
 }
 
-/// What the apiserver makes of `object` with the answer.
+/// Returns `object` as the apiserver changes it according to the answer.
 fn patched(answer: &Value, object: &Value) -> Value {
     let patch: Patch = serde_json::from_value(Value::Array(operations(answer))).unwrap();
     let mut object = object.clone();

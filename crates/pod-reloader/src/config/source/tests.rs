@@ -1,4 +1,4 @@
-//! Objects of every size, from an apiserver that is a function.
+//! Tests objects of every size, from an apiserver that is a function.
 
 use futures::future::{try_join, try_join_all};
 use pod_reloader_core::name::Name;
@@ -98,7 +98,7 @@ async fn names_of_objects_with_much_metadata_take_no_memory_from_reviews() {
     assert_eq!(names.await.unwrap().len(), 4);
 }
 
-/// A source to which everything is answered with `answer`.
+/// Returns a source that gets `answer` to every call.
 fn answering(answer: Value, budget: &Budget) -> Source {
     let client = mock::client(move |_, _| {
         let answer = answer.clone();
@@ -108,7 +108,7 @@ fn answering(answer: Value, budget: &Budget) -> Source {
     Source::new(client, Duration::from_secs(60), budget.clone(), None, reads)
 }
 
-/// A source where each object has a value of `size` bytes.
+/// Returns a source in which each object has a value of `size` bytes.
 fn source(size: usize, budget: &Budget) -> Source {
     answering(config_map(size), budget)
 }

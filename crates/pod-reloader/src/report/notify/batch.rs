@@ -1,4 +1,4 @@
-//! What happens within a moment, put together by what it is about: one message, however many workloads.
+//! Groups the news of a moment by topic, to make one message of it however many workloads it is about.
 
 use std::time::Duration;
 
@@ -9,35 +9,35 @@ use tokio::time::Instant;
 
 use super::news::{News, Topic};
 
-/// A message goes out when nothing has happened for so long.
+/// The time without news after which a message goes out.
 const QUIET: Duration = Duration::from_secs(3);
-/// It waits no longer than that for quiet.
+/// The maximum time that a message waits for such a silence.
 const LONGEST: Duration = Duration::from_secs(30);
-/// So many changes are told apart in one message.
+/// The maximum number of changes that one message lists separately.
 const MAX_CHANGES: usize = 32;
-/// So many workloads are named for each of them.
+/// The maximum number of workloads that are named for each change.
 pub(super) const MAX_WORKLOADS: usize = 20;
 
-/// What is to be sent in one message. It stays small, whatever happens.
+/// The content of one message. It stays small, whatever happens.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
-    /// The workloads of further changes, which are only counted.
+    /// The number of workloads of further changes.
     pub(super) more: usize,
     first: Instant,
     last: Instant,
 }
 
-/// The same thing, happening to one workload or many.
+/// One thing that happened to one or more workloads.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) topic: Topic,
     pub(super) objects: Vec<Reference>,
-    /// When it first happened.
+    /// The time when it first happened.
     pub(super) since: Timestamp,
     /// The first of the workloads, each with its API version.
     pub(super) workloads: Vec<(String, WorkloadId)>,
-    /// The others, which are only counted.
+    /// The number of the other workloads.
     pub(super) more: usize,
 }
 
@@ -51,7 +51,7 @@ impl Batch {
         }
     }
 
-    /// Takes in what has happened at `now`, which the clock on the wall shows as `time`.
+    /// Adds news that arrived at `now`. The wall clock shows that moment as `time`.
     pub(super) fn add(&mut self, news: News, now: Instant, time: Timestamp) {
         self.last = now;
         let known = self
@@ -80,12 +80,13 @@ impl Batch {
         }
     }
 
-    /// When it is to be sent, if nothing more happens.
+    /// Returns when the message is to be sent, if no more news arrives.
     pub(super) fn due(&self) -> Instant {
         (self.last + QUIET).min(self.first + LONGEST)
     }
 
-    /// How many workloads it is about; one counts again each time that something happens to it.
+    /// Returns the number of workloads that the message is about. A workload is counted once for each piece
+    /// of news.
     pub(super) fn workloads(&self) -> usize {
         let of_changes = self.changes.iter().map(Change::workloads);
         of_changes.sum::<usize>() + self.more
@@ -93,7 +94,7 @@ impl Batch {
 }
 
 impl Change {
-    /// How many workloads it is about.
+    /// Returns the number of workloads that the change is about.
     pub(super) fn workloads(&self) -> usize {
         self.workloads.len() + self.more
     }

@@ -1,7 +1,7 @@
-//! What a batch looks like in the words of each kind of receiver.
+//! Formats a batch for each kind of receiver.
 //!
-//! Names of objects are DNS names, which no markup can hide in; a chat would still make links of those
-//! that look like a host. So all names stand as code, and all text is escaped as the receiver asks.
+//! Names of objects are DNS names, in which no markup can hide, but a chat would turn names that look like
+//! a host into links. So all names are formatted as code, and all text is escaped as the receiver requires.
 
 use jiff::Timestamp;
 use pod_reloader_core::reference::Reference;
@@ -10,16 +10,17 @@ use serde_json::{Value, json};
 
 use super::batch::{Batch, Change};
 
-/// So many workloads of a change are named in a chat.
+/// The maximum number of workloads of a change that are named in a chat.
 const SHOWN_WORKLOADS: usize = 5;
-/// So many objects, likewise.
+/// The maximum number of objects of a change that are named in a chat.
 const SHOWN_OBJECTS: usize = 3;
-/// So many objects are named in JSON.
+/// The maximum number of objects that are named in JSON.
 const MAX_OBJECTS: usize = 20;
-/// Lines of a chat message, in bytes: Google Chat takes 4096 characters, and the others more.
+/// The maximum length of the lines of a chat message, in bytes. Google Chat accepts 4096 characters, others
+/// more.
 const MAX_TEXT: usize = 3500;
 
-/// The body of the message about `batch`, as the receiver takes it.
+/// Returns the body of the message about `batch`, in the given format.
 pub(super) fn body(
     format: NotifyFormat,
     batch: &Batch,
@@ -76,7 +77,7 @@ fn object(reference: &Reference) -> Value {
     })
 }
 
-/// In UTC, as `2026-11-21T20:00:00Z`.
+/// Formats a time in UTC, as `2026-11-21T20:00:00Z`.
 fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -96,14 +97,16 @@ fn slack(batch: &Batch, cluster: Option<&str>) -> Value {
     })
 }
 
-/// Slack reads three characters as the begin of something: <https://docs.slack.dev/messaging/formatting-message-text>.
+/// Escapes text for Slack, in which three characters have a meaning. See
+/// <https://docs.slack.dev/messaging/formatting-message-text>.
 fn slack_text(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
 }
 
-/// The runs of a RichTextBlock are shown as they are: no Markdown to escape from.
+/// Formats a batch for Teams. The runs of a RichTextBlock are shown as they are, so there is no Markdown to
+/// escape.
 fn teams(batch: &Batch, cluster: Option<&str>) -> Value {
     let block = |line: &[Run]| {
         let runs = line.iter().map(|run| match run {
@@ -148,7 +151,8 @@ fn google_chat(batch: &Batch, cluster: Option<&str>) -> Value {
     json!({"text": text})
 }
 
-/// Google Chat knows no escapes: what begins a link or a mention there becomes what looks like it.
+/// Replaces the characters that begin a link or a mention in Google Chat, which has no escapes, by similar
+/// ones.
 fn google_chat_text(text: &str) -> String {
     text.replace('<', "\u{2039}").replace('>', "\u{203a}")
 }
@@ -175,7 +179,7 @@ fn heading(batch: &Batch, cluster: Option<&str>) -> Vec<Run> {
     runs
 }
 
-/// A line for each change, as many as fit; the last one says how many workloads are left.
+/// Returns a line for each change, as many as fit. The last line gives the number of remaining workloads.
 fn lines(batch: &Batch) -> Vec<Vec<Run>> {
     let mut lines = Vec::new();
     let (mut length, mut left) = (0, batch.workloads());
@@ -209,7 +213,7 @@ fn line(change: &Change) -> Vec<Run> {
     runs
 }
 
-/// Adds the first `shown` of `names`, and how many of `all` are left.
+/// Adds the first `shown` of `names`, and the number of the rest. `all` is the total number.
 fn list(runs: &mut Vec<Run>, names: impl Iterator<Item = String>, all: usize, shown: usize) {
     for (index, name) in names.take(shown).enumerate() {
         if index > 0 {
@@ -226,7 +230,7 @@ impl Run {
     fn length(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
-            // With its marks.
+            // Plus the two marks around the name.
             Self::Name(name) => name.len() + 2,
         }
     }
@@ -239,7 +243,7 @@ fn plain(runs: &[Run]) -> String {
     words.collect()
 }
 
-/// With names as code, and all text escaped.
+/// Formats names as code, and escapes all text.
 fn marked(runs: &[Run], escaped: fn(&str) -> String) -> String {
     let words = runs.iter().map(|run| match run {
         Run::Text(text) => escaped(text),
@@ -262,7 +266,8 @@ mod tests {
     use pod_reloader_core::discovery::Requirement;
     use tokio::time::Instant;
 
-    /// A restart of two workloads by one Secret, and a workload that waits for another.
+    /// Returns a batch with a restart of two workloads by one Secret, and a workload that waits for another
+    /// Secret.
     fn batch() -> Batch {
         let now = Instant::now();
         let mut batch = Batch::new(now);

@@ -1,7 +1,7 @@
-//! What happened to a workload, as far as it may leave the cluster: names, and words of ours.
+//! News of a workload, reduced to what may leave the cluster: names, and words of ours.
 //!
-//! No error of the apiserver, no name of a key, nothing that a user wrote: policies quote what they refuse,
-//! and who reads a chat may not read the cluster.
+//! No error of the apiserver, no name of a data key and nothing that a user wrote is included. Policies
+//! quote what they refuse, and the readers of a chat may not be allowed to read the cluster.
 
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::reference::Reference;
@@ -9,35 +9,36 @@ use pod_reloader_core::workload::{Stall, Workload, WorkloadId};
 
 use crate::report::notice::Notice;
 
-/// What happened to one workload.
+/// News of one workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct News {
     pub(super) topic: Topic,
-    /// The config objects that it is about, by name. Sorted: in which order they changed is no matter.
+    /// The config objects that the news is about. Sorted, because the order of their changes does not
+    /// matter.
     pub(super) objects: Vec<Reference>,
     pub(super) api_version: String,
     pub(super) workload: WorkloadId,
 }
 
-/// What happened, whatever it happened to.
+/// The topic of the news, apart from the workload and the objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Topic {
-    /// The reason of its Event.
+    /// The reason of the corresponding Event.
     pub(super) reason: &'static str,
-    /// Whether somebody has to do something about it.
+    /// True if somebody has to do something about it.
     pub(super) is_problem: bool,
-    /// Why pods are restarted, as the metrics call it.
+    /// The cause of a restart, as the metrics name it.
     pub(super) cause: Option<&'static str>,
-    /// The same in words, where no object is named.
+    /// The cause in words, for a line that names no object.
     pub(super) why: Option<&'static str>,
     /// The beginning of a line about it.
     pub(super) heading: &'static str,
-    /// What there is to say of the objects.
+    /// The statement about the objects.
     pub(super) predicate: &'static str,
 }
 
 impl News {
-    /// What `notice` says of `workload`.
+    /// Returns the news that `notice` brings of `workload`.
     pub(super) fn of(workload: &Workload, notice: &Notice) -> Self {
         let mut objects = objects(notice);
         objects.sort();

@@ -1,4 +1,4 @@
-//! Decides whether a message that was not taken is sent again, and when.
+//! Decides whether and when to send a message again that was not accepted.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 
-/// How patient we are with a receiver.
+/// The limits of our patience with a receiver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// How long one call may take.
+    /// The time limit of one call.
     pub(super) deadline: Duration,
-    /// How often a message is sent in all.
+    /// The maximum number of times that a message is sent.
     pub(super) tries: u32,
-    /// The pause after the first try; each further one is twice as long.
+    /// The pause after the first try. Each further pause is twice as long.
     pub(super) first_pause: Duration,
-    /// However long a receiver asks us to wait, no longer than this.
+    /// The maximum pause, however long a receiver asks us to wait.
     pub(super) longest_pause: Duration,
 }
 
@@ -31,7 +31,8 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// How long to wait after so many tries, of which the last failed by `failure`; `None` gives up.
+    /// Returns the pause after so many tries, the last of which failed with `failure`. `None` means to give
+    /// up.
     pub(super) fn pause(&self, tries: u32, failure: &Failure) -> Option<Duration> {
         if tries >= self.tries || !failure.may_pass() {
             return None;
@@ -45,7 +46,7 @@ impl Patience {
     }
 }
 
-/// Why a message was not taken. Never holds the URL, which is a credential.
+/// The reason why a message was not accepted. Never contains the URL, which is a credential.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error("the file with the URL cannot be read: {0}")]
@@ -61,18 +62,19 @@ pub(super) enum Failure {
     #[error("the receiver answers {}", status.as_u16())]
     Refused {
         status: StatusCode,
-        /// How long it asks us to wait.
+        /// The pause that the receiver asks for.
         retry_after: Option<Duration>,
     },
 }
 
 impl Failure {
-    /// Whether the same call may go well a little later.
+    /// Returns true if the same call may succeed a little later.
     fn may_pass(&self) -> bool {
         match self {
             Self::NoUrl(_) | Self::BadUrl(_) | Self::BadAuthorities(_) => false,
             Self::TimedOut(_) | Self::Connection(_) => true,
-            // A redirect is not followed: it would carry the message to somebody whom nobody has named.
+            // A redirect is not followed: it would take the message to a receiver that nobody has
+            // configured.
             Self::Refused { status, .. } => {
                 status.is_server_error()
                     || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(status)
@@ -81,7 +83,7 @@ impl Failure {
     }
 }
 
-/// How long the header `Retry-After` asks to wait: seconds, or a date.
+/// Returns the pause that the header `Retry-After` asks for, in seconds or as a date.
 pub(super) fn retry_after(header: Option<&HeaderValue>, now: Timestamp) -> Option<Duration> {
     let text = header?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

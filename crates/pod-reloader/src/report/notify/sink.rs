@@ -1,4 +1,4 @@
-//! One call to whoever receives notifications.
+//! Makes one call to the receiver of notifications.
 
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use super::retry::{Failure, Patience, retry_after};
 use crate::runtime::client;
 use pod_reloader_core::error::chain;
 
-/// Where messages are sent to.
+/// The receiver of messages.
 pub(crate) struct Sink {
     url_file: PathBuf,
     ca_file: Option<PathBuf>,
@@ -39,8 +39,8 @@ type Post = Box<
 >;
 
 impl Sink {
-    /// A sink whose URL is in `url_file`. Trusts the public authorities, or those in `ca_file` in their
-    /// place. Both are read for each call.
+    /// Returns a sink whose URL is in `url_file`. It trusts the CAs in `ca_file`, or else the public ones.
+    /// Both files are read for each call.
     pub(crate) fn new(url_file: PathBuf, ca_file: Option<PathBuf>, proxy: Option<Uri>) -> Self {
         Self {
             url_file,
@@ -60,7 +60,7 @@ impl Sink {
         let response = match tokio::time::timeout(patience.deadline, post(request)).await {
             Err(_) => return Err(Failure::TimedOut(patience.deadline)),
             Ok(Err(error)) => return Err(Failure::Connection(cause(&error))),
-            // Nobody needs its body: the connection ends here.
+            // Nobody needs the body of the answer, so the connection ends here.
             Ok(Ok(response)) => response,
         };
         if response.status().is_success() {
@@ -72,16 +72,16 @@ impl Sink {
         })
     }
 
-    /// Whether there is a URL now, and authorities.
+    /// Checks that the URL and the CAs can be read.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.url().and_then(|_| self.post()).map(drop)
     }
 
-    /// A client that trusts who is to be trusted now.
+    /// Returns a client that trusts the current CAs.
     fn post(&self) -> Result<Post, Failure> {
-        // Of kube's client only how it does TLS: the name is that of nobody.
+        // Only the TLS of kube's client is used. Nobody has this name.
         let mut tls = Config::new(Uri::from_static("https://receiver.invalid"));
-        // The image holds none. Those of a file take their place, also if there are none in it.
+        // The image has no CAs. Those of a file replace the public ones, even if the file contains none.
         let public = || TLS_SERVER_ROOT_CERTS.iter().map(|it| it.to_vec());
         tls.root_cert = Some(match self.ca_file {
             Some(_) => Vec::new(),
@@ -101,7 +101,7 @@ impl Sink {
         post.map_err(|error| Failure::BadAuthorities(chain(&error)))
     }
 
-    /// The URL as it is now: the Secret behind the file may be another one than before.
+    /// Reads the current URL. The Secret behind the file may have changed.
     fn url(&self) -> Result<Uri, Failure> {
         let text = std::fs::read_to_string(&self.url_file)
             .map_err(|error| Failure::NoUrl(error.kind()))?;
@@ -126,14 +126,14 @@ impl Sink {
 }
 
 fn poster(connector: impl Connect + Clone + Send + Sync + 'static) -> Post {
-    // A message in minutes: a connection that waited for it would often be dead.
+    // Messages are minutes apart. A connection that waited for the next one would often be dead.
     let client = Client::builder(TokioExecutor::new())
         .pool_max_idle_per_host(0)
         .build(connector);
     Box::new(move |request| client.request(request).boxed())
 }
 
-/// The first cause, such as a certificate that is not trusted. Those above it are about layers.
+/// Returns the innermost cause, such as a certificate that is not trusted. The outer ones only name layers.
 fn cause(error: &Error) -> String {
     let mut cause = error.source();
     while let Some(deeper) = cause.and_then(|cause| cause.source()) {

@@ -1,4 +1,4 @@
-//! Notifications against a receiver that is a server of HTTPS.
+//! Tests notifications against a receiver that is an HTTPS server.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ use webhook_certs::{Acceptor, CertificateDirectory, CurrentCertificate, MinTlsVe
 use super::retry::Failure;
 use super::*;
 
-/// A part of every URL here that must be seen nowhere else.
+/// A part of every URL here. It must never show up anywhere else.
 const CREDENTIAL: &str = "T0KEN";
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn the_url_is_read_anew_and_told_to_nobody() {
         "no url",
         &format!("ftp://localhost/{CREDENTIAL}"),
         &format!("https://{CREDENTIAL}@localhost/"),
-        // Nobody listens there.
+        // Nobody listens on these ports.
         &format!("https://localhost:1/{CREDENTIAL}"),
         &format!("https://[::ffff:127.0.0.1]:1/{CREDENTIAL}"),
     ] {
@@ -270,7 +270,8 @@ async fn a_message_that_waits_to_be_sent_again_keeps_no_other_from_the_farewell(
     assert_eq!(counts(&metrics), [2, 0, 0], "it is not one of too many");
 }
 
-/// Notifications of restarts, the task that sends them to `receiver`, what it counts, and what stops it.
+/// Returns notifications of restarts, the task that sends them to `receiver`, their metrics, and the token
+/// that stops it.
 fn of_restarts(
     receiver: &Receiver,
 ) -> (
@@ -310,7 +311,7 @@ pub(super) fn workload(name: &str) -> Workload {
     scope.read(WorkloadKind::DEPLOYMENT, object).unwrap()
 }
 
-/// That a workload was restarted because of these Secrets.
+/// Returns the news that a workload was restarted because of these Secrets.
 pub(super) fn restarted(name: &str, secrets: &[&str]) -> News {
     let changed = secrets.iter().map(|name| reference(name)).collect();
     News::of(&workload(name), &Notice::Restarted(Cause::Changed, changed))
@@ -331,7 +332,7 @@ fn style() -> Style {
     }
 }
 
-/// How many messages were sent, failed, and were dropped.
+/// Returns how many messages were sent, how many failed, and how many were dropped.
 fn counts(metrics: &Metrics) -> [u64; 3] {
     let text = metrics.text();
     Delivery::ALL.map(|outcome| {
@@ -349,7 +350,7 @@ fn counted(outbox: &Outbox) -> [u64; 3] {
     counts(&outbox.metrics)
 }
 
-/// What a receiver answers.
+/// An answer of the receiver.
 #[derive(Clone, Default)]
 struct Answer {
     status: u16,
@@ -365,7 +366,8 @@ fn answer(status: u16) -> Answer {
     }
 }
 
-/// A server of HTTPS on localhost that takes what it gets, after some answers that it was told.
+/// An HTTPS server on localhost. It gives the answers that it was told to, and after that accepts
+/// everything.
 struct Receiver {
     address: SocketAddr,
     directory: TempDir,
@@ -494,7 +496,7 @@ async fn respond(
     response
 }
 
-/// A proxy of HTTP, and the first lines of what it was asked.
+/// Starts an HTTP proxy. Returns its URL, and the first lines of the requests that it gets.
 async fn proxy() -> (http::Uri, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

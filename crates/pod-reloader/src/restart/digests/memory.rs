@@ -1,4 +1,4 @@
-//! What is remembered of one object, and of what there is of a kind in a namespace.
+//! The memory of one object, and of the objects of a kind in a namespace.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,30 +12,30 @@ use tokio::time::Instant;
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) state: Mutex<State>,
-    /// Held while the object is read, so that a fan-out shares one GET.
+    /// Locked while the object is read, so that a fan-out shares one GET.
     pub(super) reading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 pub(super) struct State {
     pub(super) read: Option<Read>,
-    /// When an event last said that there is something new.
+    /// The time of the last event that reported something new.
     pub(super) forgotten: Option<Instant>,
-    /// Whether the last attempt to read it failed.
+    /// True if the last attempt to read the object failed.
     pub(super) is_failing: bool,
 }
 
 #[derive(Default)]
 pub(super) struct Listing {
     pub(super) state: Mutex<ListingState>,
-    /// Held while they are listed, so that a fan-out shares one list.
+    /// Locked while the objects are listed, so that a fan-out shares one list.
     pub(super) listing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 pub(super) struct ListingState {
     pub(super) listed: Option<Arc<Listed>>,
-    /// When an event last said that something came or went.
+    /// The time of the last event that reported an object as created or deleted.
     pub(super) forgotten: Option<Instant>,
 }
 
@@ -43,9 +43,9 @@ pub(super) struct ListingState {
 pub(super) struct Listed {
     pub(super) names: BTreeSet<Reference>,
     pub(super) began: Instant,
-    /// When the first list began.
+    /// The time when the first list began.
     pub(super) first: Instant,
-    /// What came or went of late, and when the list began that showed it.
+    /// The objects that recently appeared or disappeared, and when the list began that showed it.
     pub(super) turned: HashMap<Reference, Instant>,
 }
 
@@ -83,7 +83,8 @@ impl Listed {
 }
 
 impl State {
-    /// The last read, if it began at `since` or later and nothing was heard since it began.
+    /// Returns the last read, if it began at `since` or later and no event has reported news since it
+    /// began.
     pub(super) fn fresh(&self, since: Option<Instant>) -> Option<&Read> {
         let read = self.read.as_ref()?;
         let is_late_enough = since.is_none_or(|since| read.began >= since);
@@ -95,7 +96,7 @@ impl State {
 }
 
 impl Read {
-    /// Whether it tells of each of these keys.
+    /// Returns true if the read covers each of these keys.
     pub(super) fn covers<'a>(&self, keys: impl Iterator<Item = &'a str>) -> bool {
         match &self.presence {
             Presence::Present(object) => object.covers(keys),

@@ -1,4 +1,4 @@
-//! Failures of a pass: who is told of them, and when it is tried again.
+//! Handles failed passes: reports them, and decides when to try again.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::runtime::error::CallError;
 const UNDONE: &str = "another webhook or policy takes it back";
 
 impl Reconciler {
-    /// Says what failed, once, and when to try again.
+    /// Reports a failure, once, and returns when to try again.
     pub(super) fn failed(&self, workload: &Workload, error: &RestartError) -> Instant {
         let (cause, notice) = match error {
             RestartError::Read(ReadError::Object { reference, source }) => (
@@ -40,7 +40,7 @@ impl Reconciler {
         if let Some(notice) = notice {
             self.progress.tell(workload, notice);
         }
-        // A workload that moves all the time may stop at any time.
+        // A conflict is not a refusal: the workload may stop changing at any time.
         let moves = |cause: &CallError| cause.is_conflict() || cause.is_failed_test();
         let refused = cause.is_some_and(|cause| cause.is_refusal() && !moves(cause));
         let failures = self.progress.failed(&workload.id, refused);
@@ -50,7 +50,7 @@ impl Reconciler {
             name,
         } = &workload.id;
         let pause = pause(failures, refused);
-        // Who read it has told of it.
+        // The reader of the object has already logged it.
         if failures == 1 && !matches!(error, RestartError::Read(ReadError::Object { .. })) {
             warn!(%kind, %namespace, name, error = chain(error), "reconciling failed, trying again");
         } else {
@@ -60,15 +60,15 @@ impl Reconciler {
     }
 }
 
-/// How long to wait after so many failures: doubled each time, with some chance in it so that many
-/// do not come back at once. What was refused waits longer: somebody has to change something first.
-/// Anything else is tried again within a minute, with chance and a call without an answer included.
+/// Returns the pause after so many failures. It doubles each time, and is randomised so that many workloads
+/// do not come back at once. After a refusal it is longer, because somebody has to change something first.
+/// Anything else is tried again within a minute, including the randomness and a call without an answer.
 fn pause(failures: u32, refused: bool) -> Duration {
     let (first, longest) = if refused { (15, 600) } else { (1, 40) };
     let doubled =
         Duration::from_secs(first) * 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
     let mut random = [0];
-    // Without random bytes there is no chance in it: no reason to fail.
+    // Without random bytes the pause is not randomised, which is no reason to fail.
     let _ = getrandom::fill(&mut random);
     doubled
         .min(Duration::from_secs(longest))

@@ -8,12 +8,12 @@ use pod_reloader_core::object::Served;
 use super::Reconciler;
 use crate::runtime::watches::Watching;
 
-/// The version of a kind that is not built in, and its watches.
+/// The version in which the cluster serves a kind that is not built in, and its watches.
 pub(crate) type ServedAs = (Arc<str>, Vec<Watching>);
 
 impl Reconciler {
-    /// Takes in that the cluster serves a kind in this version, in which it is watched, or not any more: then
-    /// its workloads are gone.
+    /// Takes in that the cluster serves a kind, with the version in which it is watched. `None` says that
+    /// the cluster does not serve it any more, so its workloads are gone.
     pub(crate) fn kind_served(&self, kind: WorkloadKind, served: Option<ServedAs>) {
         match served {
             Some(served) => drop(self.served.lock().insert(kind, served)),
@@ -26,19 +26,19 @@ impl Reconciler {
         }
     }
 
-    /// Whether the cluster serves a kind, as far as that is known.
+    /// Returns true if the cluster is known to serve a kind.
     pub(crate) fn serves(&self, kind: WorkloadKind) -> bool {
         self.served.lock().contains_key(&kind)
     }
 
-    /// Every kind that the cluster serves, as far as that is known.
+    /// Returns every kind that the cluster is known to serve.
     pub(crate) fn kinds_served(&self) -> Vec<Served> {
         let custom = self.scope.custom_kinds().iter();
         let all = WorkloadKind::BUILT_IN.iter().chain(custom);
         all.filter_map(|kind| self.served(*kind)).collect()
     }
 
-    /// A kind as the cluster serves it, as far as that is known.
+    /// Returns a kind as the cluster serves it, if it is known to.
     pub(crate) fn served(&self, kind: WorkloadKind) -> Option<Served> {
         if kind.is_built_in() {
             return Some(Served::built_in(kind));

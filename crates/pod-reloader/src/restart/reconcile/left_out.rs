@@ -1,4 +1,4 @@
-//! Workloads that were left out because their namespace takes too much memory.
+//! Takes in workloads that were left out because their namespace takes too much memory.
 
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ use super::{Reconciler, version};
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::error::CallError;
 
-/// How long after it could not be read a workload is read again that was left out.
+/// The pause after a failed read of a left-out workload.
 const TAKE_IN_PAUSE: Duration = Duration::from_secs(10);
 
 impl Reconciler {
-    /// Asks for a workload that was left out, to manage it if there is room for it. Says when to try again.
+    /// Reads a workload that was left out, and manages it if there is room for it. Returns when to try
+    /// again.
     pub(super) async fn take_in_again(&self, id: &WorkloadId) -> Option<Instant> {
         if !self.workloads.is_left_out(id) {
             return None;
@@ -27,7 +28,7 @@ impl Reconciler {
             self.current::<CustomObject>(&served, id).await
         };
         match answer {
-            // It may be gone, or be managed, by what a watch has shown meanwhile.
+            // A watch may have shown in the meantime that the workload is gone, or is managed.
             Ok(Some((workload, version))) if self.workloads.is_left_out(id) => {
                 self.apply(workload, version);
                 None
@@ -44,7 +45,7 @@ impl Reconciler {
         }
     }
 
-    /// A workload as it is now, with its resourceVersion.
+    /// Reads the current state of a workload, with its resourceVersion.
     async fn current<O: Object>(
         &self,
         served: &Served,

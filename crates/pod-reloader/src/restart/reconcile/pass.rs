@@ -1,4 +1,4 @@
-//! One pass over a workload: is there anything to do, is it time, and then the write.
+//! One pass over a workload: checks if there is anything to do, and if it is time, and then writes.
 
 use std::collections::HashSet;
 
@@ -15,14 +15,14 @@ use crate::restart::error::RestartError;
 
 /// The outcome of a pass over a workload.
 pub(super) enum Action {
-    /// Nothing, until something happens.
+    /// Wait until something happens.
     AwaitChange,
-    /// Another pass at this time.
+    /// Make another pass at this time.
     RequeueAt(Instant),
 }
 
 impl Reconciler {
-    /// Makes one pass over one workload. Returns when the next is due, if nothing happens before.
+    /// Makes one pass over one workload. Returns when the next is due, if nothing happens earlier.
     pub(super) async fn pass(&self, id: &WorkloadId) -> Option<Instant> {
         if !self.namespaces.contain(&id.namespace) {
             self.progress.forget(id);
@@ -42,8 +42,8 @@ impl Reconciler {
         }
     }
 
-    /// One pass over one workload: the first half asks what is remembered whether there is anything
-    /// to do, the second asks the apiserver, decides again, and writes.
+    /// Makes one pass over one workload. The first half works from memory, and checks if there is anything
+    /// to do. The second half asks the apiserver, decides again, and writes.
     async fn reconcile(
         &self,
         workload: &Workload,
@@ -75,7 +75,7 @@ impl Reconciler {
             }
         };
         let fresh = self.known(workload, Some(since)).await?;
-        // For a decision that has become one of another kind meanwhile.
+        // The result if the decision has changed to another kind in the meantime.
         let changed_kind = Ok(Action::RequeueAt(Instant::now()));
         match self.decide(workload, &fresh, key_seen).await? {
             Decision::Keep => Ok(self.keep(workload, &fresh)),
@@ -131,7 +131,7 @@ impl Reconciler {
         ))
     }
 
-    /// When a workload may get `config_hash` whose objects last changed at `changed`.
+    /// Returns when a workload may get `config_hash`. Its objects last changed at `changed`.
     fn settled(&self, workload: &Workload, config_hash: &str, changed: Instant) -> Instant {
         let period = workload
             .settle_period
@@ -140,7 +140,7 @@ impl Reconciler {
             .settled(&workload.id, config_hash, changed, period)
     }
 
-    /// When a workload may be restarted that was restarted too often, which its user is told.
+    /// Returns when a workload that was restarted too often may be restarted again, and reports that.
     fn braked(&self, workload: &Workload, config_hash: &str) -> Option<Instant> {
         let limit = self.settings.max_restarts;
         if limit == 0 {
@@ -156,8 +156,8 @@ impl Reconciler {
         })
     }
 
-    /// When a workload may be written to next, where that is not now. If it would get the same once more,
-    /// somebody takes it back, which its user is told.
+    /// Returns when a workload may be written to next, if not now. If it would get the same value once
+    /// more, somebody has reverted it, and it gets an Event.
     fn next_write(&self, workload: &Workload, value: &str) -> Option<Instant> {
         let max_restarts = self.settings.max_restarts;
         let next = self
@@ -170,14 +170,14 @@ impl Reconciler {
         Some(next)
     }
 
-    /// Leaves alone what carries what it should.
+    /// Leaves a workload alone that carries the right hash.
     fn keep(&self, workload: &Workload, known: &Known) -> Action {
         let id = &workload.id;
         if self.progress.pending_since(id).is_some() {
             self.metrics.saved();
         }
         self.tracked_by_key(workload, known, true);
-        // Whoever took it back before may do so again in a moment.
+        // Somebody who reverted the hash before may do so again in a moment.
         if self.progress.disputed_until(id).is_none() {
             self.progress.at_rest(id);
         }
@@ -185,8 +185,8 @@ impl Reconciler {
         Action::AwaitChange
     }
 
-    /// Leaves alone a workload whose pods cannot start. Its user is told once that has lasted for as long
-    /// as config and workload of one release may be apart.
+    /// Leaves a workload alone whose pods cannot start. It gets an Event after the settle period, because
+    /// the config and the workload of one release may be that far apart.
     fn hold(&self, workload: &Workload, missing: Vec<Requirement>) -> Action {
         let since = self.progress.missing_since(&workload.id);
         let told_from = since + self.settings.settle_period;
@@ -197,7 +197,7 @@ impl Reconciler {
         Action::AwaitChange
     }
 
-    /// The objects that were seen to change, and when, as far as they are tracked.
+    /// Returns the tracked objects that were seen to change, and when.
     pub(super) fn tracked_changes(
         &self,
         workload: &Workload,
@@ -209,8 +209,8 @@ impl Reconciler {
         changes.filter(is_tracked).collect()
     }
 
-    /// The objects of which single keys are tracked, and none of these has changed since the config hash
-    /// was right, as `is_right` says that it is now.
+    /// Returns the objects of which only single keys are tracked, if these keys are unchanged since the
+    /// config hash was last right. `is_right` says that the hash is right now.
     fn tracked_by_key(
         &self,
         workload: &Workload,

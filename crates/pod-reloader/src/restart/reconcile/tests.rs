@@ -1,4 +1,5 @@
-//! The loop against an apiserver that is a function, in a time that passes when nothing else happens.
+//! Tests the loop against an apiserver that is a function. The clock advances only when nothing else
+//! happens.
 
 mod apiserver;
 mod metrics;
@@ -86,7 +87,7 @@ async fn a_hash_that_would_make_the_annotations_too_long_is_told_and_not_written
 async fn what_was_read_while_nobody_referenced_an_object_is_not_relied_on() {
     let operator = Operator::with([deployment("web")]).await;
     operator.reconciler.workload_gone(&id("web"));
-    // A look that was under way when the workload went.
+    // Stands for a pass that was in progress when the workload was deleted.
     let app = reference("app");
     let object: WorkloadObject = serde_json::from_value(deployment("web")).unwrap();
     let web = operator
@@ -262,7 +263,7 @@ async fn an_answer_that_is_older_than_what_the_watch_has_shown_moves_nothing_bac
     operator.apiserver.write_config_map("other", "1");
     operator.apiserver.write_deployment(moved);
     operator.sees("web");
-    // The answer has arrived by then, and the patch for what it lists now.
+    // By then the late answer has arrived, and the patch for the new list has been made.
     pass(Duration::from_secs(20)).await;
     assert!(operator.reconciler.is_referenced(&reference("other")));
     assert!(!operator.reconciler.is_referenced(&reference("app")));
@@ -303,7 +304,7 @@ async fn a_workload_whose_config_flaps_is_restarted_less_and_less_and_ends_right
         pass(Duration::from_secs(10)).await;
         operator.sees("web");
     }
-    // The first stamp and four more at once, then after one, two and four minutes.
+    // The first stamp and four more restarts came at once, the others after one, two and four minutes.
     assert_eq!(operator.patches().len(), 4 + 3);
     assert_eq!(operator.metrics.braked.get(), 1);
     pass(Duration::from_secs(20 * 60)).await;
@@ -349,7 +350,8 @@ async fn a_key_that_is_not_tracked_delays_no_restart_and_is_not_named() {
     assert_eq!(operator.notes("ConfigChanged"), [note]);
 }
 
-/// A Deployment whose pods need ConfigMap `app`, with the hash that the webhook made without it.
+/// Starts with a Deployment whose pods need ConfigMap `app`. Its hash was made by the webhook before `app`
+/// existed.
 async fn created_before_its_config() -> Operator {
     let operator = Operator::start(Apiserver::default());
     let mut web = deployment("web");
@@ -450,7 +452,7 @@ async fn a_namespace_that_leaves_while_its_config_is_read_is_written_to_no_more(
         .apiserver
         .now(|state| state.read_takes = Duration::from_secs(5));
     operator.hears("app").await;
-    // One read finds the change, another one confirms it once it has settled.
+    // One read finds the change, and another confirms it once it has settled.
     wait_for_reads(&operator, 2).await;
     assert_eq!(operator.patches().len(), 0);
     operator.reconciler.namespace_left(&name("ns"));
@@ -507,13 +509,13 @@ async fn nothing_is_kept_of_namespaces_that_are_not_picked() {
     assert_eq!(hashes, ["pod_reloader_hashes{key_id=\"unknown\"} 0"]);
 }
 
-/// As a second release does that keeps the same workload by mistake.
+/// This happens if a second release includes the same workload by mistake.
 #[tokio::test(start_paused = true)]
 async fn a_config_hash_that_an_owner_takes_back_is_written_once_in_a_while() {
     let operator = Operator::with([deployment("web")]).await;
     operator.apiserver.write_config_map("app", "2");
     operator.hears("app").await;
-    // For half an hour, the owner puts its own form back as soon as it sees ours.
+    // For half an hour, the owner restores its own version as soon as it sees ours.
     for _ in 0..30 * 60 {
         pass(Duration::from_secs(1)).await;
         if operator.config_hash("web") == operator.hash_of("app") {
@@ -579,7 +581,7 @@ async fn a_baseline_that_somebody_else_overwrites_is_written_once_in_a_while() {
     assert_eq!(operator.metrics.reverted.get(), 1);
 }
 
-/// A loop that runs, and the apiserver that it keeps.
+/// A running loop, and its apiserver.
 struct Operator {
     apiserver: Apiserver,
     reconciler: Arc<Reconciler>,
@@ -592,13 +594,13 @@ impl Operator {
         Self::start_for(apiserver, Labels::default())
     }
 
-    /// For workloads or namespaces with these labels.
+    /// Starts a loop for workloads or namespaces with these labels.
     fn start_for(apiserver: Apiserver, labels: Labels) -> Self {
         let dialects = Dialects::default();
         Self::start_with(apiserver, settings(), labels, dialects, Brakes::default())
     }
 
-    /// With what an earlier term has written, too.
+    /// Starts a loop that also knows the writes of an earlier term.
     fn start_with(
         apiserver: Apiserver,
         settings: Settings,
@@ -632,7 +634,8 @@ impl Operator {
         }
     }
 
-    /// With these Deployments, which carry the config hash of ConfigMap `app`. Nothing was asked yet.
+    /// Starts a loop with these Deployments, which carry the config hash of ConfigMap `app`. No calls are
+    /// on record.
     async fn with(deployments: impl IntoIterator<Item = Value>) -> Self {
         let operator = Self::start(Apiserver::default());
         operator.apiserver.write_config_map("app", "1");
@@ -650,7 +653,7 @@ impl Operator {
         operator
     }
 
-    /// With one Deployment `web` in a namespace that was picked by its labels.
+    /// Starts a loop with one Deployment `web`, in a namespace that was selected by its labels.
     async fn with_namespace() -> Self {
         let labels = Labels {
             namespace: of_team_shop(),
@@ -671,7 +674,7 @@ impl Operator {
         operator
     }
 
-    /// The watch shows the Deployment as it is.
+    /// Lets the watch show the Deployment as it is.
     fn sees(&self, name: &str) {
         let object: WorkloadObject =
             serde_json::from_value(self.apiserver.deployment(name)).unwrap();
@@ -679,16 +682,16 @@ impl Operator {
             .workload_seen(WorkloadKind::DEPLOYMENT, object);
     }
 
-    /// The watch shows the ConfigMap as it is.
+    /// Lets the watch show the ConfigMap as it is.
     async fn hears(&self, config_map: &str) {
         let object = self.apiserver.config_map(config_map);
         let version = object["metadata"]["resourceVersion"].as_str();
         self.reconciler.config_seen(&reference(config_map), version);
-        // Whatever the loop does about it, it does later.
+        // The loop reacts later, not at this very moment.
         tokio::time::advance(Duration::from_millis(1)).await;
     }
 
-    /// The watch shows that the ConfigMap is gone.
+    /// Lets the watch show that the ConfigMap is gone.
     async fn hears_of_loss(&self, config_map: &str) {
         self.reconciler.config_seen(&reference(config_map), None);
         tokio::time::advance(Duration::from_millis(1)).await;
@@ -703,19 +706,19 @@ impl Operator {
         }
     }
 
-    /// What the Deployment carries; nothing where it has none.
+    /// Returns the config hash of the Deployment, or an empty string.
     fn config_hash(&self, name: &str) -> String {
         let object = self.apiserver.deployment(name);
         let hash = &object["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH];
         hash.as_str().unwrap_or_default().to_owned()
     }
 
-    /// What a Deployment should carry that lists this ConfigMap alone.
+    /// Returns the right config hash of a Deployment that lists only this ConfigMap.
     fn hash_of(&self, config_map: &str) -> String {
         hash_of(config_map, &self.apiserver.config_map(config_map))
     }
 
-    /// The same, once the ConfigMap has this value.
+    /// Returns the right config hash once the ConfigMap has this value.
     fn hash_of_value(&self, config_map: &str, value: &str) -> String {
         let mut object = self.apiserver.config_map(config_map);
         object["data"]["key"] = json!(value);
@@ -736,7 +739,7 @@ impl Operator {
         self.apiserver.times(is_meant).len()
     }
 
-    /// The notes of the Events with this reason.
+    /// Returns the notes of the Events with this reason.
     fn notes(&self, reason: &str) -> Vec<String> {
         let calls = self.apiserver.calls().into_iter();
         let notes = calls.filter_map(|call| match call {
@@ -764,15 +767,15 @@ fn settings() -> Settings {
     }
 }
 
-/// Waits until ConfigMap `app` has been asked for so often.
+/// Waits until ConfigMap `app` has been read so often.
 async fn wait_for_reads(operator: &Operator, reads: usize) {
     while operator.reads("app").len() < reads {
         pass(Duration::from_millis(1)).await;
     }
 }
 
-/// Lets that time pass, in which the watch shows each change of `web`, and somebody may do something
-/// every tenth of a second.
+/// Lets that much time pass. The watch shows each change of `web`, and `does` is called every tenth of a
+/// second.
 async fn watch(operator: &Operator, time: Duration, mut does: impl FnMut(&Operator)) {
     let (until, mut seen) = (Instant::now() + time, Value::Null);
     while Instant::now() < until {
@@ -787,12 +790,12 @@ async fn watch(operator: &Operator, time: Duration, mut does: impl FnMut(&Operat
     }
 }
 
-/// Lets the loop do what is to be done in that time.
+/// Gives the loop that much time to work.
 async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// A Deployment that lists ConfigMap `app`.
+/// Returns a Deployment that lists ConfigMap `app`.
 fn deployment(name: &str) -> Value {
     let object = json!({
         "apiVersion": "apps/v1",
@@ -833,7 +836,7 @@ fn reference(text: &str) -> Reference {
     }
 }
 
-/// What a Deployment should carry that lists this ConfigMap alone.
+/// Returns the right config hash of a Deployment that lists only this ConfigMap.
 fn hash_of(config_map: &str, object: &Value) -> String {
     let object = object.to_string();
     let object = ConfigObject::parse(object.as_bytes(), Aspects::default()).unwrap();
@@ -845,14 +848,14 @@ fn keys() -> Keyring {
     Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap()
 }
 
-/// The pauses between `times` become longer and longer.
+/// Asserts that the pauses between `times` become longer and longer.
 fn assert_grow(times: &[Instant]) {
     let pauses: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(pauses[0] >= Duration::from_millis(700), "{pauses:?}");
     assert!(pauses.is_sorted(), "{pauses:?}");
 }
 
-/// Any ten minutes hold twenty of `times` at most.
+/// Asserts that any ten minutes hold at most twenty of `times`.
 fn assert_bounded(times: &[Instant]) {
     for (first, at) in times.iter().enumerate() {
         let within = times[first..].iter().filter(|it| **it - *at <= WINDOW);

@@ -1,4 +1,4 @@
-//! The writes of the loop: a restart, or a baseline.
+//! Writes to workloads: a restart, or a baseline.
 
 use kube::Api;
 use kube::api::Patch;
@@ -26,20 +26,20 @@ struct Due<'a> {
     workload: &'a Workload,
     config_hash: &'a str,
     cause: Cause,
-    /// When the content for it had been read.
+    /// The time when the content for the hash had been read.
     began: Instant,
-    /// When the change was heard of.
+    /// The time when the change was first heard of.
     heard: Option<Instant>,
     /// The objects that changed.
     changed: Vec<Reference>,
-    /// Whether one of them changed since the last write.
+    /// True if one of them has changed since the last write.
     is_changed: bool,
-    /// Whether the same was written last: somebody has reverted it.
+    /// True if the last write was the same, so that somebody must have reverted it.
     is_again: bool,
 }
 
 impl Reconciler {
-    /// Sets the config hash of a workload, or the time of its restart, or says what it would do.
+    /// Sets the config hash of a workload, or the time of its restart, or reports what it would do.
     pub(super) async fn restart(
         &self,
         workload: &Workload,
@@ -60,7 +60,7 @@ impl Reconciler {
             config_hash,
             cause,
             began,
-            // What no event has told of, such as what changed before we led, was seen by a read.
+            // A change that no event has reported, such as one from before our term, was found by a read.
             heard: heard.or(since),
             changed: changed.map(|(reference, _)| reference).collect(),
             is_changed,
@@ -69,7 +69,8 @@ impl Reconciler {
         if self.settings.observe {
             return Ok(self.would_restart(due));
         }
-        // Not every apiserver would refuse it: of a custom resource, what makes the pods would.
+        // The apiserver would not always refuse it. For a custom resource, only the creation of its pods
+        // would fail.
         if let Some(size) = workload.too_long_with(config_hash) {
             return Err(RestartError::Patch {
                 workload: id.clone(),
@@ -101,7 +102,7 @@ impl Reconciler {
         action
     }
 
-    /// Says what would be restarted, once.
+    /// Reports, once, a restart that would be made.
     fn would_restart(&self, due: Due<'_>) -> Action {
         let Due {
             workload,
@@ -118,13 +119,13 @@ impl Reconciler {
         Action::AwaitChange
     }
 
-    /// Notes a restart that stands, and tells of it.
+    /// Records a restart that stands, and reports it.
     fn restarted(&self, due: Due<'_>) {
         let Due {
             workload, cause, ..
         } = due;
         let id = &workload.id;
-        // What changes from here on is a restart of its own, which settles anew.
+        // Changes from here on are a restart of their own, which settles anew.
         self.progress.not_pending(id);
         let max_restarts = self.settings.max_restarts;
         self.progress.brakes.restarted(
@@ -151,16 +152,15 @@ impl Reconciler {
         }
     }
 
-    /// Runs a CronJob out of turn. That is done once, or told.
+    /// Runs a CronJob out of schedule. Tries once, and reports a failure.
     async fn run_cron_job(&self, workload: &Workload) {
         let id = &workload.id;
+        let WorkloadId {
+            namespace, name, ..
+        } = id;
         match cron_jobs::run(&self.client, id).await {
-            Ok(job) => {
-                let WorkloadId {
-                    namespace, name, ..
-                } = id;
-                info!(%namespace, name, job, "ran a CronJob");
-            }
+            Ok(Some(job)) => info!(%namespace, name, job, "ran a CronJob"),
+            Ok(None) => info!(%namespace, name, "a CronJob is suspended, and was not run"),
             Err(error) => {
                 let notice = Notice::NotRun(chain(&error));
                 self.progress.tell(workload, notice);
@@ -194,8 +194,8 @@ impl Reconciler {
         .await
     }
 
-    /// Writes `patch`, whose tests hold only as long as `workload` is as we saw it, and calls `written`
-    /// where the answer shows that it stands. Every write to a workload comes by here, and is counted.
+    /// Writes `patch`, whose tests hold only as long as `workload` is as we saw it. Calls `written` if the
+    /// answer shows that the write stands. Every write to a workload goes through here, and is counted.
     async fn write(
         &self,
         workload: &Workload,
@@ -204,7 +204,7 @@ impl Reconciler {
         written: impl FnOnce(),
     ) -> Result<Action, RestartError> {
         let id = &workload.id;
-        // Another release may keep it by now.
+        // Another release of the operator may manage the workload by now.
         if !self.namespaces.contain(&id.namespace) {
             return Ok(Action::AwaitChange);
         }
@@ -223,7 +223,7 @@ impl Reconciler {
         }
     }
 
-    /// The calls about a workload. What they answer is read through the budget.
+    /// Returns the API of a workload. Answers are read within the budget.
     pub(super) fn api<O: Object>(&self, served: &Served, id: &WorkloadId) -> Resources<O> {
         let api = Api::namespaced_with(self.client.clone(), id.namespace.as_str(), served);
         Resources::new(api, id.kind.as_str(), &self.budget)
@@ -293,7 +293,8 @@ impl Reconciler {
         }
     }
 
-    /// Takes in an answer to a call of ours. It does not bring back what a watch has shown to be gone.
+    /// Takes in the answer to one of our calls, unless a watch has shown in the meantime that the workload
+    /// is gone.
     fn take_in_answer(&self, workload: Workload, version: u64) {
         if self.workloads.get(&workload.id).is_some() {
             self.take_in(workload, version);

@@ -1,4 +1,4 @@
-//! Finds out which of the configured kinds the cluster serves, and watches those.
+//! Finds out which of the configured kinds the cluster serves, and watches them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::runtime::objects::page;
 use crate::runtime::resources::{Resources, api};
 use pod_reloader_core::api_discovery::{State, state};
 
-/// How often the cluster is asked what it serves: one call for all kinds.
+/// The time between two questions to the cluster about what it serves. One call covers all kinds.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Watches each of `kinds` in `namespaces` for as long as the cluster serves it. `None` stands for all
@@ -56,7 +56,7 @@ pub(crate) async fn watch_kinds(
                     if known == version.as_ref() && reconciler.serves(*kind) == version.is_some() {
                         continue;
                     }
-                    // A resync begins anew what has not changed.
+                    // A resync begins unchanged watches anew, which is not worth a line in the log.
                     if reconciler.serves(*kind) != version.is_some() {
                         let group = kind.shape().group;
                         match &version {
@@ -85,7 +85,7 @@ pub(crate) async fn watch_kinds(
     }
 }
 
-/// What the cluster serves of the API groups of `kinds`.
+/// Returns what the cluster serves of the API groups of `kinds`.
 async fn groups(
     client: &Client,
     budget: &Budget,

@@ -1,4 +1,4 @@
-//! Lists the workloads of namespaces that have come to be picked by their labels.
+//! Lists the workloads of namespaces that the selector has come to match.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::runtime::error::CallError;
 use crate::runtime::resources::{PAGE, Resources, api, pause};
 use pod_reloader_core::error::chain;
 
-/// How many namespaces are listed at once, for each kind: a selector may pick a thousand at a time.
+/// The number of namespaces that are listed at once, for each kind. A selector can pick a thousand at a
+/// time.
 const LISTS_AT_ONCE: usize = 4;
 
-/// Lists the workloads of each namespace that is `picked`: what the watches have shown of them before was
-/// dropped.
+/// Lists the workloads of each namespace that arrives in `picked`: anything that the watches had shown of
+/// them was dropped.
 ///
-/// Each kind is listed by itself, so that one that cannot be listed holds up no other, and no namespace
-/// another.
+/// Each kind and each namespace has a list of its own, so one that fails holds up no other.
 pub(super) async fn list_picked(
     client: Client,
     reconciler: Arc<Reconciler>,
@@ -68,8 +68,8 @@ struct List {
 }
 
 impl List {
-    /// Tries until it succeeds, for as long as the namespace is picked and the cluster serves the kind: what
-    /// comes after that is shown by a list of its own.
+    /// Tries until the list succeeds, for as long as the namespace is selected and the cluster serves the
+    /// kind. If either comes back later, a new list is made.
     async fn run(self) {
         let mut pauses = DefaultBackoff::default();
         let mut told = String::new();

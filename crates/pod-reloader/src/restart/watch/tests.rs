@@ -1,4 +1,4 @@
-//! Which watches there are, and that none holds up another, at an apiserver that is a function.
+//! Tests which watches there are, and that none holds up another, against an apiserver that is a function.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -91,7 +91,7 @@ async fn a_kind_that_is_served_no_more_is_listed_no_more() {
             "/apis" => {
                 let mut asked = asked.lock().unwrap();
                 *asked += 1;
-                // Go writes a list without items in this way.
+                // Go writes a list without items like this.
                 let null = r#"{"metadata":{},"items":null}"#.to_owned();
                 let groups = if *asked <= 3 {
                     discovery().to_string()
@@ -119,7 +119,7 @@ async fn a_kind_that_is_served_no_more_is_listed_no_more() {
     assert_eq!(lists(), so_far);
 }
 
-/// Every watch of an operator that has nobody to look at what it sees.
+/// All watches of an operator whose reconcile loop does not run.
 struct Operator {
     reconciler: Arc<Reconciler>,
     calls: Arc<Mutex<Vec<Uri>>>,
@@ -127,7 +127,8 @@ struct Operator {
 }
 
 impl Operator {
-    /// What `answer` does not answer is an empty list, or a watch that shows nothing.
+    /// Starts the watches. Calls that `answer` leaves open get an empty list, or a watch that shows
+    /// nothing.
     fn start(
         scope: Scope,
         answer: impl Fn(&Uri) -> Option<(u16, Chunks)> + Send + Sync + 'static,
@@ -178,7 +179,7 @@ impl Operator {
     }
 }
 
-/// The namespaces of a team, and Rollouts besides the kinds that are built in.
+/// Returns the scope of a team's namespaces, with Rollouts in addition to the built-in kinds.
 fn of_team_shop() -> Scope {
     let labels = Labels {
         namespace: Some(std::iter::once(("team".to_owned(), "shop".to_owned())).collect()),
@@ -200,7 +201,7 @@ fn discovery() -> Value {
     json!({"metadata": {}, "items": [{"metadata": {"name": "other"}}, group]})
 }
 
-/// A watch that shows namespaces which come to have the label a while after it began.
+/// Returns a watch that shows namespaces getting the label some time after it began.
 fn picked(namespaces: &[&str]) -> Chunks {
     let event = |namespace: &&str| {
         let object = json!({"metadata": {"name": namespace, "resourceVersion": "2"}});

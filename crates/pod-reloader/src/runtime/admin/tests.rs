@@ -1,4 +1,4 @@
-//! Metrics, as their router answers.
+//! Tests of the metrics route through its router.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -112,7 +112,7 @@ async fn a_lease_that_is_renewed_is_left_to_its_holder_however_odd_it_is() {
     }
 }
 
-/// Says how long a Lease had to be unchanged for a new candidate to take it, by the looks in between.
+/// Returns the time for which a Lease had to be unchanged before a new candidate took it.
 async fn taken_after(cluster: &Cluster) -> Duration {
     let began = Instant::now();
     let mut candidate = cluster.candidate();
@@ -158,7 +158,7 @@ async fn a_lease_that_cannot_be_renewed_is_given_up_before_anybody_can_take_it()
         assert_eq!(candidate.hold().await, End::Lost);
         let took = began.elapsed();
         assert!(took <= RENEW_DEADLINE, "{took:?}");
-        // Somebody who saw the last renewal a call later cannot have taken it.
+        // A candidate that saw the last renewal one call later cannot have taken the Lease yet.
         assert!(took + CALL < DURATION, "{took:?}");
     }
 }
@@ -279,7 +279,7 @@ async fn a_restored_cluster_is_noticed_by_the_next_renewal() {
     }
 }
 
-/// A cluster that holds one Lease.
+/// A cluster that has one Lease.
 #[derive(Clone, Default)]
 pub(crate) struct Cluster(Arc<Mutex<Stored>>);
 
@@ -294,7 +294,7 @@ struct Stored {
 enum Trouble {
     Fails,
     Hangs,
-    /// Each call takes nearly as long as it may.
+    /// Each call takes nearly as long as the time limit allows.
     Slow,
 }
 
@@ -340,12 +340,12 @@ impl Cluster {
         set(&mut self.0.lock().unwrap());
     }
 
-    /// Somebody else writes.
+    /// Writes as somebody else.
     pub(crate) fn write(&self, spec: Value) {
         self.0.lock().unwrap().write(&spec);
     }
 
-    /// Somebody else sets `managedFields`.
+    /// Sets `managedFields` as somebody else.
     fn manage(&self, managed: Value) {
         self.now_lease(|stored| {
             let lease = stored.lease.as_mut().unwrap();

@@ -1,4 +1,4 @@
-//! Finds where the objects of an answer begin and end, however the answer is split on its way.
+//! Finds the beginning and end of each object in an answer, however the answer is split on its way.
 
 use std::ops::Range;
 
@@ -8,27 +8,29 @@ use serde::de::IgnoredAny;
 
 use crate::runtime::error::CallError;
 
-/// The most bytes of a list besides its items. Nearly all of them are the token for the next page.
+/// The maximum number of bytes of a list besides its items. Nearly all of them are the token for the next
+/// page.
 const MAX_ENVELOPE: usize = 64 << 10;
 
-/// Finds the objects in what comes.
+/// Finds the objects in the bytes that arrive.
 pub(crate) trait Cut {
-    /// Deals with the first of `bytes`, which are not empty: up to the end of an object, if one ends there.
+    /// Processes the beginning of `bytes`, which is not empty: up to the end of an object, if one ends
+    /// there.
     fn cut(&mut self, bytes: &[u8]) -> Piece;
 }
 
 /// Some bytes of an answer.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Piece {
-    /// How many bytes have been dealt with.
+    /// The number of bytes that have been processed.
     pub(crate) taken: usize,
     /// The bytes of the object among them.
     pub(crate) object: Range<usize>,
-    /// Whether the object ends with them.
+    /// True if the object ends with them.
     pub(crate) ends: bool,
 }
 
-/// Each line is an object, as in the answer to a watch.
+/// Treats each line as an object, as in the answer to a watch.
 #[derive(Debug, Default)]
 pub(crate) struct Lines;
 
@@ -49,7 +51,7 @@ impl Cut for Lines {
     }
 }
 
-/// The answer is an object, which ends with it.
+/// Treats the whole answer as one object.
 #[derive(Debug, Default)]
 pub(crate) struct Whole;
 
@@ -63,18 +65,19 @@ impl Cut for Whole {
     }
 }
 
-/// Each item of a list is an object. The rest of the list, which is short, is put together to a list without
-/// items.
+/// Treats each item of a list as an object. The rest of the list is short, and is put together into a list
+/// without items.
 ///
-/// Brackets and strings alone are told apart; all else is left to those who read the objects and the rest.
+/// Only brackets and strings are recognised. Everything else is left to the readers of the objects and the
+/// rest.
 #[derive(Debug, Default)]
 pub(crate) struct Items {
-    /// The list without its items, and without white space.
+    /// The list without its items and without white space.
     envelope: Vec<u8>,
-    /// How many brackets are open.
+    /// The number of open brackets.
     depth: usize,
     string: InString,
-    /// Whether the brackets of the items are open.
+    /// True while the brackets of the items are open.
     in_items: bool,
     in_item: bool,
 }
@@ -84,24 +87,25 @@ enum InString {
     #[default]
     No,
     Yes,
-    /// After a backslash.
+    /// The position after a backslash.
     Escaped,
 }
 
 impl Items {
-    /// How deep items are.
+    /// The depth at which items are found.
     const DEPTH: usize = 2;
 
-    /// The metadata of the list.
+    /// Returns the metadata of the list.
     ///
     /// # Errors
-    /// It was no list, or it broke off.
+    ///
+    /// Returns an error if the answer was not a list, or broke off.
     pub(crate) fn metadata(&self) -> Result<ListMeta, CallError> {
         #[derive(Deserialize)]
         struct Envelope {
             #[serde(default)]
             metadata: ListMeta,
-            /// Go writes an empty list as `null` where it has never had an item.
+            /// Go writes an empty list as `null` if it never had an item.
             #[serde(rename = "items", deserialize_with = "Option::deserialize")]
             _items: Option<[IgnoredAny; 0]>,
         }
@@ -112,7 +116,7 @@ impl Items {
     }
 
     fn keep(&mut self, byte: u8) {
-        // One that is cut off cannot be read.
+        // An envelope that is cut off here fails to parse later.
         if self.envelope.len() < MAX_ENVELOPE {
             self.envelope.push(byte);
         }
@@ -148,7 +152,8 @@ impl Cut for Items {
                 (InString::No, b',' | b'}' | b']')
                     if self.in_items && self.depth == Self::DEPTH =>
                 {
-                    // After an item that is no object. There are none, so they may end in any way.
+                    // An item that is not an object ends here. No Kubernetes list has such items, so the
+                    // exact end does not matter.
                     if self.in_item {
                         self.in_item = false;
                         return Piece {
@@ -199,7 +204,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// The items of a list that comes in parts of `size` bytes, and its metadata.
+    /// Returns the items of a list that arrives in parts of `size` bytes, and its metadata.
     fn cut(list: &str, size: usize) -> (Vec<String>, Result<ListMeta, CallError>) {
         let (mut items, mut item) = (Vec::new(), Vec::new());
         let mut cut = Items::default();

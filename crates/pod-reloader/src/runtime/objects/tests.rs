@@ -1,4 +1,4 @@
-//! Answers whose objects are long, or stop coming.
+//! Tests answers whose objects are long, or stop arriving.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Lists and watches that fail in every way, from an apiserver that is a function.
+//! Tests lists and watches that fail in every way, against an apiserver that is a function.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -98,7 +98,7 @@ async fn pages_that_break_off_become_smaller_until_a_list_is_whole() {
     let limits: Vec<_> = [500, 250, 125, 62]
         .map(|limit| apiserver.times(&format!("limit={limit}&")).len())
         .into();
-    // A list that is refused says nothing about its length.
+    // A refused list says nothing about its length.
     assert_eq!(limits, [2, 1, 2, 1], "{:?}", apiserver.calls());
 }
 
@@ -192,7 +192,7 @@ async fn a_watch_that_ends_at_once_is_no_reason_to_spin() {
     assert!(watches < 20, "{watches}");
 }
 
-/// Lists and watches ConfigMaps as it is told to; after that lists are empty and watches silent.
+/// Answers lists and watches of ConfigMaps as scripted. After that, lists are empty and watches silent.
 #[derive(Clone, Default)]
 struct Apiserver(Arc<Mutex<State>>);
 
@@ -216,7 +216,7 @@ impl Apiserver {
         })))
     }
 
-    /// Follows them for that long.
+    /// Follows the ConfigMaps for that long.
     async fn followed(&self, time: Duration) {
         let this = self.clone();
         let client = mock::streaming_client(move |request| {
@@ -254,7 +254,7 @@ impl Apiserver {
         state.calls.iter().map(|(_, call)| call.clone()).collect()
     }
 
-    /// When it got the calls that hold `part`.
+    /// Returns the times of the calls that contain `part`.
     fn times(&self, part: &str) -> Vec<Instant> {
         let state = self.0.lock().unwrap();
         let calls = state.calls.iter();

@@ -1,4 +1,4 @@
-//! Serves HTTP/1.1 on one connection, and ends it when its client keeps us waiting.
+//! Serves HTTP/1.1 on one connection, and ends it if its client keeps us waiting.
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -24,7 +24,7 @@ use tracing::{debug, error};
 
 use super::{Limits, Server, Stage};
 
-/// Serves requests on `stream` until either side has enough of it.
+/// Serves requests on `stream` until either side ends the connection, or a step takes too long.
 pub(super) async fn serve<IO>(stream: IO, server: &Server, progress: Arc<Progress>)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
@@ -37,7 +37,7 @@ where
     let service = service_fn(|request| answer(server, request, progress.clone()));
     let mut connection = pin!(
         http1::Builder::new()
-            // It runs while a connection is idle too; ours is `Limits::headers`.
+            // hyper's limit also runs while a connection is idle. `Limits::headers` replaces it.
             .header_read_timeout(None)
             .max_buf_size(BUFFER)
             .serve_connection(io, service)
@@ -55,7 +55,7 @@ where
             }
             return Poll::Ready(());
         }
-        // Every step is entered within the poll above, so there is nothing else to be woken by.
+        // Every step is entered within the poll above, so no other wake-up is needed.
         let deadline = progress.deadline(&server.limits);
         if timer.deadline() != deadline {
             timer.as_mut().reset(deadline);
@@ -68,7 +68,7 @@ where
     .await;
 }
 
-/// The router's answer to one request, whatever becomes of the router.
+/// Returns the router's answer to one request. A panic of the router is answered with 500.
 async fn answer(
     server: &Server,
     request: Request<Incoming>,
@@ -105,25 +105,25 @@ async fn answer(
     }))
 }
 
-/// What a connection is waiting for, and since when.
+/// The step that a connection is in, and since when.
 pub(super) struct Progress(Mutex<State>);
 
 #[derive(Clone, Copy)]
 struct State {
     step: Step,
     since: Instant,
-    /// Whether a request has been answered yet.
+    /// True once a request has been answered.
     is_proven: bool,
 }
 
-/// A connection that is waited for.
+/// A connection that waits for its client.
 pub(super) struct WaitedFor {
-    /// Whether a request has been answered yet.
+    /// True once a request has been answered.
     pub(super) is_proven: bool,
     pub(super) since: Instant,
 }
 
-/// The steps of a connection: the first two once, the others for each request.
+/// The steps of a connection: the first two happen once, the others for each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Handshake,
@@ -135,7 +135,7 @@ enum Step {
 }
 
 impl Progress {
-    /// A connection that has just been accepted.
+    /// Returns the progress of a connection that has just been accepted.
     pub(super) fn new() -> Self {
         Self(Mutex::new(State {
             step: Step::Handshake,
@@ -144,7 +144,8 @@ impl Progress {
         }))
     }
 
-    /// Since when the connection has been waited for. `None` while a request is being answered.
+    /// Returns since when the connection has waited for its client. `None` while a request is being
+    /// answered.
     pub(super) fn waited_for(&self) -> Option<WaitedFor> {
         let State {
             step,
@@ -176,12 +177,12 @@ impl Progress {
         };
     }
 
-    /// The body of the request is there. Its answer is due when it was before.
+    /// Notes that the body of the request has arrived. The deadline of its answer is unchanged.
     fn arrived(&self) {
         self.state().step = Step::Answer;
     }
 
-    /// Bytes have come. Those of a body, or of a request sent ahead, begin no step.
+    /// Notes that bytes have arrived. Bytes of a body, or of a request sent ahead, begin no step.
     fn received(&self) {
         if matches!(self.state().step, Step::FirstByte | Step::Idle) {
             self.enter(Step::Headers);
@@ -202,7 +203,7 @@ impl Drop for Answered {
     }
 }
 
-/// A request's body that tells when it is there.
+/// A request body that notes when it has arrived.
 struct Arriving {
     body: Incoming,
     progress: Arc<Progress>,
@@ -232,7 +233,7 @@ impl HttpBody for Arriving {
     }
 }
 
-/// A body that tells when hyper is done with it.
+/// A response body that notes when hyper is done with it.
 struct Tracked {
     body: Body,
     _answered: Answered,
@@ -258,7 +259,7 @@ impl HttpBody for Tracked {
     }
 }
 
-/// A stream that tells when bytes come in.
+/// A stream that notes when bytes arrive.
 struct Watched<IO> {
     stream: IO,
     progress: Arc<Progress>,
@@ -309,6 +310,6 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Watched<IO> {
     }
 }
 
-/// What hyper may hold for one connection, and so the most that headers may take. Its default of
-/// 400 KiB would be 400 MiB over all connections.
+/// The size of hyper's buffer for one connection, and so the maximum size of headers. hyper's default of
+/// 400 KiB would add up to 400 MiB over all connections.
 const BUFFER: usize = 16 * 1024;

@@ -1,4 +1,4 @@
-//! Clients of every temper against a server with short limits.
+//! Tests clients of every kind against a server with short limits.
 
 mod running;
 
@@ -15,7 +15,7 @@ use webhook_certs::testing::client_authority;
 use super::Limits;
 use running::{says_close, start, start_for, start_plain};
 
-/// Long enough for a healthy client on a busy machine, short enough to wait for.
+/// A limit that is long enough for a healthy client on a busy machine, and short enough to wait for.
 const SHORT: Duration = Duration::from_millis(300);
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn at_the_limit_idle_connections_leave_newcomers_the_time_to_ask() {
 #[tokio::test]
 async fn a_burst_of_connections_drops_none_of_its_own_before_it_was_read() {
     let server = start_plain(Limits::of_a_small_port()).await;
-    // They all wait to be accepted when the server's turn comes.
+    // All of them wait to be accepted when the server's turn comes.
     let connect = || std::net::TcpStream::connect(server.address).unwrap();
     let mut first = connect();
     let request = b"GET / HTTP/1.1\r\nhost: probes\r\nconnection: close\r\n\r\n";
@@ -351,7 +351,8 @@ async fn while_draining_old_and_new_connections_are_served_and_told_to_close() {
         .await;
     server.arrived.notified().await;
     server.stop();
-    // The signal is taken in some time after it is sent: until then, answers do not say so.
+    // The server notices the signal some time after it is sent. Until then, answers do not announce the
+    // close.
     while !says_close(&server.connect().await.ask("/").await) {}
 
     let answer = idle.ask("/").await;

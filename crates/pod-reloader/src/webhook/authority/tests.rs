@@ -1,4 +1,5 @@
-//! Replicas against an apiserver that is a function, in a time that passes when nothing else happens.
+//! Tests replicas against an apiserver that is a function. The clock advances only when nothing else
+//! happens.
 
 mod apiserver;
 
@@ -287,14 +288,14 @@ impl Drop for Replica {
     }
 }
 
-/// As after an installation: a configuration without a bundle, and no Secret.
+/// Returns the state after an installation: a configuration without a bundle, and no Secret.
 fn installed() -> Apiserver {
     let apiserver = Apiserver::default();
     apiserver.state().put_configuration(configuration());
     apiserver
 }
 
-/// As after a restart of all replicas.
+/// Returns the state after a restart of all replicas.
 fn installed_with(stored: &Stored) -> Apiserver {
     let apiserver = Apiserver::default();
     let mut configuration = configuration();
@@ -323,7 +324,7 @@ fn authority() -> Authority {
     Authority::new(COMMON_NAME, dns_names(&name("webhook"), &name("operator"))).unwrap()
 }
 
-/// A CA and a leaf that were made so many days ago.
+/// Returns a CA and a leaf that were made so many days ago.
 fn issued(days: u64) -> Stored {
     match authority().next(&Stored::default(), b"", days_ago(days), false) {
         Ok(Next::Write { stored, .. }) => stored,
@@ -344,7 +345,7 @@ fn bundle(apiserver: &Apiserver) -> Vec<u8> {
     present(apiserver).ca_bundle
 }
 
-/// The serial number of the certificate in the Secret.
+/// Returns the serial number of the certificate in the Secret.
 fn in_secret(apiserver: &Apiserver) -> String {
     serial(&present(apiserver))
 }
@@ -353,7 +354,7 @@ fn serial(stored: &Stored) -> String {
     stored.serving_certificate().unwrap().serial().to_owned()
 }
 
-/// Every webhook has the bundle of the Secret.
+/// Asserts that every webhook has the bundle of the Secret.
 fn assert_published(apiserver: &Apiserver) {
     let configuration = apiserver.state().configuration.clone().unwrap();
     let configuration = serde_json::from_value(configuration).unwrap();
@@ -365,7 +366,8 @@ async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// For three minutes, which is longer than a change of CA takes, whatever a replica serves that is ready, clients trust.
+/// Asserts that clients trust whatever a ready replica serves, for three minutes: longer than a change of
+/// CA takes.
 async fn always_trusted(apiserver: &Apiserver, replicas: &[&Replica], before: &Stored) {
     for _ in 0..1_800 {
         pass(Duration::from_millis(100)).await;
@@ -383,7 +385,7 @@ async fn always_trusted(apiserver: &Apiserver, replicas: &[&Replica], before: &S
     }
 }
 
-/// Whether clients with this bundle trust the leaf of `served`: then it needs no new one.
+/// Returns true if clients with this bundle trust the leaf of `served`, so that it need not be replaced.
 fn trusts(bundle: &[u8], served: &Stored) -> bool {
     let stored = Stored {
         ca_bundle: bundle.to_vec(),
@@ -400,7 +402,7 @@ fn trusts(bundle: &[u8], served: &Stored) -> bool {
     )
 }
 
-/// The caBundle of the webhook configuration.
+/// Returns the caBundle of the webhook configuration.
 fn configured(apiserver: &Apiserver) -> Vec<u8> {
     let configuration = apiserver.state().configuration.clone().unwrap();
     let configuration: MutatingWebhookConfiguration =

@@ -1,4 +1,4 @@
-//! What a directory brings into force, and what readiness and metrics say of it.
+//! Tests which certificates of a directory are used, and what readiness and metrics show.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ async fn what_is_no_pair_leaves_the_last_good_one_in_force_and_readiness_as_it_w
     }
 }
 
-/// A directory whose certificate is kept in force.
+/// A directory whose certificate is in use.
 struct Mounted {
     directory: TempDir,
     readiness: Arc<Readiness>,
@@ -100,7 +100,7 @@ impl Mounted {
         }
     }
 
-    /// What `/readyz` says.
+    /// Returns the answer of `/readyz`.
     async fn readiness(&self) -> String {
         let request = Request::get("/readyz").body(Body::empty()).unwrap();
         let Ok(answer) = {
@@ -113,7 +113,7 @@ impl Mounted {
         String::from_utf8(body.to_vec()).unwrap()
     }
 
-    /// What the metric says.
+    /// Returns the value of the metric.
     fn not_after(&self) -> String {
         let text = self.metrics.text();
         let name = "pod_reloader_webhook_certificate_not_after_seconds ";
@@ -122,7 +122,7 @@ impl Mounted {
     }
 }
 
-/// Keys that have been read.
+/// Returns keys that have been read.
 async fn keys() -> Arc<Keys> {
     let client = mock::client(|_, _| async {
         let key = k8s_openapi::ByteString(vec![7; 32]);

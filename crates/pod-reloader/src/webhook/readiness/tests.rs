@@ -1,4 +1,4 @@
-//! Readiness, as its probe answers.
+//! Tests readiness through its probe.
 
 use axum::body::Body;
 use http::{Request, StatusCode};

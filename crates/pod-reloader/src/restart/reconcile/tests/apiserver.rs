@@ -1,4 +1,4 @@
-//! An apiserver that is a function: ConfigMaps and Deployments, and a record of what was asked.
+//! An apiserver that is a function: it has ConfigMaps and Deployments, and records its calls.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::mock::{self, Answer};
 
-/// Cloning it is cheap: all clones are one apiserver.
+/// A mock apiserver. Clones share its state.
 #[derive(Clone, Default)]
 pub(super) struct Apiserver(Arc<Mutex<State>>);
 
@@ -25,45 +25,44 @@ pub(super) struct State {
     deployments: BTreeMap<String, Value>,
     version: u64,
     calls: Vec<(Instant, Call)>,
-    /// The texts of Events.
-    /// Every read of a ConfigMap fails with this status.
+    /// If set, every read of a ConfigMap fails with this status.
     pub(super) failing_reads: Option<u16>,
-    /// The read of this ConfigMap panics, in the middle of whoever reads.
+    /// The ConfigMap whose read panics, within the reading task.
     pub(super) panicking_read: Option<&'static str>,
-    /// What becomes of patches, one after the other and over again. Without any, they stand.
+    /// The reactions to patches, in turn and over again. If empty, every patch stands.
     pub(super) reactions: VecDeque<Reaction>,
-    /// So many patches come too late: somebody else moves the Deployment before them.
+    /// The number of patches that come too late, because somebody else changes the Deployment first.
     pub(super) moves: u32,
-    /// Every patch is answered as one with a failed test, though nothing moved.
+    /// If true, every patch is answered as one with a failed test, although nothing has changed.
     pub(super) fails_tests: bool,
-    /// How long the answer to a read of a ConfigMap takes.
+    /// The time that a read of a ConfigMap takes to be answered.
     pub(super) read_takes: Duration,
-    /// How long after a patch was applied its answer arrives.
+    /// The time from applying a patch until its answer arrives.
     pub(super) patch_answer_takes: Duration,
 }
 
-/// What becomes of a patch.
+/// A reaction to a patch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Reaction {
     Stands,
-    /// It is accepted, and its change taken out again.
+    /// The patch is accepted, and its change is removed again.
     TakenBack,
-    /// It is accepted, and the pod template gets annotations of somebody else in place of ours, with other
-    /// values each time.
+    /// The patch is accepted, and our annotations in the pod template are replaced by somebody else's, with
+    /// new values each time.
     Replaced,
-    /// It is accepted, and the pod template gets another image, and loses our annotations.
+    /// The patch is accepted, and the pod template gets another image and loses our annotations.
     Rebuilt,
-    /// It is accepted, and the baseline taken out again.
+    /// The patch is accepted, and the baseline is removed again.
     WithoutBaseline,
-    /// Somebody else moves the Deployment before it.
+    /// Somebody else changes the Deployment first.
     Moved,
-    /// It is answered with this status.
+    /// The patch is answered with this status.
     Refused(u16),
-    /// It stands, and its answer never comes.
+    /// The patch stands, but its answer never comes.
     Unanswered,
 }
 
-/// What was asked.
+/// A recorded call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Call {
     ReadConfigMap(String),
@@ -80,29 +79,29 @@ impl Apiserver {
             let this = this.clone();
             async move {
                 let (answer, takes) = this.handled(&head.method, head.uri.path(), &body);
-                // No answer comes in no time: an answer always is later than its question.
+                // Answers take time, so that an answer is always later than its question.
                 tokio::time::sleep(takes.max(Duration::from_millis(1))).await;
                 answer
             }
         })
     }
 
-    /// Behaves as `set` says from now on.
+    /// Changes the behaviour from now on.
     pub(super) fn now(&self, set: impl FnOnce(&mut State)) {
         set(&mut self.lock());
     }
 
-    /// Does this with patches from now on.
+    /// Sets the reactions to patches from now on.
     pub(super) fn reacts(&self, reactions: impl IntoIterator<Item = Reaction>) {
         self.lock().reactions = reactions.into_iter().collect();
     }
 
-    /// Makes or overwrites a ConfigMap whose one value is `value`.
+    /// Creates or overwrites a ConfigMap with a single value.
     pub(super) fn write_config_map(&self, name: &str, value: &str) {
         self.write_data(name, json!({"key": value}));
     }
 
-    /// Makes or overwrites a ConfigMap.
+    /// Creates or overwrites a ConfigMap.
     pub(super) fn write_data(&self, name: &str, data: Value) {
         let mut state = self.lock();
         let version = state.next_version();
@@ -112,7 +111,7 @@ impl Apiserver {
         state.config_maps.insert(name.to_owned(), object);
     }
 
-    /// Makes or overwrites a Deployment.
+    /// Creates or overwrites a Deployment.
     pub(super) fn write_deployment(&self, mut object: Value) {
         let mut state = self.lock();
         object["metadata"]["resourceVersion"] = json!(state.next_version());
@@ -132,7 +131,7 @@ impl Apiserver {
         self.lock().deployments[name].clone()
     }
 
-    /// When it was asked what `is_meant` holds for.
+    /// Returns the times of the calls for which `is_meant` holds.
     pub(super) fn times(&self, is_meant: impl Fn(&Call) -> bool) -> Vec<Instant> {
         let state = self.lock();
         let calls = state.calls.iter();
@@ -142,13 +141,13 @@ impl Apiserver {
             .collect()
     }
 
-    /// All that it was asked.
+    /// Returns all recorded calls.
     pub(super) fn calls(&self) -> Vec<Call> {
         let state = self.lock();
         state.calls.iter().map(|(_, call)| call.clone()).collect()
     }
 
-    /// Forgets what was asked.
+    /// Forgets the recorded calls.
     pub(super) fn forget_calls(&self) {
         self.lock().calls.clear();
     }
@@ -228,7 +227,7 @@ impl State {
         let patch: Patch = serde_json::from_slice(body).unwrap();
         for operation in patch.0 {
             match &operation {
-                // Unlike the crate, the apiserver takes a member that is absent for null.
+                // Unlike the crate, the apiserver treats an absent member as null.
                 PatchOperation::Test(test) => {
                     let found = object.pointer(test.path.as_str()).unwrap_or(&Value::Null);
                     if self.fails_tests || *found != test.value {

@@ -1,4 +1,4 @@
-//! What the loop counts.
+//! Tests the metrics of the loop.
 
 use pod_reloader_core::kind::CustomResource;
 
@@ -16,7 +16,7 @@ async fn the_time_to_a_patch_begins_with_the_first_event_about_its_change() {
         pass(Duration::from_millis(1500)).await;
     }
     pass(Duration::from_secs(60)).await;
-    // Both are one restart, a settle period after the second.
+    // Both changes make one restart, a settle period after the second change.
     assert_eq!(operator.shows("change_to_patch_seconds_count"), 1.0);
     let first = operator.shows("change_to_patch_seconds_sum");
     assert!((3.5..3.7).contains(&first), "{first}");
@@ -37,7 +37,7 @@ async fn the_watch_of_a_custom_kind_is_no_younger_when_all_is_listed_again() {
     }))
     .unwrap();
     let kind = resource.into_kind().unwrap();
-    // It serves the kind, and answers no watch.
+    // The mock serves the kind, and answers no watch.
     let client = mock::client(|head, _| async move {
         match head.uri.path() {
             "/apis" => Ok(
@@ -117,7 +117,8 @@ async fn what_changes_while_a_patch_is_on_its_way_is_timed_from_its_own_event() 
     takes(Duration::ZERO);
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.shows("change_to_patch_seconds_count"), 2.0);
-    // Two seconds to settle and five to answer; four of these until the next read, and two to settle.
+    // The first change takes two seconds to settle and five to be answered. The second waits four of these
+    // for the next read, and then two to settle.
     let both = operator.shows("change_to_patch_seconds_sum");
     assert!((7.0 + 6.0..7.0 + 6.3).contains(&both), "{both}");
 }
@@ -151,7 +152,7 @@ async fn a_restart_that_the_release_makes_itself_is_saved() {
     assert_eq!(operator.patches().len(), 0);
     assert_eq!(operator.shows("saved_restarts_total"), 1.0);
     assert_eq!(operator.shows("change_to_patch_seconds_count"), 0.0);
-    // That is told once.
+    // The saved restart is counted once.
     operator.hears("app").await;
     operator.sees("web");
     pass(Duration::from_secs(10)).await;
@@ -216,7 +217,7 @@ async fn what_is_referenced_is_counted() {
 }
 
 impl Operator {
-    /// The value of a metric of ours, named with its labels.
+    /// Returns the value of one of our metrics, named with its labels.
     fn shows(&self, name: &str) -> f64 {
         let text = self.metrics.text();
         let start = format!("pod_reloader_{name} ");
@@ -227,7 +228,7 @@ impl Operator {
             .unwrap()
     }
 
-    /// How many looks at a workload have failed.
+    /// Returns the number of failed passes.
     fn errors(&self) -> f64 {
         let text = self.metrics.text();
         let counted = text

@@ -1,4 +1,4 @@
-//! Namespaces that are full, and what is remembered of objects as workloads come and go.
+//! Tests full namespaces, and the memory of objects as workloads come and go.
 
 use pod_reloader_core::dialect::Dialect;
 use pod_reloader_core::object::Object;
@@ -6,7 +6,7 @@ use pod_reloader_core::workload::Reading;
 
 use super::*;
 
-/// In whose namespace there is room for so many bytes.
+/// Starts a loop in which a namespace has room for so many bytes.
 fn with_memory(namespace_memory: usize) -> Operator {
     let apiserver = Apiserver::default();
     apiserver.write_config_map("app", "1");
@@ -72,7 +72,7 @@ async fn a_workload_that_its_namespace_has_no_room_for_is_told_and_is_managed_on
     operator.writes(large("large"));
     operator.writes(deployment("web"));
     pass(Duration::from_secs(20)).await;
-    // As each list shows it again.
+    // Each list shows the workload again, like this.
     operator.sees("web");
     pass(Duration::from_secs(20)).await;
     assert_eq!(operator.config_hash("web"), "");
@@ -113,7 +113,7 @@ async fn a_workload_that_is_gone_is_left_out_no_more() {
     assert_eq!(operator.left_out(), 2);
     operator.reconciler.workload_gone(&id("web"));
     assert_eq!(operator.left_out(), 1);
-    // The watch has not told yet that it is gone, too.
+    // The watch has not yet reported that `api` is gone, too.
     operator.apiserver.delete_deployment("api");
     operator.reconciler.workload_gone(&id("large"));
     pass(Duration::from_secs(20)).await;
@@ -146,7 +146,7 @@ async fn what_only_a_new_regular_expression_matches_is_listed_anew() {
     let operator = speaking_stakater();
     operator.writes(matching(deployment("web"), "app.*"));
     pass(Duration::from_secs(20)).await;
-    // Nobody matches it, so no event of it is taken in.
+    // No workload matches it, so its events are ignored.
     operator.apiserver.write_config_map("new", "1");
     operator.writes(matching(deployment("api"), "new.*"));
     pass(Duration::from_secs(20)).await;

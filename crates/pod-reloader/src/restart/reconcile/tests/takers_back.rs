@@ -1,4 +1,4 @@
-//! Somebody takes back what the loop writes, in every way there is: it spins with none of them.
+//! Tests every way in which somebody can revert the loop's writes: none of them makes it spin.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 const TEN_MINUTES: Duration = WINDOW;
 const A_MINUTE: Duration = Duration::from_secs(60);
 
-/// Ten minutes of a webhook that does this with each patch, and the minute after it is gone.
+/// Plays ten minutes of a webhook that does this to each patch, and the minute after the webhook is gone.
 async fn webhook(operator: Operator, reaction: Reaction) {
     operator.apiserver.reacts([reaction]);
     operator.apiserver.write_config_map("app", "2");
@@ -24,7 +24,7 @@ async fn webhook(operator: Operator, reaction: Reaction) {
     watch(&operator, A_MINUTE, |_| {}).await;
 }
 
-/// The same about a Deployment that ends on the hash of what is true.
+/// Does the same to a Deployment, which must end on the hash of the current content.
 async fn webhook_that_ends(reaction: Reaction) {
     let operator = Operator::with([deployment("web")]).await;
     let apiserver = operator.apiserver.clone();
@@ -135,7 +135,7 @@ async fn a_new_leader_of_the_same_process_goes_on_counting() {
     assert_bounded(&patches);
 }
 
-/// What somebody does to the cluster, of their own accord.
+/// An action that somebody takes in the cluster on their own.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     Nothing,
@@ -211,7 +211,7 @@ fn deeds() -> impl Strategy<Value = Vec<(Deed, usize)>> {
         Deed::ChangeImage,
         Deed::ChangeConfig,
     ]);
-    // In tenths of a second, before each of them.
+    // The numbers are the waits before each deed, in tenths of a second.
     prop::collection::vec((deed, prop_oneof![0..5_usize, 0..600_usize]), 0..5)
 }
 
@@ -230,8 +230,7 @@ proptest! {
     }
 }
 
-/// A quarter of an hour in which patches and workload fare like that, over and over again, and the minute
-/// after it.
+/// Plays a quarter of an hour in which these reactions and deeds repeat, and the minute after it.
 async fn play(reactions: Vec<Reaction>, deeds: Vec<(Deed, usize)>, has_limit: bool) {
     let is_change = |deed: &Deed| matches!(deed, Deed::ChangeConfig);
     let changes = deeds.iter().any(|(deed, _)| is_change(deed));
@@ -257,7 +256,8 @@ async fn play(reactions: Vec<Reaction>, deeds: Vec<(Deed, usize)>, has_limit: bo
     assert_bounded(&patches);
 
     operator.apiserver.reacts([]);
-    // Restarts by changes, also of what is tracked, have pauses of their own, and whoever refuses is waited for.
+    // The brake delays restarts after changes of content or of what is tracked, and refused patches are
+    // retried after longer pauses.
     let lists = deeds
         .iter()
         .any(|(deed, _)| matches!(deed, Deed::ListAnother));
@@ -290,7 +290,7 @@ fn start(apiserver: Apiserver, max_restarts: usize, brakes: Brakes) -> Operator 
 }
 
 impl Operator {
-    /// With a Deployment `web`, and no limit to its restarts.
+    /// Starts a loop with a Deployment `web`, and no limit to its restarts.
     async fn without_limit(brakes: Brakes) -> Self {
         let operator = start(Apiserver::default(), 0, brakes);
         operator.apiserver.write_config_map("app", "1");

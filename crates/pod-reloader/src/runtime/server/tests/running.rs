@@ -1,4 +1,4 @@
-//! A server to be tested, and clients of it.
+//! A server under test, and its clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Running {
     client: Client,
     stop: Option<oneshot::Sender<()>>,
     ended: JoinHandle<()>,
-    /// Tells that a request to `/slow` has come.
+    /// Notifies that a request to `/slow` has arrived.
     pub(super) arrived: Arc<Notify>,
     /// Lets one request to `/slow` be answered.
     pub(super) release: Arc<Notify>,
@@ -38,13 +38,13 @@ pub(super) async fn start(limits: Limits) -> Running {
     started(limits, Transport::Tls(acceptor), client).await
 }
 
-/// The same without TLS. Its clients connect without TLS, too.
+/// Serves the same routes without TLS. Its clients connect without TLS, too.
 pub(super) async fn start_plain(limits: Limits) -> Running {
     let (_, client) = self_signed(NAME);
     started(limits, Transport::Plain, client).await
 }
 
-/// The same, for clients with certificates of `authorities`.
+/// Serves the same routes to clients with certificates of `authorities`.
 pub(super) async fn start_for(limits: Limits, authorities: &ClientAuthorities) -> Running {
     let (certificate, client) = self_signed(NAME);
     let current = CurrentCertificate::new();
@@ -95,7 +95,7 @@ async fn started(limits: Limits, transport: Transport, client: Client) -> Runnin
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<IO: AsyncRead + AsyncWrite + Unpin + Send> Stream for IO {}
 
-/// One client's connection.
+/// The connection of one client.
 pub(super) struct Connected(pub(super) Box<dyn Stream>);
 
 impl Running {
@@ -104,14 +104,14 @@ impl Running {
         Connected(Box::new(self.client.connect(stream).await.unwrap()))
     }
 
-    /// Whether a client that shows a certificate of `authority`, or none, gets an answer.
+    /// Returns true if a client gets an answer when it presents a certificate of `authority`, or none.
     pub(super) async fn lets_in(&self, authority: Option<&ClientAuthority>) -> bool {
         let client = match authority {
             None => self.client.clone(),
             Some(authority) => self.client.with_certificate_of(authority),
         };
         let stream = TcpStream::connect(self.address).await.unwrap();
-        // In TLS 1.3 a client is through before the server has looked at its certificate.
+        // In TLS 1.3 the client's handshake ends before the server has checked the client's certificate.
         let Ok(mut stream) = client.connect(stream).await else {
             return false;
         };
@@ -122,12 +122,12 @@ impl Running {
         answer.ends_with(b"hello")
     }
 
-    /// A connection that does not even begin a handshake.
+    /// Opens a connection that does not even begin a handshake.
     pub(super) async fn connect_without_tls(&self) -> Connected {
         Connected(Box::new(TcpStream::connect(self.address).await.unwrap()))
     }
 
-    /// A connection whose client says hello, takes the answer, and says no more.
+    /// Opens a connection whose client says hello, reads the answer, and then goes silent.
     pub(super) async fn connect_and_leave_the_handshake(&self) -> Connected {
         let (near, mut far) = tokio::io::duplex(16 * 1024);
         let client = self.client.clone();
@@ -165,7 +165,7 @@ impl Connected {
         self.0.flush().await.unwrap();
     }
 
-    /// One response: its head, and as much of a body as that announces.
+    /// Reads one response: its head, and as much of a body as the head announces.
     pub(super) async fn answer(&mut self) -> String {
         let mut answer = Vec::new();
         while !is_whole(&answer) {
@@ -177,7 +177,7 @@ impl Connected {
         String::from_utf8(answer).unwrap()
     }
 
-    /// Waits for the server to end the connection, and returns after how long it did.
+    /// Waits for the server to end the connection, and returns how long that took.
     pub(super) async fn closed(&mut self) -> Duration {
         let (began, mut rest) = (Instant::now(), Vec::new());
         let _ = timeout(Duration::from_secs(10), self.0.read_to_end(&mut rest))
@@ -199,7 +199,7 @@ fn is_whole(answer: &[u8]) -> bool {
     body.len() >= length.map_or(0, |length| length.parse().unwrap())
 }
 
-/// Whether an answer tells the client not to use the connection again.
+/// Returns true if an answer tells the client not to use the connection again.
 pub(super) fn says_close(answer: &str) -> bool {
     answer.contains("\r\nconnection: close\r\n")
 }

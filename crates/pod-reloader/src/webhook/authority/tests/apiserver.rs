@@ -1,4 +1,4 @@
-//! An apiserver that is a function: one Secret, one webhook configuration, and a count of writes.
+//! An apiserver that is a function: it has one Secret and one webhook configuration, and counts writes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::mock::{self, Answer};
 
-/// Cloning it is cheap: all clones are one apiserver.
+/// A mock apiserver. Clones share its state.
 #[derive(Clone, Default)]
 pub(super) struct Apiserver(Arc<Mutex<State>>);
 
@@ -17,18 +17,18 @@ pub(super) struct Apiserver(Arc<Mutex<State>>);
 pub(super) struct State {
     pub(super) secret: Option<Value>,
     pub(super) configuration: Option<Value>,
-    /// How often each was written.
+    /// The number of writes of each object.
     pub(super) secret_writes: u32,
     pub(super) configuration_writes: u32,
-    /// How many writes came too late.
+    /// The number of writes that came too late.
     pub(super) conflicts: u32,
-    /// Nobody may write the Secret.
+    /// If true, nobody may write the Secret.
     pub(super) is_secret_read_only: bool,
-    /// Nobody may write the configuration.
+    /// If true, nobody may write the configuration.
     pub(super) is_configuration_read_only: bool,
-    /// So many reads of the configuration fail.
+    /// The number of reads of the configuration that will fail.
     pub(super) failing_configuration_reads: u32,
-    /// So many times, somebody writes the configuration just before a patch.
+    /// The number of patches before which somebody else will write the configuration.
     pub(super) moves: u32,
     version: u64,
 }
@@ -39,7 +39,7 @@ impl Apiserver {
         mock::client(move |head, body| {
             let this = this.clone();
             async move {
-                // No answer comes in no time: replicas get in between each other's calls.
+                // Answers take time, so that calls of several replicas interleave.
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 let body = serde_json::from_slice(&body).unwrap_or_default();
                 this.state().handled(&head.method, head.uri.path(), body)
@@ -53,13 +53,13 @@ impl Apiserver {
 }
 
 impl State {
-    /// Makes or overwrites the Secret.
+    /// Creates or overwrites the Secret.
     pub(super) fn put_secret(&mut self, mut secret: Value) {
         secret["metadata"]["resourceVersion"] = self.next_version();
         self.secret = Some(secret);
     }
 
-    /// Makes or overwrites the configuration.
+    /// Creates or overwrites the configuration.
     pub(super) fn put_configuration(&mut self, mut configuration: Value) {
         configuration["metadata"]["resourceVersion"] = self.next_version();
         self.configuration = Some(configuration);
