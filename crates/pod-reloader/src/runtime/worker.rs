@@ -105,3 +105,78 @@ async fn until(at: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pod_reloader_core::kind::WorkloadKind;
+    use pod_reloader_core::name::Name;
+    use pod_reloader_core::workload::WorkloadId;
+    use tokio::time::{sleep, timeout};
+
+    /// Notes what it is called with. The workload `broken` panics, and `again` wants another turn in a minute.
+    #[derive(Default)]
+    struct Notes(Mutex<Vec<String>>);
+
+    impl Notes {
+        fn add(&self, what: &str, id: &WorkloadId) {
+            self.0.lock().push(format!("{what} {}", id.name));
+        }
+    }
+
+    impl Handler for Notes {
+        type Item = WorkloadId;
+
+        async fn handle(&self, id: &WorkloadId) -> Option<Instant> {
+            self.add("handle", id);
+            assert!(&*id.name != "broken", "a bug");
+            (&*id.name == "again").then(|| Instant::now() + Duration::from_secs(60))
+        }
+
+        fn handled(&self, id: &WorkloadId) {
+            self.add("handled", id);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_item_is_handled_when_it_is_due_and_noted_as_handled_even_after_a_panic() {
+        let (worker, notes) = (Worker::default(), Arc::new(Notes::default()));
+        let noted = |name: &str| {
+            let notes = notes.0.lock();
+            let count = |what: &str| {
+                notes
+                    .iter()
+                    .filter(|it| **it == format!("{what} {name}"))
+                    .count()
+            };
+            (count("handle"), count("handled"))
+        };
+        for name in ["once", "again", "broken", "later"] {
+            let id = WorkloadId {
+                kind: WorkloadKind::DEPLOYMENT,
+                namespace: Name::parse("ns").unwrap(),
+                name: name.into(),
+            };
+            let pause = if name == "later" { 30 } else { 0 };
+            worker.push(id, Instant::now() + Duration::from_secs(pause));
+        }
+        let claims = async {
+            sleep(Duration::from_secs(1)).await;
+            for name in ["once", "again", "broken"] {
+                assert_eq!(noted(name), (1, 1), "{name}");
+            }
+            assert_eq!(noted("later"), (0, 0));
+            sleep(Duration::from_secs(90)).await;
+            assert_eq!(noted("again"), (2, 2));
+            assert_eq!(noted("later"), (1, 1));
+            assert_eq!(noted("once"), (1, 1));
+            assert_eq!(noted("broken"), (1, 1), "it is left alone for a while");
+            sleep(PANIC_PAUSE).await;
+            assert_eq!(noted("broken"), (2, 2));
+        };
+        tokio::select! {
+            () = worker.run(&notes) => {}
+            claimed = timeout(Duration::from_secs(3600), claims) => claimed.unwrap(),
+        }
+    }
+}
