@@ -326,7 +326,7 @@ struct Ports {
 impl Ports {
     fn choose() -> Result<Self> {
         let mut free = free_ports();
-        let mut next = || free.next().context("no free port between 20000 and 30000");
+        let mut next = || free.next().context("no free port between 12000 and 32000");
         Ok(Self {
             etcd: next()?,
             etcd_peer: next()?,
