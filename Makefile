@@ -9,7 +9,7 @@ scripts := .ci/run scripts/need scripts/browser scripts/prometheus scripts/bound
 built := $(or $(CARGO_TARGET_DIR),target)/debug
 control_plane := $(built)/control-plane --
 
-# In which order the modules of each crate use each other.
+# Checks in which order the modules of each crate use each other.
 layers := cargo run --quiet -p layers -- crates/* webhook-certs e2e e2e/browser
 
 # Taken from PATH, or else built once: no registry has a current binary.
@@ -44,7 +44,7 @@ IMAGE := pod-reloader:$(version)
 SOURCE :=
 
 # End-to-end tests spend half of their time waiting. With more at once, the machine is busy throughout.
-threads := 4
+threads := 6
 # The file in which scripts/timed notes how long each test takes.
 export TEST_TIMES := $(abspath $(or $(CARGO_TARGET_DIR),target))/test-times
 timed := cargo test --config 'target."cfg(all())".runner="scripts/timed"'
@@ -52,11 +52,11 @@ timed := cargo test --config 'target."cfg(all())".runner="scripts/timed"'
 # What a mistake breaks first: one test of each part.
 first := clients::a_release_by_any_client_makes_one_rollout_with_the_new_hash \
   contents::a_change_of_content_rolls_every_kind_of_workload_once contents::nothing_but_content_rolls \
-  dialects::what_a_regular_expression_matches_rolls_when_it_comes_changes_and_goes \
-  outage::the_policy_keeps_the_hash_while_the_webhook_is_down \
-  pending::a_change_of_the_template_takes_the_pending_change_along_and_leaves_the_loop_nothing \
-  plugin::explain_tells_how_each_workload_stands \
-  rbac::with_a_ca_of_its_own_in_all_namespaces_it_uses_every_rule_and_lacks_none \
+  dialects::a_match_of_a_regular_expression_rolls_when_it_comes_changes_and_goes \
+  outage::the_policy_preserves_the_hash_while_the_webhook_is_down \
+  pending::a_change_of_the_template_includes_the_pending_change_and_leaves_the_loop_idle \
+  plugin::explain_shows_the_sync_status_of_each_workload \
+  rbac::with_its_own_ca_in_all_namespaces_the_operator_uses_every_rule_and_lacks_none \
   restart::a_restart_over_unchanged_workloads_writes_nothing \
   takeover::workloads_of_saps_controller_get_a_baseline_and_roll_at_their_first_change
 
@@ -65,7 +65,7 @@ on_older_always := clients:: pending:: rbac::
 on_older_too := contents:: input:: modes:: order:: races:: restart:: secrecy:: takeover:: unknown:: certificates:: scope::
 # They take the machine for themselves, and the others would wait too long for it.
 floods := rolling:: server:: tenant::
-faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: takers_back:: tenant::
+faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: reverted_hash:: tenant::
 on_older = RERUN='make test-older' RUST_TEST_THREADS=$(threads) $(control_plane:%--=%--older --) $(timed) -p $(e2e) --test suite --no-fail-fast -- $(1)
 
 .PHONY: help
@@ -76,7 +76,7 @@ help: ## List these targets
 .PHONY: demo
 demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it running
 	@scripts/need rust cc demo
-	@echo 'The first run takes about eight minutes on two cores: five for the control plane, two for the operator. Later runs take one.'
+	@echo 'The first run takes about seven minutes on two cores: five for the control plane, one and a half for the operator. Later runs take one.'
 	$(call phase,1 of 3: control plane,e2e/control-plane/build.sh --for=demo >/dev/null)
 	$(call phase,2 of 3: build,cargo build -p pod-reloader -p $(e2e) --bin pod-reloader --bin demo)
 	$(call phase,3 of 3: demo,$(built)/demo $(if $(filter 1,$(KEEP)),--keep))

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_applied_before_and_is_no_more_is_removed_and_what_others_wrote_stays() {
+    fn fields_that_are_no_longer_applied_are_removed_and_those_of_others_stay() {
         let original = json!({"data": {"gone": "1", "stays": "1"}});
         let modified = json!({"data": {"stays": "2", "new": "3"}});
         let current = json!({"data": {"gone": "1", "stays": "1", "of others": "4"}});

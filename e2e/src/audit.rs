@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_tells_who_did_what_with_which_body() {
+    fn an_event_shows_who_did_what_with_which_body() {
         let events = events(patch().lines());
 
         let [event] = events.as_slice() else {

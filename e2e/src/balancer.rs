@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_ready_is_passed_over() {
+    fn a_replica_that_is_not_ready_is_passed_over() {
         let mut ring = ring(&[false, true, false]);
 
         assert_eq!((ring.turn(), ring.turn()), (Some(2), Some(2)));

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 /// Returns the CustomResourceDefinition of a resource: `rollouts` of Argo Rollouts, `kafkaconnects` of
-/// Strimzi, `services` of Knative or `clusters` of CloudNativePG. The paths of fields are those of the real
+/// Strimzi, `services` of Knative, `clusters` of CloudNativePG, `kustomizations` of Flux or `applications` of
+/// Argo CD. The paths of fields are those of the real
 /// definitions. No controller acts on these resources here.
 ///
 /// # Panics
@@ -12,7 +13,7 @@ pub fn crd(name: &str) -> Value {
     match name {
         "rollouts" => definition(
             ["argoproj.io", "v1alpha1", "rollouts", "rollout", "Rollout"],
-            json!({
+            object(json!({
                 "replicas": {"type": "integer"},
                 "paused": {"type": "boolean"},
                 "restartAt": {"type": "string", "format": "date-time"},
@@ -20,7 +21,7 @@ pub fn crd(name: &str) -> Value {
                 "strategy": any_object(),
                 "workloadRef": any_object(),
                 "template": template(),
-            }),
+            })),
         ),
         "kafkaconnects" => definition(
             [
@@ -30,7 +31,7 @@ pub fn crd(name: &str) -> Value {
                 "kafkaconnect",
                 "KafkaConnect",
             ],
-            json!({
+            object(json!({
                 "replicas": {"type": "integer"},
                 "bootstrapServers": {"type": "string"},
                 "config": any_object(),
@@ -40,7 +41,7 @@ pub fn crd(name: &str) -> Value {
                     "pod": object(json!({"metadata": metadata(), "volumes": any_list()})),
                     "connectContainer": object(json!({"env": any_list()})),
                 })),
-            }),
+            })),
         ),
         "services" => definition(
             [
@@ -50,19 +51,46 @@ pub fn crd(name: &str) -> Value {
                 "service",
                 "Service",
             ],
-            json!({"template": template(), "traffic": any_list()}),
+            object(json!({"template": template(), "traffic": any_list()})),
         ),
         "clusters" => definition(
             ["postgresql.cnpg.io", "v1", "clusters", "cluster", "Cluster"],
-            json!({
+            object(json!({
                 "instances": {"type": "integer"},
                 "imageName": {"type": "string"},
                 "storage": any_object(),
                 "env": any_list(),
                 "envFrom": any_list(),
                 "projectedVolumeTemplate": any_object(),
-            }),
+            })),
         ),
+        "kustomizations" => definition(
+            [
+                "kustomize.toolkit.fluxcd.io",
+                "v1",
+                "kustomizations",
+                "kustomization",
+                "Kustomization",
+            ],
+            any_object(),
+        ),
+        // Unlike the other definitions, this one has no subresource for the status.
+        "applications" => {
+            let mut definition = definition(
+                [
+                    "argoproj.io",
+                    "v1alpha1",
+                    "applications",
+                    "application",
+                    "Application",
+                ],
+                any_object(),
+            );
+            let version = &mut definition["spec"]["versions"][0];
+            version["subresources"] = json!({});
+            version["schema"]["openAPIV3Schema"]["properties"]["operation"] = any_object();
+            definition
+        }
         _ => panic!("{name}: there is no such definition"),
     }
 }
@@ -81,7 +109,7 @@ fn definition([group, version, plural, singular, kind]: [&str; 5], spec: Value) 
                 "served": true,
                 "storage": true,
                 "subresources": {"status": {}},
-                "schema": {"openAPIV3Schema": object(json!({"spec": object(spec), "status": any_object()}))},
+                "schema": {"openAPIV3Schema": object(json!({"spec": spec, "status": any_object()}))},
             }],
         },
     })

@@ -374,6 +374,18 @@ pub fn chart() -> PathBuf {
         .join("pod-reloader")
 }
 
+/// Returns the names that the chart takes for dialects.
+///
+/// # Panics
+///
+/// The schema of the chart lists none.
+pub fn dialects() -> Vec<String> {
+    let schema = std::fs::read(chart().join("values.schema.json")).expect("the chart has a schema");
+    let schema: Value = serde_json::from_slice(&schema).expect("it is a JSON schema");
+    let names = schema["properties"]["dialects"]["items"]["enum"].clone();
+    serde_json::from_value(names).expect("it lists dialects")
+}
+
 /// Merges `values` into `all`, as helm merges one values file into another.
 pub fn merge(all: &mut Value, values: &Value) {
     match (all, values) {

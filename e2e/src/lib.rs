@@ -42,7 +42,7 @@ pub use components::{Component, ControlPlaneOptions, Version};
 pub use control_plane::{AnotherApiserver, ControlPlane};
 pub use description::{CONTROL_PLANE_VARIABLE, Description};
 pub use etcd_copy::{EtcdCopy, Restore};
-pub use installation::{Installation, chart, free_port, merge};
+pub use installation::{Installation, chart, dialects, free_port, merge};
 pub use kubeconfig::KubeconfigFile;
 pub use kubelet::{Kubelet, play_test_pod};
 pub use operator::{OPERATOR_VARIABLE, Operator};

@@ -661,13 +661,15 @@ impl Scene {
         Ok(events)
     }
 
-    /// Returns the requests of `kubectl pod-reloader` to the apiserver since `mark`, in any test.
+    /// Returns the requests of `kubectl pod-reloader` to the apiserver since `mark`, except those about
+    /// namespaces of other tests, which may have it write meanwhile.
     ///
     /// # Errors
     /// When the log cannot be read.
     pub async fn requests_of_plugin(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
         let mut events = self.audit_log.naming("kubectl-pod-reloader/", mark).await?;
-        events.retain(is_of_plugin);
+        let own = ["", &self.namespace, &self.installation.namespace];
+        events.retain(|event| is_of_plugin(event) && own.contains(&&*event.namespace));
         Ok(events)
     }
 

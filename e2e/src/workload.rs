@@ -28,7 +28,7 @@ impl Kind {
 }
 
 /// Annotation that holds the config hash.
-pub const KEY: &str = "pod-reloader.cs.sap.com/config-hash";
+pub const CONFIG_HASH: &str = "pod-reloader.cs.sap.com/config-hash";
 /// Annotation that lists ConfigMaps.
 pub const CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/configmaps";
 /// Annotation that lists Secrets.
@@ -108,7 +108,7 @@ impl Workload {
     #[must_use]
     pub fn stamped(self, value: &str) -> Self {
         self.with(
-            &["spec", "template", "metadata", "annotations", KEY],
+            &["spec", "template", "metadata", "annotations", CONFIG_HASH],
             json!(value),
         )
     }
@@ -159,7 +159,7 @@ impl Workload {
 
 /// Returns the config hash of a workload, as the apiserver shows it.
 pub fn key_of(object: &Value) -> Option<String> {
-    object["spec"]["template"]["metadata"]["annotations"][KEY]
+    object["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH]
         .as_str()
         .map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! What each target checks: the properties that the tests of `pod-reloader-core` check, too.
+//! The checks of each target: the properties that the tests of `pod-reloader-core` check, too.
 
 #[path = "../../crates/pod-reloader-core/tests/properties/annotations.rs"]
 mod annotations;

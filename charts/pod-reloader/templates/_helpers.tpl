@@ -177,8 +177,8 @@ objectSelector:
 {{- include "pod-reloader.anyOf" $any -}}
 {{- end -}}
 
-{{- /* In CEL: whether a workload asks to be kept; empty where all do. It may say so of some that do not. */ -}}
-{{- define "pod-reloader.subscribed" -}}
+{{- /* In CEL: whether a workload opts in; empty if all do. It may be true of some that do not. */ -}}
+{{- define "pod-reloader.optedIn" -}}
 {{- $dialects := include "pod-reloader.dialects" . | splitList "," -}}
 {{- if or (not .Values.autoReloadAll) (has "pod-reloader" $dialects) -}}
 {{- /* What subscribes by being there, and what does unless it is "false". */ -}}
@@ -289,7 +289,7 @@ scope: Namespaced
 {{- range $items -}}
 {{- $kind := printf "%s/%s" .group .kind -}}
 {{- if has $kind $kinds -}}
-{{- fail (printf "customResources: %s is kept already" $kind) -}}
+{{- fail (printf "customResources: %s is managed already" $kind) -}}
 {{- end -}}
 {{- $kinds = append $kinds $kind -}}
 {{- end -}}

@@ -7,20 +7,21 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use jiff::SignedDuration;
+use pod_reloader_core::gate;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 
-/// Tells what restarts which pods, and why.
+/// Explains what restarts which pods, and why.
 ///
-/// It looks with your own rights, and never writes: where it asks the operator something, it sends a dry
-/// run. What you may not see is said.
+/// The plugin uses your own rights, and says what you are not allowed to see. To ask the operator something,
+/// it sends a dry run. Only hold, release and approve write: one annotation of the objects that you name.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl pod-reloader",
     bin_name = "kubectl pod-reloader",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 all is well, 1 something is not, 2 the command line is wrong, 3 it cannot be told."
+    after_help = "Exit codes: 0 all is well, 1 something is wrong, 2 the command line is invalid, 3 the answer is unknown."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -34,7 +35,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// Which cluster, as whom.
+/// The cluster, and the user to act as.
 #[derive(Args, Debug)]
 pub(crate) struct Connection {
     /// Namespace [default: that of the context].
@@ -53,11 +54,11 @@ pub(crate) struct Connection {
     #[arg(long = "as", global = true, value_name = "USER")]
     pub(crate) impersonate: Option<String>,
 
-    /// Group to impersonate; may be given again.
+    /// Group to impersonate; can be given more than once.
     #[arg(long = "as-group", global = true, value_name = "GROUP")]
     pub(crate) impersonate_groups: Vec<String>,
 
-    /// Namespace of the operator [default: all; where you may not look for it in all, pod-reloader].
+    /// Namespace of the operator [default: searches all, or pod-reloader if you are not allowed to].
     #[arg(long, global = true, value_name = "NAMESPACE", value_parser = name)]
     pub(crate) operator_namespace: Option<Name>,
 }
@@ -69,11 +70,11 @@ pub(crate) enum Output {
     Text,
     /// For programs.
     Json,
-    /// Of a graph: Mermaid, which Markdown shows.
+    /// Mermaid, which Markdown shows. For graphs only.
     Mermaid,
-    /// Of a graph: the language of Graphviz.
+    /// The language of Graphviz. For graphs only.
     Dot,
-    /// Of a graph: a page that opens offline.
+    /// A page that opens offline. For graphs only.
     Html,
 }
 
@@ -86,16 +87,16 @@ impl Output {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Tell what counts for a workload, whether it is up to date, and when and why it was restarted.
+    /// Explain what a workload tracks, whether it is up to date, and when and why it was restarted.
     Explain {
         #[command(flatten)]
         workload: Words<Target>,
     },
-    /// Tell which workloads a change of an object restarts, and which could not start without it.
+    /// Show which workloads a change of an object restarts, and which could not start without it.
     Impact {
         #[command(flatten)]
         object: Words<(ConfigKind, Name)>,
-        /// Only this key of it changes.
+        /// Assume that only this key of it changes.
         #[arg(long)]
         key: Option<String>,
     },
@@ -103,34 +104,52 @@ pub(crate) enum Command {
     Wait {
         #[command(flatten)]
         workloads: Words<Vec<Target>>,
-        /// All workloads of the namespace that are kept.
+        /// All workloads of the namespace that are managed.
         #[arg(long, conflicts_with = Vec::<Target>::ID)]
         all: bool,
-        /// How long.
+        /// Time to wait.
         #[arg(long, default_value = "5m", value_parser = duration)]
         timeout: Duration,
     },
-    /// Tell whether the operator is well: replicas, leader, webhook, certificate, policy, workloads.
+    /// Keep workloads from being restarted, until they are released.
+    Hold {
+        #[command(flatten)]
+        objects: Words<Holdable>,
+    },
+    /// End the hold of workloads and config objects: pending changes are rolled out.
+    Release {
+        #[command(flatten)]
+        objects: Words<Holdable>,
+    },
+    /// Approve the content that a workload waits for.
+    Approve {
+        #[command(flatten)]
+        workload: Words<Target>,
+        /// Approve only this content: the eight digits that explain and the Event show.
+        #[arg(long, value_name = "DIGITS", value_parser = digits)]
+        content: Option<String>,
+    },
+    /// Check the operator: replicas, leader, webhook, certificate, policy, workloads.
     Status {
-        /// Ask about at most so many workloads whether they are up to date.
+        /// Maximum number of workloads to ask the operator about.
         #[arg(long, default_value = "100", value_name = "NUMBER")]
         ask: usize,
     },
     /// Draw config objects and the workloads that they restart: -o mermaid, dot, html or json.
     Graph {
-        /// Of all namespaces.
+        /// Draw all namespaces.
         #[arg(short = 'A', long)]
         all_namespaces: bool,
     },
     /// Print a script that completes commands in a shell.
     Completion {
-        /// For which.
+        /// The shell.
         shell: Shell,
     },
     /// Candidates for what kubectl completes, as its plugins give them.
     #[command(name = "__complete", hide = true, disable_help_flag = true)]
     Complete {
-        /// What is there, the last of it unfinished.
+        /// The words so far, the last one unfinished.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
@@ -144,6 +163,10 @@ pub(crate) struct Target {
     /// Its name.
     pub(crate) name: String,
 }
+
+/// Workloads and config objects that can be on hold.
+#[derive(Debug)]
+pub(crate) struct Holdable(pub(crate) Vec<Target>);
 
 /// The objects that a user names in kubectl's syntax: `deployment/web`, or `deployment web`.
 #[derive(Debug)]
@@ -208,6 +231,19 @@ impl Named for Vec<Target> {
 
     fn of(words: &[String]) -> Result<Self, String> {
         targets(words)
+    }
+}
+
+impl Named for Holdable {
+    const ID: &str = "objects";
+
+    fn arg() -> Arg {
+        let help = "Such as deployment/web, cm/app or secret/db-creds; more than one may be named";
+        Arg::new(Self::ID).help(help).num_args(1..).required(true)
+    }
+
+    fn of(words: &[String]) -> Result<Self, String> {
+        targets(words).map(Self)
     }
 }
 
@@ -293,6 +329,14 @@ fn name(text: &str) -> Result<Name, String> {
     Name::parse(text).map_err(|error| error.to_string())
 }
 
+fn digits(text: &str) -> Result<String, String> {
+    let digits = text.to_ascii_lowercase();
+    match gate::are_digits(&digits) {
+        true => Ok(digits),
+        false => Err("write the first eight digits of the hash, such as 48a63946".to_owned()),
+    }
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let duration: SignedDuration = text.parse().map_err(|_| "write it like 90s or 5m")?;
     Duration::try_from(duration).map_err(|_| "it must not be negative".to_owned())
@@ -347,6 +391,8 @@ mod tests {
             Some(match cli.command {
                 Command::Explain { workload } => vec![workload.0],
                 Command::Wait { workloads, .. } => workloads.0,
+                Command::Hold { objects } | Command::Release { objects } => objects.0.0,
+                Command::Approve { workload, .. } => vec![workload.0],
                 _ => Vec::new(),
             })
         };
@@ -363,7 +409,17 @@ mod tests {
         assert_eq!(named("wait deploy/web sts/db"), both);
         assert_eq!(named("wait --all"), Some(Vec::new()));
         assert!(named("impact cm app --key=a").is_some());
+        let both = Some(vec![target("deploy", "web"), target("cm", "app")]);
+        assert_eq!(named("hold deploy/web cm/app"), both);
+        let secrets = Some(vec![target("secret", "a"), target("secret", "b")]);
+        assert_eq!(named("release secret a b"), secrets);
+        let approved = named("approve deploy/web --content=48A63946");
+        assert_eq!(approved, Some(vec![target("deploy", "web")]));
         for wrong in [
+            "hold",
+            "approve deploy/web deploy/api",
+            "approve deploy/web --content=48a6394",
+            "approve deploy/web --content=48a6394x",
             "explain",
             "explain deploy",
             "explain deploy/web deploy/api",

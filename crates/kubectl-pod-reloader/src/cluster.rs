@@ -1,5 +1,6 @@
 //! The cluster as the user may see it. Every call says what it was for, and whether it was allowed.
 
+mod annotations;
 mod connection;
 mod dry_run;
 mod pages;
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_of_nothing_may_be_null_or_left_out() {
+    async fn an_empty_list_may_be_null_or_left_out() {
         for empty in [
             json!({"metadata": {}, "items": []}),
             json!({"metadata": {"continue": null}, "items": null}),
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_group_serves_may_be_null() {
+    async fn the_versions_and_resources_of_an_api_group_may_be_null() {
         let groups = json!({"items": [
             {"metadata": {"name": "example.com", "creationTimestamp": null}, "versions": null},
             {"metadata": {"name": "argoproj.io"}, "versions": [
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_forbids_is_told_from_a_missing_right() {
+    fn a_denial_by_a_policy_is_distinguished_from_a_missing_right() {
         let right =
             r#"deployments.apps "web" is forbidden: User "u" cannot patch resource "deployments""#;
         assert!(is_about_rights(right));

@@ -40,11 +40,17 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
         (None, ["completion"], _) => ["bash", "elvish", "fish", "powershell", "zsh"]
             .map(str::to_owned)
             .to_vec(),
-        (None, ["explain" | "wait", named @ ..], Some(cluster)) => {
+        (None, ["explain" | "wait" | "approve", named @ ..], Some(cluster)) => {
             workloads(cluster, &Typed::of(named, last)).await
         }
         (None, ["impact", named @ ..], Some(cluster)) => {
             config_objects(cluster, &Typed::of(named, last)).await
+        }
+        (None, ["hold" | "release", named @ ..], Some(cluster)) => {
+            let typed = Typed::of(named, last);
+            let mut all = workloads(cluster, &typed).await;
+            all.extend(config_objects(cluster, &typed).await);
+            all
         }
         _ => Vec::new(),
     };
@@ -144,7 +150,7 @@ pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connec
 }
 
 /// The flags that take their value as a separate word.
-const WITH_VALUE: [&str; 12] = [
+const WITH_VALUE: [&str; 13] = [
     "-n",
     "--namespace",
     "--context",
@@ -155,6 +161,7 @@ const WITH_VALUE: [&str; 12] = [
     "-o",
     "--output",
     "--key",
+    "--content",
     "--timeout",
     "--ask",
 ];
@@ -244,6 +251,10 @@ mod tests {
             (&["explain", "deploy", "w"], "web"),
             (&["wait", "deployment/web", "sts/"], "sts/wiki"),
             (&["impact", "cm/"], "cm/app"),
+            (&["approve", "deploy/"], "deploy/web"),
+            (&["hold", "deployment/web", "cm/"], "cm/app"),
+            (&["release", "deploy/"], "deploy/web"),
+            (&["hold", "config"], "configmap/app"),
             (&["impact", "configmap", ""], "app"),
             (&["graph", "-n", "s"], "shop"),
             (&["status", "--operator-namespace=s"], "shop"),

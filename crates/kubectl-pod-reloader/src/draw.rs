@@ -21,17 +21,17 @@ pub(crate) async fn draw(
     operators: &Operators,
     namespace: Option<&Name>,
 ) -> Result<(Graph, Vec<String>, Verdict), Unseen> {
-    let (kept, left_out, mut unseen) =
-        workloads::kept(cluster, operators, namespace, Kept::of).await;
-    if let (Some(namespace), []) = (namespace, &*kept)
+    let (managed, left_out, mut unseen) =
+        workloads::managed(cluster, operators, namespace, Managed::of).await;
+    if let (Some(namespace), []) = (namespace, &*managed)
         && let Some(lacking) = cluster.lacks_namespace(namespace).await
     {
         return Err(lacking);
     }
-    let mut there: BTreeMap<ConfigKind, BTreeSet<Reference>> = BTreeMap::new();
+    let mut there = There::new();
     for kind in ConfigKind::ALL {
-        match objects::names(cluster, kind, namespace).await {
-            Ok(names) => drop(there.insert(kind, names.into_iter().collect())),
+        match objects::listed(cluster, kind, namespace).await {
+            Ok(listed) => drop(there.insert(kind, listed.into_iter().collect())),
             Err(error) => unseen.push(format!("which {} are there: {error}", kind.plural())),
         }
     }
@@ -42,16 +42,19 @@ pub(crate) async fn draw(
     if operators.are_none() {
         notes.push(NONE_FOUND.to_owned());
     }
-    Ok((graph(&kept, &there), notes, verdict))
+    Ok((graph(&managed, &there), notes, verdict))
 }
 
+/// The config objects that exist, and whether each is on hold. Kinds that cannot be seen are left out.
+type There = BTreeMap<ConfigKind, BTreeMap<Reference, bool>>;
+
 /// The part of a managed workload that is drawn.
-struct Kept {
+struct Managed {
     workload: Workload,
     pods: Option<i64>,
 }
 
-impl Kept {
+impl Managed {
     fn of(seen: Seen<'_>) -> Self {
         Self {
             pods: seen.pods(),
@@ -60,16 +63,16 @@ impl Kept {
     }
 }
 
-fn graph(kept: &[Kept], there: &BTreeMap<ConfigKind, BTreeSet<Reference>>) -> Graph {
-    let exists = |reference: &Reference| Some(there.get(&reference.kind)?.contains(reference));
+fn graph(managed: &[Managed], there: &There) -> Graph {
+    let hold_of = |reference: &Reference| there.get(&reference.kind)?.get(reference).copied();
     let mut by_namespace: BTreeMap<_, Vec<&Reference>> = BTreeMap::new();
-    for reference in there.values().flatten() {
+    for reference in there.values().flat_map(BTreeMap::keys) {
         let place = (reference.kind, &reference.namespace);
         by_namespace.entry(place).or_default().push(reference);
     }
     let mut edges = Vec::new();
     let mut objects = BTreeSet::new();
-    for (at, Kept { workload, .. }) in kept.iter().enumerate() {
+    for (at, Managed { workload, .. }) in managed.iter().enumerate() {
         let references = &workload.references;
         let in_namespace = references
             .pattern_kinds()
@@ -107,14 +110,15 @@ fn graph(kept: &[Kept], there: &BTreeMap<ConfigKind, BTreeSet<Reference>>) -> Gr
                 kind: reference.kind,
                 namespace: reference.namespace.to_string(),
                 name: reference.name.to_string(),
-                exists: exists(reference),
+                exists: (there.get(&reference.kind)).map(|it| it.contains_key(reference)),
+                is_held: hold_of(reference).unwrap_or_default(),
             })
             .collect(),
-        workloads: kept.iter().map(node).collect(),
+        workloads: managed.iter().map(node).collect(),
     }
 }
 
-fn node(Kept { workload, pods }: &Kept) -> WorkloadNode {
+fn node(Managed { workload, pods }: &Managed) -> WorkloadNode {
     WorkloadNode {
         kind: workload.id.kind.to_string(),
         namespace: workload.id.namespace.to_string(),
@@ -127,6 +131,11 @@ fn node(Kept { workload, pods }: &Kept) -> WorkloadNode {
             None if workload.markers.baseline.is_some() => Hash::Baseline,
             None => Hash::None,
         },
+        is_held: workload
+            .gates
+            .as_deref()
+            .is_some_and(|it| it.hold.is_some()),
+        stage: workload.staged().map(|it| it.stage),
     }
 }
 
@@ -157,7 +166,7 @@ mod tests {
         args.unwrap().scope(name("operator"))
     }
 
-    fn kept(scope: &Scope, namespace: &str, name: &str, annotation: (&str, &str)) -> Kept {
+    fn managed(scope: &Scope, namespace: &str, name: &str, annotation: (&str, &str)) -> Managed {
         let object = json!({
             "apiVersion": "apps/v1",
             "kind": "Deployment",
@@ -168,20 +177,20 @@ mod tests {
             "spec": {"selector": {}, "template": {}},
         });
         let object = to_raw_value(&object).unwrap();
-        Kept {
+        Managed {
             workload: read(scope, WorkloadKind::DEPLOYMENT, &object).unwrap(),
             pods: Some(1),
         }
     }
 
-    fn there(namespaces: usize, each: usize) -> BTreeMap<ConfigKind, BTreeSet<Reference>> {
+    fn there(namespaces: usize, each: usize) -> There {
         let of_kind = |kind| {
             let all = (0..namespaces * each).map(|at| Reference {
                 kind,
                 namespace: name(format!("ns-{}", at / each)),
                 name: name(format!("app-{}", at % each)),
             });
-            (kind, all.collect())
+            (kind, all.map(|it| (it, false)).collect())
         };
         ConfigKind::ALL.map(of_kind).into()
     }
@@ -189,8 +198,8 @@ mod tests {
     #[test]
     fn a_regular_expression_matches_in_its_own_namespace_alone() {
         let list = ("configmap.reloader.stakater.com/reload", "app-[01]");
-        let kept = [kept(&scope(), "ns-1", "web", list)];
-        let graph = graph(&kept, &there(3, 4));
+        let managed = [managed(&scope(), "ns-1", "web", list)];
+        let graph = graph(&managed, &there(3, 4));
         let objects = graph.objects.iter();
         let objects: Vec<_> = objects
             .map(|it| format!("{}/{}/{}", it.kind, it.namespace, it.name))
@@ -199,16 +208,35 @@ mod tests {
         assert_eq!(graph.edges.len(), 2);
     }
 
+    #[test]
+    fn objects_and_workloads_on_hold_are_drawn_as_such() {
+        let list = ("pod-reloader.cs.sap.com/configmaps", "app-0,app-1");
+        let mut web = managed(&scope(), "ns-0", "web", list);
+        let held = ("pod-reloader.cs.sap.com/hold", "true");
+        web.workload.gates = managed(&scope(), "ns-0", "web", held).workload.gates;
+        let mut there = there(1, 2);
+        let config_maps = there.get_mut(&ConfigKind::ConfigMap).unwrap();
+        *config_maps.values_mut().next().unwrap() = true;
+        let graph = graph(&[web], &there);
+        let held = |it: &ConfigNode| (it.name.clone(), it.is_held);
+        let objects = Vec::from_iter(graph.objects.iter().map(held));
+        assert_eq!(
+            objects,
+            [("app-0".to_owned(), true), ("app-1".to_owned(), false)]
+        );
+        assert!(graph.workloads[0].is_held);
+    }
+
     /// Never ends in reasonable time if each workload is compared with all objects.
     #[test]
     fn thousands_of_workloads_are_drawn_beside_many_objects() {
         let scope = scope();
         let list = ("pod-reloader.cs.sap.com/configmaps", "app-7");
-        let kept: Vec<_> = (0..5000)
-            .map(|at| kept(&scope, &format!("ns-{}", at % 100), "web", list))
+        let managed: Vec<_> = (0..5000)
+            .map(|at| managed(&scope, &format!("ns-{}", at % 100), "web", list))
             .collect();
         let there = there(100, 150);
-        let graph = graph(&kept, &there);
+        let graph = graph(&managed, &there);
         assert_eq!((graph.edges.len(), graph.objects.len()), (5000, 100));
     }
 }

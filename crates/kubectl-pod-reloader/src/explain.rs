@@ -2,19 +2,21 @@
 
 mod findings;
 mod last_restart;
-mod standing;
+mod restraints;
+mod sync_status;
 mod table;
 
 use jiff::Timestamp;
 use pod_reloader_core::hash::ConfigHash;
-use pod_reloader_core::standing::Standing;
+use pod_reloader_core::sync_status::SyncStatus;
 use pod_reloader_core::workload::{Restart, Stall, Workload};
 use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 
 use self::findings::Findings;
 use self::last_restart::LastRestart;
-use self::standing::stands;
+use self::restraints::Restraints;
+use self::sync_status::sync_status;
 use self::table::{ObjectRow, rows};
 use crate::args::Target;
 use crate::cluster::{Cluster, Unseen};
@@ -33,10 +35,10 @@ pub(crate) struct Explanation {
     namespace: String,
     name: String,
     /// True if the workload is managed.
-    is_kept: bool,
+    is_managed: bool,
     /// Reason why it is not managed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    not_kept_because: Option<String>,
+    not_managed_because: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     operator: Option<OperatorSummary>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,8 +46,8 @@ pub(crate) struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     key_id: Option<String>,
     /// Sync status in the operator's own words, or `not asked`.
-    standing: String,
-    /// Meaning of `standing`.
+    sync_status: String,
+    /// Meaning of `sync_status`.
     #[serde(skip)]
     meaning: String,
     #[serde(skip)]
@@ -55,6 +57,9 @@ pub(crate) struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_restart: Option<LastRestart>,
     rollout: String,
+    /// Everything that its users have said about when it may be restarted.
+    #[serde(flatten)]
+    restraints: Restraints,
     /// Time that its objects must stay unchanged before it is restarted, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     settle_period_seconds: Option<f64>,
@@ -83,7 +88,7 @@ pub(crate) async fn explain(
     target: &Target,
 ) -> Result<(Explanation, Verdict), Unseen> {
     let seen = workloads::get(cluster, operators, target).await?;
-    let findings = Findings::of(cluster, &seen).await;
+    let findings = Findings::of(cluster, operators, &seen).await;
     Ok(explanation(&seen, &findings, operators))
 }
 
@@ -94,15 +99,18 @@ fn explanation(
 ) -> (Explanation, Verdict) {
     let workload = &seen.workload;
     let rollout = Rollout::of(workload, &seen.object);
-    let (standing, meaning, verdict) = stands(seen, findings.inquiry.as_ref(), &rollout);
-    let is_current = standing == Standing::Current.as_str();
+    let (sync_status, mut meaning, verdict) = sync_status(seen, findings.reply.as_ref(), &rollout);
+    let is_current = sync_status == SyncStatus::Current.as_str();
+    if let Some(wait) = &findings.waits_for {
+        meaning = format!("{meaning}; {wait}");
+    }
     let waits_for = match is_current {
         true => Vec::new(),
         false => objects::missing(seen, &findings.found),
     };
     let events = findings.events.as_deref().ok();
     let problems = history::problems(events.unwrap_or_default()).into_iter();
-    let problems = problems.filter(|event| !is_current || event.reason != "WaitingForConfig");
+    let problems = problems.filter(|event| !is_current || event.reason != "MissingConfig");
     let hash = workload.config_hash();
     let hash_since = findings.hash_since.as_ref().ok().copied().flatten();
     let asked_at = Timestamp::now();
@@ -114,19 +122,20 @@ fn explanation(
         kind: workload.id.kind.to_string(),
         namespace: workload.id.namespace.to_string(),
         name: workload.id.name.to_string(),
-        is_kept: seen.obstacle.is_none(),
-        not_kept_because: seen.obstacle.clone(),
+        is_managed: seen.obstacle.is_none(),
+        not_managed_because: seen.obstacle.clone(),
         operator: seen.operator.map(OperatorSummary::of),
         config_hash: hash.map(ToOwned::to_owned),
         key_id: hash
             .and_then(ConfigHash::parse)
             .map(|hash| hash.key_id().to_string()),
-        standing,
+        sync_status,
         meaning,
         verdict: Some(verdict),
         waits_for,
         last_restart: LastRestart::of(seen, events, hash_since, asked_at),
         rollout: rollout.text().to_owned(),
+        restraints: Restraints::of(seen, findings),
         settle_period_seconds: seen.operator.map(settle_period),
         objects: rows(seen, &findings.found, &findings.uses),
         advice: advice(workload),
@@ -158,6 +167,20 @@ impl OperatorSummary {
             .to_owned(),
         }
     }
+
+    fn words(&self) -> String {
+        let Self {
+            namespace,
+            name,
+            version,
+            reconcile,
+        } = self;
+        let words = format!("pod-reloader {version} (deployment {name} in namespace {namespace})");
+        match &**reconcile {
+            "on" => words,
+            other => format!("{words}, --reconcile={other}"),
+        }
+    }
 }
 
 impl Answer for Explanation {
@@ -177,22 +200,18 @@ impl Answer for Explanation {
             fields.push(("Last hash", vec![at.into(), in_words.as_str().into()]));
         }
         fields.push(("Rollout", line(&self.rollout)));
+        fields.extend(self.restraints.fields());
         if let Some(operator) = &self.operator {
-            let mut told = format!(
-                "pod-reloader {} (deployment {} in namespace {})",
-                operator.version, operator.name, operator.namespace
-            );
-            if operator.reconcile != "on" {
-                told += &format!(", --reconcile={}", operator.reconcile);
-            }
-            fields.push(("Kept by", line(&told)));
+            fields.push(("Managed by", line(&operator.words())));
         }
-        if let (Some(settle), true) = (self.settle_period_seconds, self.is_kept) {
-            let restarts = match self.objects.iter().any(|row| row.counts) {
+        if let (Some(settle), true) = (self.settle_period_seconds, self.is_managed) {
+            let restarts = match self.objects.iter().any(|row| row.tracked) {
                 true => {
-                    format!("when an object that counts changes, once all are quiet for {settle} s")
+                    format!(
+                        "when a tracked object changes, once all have been unchanged for {settle} s"
+                    )
                 }
-                false => "by nothing: no object counts for it".to_owned(),
+                false => "by nothing: it tracks no object".to_owned(),
             };
             fields.push(("Restarts", line(&restarts)));
         }
@@ -210,9 +229,12 @@ impl Answer for Explanation {
         if !self.objects.is_empty() {
             let rows: Vec<_> = self.objects.iter().map(ObjectRow::cells).collect();
             text.gap();
-            text.table(["OBJECT", "THERE", "COUNTS", "USED AS", "PODS NEED"], &rows);
+            text.table(
+                ["OBJECT", "THERE", "TRACKED", "USED AS", "PODS NEED"],
+                &rows,
+            );
         }
-        text.section("Wrong in its annotations", &self.advice);
+        text.section("Problems in its annotations", &self.advice);
         text.section("Not seen", &self.unseen);
         text.section("Warnings of the last hour", &Vec::from_iter(problems));
         text
@@ -288,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hash_that_the_webhook_has_just_set_is_no_event_that_is_gone() {
+    async fn a_hash_that_the_webhook_has_just_set_is_not_reported_as_an_expired_event() {
         let (text, json) = explained(shop(None, 0)).await;
         let line = "it came with a write of the workload, for which there is no Event";
         assert!(text.contains(line), "{text}");
@@ -301,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_may_not_list_events_is_not_told_that_they_are_gone() {
+    async fn events_that_the_user_may_not_list_are_not_reported_as_gone() {
         let events = "/api/v1/namespaces/shop/events";
         let (text, _) = explained(shop(Some("pod-reloader"), 300).forbids(events)).await;
         assert!(
@@ -315,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_after_an_hour_events_are_said_to_be_gone() {
+    async fn events_are_reported_as_gone_only_after_an_hour() {
         for (minutes, why) in [
             (1, "why is not known: there is no Event about it"),
             // Later than the operator's last write.
@@ -330,9 +352,84 @@ mod tests {
         }
     }
 
+    /// Returns a cluster in which a restart of `web` is due.
+    fn due(web: Value, app: Value) -> Canned {
+        Canned::shop()
+            .with("/apis/apps/v1/deployments", json!({"items": [operator()]}))
+            .with_all("/apis/apps/v1/namespaces/shop/deployments", &[web])
+            .with_all("/api/v1/namespaces/shop/configmaps", &[app])
+            .reporting("restart due for a change; version 0.1.0; content 48a63946")
+    }
+
+    #[tokio::test]
+    async fn stage_hold_and_approval_are_explained() {
+        let mut web = deployment("web");
+        let annotations = [
+            ("configmaps", "app"),
+            ("staged", "configmaps"),
+            ("stage", "0"),
+            ("soak", "5m"),
+            ("approval", "required"),
+            ("approve", "11111111"),
+        ];
+        for (key, value) in annotations {
+            web["metadata"]["annotations"][format!("pod-reloader.cs.sap.com/{key}")] = json!(value);
+        }
+        let mut held = web.clone();
+        held["metadata"]["annotations"]["pod-reloader.cs.sap.com/hold"] = json!("true");
+        let mut app = config_map("app", "key");
+        app["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/hold": "true"});
+        let (text, _) = explained(due(web, config_map("app", "key"))).await;
+        for line in [
+            "out of date: a restart is due; content 48a63946 waits for approval\n",
+            "Stage        0, for changes of ConfigMaps: others follow when it has been healthy for 300 s, ",
+            "Approval     required for content 48a63946; approved is 11111111\n",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        let (text, json) = explained(due(held, app.clone())).await;
+        assert!(text.contains("a restart is due; it is on hold\n"), "{text}");
+        let lines = "On hold      by its own annotation\n             by ConfigMap app\n";
+        assert!(text.contains(lines), "{text}");
+        assert_eq!(json["onHold"], true);
+        assert_eq!(json["heldBy"], json!(["ConfigMap app"]));
+        assert_eq!(json["pending"], "48a63946");
+        assert_eq!(json["staging"]["soakSeconds"], 300.0);
+
+        let mut gated = deployment("web");
+        let annotations = &mut gated["metadata"]["annotations"];
+        annotations["pod-reloader.cs.sap.com/configmaps"] = json!("app");
+        annotations["pod-reloader.cs.sap.com/restart-window"] = json!("Mon-");
+        let (text, json) = explained(due(gated, app)).await;
+        let never = "cannot be read, so the pods are not restarted";
+        assert!(text.contains(&format!("Window       {never}\n")), "{text}");
+        assert_eq!(json["windowOpens"], never);
+    }
+
+    #[tokio::test]
+    async fn a_hold_of_the_namespace_is_explained() {
+        let mut web = deployment("web");
+        web["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/configmaps": "app"});
+        let mut inherits = operator();
+        inherits["spec"]["template"]["spec"]["containers"][0]["args"] =
+            json!(["--hash-keys-secret=keys", "--namespace-annotations"]);
+        let namespace = json!({"metadata": {
+            "name": "shop", "annotations": {"pod-reloader.cs.sap.com/hold": "true"},
+        }});
+        let namespaced = due(web, config_map("app", "key"))
+            .with("/apis/apps/v1/deployments", json!({"items": [inherits]}))
+            .with("/api/v1/namespaces/shop", namespace);
+        let (text, _) = explained(namespaced).await;
+        assert!(
+            text.contains("a restart is due; its Namespace is on hold\n"),
+            "{text}"
+        );
+        assert!(text.contains("On hold      by its Namespace\n"), "{text}");
+    }
+
     /// The apiserver accepts such times, and we cannot parse them.
     #[tokio::test]
-    async fn times_beyond_all_measure_break_nothing() {
+    async fn times_out_of_range_break_nothing() {
         let event = |time: &str| {
             json!({
                 "reportingComponent": "pod-reloader", "reason": "ConfigChanged", "type": "Normal",

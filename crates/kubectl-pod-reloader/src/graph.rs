@@ -41,6 +41,8 @@ pub(crate) struct ConfigNode {
     pub(crate) name: String,
     /// True if the object exists; `None` if the user may not see that.
     pub(crate) exists: Option<bool>,
+    /// True if the object is on hold, and with it every workload that it restarts.
+    pub(crate) is_held: bool,
 }
 
 /// A workload.
@@ -56,6 +58,10 @@ pub(crate) struct WorkloadNode {
     pub(crate) pods: Option<i64>,
     /// The hash that its pod template carries.
     pub(crate) hash: Hash,
+    /// True if the workload itself is on hold.
+    pub(crate) is_held: bool,
+    /// Its stage, if its restarts are staged.
+    pub(crate) stage: Option<i32>,
 }
 
 /// The kind of hash that a pod template carries.

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_have_their_hash_since_the_oldest_revision_in_a_row_that_carries_it() {
+    fn the_age_of_a_hash_is_that_of_its_oldest_consecutive_revision() {
         let revision = |number: i64, hash: &str, minute: i64| {
             json!({
                 "metadata": {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_revisions_of_a_stateful_set_count_as_well() {
+    fn the_revisions_of_a_stateful_set_are_read_too() {
         let revision = json!({
             "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
             "data": {"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: "it"}}}}},
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn of_events_of_others_nothing_is_told() {
+    fn events_of_other_components_are_not_reported() {
         let one = json!({
             "reportingComponent": "pod-reloader", "reason": "ConfigChanged", "type": "Normal",
             "message": "restarting pods: ConfigMap a changed",
@@ -240,17 +240,17 @@ mod tests {
         };
         let events = [
             event(5, "PatchRefused"),
-            event(4, "WaitingForConfig"),
+            event(4, "MissingConfig"),
             event(3, "PatchRefused"),
             event(2, RESTARTED),
             event(1, "RestartStalled"),
         ];
         let reasons: Vec<_> = problems(&events).iter().map(|it| &*it.reason).collect();
-        assert_eq!(reasons, ["PatchRefused", "WaitingForConfig"]);
+        assert_eq!(reasons, ["PatchRefused", "MissingConfig"]);
     }
 
     #[test]
-    fn times_are_told_in_words() {
+    fn times_are_written_in_words() {
         let now = at("2026-01-03T00:00:00Z");
         let told = when(at("2026-01-02T23:55:30Z"), now);
         assert_eq!(told, "2026-01-02 23:55:30 UTC, 4 min ago");

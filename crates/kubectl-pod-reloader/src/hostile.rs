@@ -173,5 +173,5 @@ fn cluster(hostile: &str) -> Canned {
         .with(&format!("{webhooks}/{}", encoded(hostile)), webhook)
         .with("/api/v1/events", json!({"items": events}))
         .with("/api/v1/namespaces/shop/events", json!({"items": events}))
-        .reporting("waiting for objects")
+        .reporting("missing config")
 }

@@ -1,5 +1,7 @@
 //! `impact`: which workloads restart when an object changes, and which could not start without it.
 
+mod steps;
+
 use pod_reloader_core::digest::{Aspects, ConfigObject, Presence};
 use pod_reloader_core::extent::Extent;
 use pod_reloader_core::name::Name;
@@ -7,8 +9,10 @@ use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 
+use self::steps::{Restarted, Steps};
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::explain::stall;
+use crate::gates;
 use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{Answer, Text, Verdict, count};
 use crate::workloads::{self, Seen, consumption};
@@ -28,6 +32,11 @@ pub(crate) struct Impact {
     /// True if the object has that key. `None` if no key is given, or if the user may not see that.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_key: Option<bool>,
+    /// True if the object is on hold, and with it every workload that tracks it.
+    on_hold: bool,
+    /// The order of the restarts, if some of them are staged.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    steps: Option<Steps>,
     /// The workloads that use the object or name it.
     workloads: Vec<Row>,
     /// Everything that the user may not see.
@@ -47,6 +56,8 @@ struct Row {
     remark: Option<String>,
     /// Keys without which its pods do not start, or the object itself.
     needs: Vec<String>,
+    #[serde(skip)]
+    restarted: Option<Restarted>,
 }
 
 /// Finds out what a change of an object of the namespace does, or its creation.
@@ -97,17 +108,13 @@ pub(crate) async fn impact(
         key: key.map(ToOwned::to_owned),
         exists: body.as_ref().map(Option::is_some),
         has_key: object.has_key(),
+        on_hold: object.is_held(),
+        steps: Steps::of(workloads.iter().filter_map(|row| row.restarted.as_ref())),
         workloads,
         unseen,
     };
-    let of_it = match impact.creation() {
-        _ if impact.concerns_some() => Verdict::Good,
-        Some(_) => Verdict::Bad,
-        None if impact.exists.is_none() => Verdict::Unknown,
-        None => Verdict::Good,
-    };
     let verdict = match operators.verdict(unlisted.is_empty()) {
-        Verdict::Good => of_it,
+        Verdict::Good => impact.verdict(),
         other => other,
     };
     Ok((impact, verdict))
@@ -120,6 +127,15 @@ enum Creation {
 }
 
 impl Impact {
+    fn verdict(&self) -> Verdict {
+        match self.creation() {
+            _ if self.concerns_some() => Verdict::Good,
+            Some(_) => Verdict::Bad,
+            None if self.exists.is_none() => Verdict::Unknown,
+            None => Verdict::Good,
+        }
+    }
+
     /// Returns what a change would create, if it creates something.
     fn creation(&self) -> Option<Creation> {
         match (self.exists, self.has_key) {
@@ -197,8 +213,17 @@ impl Object<'_> {
     /// Returns true if the object has the key that changes. `None` if there is no such key, or if that cannot
     /// be seen.
     fn has_key(&self) -> Option<bool> {
-        let object = ConfigObject::parse(self.body??, Aspects::default()).ok()?;
-        Some(object.has(self.key?))
+        Some(self.object()?.has(self.key?))
+    }
+
+    /// Returns true if the object is known to be on hold.
+    fn is_held(&self) -> bool {
+        self.object().is_some_and(|it| it.is_held())
+    }
+
+    /// Returns the object, if it is there and can be read.
+    fn object(&self) -> Option<ConfigObject> {
+        ConfigObject::parse(self.body??, Aspects::default()).ok()
     }
 
     /// Returns the effect on one workload, or `None` if the object does not concern it.
@@ -225,12 +250,19 @@ impl Object<'_> {
             name: workload.id.name.to_string(),
             pods: seen.pods(),
             restarts: obstacle.is_none(),
+            restarted: match &obstacle {
+                None => Restarted::of(seen, self.reference.kind),
+                Some(_) => None,
+            },
             remark: obstacle
                 .map(|obstacle| match used.is_empty() {
                     true => obstacle,
                     false => format!("{obstacle} (used as {used})"),
                 })
-                .or_else(|| stall(seen).map(ToOwned::to_owned)),
+                .or_else(|| {
+                    let gates = gates::remark(workload.gates.as_deref());
+                    gates.or(stall(seen)).map(ToOwned::to_owned)
+                }),
             needs: needs
                 .map(|it| it.key.as_deref().unwrap_or("the object").to_owned())
                 .collect(),
@@ -240,7 +272,7 @@ impl Object<'_> {
     /// Returns the reason why a change does not restart the workload.
     fn obstacle(&self, seen: &Seen<'_>, keys: Option<&Extent>) -> Option<String> {
         if let Some(obstacle) = &seen.obstacle {
-            return Some(format!("not kept: {obstacle}"));
+            return Some(format!("not managed: {obstacle}"));
         }
         let Some(keys) = keys else {
             return Some("this workload does not track it".to_owned());
@@ -261,14 +293,14 @@ impl Object<'_> {
         let references = &seen.workload.references;
         let aspects = Aspects {
             selector: seen.operator.and_then(|it| it.scope.config_selector()),
-            keys: None,
+            ..Aspects::default()
         };
         let presence = match self.body? {
             None => Presence::Absent,
             Some(body) => Presence::Present(ConfigObject::parse(body, aspects).ok()?),
         };
         // An absent object is tracked once it exists, as far as anybody knows.
-        if !references.counts(self.reference, &presence) && presence != Presence::Absent {
+        if !references.tracks(self.reference, &presence) && presence != Presence::Absent {
             return Some(
                 "a label or annotation of the object says that it does not count".to_owned(),
             );
@@ -293,6 +325,9 @@ impl Answer for Impact {
             };
             text.line([told.into()]);
         }
+        if self.on_hold {
+            text.line(["It is on hold: nothing restarts before it is released.".into()]);
+        }
         if !self.workloads.is_empty() {
             let rows: Vec<_> = self.workloads.iter().map(Row::cells).collect();
             text.gap();
@@ -300,6 +335,10 @@ impl Answer for Impact {
                 ["WORKLOAD", "PODS", "RESTARTS", "PODS NEED", "REMARK"],
                 &rows,
             );
+        }
+        if let Some(steps) = &self.steps {
+            let heading = "In steps, each when the one before has been healthy for its soak";
+            text.section(heading, &steps.lines());
         }
         text.section("Not seen", &self.unseen);
         text
@@ -362,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_an_object_that_is_not_there_the_creation_is_told() {
+    async fn the_creation_of_an_object_that_does_not_exist_is_explained() {
         let (text, verdict) = told(shop(), "gone", None).await;
         let head = "There is no ConfigMap gone in namespace shop. Its creation restarts 1 workload with 1 pod.\n1 workload cannot start until it is there.\n";
         assert!(text.starts_with(head), "{text}");
@@ -385,7 +424,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_key_that_is_not_there_the_creation_is_told() {
+    async fn the_addition_of_a_data_key_that_does_not_exist_is_explained() {
         let (text, verdict) = told(shop(), "app", Some("size")).await;
         let head = "ConfigMap app in namespace shop has no key size. Adding it restarts 2 workloads with 2 pods.\n";
         assert!(text.starts_with(head), "{text}");
@@ -402,6 +441,51 @@ mod tests {
             "{text}"
         );
         assert_eq!(verdict, Verdict::Good);
+    }
+
+    #[tokio::test]
+    async fn staged_restarts_are_shown_in_steps() {
+        let web = |name: &str, annotations: &[(&str, &str)]| {
+            let mut web = deployment(name);
+            web["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/configmaps": "app"});
+            for (key, value) in annotations {
+                let key = format!("pod-reloader.cs.sap.com/{key}");
+                web["metadata"]["annotations"][key] = json!(value);
+            }
+            web
+        };
+        let staged = ("staged", "true");
+        let apps = "/apis/apps/v1/namespaces/shop/deployments";
+        let canary = [staged, ("stage", "0")];
+        let shop = shop().with_all(
+            apps,
+            &[
+                web("a", &[staged]),
+                web("b", &[staged]),
+                web("canary", &canary),
+                web("free", &[]),
+                web("gated", &[staged, ("approval", "required")]),
+                web("held", &[staged, ("hold", "true")]),
+                web("late", &[staged, ("stage", "2")]),
+            ],
+        );
+        let (text, _) = told(shop.clone(), "app", None).await;
+        let steps = "
+In steps, each when the one before has been healthy for its soak
+  at once: Deployment free
+  1. Deployment canary
+  2. Deployment a, Deployment b
+  3. Deployment late
+";
+        assert!(text.ends_with(steps), "{text}");
+        assert!(text.contains("on hold: when it is released\n"), "{text}");
+        assert!(text.contains("when its content is approved\n"), "{text}");
+        let mut app = config_map("app", "color");
+        app["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/hold": "true"});
+        let held = shop.with("/api/v1/namespaces/shop/configmaps/app", app);
+        let (text, _) = told(held, "app", None).await;
+        let line = "It is on hold: nothing restarts before it is released.\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[tokio::test]

@@ -1,15 +1,20 @@
-//! `kubectl pod-reloader`: shows what restarts which pods, and why. Read-only.
+//! `kubectl pod-reloader`: shows what restarts which pods, and why. It writes only when a user holds, releases
+//! or approves.
 
 // Others write what comes from the cluster, so `print` strips everything that a terminal would obey.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
+mod approve;
 mod args;
 mod cluster;
 mod complete;
 mod draw;
+mod due;
 mod explain;
+mod gates;
 mod graph;
 mod history;
+mod hold;
 #[cfg(test)]
 mod hostile;
 mod impact;
@@ -26,6 +31,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use pod_reloader_core::name::Name;
 
 use crate::args::{Cli, Command, Output};
 use crate::cluster::{Cluster, NoCluster, Unseen};
@@ -123,6 +129,23 @@ async fn answer(
             print::answer(&answer, output)?;
             Ok(verdict)
         }
+        Command::Hold { objects } => {
+            let (answer, verdict) = hold::hold(cluster, operators, &objects.0.0).await;
+            print::answer(&answer, output)?;
+            Ok(verdict)
+        }
+        Command::Release { objects } => {
+            let (answer, verdict) = hold::release(cluster, operators, &objects.0.0).await;
+            print::answer(&answer, output)?;
+            Ok(verdict)
+        }
+        Command::Approve { workload, content } => {
+            let content = content.as_deref();
+            let (answer, verdict) =
+                approve::approve(cluster, operators, &workload.0, content).await?;
+            print::answer(&answer, output)?;
+            Ok(verdict)
+        }
         Command::Status { ask } => {
             let (answer, verdict) = status::status(cluster, operators, ask).await?;
             print::answer(&answer, output)?;
@@ -130,18 +153,28 @@ async fn answer(
         }
         Command::Graph { all_namespaces } => {
             let namespace = (!all_namespaces).then_some(&cluster.namespace);
-            let (graph, notes, verdict) = draw::draw(cluster, operators, namespace).await?;
-            for note in &notes {
-                print::note(note);
-            }
-            print::plain(&match output {
-                Output::Json => print::json(&graph),
-                Output::Dot => graph::dot(&graph),
-                Output::Html => graph::html(&graph, &draw::title(namespace)),
-                Output::Text | Output::Mermaid => graph::mermaid(&graph),
-            })?;
-            Ok(verdict)
+            picture(cluster, operators, namespace, output).await
         }
         Command::Completion { .. } | Command::Complete { .. } => unreachable!("done by `run`"),
     }
+}
+
+/// Draws a namespace, or all.
+async fn picture(
+    cluster: &Cluster,
+    operators: &Operators,
+    namespace: Option<&Name>,
+    output: Output,
+) -> Result<Verdict, Failure> {
+    let (graph, notes, verdict) = draw::draw(cluster, operators, namespace).await?;
+    for note in &notes {
+        print::note(note);
+    }
+    print::plain(&match output {
+        Output::Json => print::json(&graph),
+        Output::Dot => graph::dot(&graph),
+        Output::Html => graph::html(&graph, &draw::title(namespace)),
+        Output::Text | Output::Mermaid => graph::mermaid(&graph),
+    })?;
+    Ok(verdict)
 }

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::stream::{self, StreamExt};
 use pod_reloader_core::digest::{Aspects, ConfigObject, Objects, Presence};
 use pod_reloader_core::discovery::Requirement;
+use pod_reloader_core::mark::is_hold;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
+use pod_reloader_core::reference::{ConfigKind, Reference};
+use serde::Deserialize;
 
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::workloads::Seen;
@@ -53,8 +55,11 @@ pub(crate) async fn of_workload(
     let (mut all, _) = references.with_matches(there);
     all.extend(besides.cloned());
     let selector = seen.operator.and_then(|it| it.scope.config_selector());
-    let keys = None;
-    let found = read(cluster, &all, Aspects { selector, keys });
+    let aspects = Aspects {
+        selector,
+        ..Aspects::default()
+    };
+    let found = read(cluster, &all, aspects);
     (found.await, unlisted)
 }
 
@@ -110,14 +115,82 @@ pub(crate) async fn names(
     kind: ConfigKind,
     namespace: Option<&Name>,
 ) -> Result<Vec<Reference>, Unseen> {
+    let listed = listed(cluster, kind, namespace).await?;
+    Ok(listed.into_iter().map(|(reference, _)| reference).collect())
+}
+
+/// Returns references to the objects of a kind, in one namespace or in all, and whether each is on hold.
+pub(crate) async fn listed(
+    cluster: &Cluster,
+    kind: ConfigKind,
+    namespace: Option<&Name>,
+) -> Result<Vec<(Reference, bool)>, Unseen> {
     let query = match kind {
         ConfigKind::ConfigMap => "",
         ConfigKind::Secret => NO_RELEASES,
     };
     let place = Place::new("v1", kind.plural(), namespace.map(Name::as_str));
-    let metadata: Vec<ConfigMetadata> = cluster.list_metadata(place, query).await?;
-    Ok(metadata
-        .iter()
-        .filter_map(|object| object.reference(kind))
-        .collect())
+    let objects: Vec<Listed> = cluster.list_metadata(place, query).await?;
+    let listed = objects.iter().filter_map(|object| object.named(kind));
+    Ok(listed.collect())
+}
+
+/// The metadata of a config object. Only these parts are stored: the rest may be large.
+#[derive(Deserialize)]
+struct Listed {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    annotations: Option<Annotations>,
+}
+
+#[derive(Deserialize)]
+struct Annotations {
+    #[serde(rename = "pod-reloader.cs.sap.com/hold")]
+    hold: Option<String>,
+}
+
+impl Listed {
+    fn named(&self, kind: ConfigKind) -> Option<(Reference, bool)> {
+        let Metadata {
+            name,
+            namespace,
+            annotations,
+        } = &self.metadata;
+        let reference = Reference {
+            kind,
+            namespace: Name::parse(namespace).ok()?,
+            name: Name::parse(name).ok()?,
+        };
+        let hold = annotations.as_ref().and_then(|it| it.hold.as_deref());
+        Some((reference, hold.is_some_and(is_hold)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pod_reloader_core::annotations::HOLD;
+    use serde_json::json;
+
+    #[test]
+    fn a_list_says_which_objects_are_on_hold() {
+        for (annotations, expected) in [
+            (json!(null), false),
+            (json!({"other": "true"}), false),
+            (json!({HOLD: "true"}), true),
+            (json!({HOLD: "false"}), false),
+        ] {
+            let metadata = json!({"name": "app", "namespace": "shop", "annotations": annotations});
+            let object: Listed = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            let (_, is_held) = object.named(ConfigKind::Secret).unwrap();
+            assert_eq!(is_held, expected, "{annotations}");
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use kube::core::SelectorExt;
-use pod_reloader_core::annotations;
+use pod_reloader_core::annotations::{self, Inherited};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::{CustomObject, WorkloadObject};
@@ -62,7 +62,7 @@ pub(crate) struct Operators {
 }
 
 /// A workload, and the operator that manages it.
-pub(crate) struct Keeping<'a> {
+pub(crate) struct ManagedBy<'a> {
     /// The operator that looks after the workload's namespace, if one was found.
     pub(crate) operator: Option<&'a Operator>,
     /// The workload as that operator reads it.
@@ -92,7 +92,7 @@ impl Operators {
         let mut unseen = Vec::new();
         let found = found.unwrap_or_else(|error| {
             unseen.push(format!(
-                "the operator and its settings: {error}; defaults are assumed (--operator-namespace tells where it is)"
+                "the operator and its settings: {error}; defaults are assumed (name its namespace with --operator-namespace)"
             ));
             Vec::new()
         });
@@ -152,6 +152,11 @@ impl Operators {
         }
     }
 
+    /// Returns true if any operator has to know the labels or annotations of namespaces.
+    pub(crate) fn read_namespaces(&self) -> bool {
+        self.scopes().any(Scope::reads_namespaces)
+    }
+
     /// Returns true if any scope selects by the labels of namespaces.
     pub(crate) fn select_namespaces(&self) -> bool {
         self.scopes()
@@ -176,21 +181,24 @@ impl Operators {
         kinds
     }
 
-    /// Returns a workload with the operator that manages it, given the labels of its namespace if they can be
+    /// Returns a workload with the operator that manages it, given its namespace if that can be
     /// seen. `None` if the workload cannot be read.
-    pub(crate) fn keeping(
+    pub(crate) fn managed_by(
         &self,
         kind: WorkloadKind,
         object: &RawValue,
-        labels: Option<&BTreeMap<String, String>>,
-    ) -> Option<Keeping<'_>> {
-        let mut keepings: Vec<_> = self
+        namespace: Option<&Namespace>,
+    ) -> Option<ManagedBy<'_>> {
+        let labels = namespace.map(|it| &it.labels);
+        let mut candidates: Vec<_> = self
             .all
             .iter()
             .map(|operator| (Some(operator), &operator.scope))
             .chain(self.all.is_empty().then_some((None, &self.default)))
             .filter_map(|(operator, scope)| {
-                let workload = read(scope, kind, object)?;
+                let inherited = namespace.map(|it| &it.inherited);
+                let inherited = inherited.filter(|_| scope.inherits());
+                let workload = read_in(scope, kind, object, inherited)?;
                 let obstacle = obstacle(scope, &workload, labels);
                 let (obstacle, doubt) = if self.are_none() {
                     (Some(NONE_FOUND.to_owned()), None)
@@ -201,7 +209,7 @@ impl Operators {
                 } else {
                     (obstacle, None)
                 };
-                Some(Keeping {
+                Some(ManagedBy {
                     operator,
                     workload,
                     obstacle,
@@ -209,16 +217,16 @@ impl Operators {
                 })
             })
             .collect();
-        let covers = |keeping: &Keeping<'_>| {
-            let namespace = &keeping.workload.id.namespace;
-            keeping
+        let covers = |managed_by: &ManagedBy<'_>| {
+            let namespace = &managed_by.workload.id.namespace;
+            managed_by
                 .operator
                 .is_some_and(|it| it.scope.covers(namespace))
         };
-        let kept = keepings.iter().position(|it| it.obstacle.is_none());
-        let likely = || keepings.iter().position(covers);
-        let chosen = kept.or_else(likely).unwrap_or(0);
-        (!keepings.is_empty()).then(|| keepings.swap_remove(chosen))
+        let managed = candidates.iter().position(|it| it.obstacle.is_none());
+        let likely = || candidates.iter().position(covers);
+        let chosen = managed.or_else(likely).unwrap_or(0);
+        (!candidates.is_empty()).then(|| candidates.swap_remove(chosen))
     }
 }
 
@@ -299,15 +307,27 @@ impl fmt::Display for Unread {
 
 /// Reads a workload in the given scope. Returns `None` if it cannot be read.
 pub(crate) fn read(scope: &Scope, kind: WorkloadKind, object: &RawValue) -> Option<Workload> {
+    read_in(scope, kind, object, None)
+}
+
+/// Reads a workload whose namespace has these annotations, if they apply to it.
+fn read_in(
+    scope: &Scope,
+    kind: WorkloadKind,
+    object: &RawValue,
+    inherited: Option<&Inherited>,
+) -> Option<Workload> {
+    let none = Inherited::default();
+    let inherited = inherited.unwrap_or(&none);
     let kind = scope
         .kind(kind.shape().group, kind.as_str())
         .unwrap_or(kind);
     if kind.is_built_in() {
         let object: WorkloadObject = serde_json::from_str(object.get()).ok()?;
-        scope.read(kind, object).ok()
+        scope.read_in(kind, object, inherited).ok()
     } else {
         let object: CustomObject = serde_json::from_str(object.get()).ok()?;
-        scope.read(kind, object).ok()
+        scope.read_in(kind, object, inherited).ok()
     }
 }
 
@@ -318,24 +338,24 @@ pub(crate) fn obstacle(
 ) -> Option<String> {
     let namespace = &workload.id.namespace;
     let kind = workload.id.kind;
-    let is_kept = scope.kind(kind.shape().group, kind.as_str()).is_some();
+    let is_managed = scope.kind(kind.shape().group, kind.as_str()).is_some();
     let selector = scope.namespace_selector().zip(labels);
-    if !is_kept {
-        Some(format!("the operator does not keep any {kind}"))
+    if !is_managed {
+        Some(format!("the operator manages no {kind}"))
     } else if !scope.covers(namespace) {
         Some(format!(
-            "the operator does not look after namespace {namespace}"
+            "namespace {namespace} is outside the operator's scope"
         ))
     } else if selector.is_some_and(|(selector, labels)| !selector.matches(labels)) {
         Some(format!(
-            "namespace {namespace} has not the labels that the operator selects"
+            "the labels of namespace {namespace} do not match the operator's selector"
         ))
-    } else if !workload.is_subscribed() {
+    } else if !workload.is_opted_in() {
         let no_annotation =
-            "it has no annotation that asks for it, such as pod-reloader.cs.sap.com/auto: \"true\"";
+            "it has no annotation that opts it in, such as pod-reloader.cs.sap.com/auto: \"true\"";
         Some(label(workload).unwrap_or_else(|| no_annotation.to_owned()))
-    } else if !scope.keeps(workload) {
-        Some("it has not the labels that the operator selects".to_owned())
+    } else if !scope.manages(workload) {
+        Some("its labels do not match the operator's selector".to_owned())
     } else {
         None
     }
@@ -349,14 +369,27 @@ fn label(workload: &Workload) -> Option<String> {
     Some(format!("its label {label} says so"))
 }
 
-/// Returns the labels of a namespace, if they can be seen.
-pub(crate) async fn labels(
-    cluster: &Cluster,
-    namespace: &str,
-) -> Result<BTreeMap<String, String>, Unseen> {
+/// What a namespace says of its workloads.
+#[derive(Debug, Default)]
+pub(crate) struct Namespace {
+    /// The labels, by which operators may select it.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// The annotations that its workloads may have from it.
+    pub(crate) inherited: Inherited,
+}
+
+/// Reads a namespace, if it can be seen.
+pub(crate) async fn namespace(cluster: &Cluster, name: &str) -> Result<Namespace, Unseen> {
     let namespaces = Place::new("v1", "namespaces", None);
-    let mut namespace: Value = cluster.get(namespaces, namespace).await?;
-    Ok(serde_json::from_value(namespace["metadata"]["labels"].take()).unwrap_or_default())
+    let mut namespace: Value = cluster.get(namespaces, name).await?;
+    let mut map = |field: &str| {
+        let map = namespace["metadata"][field].take();
+        serde_json::from_value(map).unwrap_or_default()
+    };
+    Ok(Namespace {
+        labels: map("labels"),
+        inherited: Inherited::of(&map("annotations")),
+    })
 }
 
 #[cfg(test)]
@@ -403,8 +436,8 @@ mod tests {
     }
 
     #[test]
-    fn without_the_settings_only_those_are_kept_that_the_defaults_keep() {
-        let keeping = |operators: &Operators, metadata: Value| {
+    fn without_its_settings_an_operator_manages_what_the_defaults_manage() {
+        let managed_by = |operators: &Operators, metadata: Value| {
             let mut object = json!({
                 "metadata": {"name": "web", "namespace": "shop"},
                 "spec": {"template": {"spec": {"containers": []}}},
@@ -413,23 +446,23 @@ mod tests {
                 object["metadata"][field] = value.clone();
             }
             let object = RawValue::from_string(object.to_string()).unwrap();
-            let keeping = operators.keeping(WorkloadKind::DEPLOYMENT, &object, None);
-            let keeping = keeping.unwrap();
-            (keeping.obstacle.is_some(), keeping.doubt.is_some())
+            let managed_by = operators.managed_by(WorkloadKind::DEPLOYMENT, &object, None);
+            let managed_by = managed_by.unwrap();
+            (managed_by.obstacle.is_some(), managed_by.doubt.is_some())
         };
         let asks = json!({"annotations": {annotations::AUTO: "true"}});
         let dark = Operators::without_any(false);
-        assert_eq!(keeping(&dark, asks.clone()), (false, false));
-        assert_eq!(keeping(&dark, json!({})), (false, true));
+        assert_eq!(managed_by(&dark, asks.clone()), (false, false));
+        assert_eq!(managed_by(&dark, json!({})), (false, true));
         let mut ignored = asks.clone();
         ignored["labels"] = json!({annotations::IGNORED: "true"});
-        assert_eq!(keeping(&dark, ignored), (true, false));
+        assert_eq!(managed_by(&dark, ignored), (true, false));
         let none = Operators::without_any(true);
-        assert_eq!(keeping(&none, asks), (true, false));
+        assert_eq!(managed_by(&none, asks), (true, false));
     }
 
     #[test]
-    fn an_answer_is_not_good_without_an_operator() {
+    fn a_verdict_is_not_good_without_an_operator() {
         let none = Operators::without_any(true);
         assert_eq!(none.verdict(true), Verdict::Bad);
         assert_eq!(none.verdict(false), Verdict::Bad);

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cells_of_a_table_stand_below_each_other() {
+    fn the_cells_of_a_table_are_aligned() {
         let rows = [["Sécret a", "yes"], ["b", ""]].map(|row| row.map(str::to_owned));
         let mut text = Text::default();
         text.table(["OBJECT", "THERE"], &rows);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn values_stand_below_each_other() {
+    fn values_are_aligned() {
         let mut text = Text::default();
         text.fields(vec![
             ("Name", vec!["web".into()]),
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn text_out_of_the_cluster_gives_no_orders_to_a_terminal() {
+    fn text_from_the_cluster_gives_no_orders_to_a_terminal() {
         let mut text = Text::default();
         text.line(["a\u{1b}[31mb\nc\r\u{202e}d".into()]);
         let told = "a\u{fffd}[31mb\u{fffd}c\u{fffd}\u{fffd}d\n";
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_exact_and_gives_no_orders_either() {
+    fn json_is_exact_and_gives_no_orders_to_a_terminal() {
         let hostile = "\u{1b}]0;x\u{7}\u{9b}31m\u{7f}\u{202e}\u{e0041}\n\"";
         let json = json(&[hostile]);
         assert!(
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_as_bad_as_the_worst() {
+    fn bad_is_worse_than_unknown_and_unknown_is_worse_than_good() {
         assert!(Verdict::Bad > Verdict::Unknown && Verdict::Unknown > Verdict::Good);
     }
 }

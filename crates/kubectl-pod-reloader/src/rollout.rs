@@ -26,12 +26,12 @@ impl Rollout {
         let number = |place: &Value| place.as_i64().unwrap_or(0);
         let observed = number(&status["observedGeneration"]);
         if kind.is("batch", "CronJob") {
-            return Self::Done("its next run has what its objects hold then".to_owned());
+            return Self::Done("its next run reads the current objects".to_owned());
         }
         let Some(kind) = built_in(kind) else {
             return match (Self::of_custom(object), unobserved(workload)) {
                 (Self::Done(text), Some(field)) => Self::Unknown(format!(
-                    "not known: {text}, but whether its controller has acted on {field} it does not tell"
+                    "not known: {text}, but it does not report whether its controller has acted on {field}"
                 )),
                 (other, _) => other,
             };
@@ -61,13 +61,13 @@ impl Rollout {
             Self::Stopped("the workload is paused".to_owned())
         } else if spec["updateStrategy"]["type"] == "OnDelete" && updated < wanted {
             Self::Stopped(format!(
-                "{updated} of {wanted} pods are of the newest template; with OnDelete the others are when they are deleted"
+                "{updated} of {wanted} pods have the newest template; with OnDelete, the others get it when they are deleted"
             ))
         } else if has_given_up(status) {
-            Self::Stopped("it has not come on within its progressDeadlineSeconds".to_owned())
+            Self::Stopped("it has made no progress within its progressDeadlineSeconds".to_owned())
         } else if updated < is_to_be_updated {
             Self::Running(format!(
-                "{updated} of {is_to_be_updated} pods are of the newest template"
+                "{updated} of {is_to_be_updated} pods have the newest template"
             ))
         } else if old > 0 {
             Self::Running(format!("{old} old pods are still there"))
@@ -75,7 +75,7 @@ impl Rollout {
             Self::Running(format!("{available} of {wanted} pods are available"))
         } else {
             Self::Done(format!(
-                "{updated} of {wanted} pods are of the newest template"
+                "{updated} of {wanted} pods have the newest template"
             ))
         }
     }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_somebody_is_stopped() {
+    fn a_rollout_that_waits_for_somebody_is_stopped() {
         let object = json!({
             "spec": {"updateStrategy": {"type": "OnDelete"}},
             "status": {"desiredNumberScheduled": 2, "updatedNumberScheduled": 1, "numberAvailable": 2},

@@ -1,20 +1,21 @@
 //! `status`: whether the operators of a cluster are healthy.
 
-mod inquiry;
 mod leader;
+mod pending;
 mod policy;
+mod query;
 mod replicas;
 mod webhook;
 mod workloads;
 
 use serde::{Serialize, Serializer};
 
-use self::inquiry::{by_hashes, reach};
 use self::leader::{Alive, leader};
 use self::policy::policy;
+use self::query::{by_hashes, reach};
 use self::replicas::replicas;
 use self::webhook::{certificate, webhook};
-use self::workloads::{Kept, Told, Warnings};
+use self::workloads::{Managed, Replies, Warnings};
 use crate::cluster::{Cluster, Unseen};
 use crate::history;
 use crate::operators::{Operator, Operators, Unread};
@@ -132,12 +133,12 @@ async fn of_read(
     warnings: Result<&Warnings<'_>, &&Unseen>,
     ask: usize,
 ) -> OperatorStatus {
-    let is_its = |kept: &&Kept<'_>| {
-        let its = kept.seen.operator;
+    let is_its = |managed: &&Managed<'_>| {
+        let its = managed.seen.operator;
         its.is_some_and(|it| std::ptr::eq(it, operator))
     };
-    let kept: Vec<_> = all.kept.iter().filter(is_its).collect();
-    let answer = reach(cluster, operator, &kept);
+    let managed: Vec<_> = all.managed.iter().filter(is_its).collect();
+    let answer = reach(cluster, operator, &managed);
     let ((leader, alive), (webhook, report), policy) = tokio::join!(
         leader(cluster, operator),
         webhook(cluster, &operator.name, answer),
@@ -151,11 +152,11 @@ async fn of_read(
     checks.extend(webhook);
     checks.extend(report.map(|report| certificate(&report)));
     checks.push(policy);
-    checks.push(workloads::workloads(&kept, all.unlisted.is_empty()));
-    let (standings, told) =
-        workloads::standings(cluster, operator, &kept, warnings.ok(), ask).await;
-    checks.extend(standings);
-    checks.push(workloads::warned(warnings, &kept, &told));
+    checks.push(workloads::workloads(&managed, all.unlisted.is_empty()));
+    let (sync_statuses, told) =
+        workloads::sync_statuses(cluster, operator, &managed, warnings.ok(), ask).await;
+    checks.extend(sync_statuses);
+    checks.push(workloads::warned(warnings, &managed, &told));
     OperatorStatus {
         namespace: operator.namespace.to_string(),
         name: operator.name.clone(),
@@ -172,24 +173,28 @@ async fn of_unread(
     warnings: Result<&Warnings<'_>, &&Unseen>,
 ) -> OperatorStatus {
     // With several operators, nobody can tell which one manages a workload.
-    let kept: Vec<_> = match all.kept.iter().all(|kept| kept.seen.operator.is_none()) {
-        true => all.kept.iter().collect(),
+    let managed: Vec<_> = match all
+        .managed
+        .iter()
+        .all(|managed| managed.seen.operator.is_none())
+    {
+        true => all.managed.iter().collect(),
         false => Vec::new(),
     };
     let settings = format!(
-        "of another version than this plugin ({}), so not known: who leads and what is kept is not looked at",
+        "of another version than this plugin ({}), so not known: who leads and what is managed is not looked at",
         env!("CARGO_PKG_VERSION")
     );
     let mut checks = vec![
         Check::new("Settings", Verdict::Unknown, settings),
         replicas(&operator.deployment, Alive::Unknown),
     ];
-    let answer = by_hashes(cluster, &kept);
+    let answer = by_hashes(cluster, &managed);
     let (webhook, report) = webhook(cluster, &operator.name, answer).await;
     checks.extend(webhook);
     checks.extend(report.map(|report| certificate(&report)));
     checks.push(policy(cluster, &operator.name).await);
-    checks.push(workloads::warned(warnings, &kept, &Told::new()));
+    checks.push(workloads::warned(warnings, &managed, &Replies::new()));
     OperatorStatus {
         namespace: operator.namespace.to_string(),
         name: operator.name.clone(),
@@ -200,19 +205,19 @@ async fn of_unread(
 
 /// The managed workloads of the cluster.
 struct All<'a> {
-    kept: Vec<Kept<'a>>,
+    managed: Vec<Managed<'a>>,
     /// Everything that could not be listed.
     unlisted: Vec<String>,
 }
 
 /// Returns the managed workloads of the cluster, or of the namespace if the cluster's cannot be listed.
 async fn every_workload<'a>(cluster: &Cluster, operators: &'a Operators) -> All<'a> {
-    let (mut kept, unlisted) = list(cluster, operators, None, Kept::of).await;
-    if kept.is_empty() && !unlisted.is_empty() {
+    let (mut managed, unlisted) = list(cluster, operators, None, Managed::of).await;
+    if managed.is_empty() && !unlisted.is_empty() {
         let own = Some(&cluster.namespace);
-        (kept, _) = list(cluster, operators, own, Kept::of).await;
+        (managed, _) = list(cluster, operators, own, Managed::of).await;
     }
-    All { kept, unlisted }
+    All { managed, unlisted }
 }
 
 impl Answer for Status {
@@ -276,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_operator_where_the_user_says_that_it_is_is_an_error() {
+    async fn an_operator_that_is_not_where_the_user_says_is_an_error() {
         for (namespace, error) in [
             ("nope", "there is no namespace nope"),
             ("shop", "there is no pod-reloader in namespace shop"),
@@ -294,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lease_whose_time_is_beyond_all_measure_breaks_nothing() {
+    async fn a_lease_with_a_time_out_of_range_breaks_nothing() {
         let mut operator = operator();
         operator["spec"]["template"]["spec"]["containers"][0]["args"] = json!([
             "--hash-keys-secret=keys",

@@ -7,23 +7,24 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt};
 use pod_reloader_core::digest::Aspects;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::standing::Standing;
+use pod_reloader_core::sync_status::{Report, SyncStatus};
 use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::args::Target;
 use crate::cluster::{Cluster, Unseen};
+use crate::due::{self, Wait};
 use crate::objects;
 use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{self, Answer, Text, Verdict, by, some};
 use crate::rollout::Rollout;
-use crate::workloads::{self, Inquiry, Seen};
+use crate::workloads::{self, Reply, Seen};
 
 /// Pause between two looks at a workload.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Number of workloads that are looked at in parallel.
-const LOOKS_AT_ONCE: usize = 4;
+const CHECKS_AT_ONCE: usize = 4;
 /// Number of missing objects that are named.
 const NAMED: usize = 5;
 /// State of a workload of which no look ever finished.
@@ -117,7 +118,7 @@ impl All {
     fn judged(&self, operators: &Operators, namespace: &Name) -> (Option<String>, Verdict) {
         let is_whole = self.unlisted.is_empty();
         if self.targets.is_empty() {
-            let none = format!("no workload is kept in namespace {namespace}");
+            let none = format!("no workload is managed in namespace {namespace}");
             let (note, verdict) = match operators.verdict(is_whole) {
                 Verdict::Bad => (NONE_FOUND.to_owned(), Verdict::Bad),
                 Verdict::Unknown => (format!("{none}, as far as can be seen"), Verdict::Unknown),
@@ -135,8 +136,8 @@ impl All {
 
 async fn all(cluster: &Cluster, operators: &Operators, deadline: Option<Instant>) -> All {
     let namespace = Some(&cluster.namespace);
-    let kept = workloads::kept(cluster, operators, namespace, |seen| seen.target());
-    let Some((targets, left_out, unlisted)) = before(deadline, kept).await else {
+    let managed = workloads::managed(cluster, operators, namespace, |seen| seen.target());
+    let Some((targets, left_out, unlisted)) = before(deadline, managed).await else {
         return All {
             targets: Vec::new(),
             left_out: None,
@@ -165,7 +166,7 @@ where
     let mut told = BTreeMap::new();
     loop {
         let looks = targets.iter().map(|target| before(deadline, look(target)));
-        let looks: Vec<_> = stream::iter(looks).buffered(LOOKS_AT_ONCE).collect().await;
+        let looks: Vec<_> = stream::iter(looks).buffered(CHECKS_AT_ONCE).collect().await;
         let mut states = Vec::new();
         for (target, state) in targets.iter().zip(looks) {
             let name = name(target);
@@ -228,18 +229,18 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
         Err(error) => return State::of(error),
     };
     if let Some(obstacle) = &seen.obstacle {
-        return State::Over(Verdict::Bad, format!("it is not kept: {obstacle}"));
+        return State::Over(Verdict::Bad, format!("it is not managed: {obstacle}"));
     }
-    let standing = match seen.inquire(cluster).await {
-        Inquiry::Answered(report) => report.standing,
-        Inquiry::Unanswered => return unanswered(&seen),
-        Inquiry::Impossible(error) if error.is_forbidden() => {
-            let text = format!("{error}: only a dry run of that lets pod-reloader tell");
+    let report = match seen.query_status(cluster).await {
+        Reply::Answered(report) => report,
+        Reply::Unanswered => return unanswered(&seen),
+        Reply::Impossible(error) if error.is_forbidden() => {
+            let text = format!("{error}: only such a dry run shows it");
             return State::Over(Verdict::Unknown, text);
         }
-        Inquiry::Impossible(error) => return State::of(error),
+        Reply::Impossible(error) => return State::of(error),
     };
-    if let Some(state) = unless_current(cluster, &seen, standing).await {
+    if let Some(state) = unless_current(cluster, operators, &seen, &report).await {
         return state;
     }
     // Reads it again: the operator's answer may have been about a newer template.
@@ -262,27 +263,39 @@ fn unanswered(seen: &Seen<'_>) -> State {
     }
 }
 
-/// Returns the state of a workload with this sync status, unless nothing is pending.
-async fn unless_current(cluster: &Cluster, seen: &Seen<'_>, standing: Standing) -> Option<State> {
-    let pending = match standing {
-        Standing::Current => return None,
-        Standing::NotKept => {
-            let text = "it is not kept: the operator does not look after it";
+/// Returns the state of a workload about which the operator says this, unless nothing is pending.
+async fn unless_current(
+    cluster: &Cluster,
+    operators: &Operators,
+    seen: &Seen<'_>,
+    report: &Report,
+) -> Option<State> {
+    let pending = match report.sync_status {
+        SyncStatus::Current => return None,
+        SyncStatus::NotManaged => {
+            let text = "it is not managed: it is outside the operator's scope";
             return Some(State::Over(Verdict::Bad, text.to_owned()));
         }
-        Standing::Due(_) => "a restart is due".to_owned(),
-        Standing::Waiting => lacking(cluster, seen).await,
-        Standing::BaselineDue => "a baseline is due".to_owned(),
-        Standing::Unknown => "pod-reloader cannot read its objects".to_owned(),
+        SyncStatus::Due(_) => "a restart is due".to_owned(),
+        SyncStatus::MissingConfig => lacking(cluster, seen).await,
+        SyncStatus::BaselineDue => "a baseline is due".to_owned(),
+        SyncStatus::Unknown => "pod-reloader cannot read its objects".to_owned(),
     };
     let reconcile = seen.operator.map(|it| it.args.reconcile);
     let is_idle = reconcile.is_some_and(|it| it != Reconcile::On);
-    Some(match is_idle {
-        true => State::Over(
-            Verdict::Bad,
-            format!("{pending}, but the operator does not restart anything"),
-        ),
-        false => State::Pending(pending),
+    if is_idle {
+        let text = format!("{pending}, but the operator does not restart anything");
+        return Some(State::Over(Verdict::Bad, text));
+    }
+    let is_due = matches!(report.sync_status, SyncStatus::Due(_));
+    let wait = match is_due {
+        true => due::wait(cluster, operators, seen, report).await,
+        false => Wait::ForNothing,
+    };
+    Some(match wait {
+        Wait::ForNothing => State::Pending(pending),
+        Wait::For(what) => State::Pending(format!("{pending}; {what}")),
+        Wait::Halted(why) => State::Over(Verdict::Bad, why),
     })
 }
 
@@ -370,7 +383,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_is_hopeless_ends_the_wait_for_the_others() {
+    async fn a_hopeless_workload_ends_the_wait_for_the_others() {
         let start = Instant::now();
         let targets = targets(["held", "paused"]);
         let look = async |target: &Target| match &*target.name {
@@ -386,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_cannot_be_told_does_not_end_the_wait_for_the_others() {
+    async fn a_workload_whose_status_is_unknown_does_not_end_the_wait_for_the_others() {
         let start = Instant::now();
         let targets = targets(["due", "dark"]);
         let look = async |target: &Target| match &*target.name {
@@ -399,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_that_hangs_ends_at_the_deadline() {
+    async fn a_check_that_hangs_ends_at_the_deadline() {
         let start = Instant::now();
         let targets = targets(["a", "b", "c", "d", "e", "f"]);
         let look = async |target: &Target| match &*target.name {
@@ -422,7 +435,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_pending_is_waited_for_as_long_as_asked() {
+    async fn a_pending_workload_is_waited_for_as_long_as_asked() {
         let start = Instant::now();
         let targets = targets(["due"]);
         let outcomes = until_over(&targets, in_a_minute(), async |_: &Target| pending()).await;
@@ -435,7 +448,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_time_it_is_looked_once() {
+    async fn without_a_timeout_each_workload_is_checked_once() {
         let targets = targets(["due"]);
         let looked = std::cell::Cell::new(0);
         let look = async |_: &Target| {
@@ -449,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn several_are_looked_at_at_once() {
+    async fn several_workloads_are_checked_at_once() {
         let start = Instant::now();
         let targets = targets(["a", "b", "c", "d", "e", "f", "g", "h"]);
         let look = async |_: &Target| {
@@ -462,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_nothing_is_not_well() {
+    fn waiting_for_no_workload_is_not_a_success() {
         let namespace = Name::parse("shop").unwrap();
         let judged = |targets: &[Target], unlisted: &[&str], operators: &Operators| {
             let all = All {
@@ -479,7 +492,7 @@ mod tests {
         let (note, verdict) = judged(&[], &[], &dark);
         assert_eq!(
             note.as_deref(),
-            Some("no workload is kept in namespace shop, as far as can be seen")
+            Some("no workload is managed in namespace shop, as far as can be seen")
         );
         assert_eq!(verdict, Verdict::Unknown);
         let web = targets(["web"]);
@@ -489,7 +502,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_is_named() {
+    async fn missing_config_is_named() {
         let mut web = deployment("web");
         web["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/auto": "true"});
         let source = json!({"name": "app", "key": "size"});
@@ -504,7 +517,7 @@ mod tests {
                 "/api/v1/namespaces/shop/configmaps",
                 &[config_map("app", "color")],
             )
-            .reporting("waiting for objects");
+            .reporting("missing config");
         let waited = async |canned: Canned| {
             let cluster = canned.cluster();
             let operators = Operators::find(&cluster, None).await;
@@ -525,5 +538,135 @@ mod tests {
             waited(shop).await,
             "deploy/web: not in time: its pods could not start: what is missing cannot be seen, as you may not get secrets in namespace shop\n"
         );
+    }
+
+    /// Returns a cluster with two workloads that are due and not healthy, and with Events about `web`, newest
+    /// first.
+    fn halted(web: &[(&str, &str)], events: &[(&str, &str)]) -> Canned {
+        let hash = json!({"pod-reloader.cs.sap.com/config-hash": "it"});
+        let workload = |name: &str, annotations: &[(&str, &str)]| {
+            let mut it = deployment(name);
+            it["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/configmaps": "app"});
+            for (key, value) in annotations {
+                let key = format!("pod-reloader.cs.sap.com/{key}");
+                it["metadata"]["annotations"][key] = json!(value);
+            }
+            it["spec"]["template"]["metadata"]["annotations"] = hash.clone();
+            it["status"]["availableReplicas"] = json!(0);
+            it
+        };
+        let event = |(number, (reason, message)): (usize, &(&str, &str))| {
+            json!({
+                "reportingComponent": "pod-reloader", "reason": reason, "message": message,
+                "lastTimestamp": format!("2026-01-01T00:{:02}:00Z", 59 - number),
+                "involvedObject": {"kind": "Deployment", "namespace": "shop", "name": "web"},
+            })
+        };
+        let events = Vec::from_iter(events.iter().enumerate().map(event));
+        let apps = "/apis/apps/v1/namespaces/shop";
+        Canned::shop()
+            .with("/apis/apps/v1/deployments", json!({"items": [operator()]}))
+            .with_all(
+                &format!("{apps}/deployments"),
+                &[workload("web", web), workload("first", &[])],
+            )
+            .with("/api/v1/namespaces/shop/events", json!({"items": events}))
+            .with_all(
+                "/api/v1/namespaces/shop/configmaps",
+                &[config_map("app", "a")],
+            )
+    }
+
+    const DUE: &str = "restart due for a change; version 0.1.0; content 48a63946";
+    const HALTED: (&str, &str) = (
+        "RestartHalted",
+        "not restarting pods: Deployment first got the changed config first, and has not become healthy",
+    );
+
+    async fn waited_for(canned: Canned) -> (String, Verdict) {
+        let cluster = canned.cluster();
+        let operators = Operators::find(&cluster, None).await;
+        let timeout = Duration::from_secs(5);
+        let (waited, verdict) = wait(&cluster, &operators, &targets(["web"]), timeout).await;
+        (waited.text().without_styles(), verdict)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_workload_halted_by_a_failed_one_ends_the_wait_at_once() {
+        let start = Instant::now();
+        let canned = halted(&[], &[HALTED]).reporting(DUE);
+        let canned = canned.reporting_of("first", "current");
+        let (text, verdict) = waited_for(canned).await;
+        assert_eq!(text, format!("deploy/web: {}\n", HALTED.1));
+        assert_eq!((verdict, start.elapsed()), (Verdict::Bad, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_halt_that_is_over_does_not_end_the_wait() {
+        let shop = || halted(&[], &[HALTED]).reporting(DUE);
+        let replica_set = json!({
+            "metadata": {
+                "name": "first-2", "creationTimestamp": "2026-01-02T00:00:00Z",
+                "ownerReferences": [{"uid": "first"}],
+            },
+            "spec": {"template": {"metadata": {
+                "annotations": {"pod-reloader.cs.sap.com/config-hash": "it"},
+            }}},
+        });
+        let replica_sets = "/apis/apps/v1/namespaces/shop/replicasets";
+        let released = shop().with(replica_sets, json!({"items": [replica_set]}));
+        let first = "/apis/apps/v1/namespaces/shop/deployments/first";
+        for over in [
+            // The content has changed since then.
+            shop(),
+            // It has got other content since then, with a release.
+            released.reporting_of("first", "current"),
+            // It has become healthy.
+            shop()
+                .with(first, deployment("first"))
+                .reporting_of("first", "current"),
+        ] {
+            let start = Instant::now();
+            let (text, _) = waited_for(over).await;
+            assert_eq!(text, "deploy/web: not in time: a restart is due\n");
+            assert!(start.elapsed() > 3 * INTERVAL);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_else_a_restart_waits_for_is_told_and_waited_for() {
+        let stage = "waiting for Deployment first, which gets the changed config first, before restarting pods";
+        let pending = [(
+            "RestartPending",
+            "not restarting pods: ConfigMap app has the annotation",
+        )];
+        let mut app = config_map("app", "a");
+        app["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/hold": "true"});
+        let app =
+            |canned: Canned| canned.with("/api/v1/namespaces/shop/configmaps/app", app.clone());
+        for (canned, told) in [
+            (halted(&[("hold", "true")], &[HALTED]), "; it is on hold"),
+            (
+                halted(&[("restart-window", "at noon")], &[]),
+                "; its restart window cannot be read",
+            ),
+            (
+                halted(&[("approval", "required")], &[]),
+                "; content 48a63946 waits for approval",
+            ),
+            (
+                halted(&[], &[("WaitingForStage", stage), HALTED]),
+                &*format!("; {stage}"),
+            ),
+            (app(halted(&[], &pending)), "; ConfigMap app is on hold"),
+            // It was released, or approved, a moment ago.
+            (halted(&[], &pending), ""),
+        ] {
+            let start = Instant::now();
+            let (text, verdict) = waited_for(canned.reporting(DUE)).await;
+            let line = format!("deploy/web: not in time: a restart is due{told}\n");
+            assert_eq!((text, verdict), (line, Verdict::Bad));
+            assert!(start.elapsed() > 3 * INTERVAL);
+        }
     }
 }

@@ -2,26 +2,26 @@
 
 mod hash_writer;
 mod kinds;
-mod labels;
+mod namespaces;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pod_reloader_core::annotations::INQUIRER;
+use pod_reloader_core::annotations::STATUS_QUERY;
 use pod_reloader_core::discovery::{Consumption, PodSpec, Requirement};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::standing::{Report, Standing};
+use pod_reloader_core::sync_status::{Report, SyncStatus};
 use pod_reloader_core::workload::Workload;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 pub(crate) use self::hash_writer::HashWriter;
 pub(crate) use self::kinds::{BuiltIn, built_in, kind};
-use self::labels::Labels;
+use self::namespaces::Namespaces;
 use crate::args::Target;
 use crate::cluster::{Cluster, DryRun, Place, Unseen};
-use crate::operators::{Keeping, Operator, Operators};
+use crate::operators::{ManagedBy, Namespace, Operator, Operators};
 use crate::print::count;
 
 /// A workload, and the operator that manages it.
@@ -46,7 +46,7 @@ pub(crate) struct Seen<'a> {
 
 impl Seen<'_> {
     /// Returns true if the workload is managed, as far as is known.
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn is_managed(&self) -> bool {
         self.obstacle.is_none() && self.doubt.is_none()
     }
 
@@ -116,22 +116,25 @@ impl Seen<'_> {
     }
 
     /// Asks the operator for the workload's sync status, by a dry run of a write that changes nothing.
-    pub(crate) async fn inquire(&self, cluster: &Cluster) -> Inquiry {
+    pub(crate) async fn query_status(&self, cluster: &Cluster) -> Reply {
         let name = &self.workload.id.name;
-        match cluster.dry_run(self.place(), name, INQUIRER, None).await {
-            Err(error) => Inquiry::Impossible(error),
-            Ok(answer) => Inquiry::of(&answer),
+        match cluster
+            .dry_run(self.place(), name, STATUS_QUERY, None)
+            .await
+        {
+            Err(error) => Reply::Impossible(error),
+            Ok(answer) => Reply::of(&answer),
         }
     }
 }
 
-impl Inquiry {
+impl Reply {
     /// Collects the answers of our operators' webhooks. If several answer, the one that manages the workload
     /// wins.
     pub(crate) fn of(answer: &DryRun) -> Self {
         let reports = answer.warnings.iter().filter_map(|text| text.parse().ok());
         let reports: Vec<Report> = reports.collect();
-        let keeps = |report: &&Report| report.standing != Standing::NotKept;
+        let keeps = |report: &&Report| report.sync_status != SyncStatus::NotManaged;
         let report = reports.iter().find(keeps).or(reports.first());
         report.cloned().map_or(Self::Unanswered, Self::Answered)
     }
@@ -139,7 +142,7 @@ impl Inquiry {
 
 /// The outcome of asking the operator.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Inquiry {
+pub(crate) enum Reply {
     /// The operator answered.
     Answered(Report),
     /// The apiserver accepted the dry run, but none of our webhooks took part.
@@ -193,14 +196,14 @@ pub(crate) async fn get<'a>(
         }
         Err(error) => return Err(error),
     };
-    let mut labels = Labels::default();
-    let of_namespace = labels.of(cluster, operators, namespace).await;
-    let seen = seen(operators, kind, &api_version, &object, of_namespace);
+    let mut namespaces = Namespaces::default();
+    let of_workload = namespaces.of(cluster, operators, namespace).await;
+    let seen = seen(operators, kind, &api_version, &object, of_workload);
     let mut seen = seen.ok_or_else(|| Unseen::Refused {
         what: format!("read {kind} {}", target.name),
         message: "it is not as expected".to_owned(),
     })?;
-    seen.unseen = labels.unseen();
+    seen.unseen = namespaces.unseen(operators);
     Ok(seen)
 }
 
@@ -217,7 +220,7 @@ pub(crate) async fn list<'a, T>(
 ) -> (Vec<T>, Vec<String>) {
     let mut taken = Vec::new();
     let mut unseen = Vec::new();
-    let mut labels = Labels::default();
+    let mut namespaces = Namespaces::default();
     for kind in operators.kinds() {
         let api_version = match api_version(cluster, kind).await {
             Ok(version) => version,
@@ -244,8 +247,8 @@ pub(crate) async fn list<'a, T>(
                 let Some(namespace) = namespace_of(&object) else {
                     continue;
                 };
-                let labels = labels.of(cluster, operators, &namespace).await;
-                let seen = seen(operators, kind, &api_version, &object, labels);
+                let namespace = namespaces.of(cluster, operators, &namespace).await;
+                let seen = seen(operators, kind, &api_version, &object, namespace);
                 taken.extend(seen.and_then(|seen| {
                     let id = seen.workload.id.clone();
                     Some(((id.namespace, id.kind, id.name), take(seen)?))
@@ -253,14 +256,14 @@ pub(crate) async fn list<'a, T>(
             }
         }
     }
-    unseen.extend(labels.unseen());
+    unseen.extend(namespaces.unseen(operators));
     taken.sort_by(|(one, _), (other, _)| one.cmp(other));
     (taken.into_iter().map(|(_, it)| it).collect(), unseen)
 }
 
 /// Lists the managed workloads as [`list`] does. Also returns a note on workloads that may be managed but
 /// were left out.
-pub(crate) async fn kept<'a, T>(
+pub(crate) async fn managed<'a, T>(
     cluster: &Cluster,
     operators: &'a Operators,
     namespace: Option<&Name>,
@@ -269,14 +272,14 @@ pub(crate) async fn kept<'a, T>(
     let mut left_out = 0;
     let take = |seen: Seen<'a>| {
         left_out += usize::from(seen.obstacle.is_none() && seen.doubt.is_some());
-        seen.is_kept().then(|| take(seen))
+        seen.is_managed().then(|| take(seen))
     };
-    let (kept, unseen) = list(cluster, operators, namespace, take).await;
+    let (managed, unseen) = list(cluster, operators, namespace, take).await;
     let left_out = (left_out > 0).then(|| {
         let workloads = count(left_out, "workload");
-        format!("left out: {workloads} that the defaults do not keep, which are assumed where the operator's settings cannot be seen")
+        format!("left out: {workloads} not managed by the default settings, which are assumed because the operator's own cannot be seen")
     });
-    (kept, left_out, unseen)
+    (managed, left_out, unseen)
 }
 
 fn namespace_of(object: &RawValue) -> Option<String> {
@@ -297,18 +300,18 @@ fn seen<'a>(
     kind: WorkloadKind,
     api_version: &str,
     object: &RawValue,
-    labels: Option<&BTreeMap<String, String>>,
+    namespace: Option<&Namespace>,
 ) -> Option<Seen<'a>> {
-    let Keeping {
+    let ManagedBy {
         operator,
         workload,
         obstacle,
         doubt,
-    } = operators.keeping(kind, object, labels)?;
+    } = operators.managed_by(kind, object, namespace)?;
     let mut object: Value = serde_json::from_str(object.get()).ok()?;
     // Often half of the object.
-    let managed = object["metadata"]["managedFields"].take();
-    let hash_writer = HashWriter::of(workload.id.kind, &managed);
+    let managed_fields = object["metadata"]["managedFields"].take();
+    let hash_writer = HashWriter::of(workload.id.kind, &managed_fields);
     Some(Seen {
         operator,
         workload,

@@ -14,7 +14,7 @@ pub(crate) struct Use {
     pub(crate) line: usize,
 }
 
-/// What a file declares and uses, without what is there for tests alone.
+/// The declarations and uses in a file, except those for tests alone.
 #[derive(Default)]
 pub(crate) struct Declared {
     pub(crate) modules: Vec<String>,
@@ -91,14 +91,12 @@ impl Declared {
         let before = self.uses.len();
         let word = tokens.peek().map(ToString::to_string).unwrap_or_default();
         let line = tokens.peek().map_or(0, |token| token.span().start().line);
-        let (start, is_written) = match start(module, &word) {
-            Some(start) => (start, true),
-            None => (module.to_vec(), false),
-        };
-        if is_written {
+        let start = start(module, &word);
+        if start.is_some() {
             tokens.next();
             skip_colons(tokens);
         }
+        let start = start.unwrap_or_else(|| module.to_vec());
         self.path(module, start, tokens, line);
         if module.is_empty() {
             for Use { path, .. } in self.uses.drain(before..) {

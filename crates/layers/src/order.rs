@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::arrows::Module;
 use crate::source::{Arrow, Crate};
 
-/// What is wrong with a crate, a line each.
+/// Returns the faults of a crate, a line each.
 pub(crate) fn faults(of: &Crate) -> Vec<String> {
     let arrows = siblings(of);
     let mut faults = Vec::new();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_in_a_folder_have_no_cycle_either() {
+    fn a_cycle_of_modules_in_a_folder_is_a_fault() {
         let files = [
             ("lib.rs", "mod server;\n"),
             (
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_exported_from_the_root_is_in_its_module() {
+    fn an_export_of_the_root_belongs_to_the_module_that_defines_it() {
         let files = [
             (
                 "lib.rs",

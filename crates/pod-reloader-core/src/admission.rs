@@ -22,7 +22,7 @@ use crate::kind::WorkloadKind;
 use crate::object::{CustomObject, Object, WorkloadObject};
 use crate::review::{InvalidReview, RawWorkload, Request};
 use crate::scope::Scope;
-use crate::standing::Standing;
+use crate::sync_status::SyncStatus;
 use crate::workload::Workload;
 
 /// The next step for a review.
@@ -52,27 +52,27 @@ pub fn begin(
     let Some((kind, operation)) = written(request, scope) else {
         return ignored;
     };
-    let is_inquiry = is_inquiry(request);
+    let is_status_query = is_status_query(request);
     // A status query is about the stored object: an invented one would let anyone find out which objects
     // exist.
     let (object, name) = match operation {
-        Operation::Update if is_inquiry => (request.old_object, "oldObject"),
+        Operation::Update if is_status_query => (request.old_object, "oldObject"),
         _ => (request.object, "object"),
     };
     let workload = workload(required(object, name)?, request, kind, scope)?;
     if !scope.covers(&workload.id.namespace) {
         return ignored;
     }
-    if !workload.is_subscribed() {
+    if !workload.is_opted_in() {
         // A spelling mistake may be the reason why it does not opt in, so warnings are still given.
         return Ok(Step::Answer(Answer {
             warnings: warnings(&workload),
-            standing: is_inquiry.then_some(Standing::NotKept),
+            sync_status: is_status_query.then_some(SyncStatus::NotManaged),
             ..Answer::default()
         }));
     }
     match operation {
-        _ if is_inquiry => Ok(begin_inquiry(workload, operation)),
+        _ if is_status_query => Ok(begin_status_query(workload, operation)),
         Operation::Create => Ok(begin_create(workload)),
         Operation::Update => begin_update(workload, request, kind, keys, ourselves),
     }
@@ -97,37 +97,37 @@ fn written(request: &Request<'_>, scope: &Scope) -> Option<(WorkloadKind, Operat
     sub_resource.is_empty().then_some((kind, operation))
 }
 
-fn is_inquiry(request: &Request<'_>) -> bool {
-    request.dry_run == Some(true) && field_manager(request) == Some(annotations::INQUIRER)
+fn is_status_query(request: &Request<'_>) -> bool {
+    request.dry_run == Some(true) && field_manager(request) == Some(annotations::STATUS_QUERY)
 }
 
 /// Begins to answer a status query.
-fn begin_inquiry(workload: Workload, operation: Operation) -> Step {
+fn begin_status_query(workload: Workload, operation: Operation) -> Step {
     match operation {
         // A workload that does not exist yet has no sync status.
         Operation::Create => Step::Answer(Answer {
-            standing: Some(Standing::Unknown),
-            ..Answer::keeping(&workload)
+            sync_status: Some(SyncStatus::Unknown),
+            ..Answer::unchanged(&workload)
         }),
         Operation::Update => Step::Read(Box::new(Pending {
             workload,
             stored: None,
-            claims_key: false,
-            is_inquiry: true,
+            claims_hash: false,
+            is_status_query: true,
         })),
     }
 }
 
 /// Begins to answer the creation of a workload that has opted in.
 fn begin_create(workload: Workload) -> Step {
-    match carries_key(&workload) {
+    match carries_hash(&workload) {
         true => Step::Read(Box::new(Pending {
             workload,
             stored: None,
-            claims_key: false,
-            is_inquiry: false,
+            claims_hash: false,
+            is_status_query: false,
         })),
-        false => Step::Answer(Answer::keeping(&workload)),
+        false => Step::Answer(Answer::unchanged(&workload)),
     }
 }
 
@@ -142,25 +142,25 @@ fn begin_update(
     let raw = |part, name| RawWorkload::of(required(part, name)?, kind).map_err(InvalidReview::at);
     let new = raw(request.object, "object")?;
     let old = raw(request.old_object, "oldObject")?;
-    let same_template = new.same_templates_but_for_key(&old);
+    let same_template = new.same_templates_but_for_hash(&old);
     let same_template = same_template.map_err(InvalidReview::at)?;
     let stored = Stored {
         config_hashes: old.config_hashes(),
         baseline: old.baseline.map(Into::into),
     };
-    let claims_key =
+    let claims_hash =
         field_manager(request).is_some_and(|manager| new.claims_config_hash(kind, manager));
-    if !same_template && carries_key(&workload) {
+    if !same_template && carries_hash(&workload) {
         return Ok(Step::Read(Box::new(Pending {
             workload,
             stored: Some(stored),
-            claims_key,
-            is_inquiry: false,
+            claims_hash,
+            is_status_query: false,
         })));
     }
     if is_our_own_write(&workload, &stored, request, keys, ourselves) {
         return Ok(Step::Answer(Answer {
-            outcome: Outcome::Kept,
+            outcome: Outcome::Unchanged,
             ..Answer::default()
         }));
     }
@@ -168,14 +168,14 @@ fn begin_update(
         Desired::Stored,
         &workload,
         &stored,
-        claims_key,
-        Outcome::Kept,
+        claims_hash,
+        Outcome::Unchanged,
     )))
 }
 
 /// Returns true if the workload has a config hash annotation. One that is restarted by a time has none, so
 /// there is nothing to read for.
-fn carries_key(workload: &Workload) -> bool {
+fn carries_hash(workload: &Workload) -> bool {
     workload.slots().next().is_some()
 }
 

@@ -7,13 +7,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::annotations::{
-    ANY, AT, AUTO, CONFIG_HASH, KEYS, Key, NEEDED, PER_KEY, PREFIX, Place, RESTART, RESTART_ON,
-    SETTLE_PERIOD, TEMPLATE,
+    ANY, APPROVAL, APPROVE, AT, AUTO, CONFIG_HASH, DEADLINE, HOLD, KEYS, Key, NEEDED, PER_KEY,
+    PREFIX, Place, REQUIRED, RESTART, RESTART_ON, RESTART_WINDOW, SETTLE_PERIOD, SOAK, STAGE,
+    STAGED, TEMPLATE,
 };
 use crate::dialect::Dialect;
 use crate::dialects::{Dialects, is_auto};
 use crate::duration::{self, MAX_SETTLE_PERIOD};
+use crate::gate;
 use crate::list::{escaped, quoted};
+use crate::staging::Staged;
+use crate::window::Windows;
 
 /// The maximum number of warnings for one workload: it may hold thousands of annotations.
 const MAX_ADVICE: usize = 10;
@@ -37,23 +41,27 @@ pub enum Advice {
         /// The place in which it was found.
         place: Place,
     },
-    /// A value that is not among those that an annotation takes: it has no effect.
+    /// A value that is not among those that an annotation takes.
     NoValue {
         /// The annotation.
         key: &'static Key,
         /// The value, made safe to print.
         value: String,
+        /// The effect of the value.
+        effect: &'static str,
         /// The values that the annotation takes.
         values: &'static str,
     },
-    /// A settle period that is not a duration: the operator's own applies.
+    /// A time that is not a duration: the operator's own applies.
     NoDuration {
         /// The annotation.
         key: &'static str,
         /// The value, made safe to print.
         value: String,
+        /// The flag of the operator's own.
+        flag: &'static str,
     },
-    /// A settle period of more than [`MAX_SETTLE_PERIOD`], which applies instead.
+    /// A time of more than [`MAX_SETTLE_PERIOD`], which applies instead.
     TooLong {
         /// The annotation.
         key: &'static str,
@@ -93,12 +101,15 @@ impl fmt::Display for Advice {
                     false => write!(f, "make it {}", key.place),
                 }
             }
-            Self::NoValue { key, value, values } => {
-                write!(f, "{} {value} has no effect; it takes {values}", key.key)
-            }
-            Self::NoDuration { key, value } => write!(
+            Self::NoValue {
+                key,
+                value,
+                effect,
+                values,
+            } => write!(f, "{} {value} {effect}; it takes {values}", key.key),
+            Self::NoDuration { key, value, flag } => write!(
                 f,
-                "{key} {value} is no duration, such as 90s or 1h30m; --settle-period applies"
+                "{key} {value} is not a duration such as 90s or 1h30m; {flag} applies"
             ),
             Self::TooLong { key, value } => write!(
                 f,
@@ -144,6 +155,10 @@ fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
         (!is_one).then(|| Advice::NoValue {
             key,
             value: quoted(value),
+            effect: match key.key {
+                HOLD | APPROVAL | RESTART_WINDOW => "prevents restarts",
+                _ => "has no effect",
+            },
             values,
         })
     };
@@ -152,17 +167,38 @@ fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
         PER_KEY => takes(value.parse::<bool>().is_ok(), "true or false"),
         RESTART => takes([AT, TEMPLATE].contains(&value), "template or at"),
         RESTART_ON => takes([ANY, NEEDED].contains(&value), "any or needed"),
-        SETTLE_PERIOD => on_settle_period(SETTLE_PERIOD, value),
+        STAGED => takes(Staged::parse(value).is_some(), "true, configmaps or false"),
+        STAGE => takes(
+            value.parse::<i32>().is_ok(),
+            "a whole number, such as 0 or 2",
+        ),
+        HOLD => takes(value.parse::<bool>().is_ok(), "true or false"),
+        RESTART_WINDOW => takes(
+            Windows::parse(value).is_some(),
+            "windows such as Mon-Fri 02:00-04:00 Europe/Berlin; Sat,Sun 00:00-24:00 UTC",
+        ),
+        APPROVAL => takes(value == REQUIRED, REQUIRED),
+        APPROVE => takes(
+            gate::are_digits(value),
+            "the first eight digits of a config hash",
+        ),
+        SETTLE_PERIOD => on_duration(SETTLE_PERIOD, value, "--settle-period"),
+        SOAK => on_duration(SOAK, value, "--soak"),
+        DEADLINE => on_duration(DEADLINE, value, "--restart-deadline"),
         _ => None,
     }
 }
 
-fn on_settle_period(key: &'static str, value: &str) -> Option<Advice> {
+fn on_duration(key: &'static str, value: &str, flag: &'static str) -> Option<Advice> {
     let own = quoted(value);
     match duration::parse(value) {
         Some(period) if period <= MAX_SETTLE_PERIOD => None,
         Some(_) => Some(Advice::TooLong { key, value: own }),
-        None => Some(Advice::NoDuration { key, value: own }),
+        None => Some(Advice::NoDuration {
+            key,
+            value: own,
+            flag,
+        }),
     }
 }
 
@@ -191,6 +227,7 @@ const LONGEST_NAME: usize = 63;
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::fixtures::{Builder, deployment};
     use serde_json::json;
 
@@ -205,7 +242,20 @@ mod tests {
     }
 
     #[test]
-    fn known_keys_in_their_places_need_no_advice() {
+    fn every_annotation_but_a_list_of_names_says_which_values_it_takes() {
+        let users = KEYS
+            .iter()
+            .filter(|key| !key.is_ours && key.place == Place::Annotation);
+        for Key { key, .. } in users {
+            let is_list = key.ends_with("configmaps") || key.ends_with("secrets");
+            let advice = advice(deployment("web").annotated(key, "nonsense!"));
+            let expected = if is_list { 0 } else { 1 };
+            assert_eq!(advice.len(), expected, "{key}: {advice:?}");
+        }
+    }
+
+    #[test]
+    fn known_annotations_in_their_places_need_no_advice() {
         let workload = deployment("web")
             .lists("a")
             .annotation("secrets", "b")
@@ -219,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_key_is_named_with_the_one_that_is_meant() {
+    fn a_misspelt_annotation_is_named_with_the_one_that_is_meant() {
         for (misspelt, meant) in [
             ("config-maps", "configmaps"),
             ("configmap", "configmaps"),
@@ -247,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_key_in_the_wrong_place_is_told_both() {
+    fn a_misspelt_annotation_in_the_wrong_place_gets_advice_on_both() {
         assert_eq!(
             advice(deployment("web").annotation("ignore", "true")),
             ["unknown annotation pod-reloader.cs.sap.com/ignore; \
@@ -261,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_to_no_key_of_the_user_is_named_alone() {
+    fn an_annotation_that_resembles_no_other_is_named_alone() {
         for unknown in ["rolled-at", "enabled", "map", "", "confighash", "base-line"] {
             assert_eq!(
                 advice(deployment("web").annotation(unknown, "x")),
@@ -273,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_the_wrong_place_is_told_where_it_belongs() {
+    fn advice_on_an_annotation_in_the_wrong_place_says_where_it_belongs() {
         assert_eq!(
             advice(deployment("web").annotation("ignored", "true")),
             [
@@ -317,13 +367,13 @@ mod tests {
     }
 
     #[test]
-    fn a_settle_period_that_does_not_apply_is_told_what_does() {
+    fn advice_on_a_settle_period_that_does_not_apply_says_what_does() {
         let settle_period = |text| advice(deployment("web").annotation("settle-period", text));
         for text in ["soon", "10", "-1s", "", "5 minutes", "PT5M"] {
             assert_eq!(
                 settle_period(text),
                 [format!(
-                    "pod-reloader.cs.sap.com/settle-period \"{text}\" is no duration, \
+                    "pod-reloader.cs.sap.com/settle-period \"{text}\" is not a duration \
                      such as 90s or 1h30m; --settle-period applies"
                 )]
             );
@@ -348,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn of_thousands_of_unknown_keys_ten_are_named() {
+    fn ten_of_thousands_of_unknown_annotations_are_named() {
         let annotations: serde_json::Map<_, _> = (0..5_000)
             .map(|n| (format!("pod-reloader.cs.sap.com/k{n}"), json!("x")))
             .collect();

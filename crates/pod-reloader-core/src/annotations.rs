@@ -1,12 +1,13 @@
 //! The annotations and labels of the contract between users and pod-reloader.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The prefix of all our annotations and labels.
 pub const PREFIX: &str = "pod-reloader.cs.sap.com/";
 
 /// All our annotations and labels, with the place in which each is read.
-pub const KEYS: [Key; 13] = [
+pub const KEYS: [Key; 21] = [
     Key::of_the_user(CONFIG_MAPS, Place::Annotation),
     Key::of_the_user(SECRETS, Place::Annotation),
     Key::of_the_user(AUTO, Place::Annotation),
@@ -16,11 +17,41 @@ pub const KEYS: [Key; 13] = [
     Key::of_the_user(RESTART, Place::Annotation),
     Key::of_the_user(RESTART_ON, Place::Annotation),
     Key::of_the_user(SETTLE_PERIOD, Place::Annotation),
+    Key::of_timing(STAGED),
+    Key::of_timing(STAGE),
+    Key::of_timing(SOAK),
+    Key::of_timing(DEADLINE),
+    Key::of_timing(HOLD),
+    Key::of_timing(RESTART_WINDOW),
+    Key::of_timing(APPROVAL),
+    Key::of_timing(APPROVE),
     Key::of_the_user(IGNORED, Place::Label),
     Key::of_the_user(DISABLED, Place::Label),
     Key::of_ours(CONFIG_HASH, Place::TemplateAnnotation),
     Key::of_ours(BASELINE, Place::Annotation),
 ];
+
+/// The annotations that a Namespace may have for all its workloads.
+const INHERITED: [&str; 6] = [STAGED, SOAK, DEADLINE, HOLD, RESTART_WINDOW, APPROVAL];
+
+/// The annotations of a Namespace that its workloads have unless they say otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inherited(Box<[(&'static str, Box<str>)]>);
+
+impl Inherited {
+    /// Selects them from the annotations of a Namespace.
+    pub fn of(annotations: &BTreeMap<String, String>) -> Self {
+        let present = INHERITED.into_iter();
+        let present = present.filter_map(|key| Some((key, annotations.get(key)?.as_str().into())));
+        Self(present.collect())
+    }
+
+    /// Returns the value of an annotation, if the Namespace has it.
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+        let own = self.0.iter().find(|(own, _)| *own == key);
+        own.map(|(_, value)| &**value)
+    }
+}
 
 /// One of our annotations or labels, and the place in which it is read.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,24 +62,32 @@ pub struct Key {
     pub place: Place,
     /// True if only we write it.
     pub is_ours: bool,
+    /// True if it says only when pods are restarted. If it changes while a restart is being written, that restart
+    /// came first.
+    pub is_timing: bool,
 }
 
 impl Key {
     const fn of_the_user(key: &'static str, place: Place) -> Self {
-        let is_ours = false;
         Self {
             key,
             place,
-            is_ours,
+            is_ours: false,
+            is_timing: false,
+        }
+    }
+
+    const fn of_timing(key: &'static str) -> Self {
+        Self {
+            is_timing: true,
+            ..Self::of_the_user(key, Place::Annotation)
         }
     }
 
     const fn of_ours(key: &'static str, place: Place) -> Self {
-        let is_ours = true;
         Self {
-            key,
-            place,
-            is_ours,
+            is_ours: true,
+            ..Self::of_the_user(key, place)
         }
     }
 }
@@ -131,6 +170,36 @@ pub const BASELINE: &str = "pod-reloader.cs.sap.com/baseline";
 /// On a workload: the time for which its config must be unchanged before a restart, such as `10s`.
 pub const SETTLE_PERIOD: &str = "pod-reloader.cs.sap.com/settle-period";
 
+/// On a workload: `"true"` restarts it in stages with others that track the same changed object,
+/// `"configmaps"` only when a ConfigMap changes, and `"false"` never.
+pub const STAGED: &str = "pod-reloader.cs.sap.com/staged";
+
+/// On a workload: its stage, a whole number. Lower stages go first.
+pub const STAGE: &str = "pod-reloader.cs.sap.com/stage";
+
+/// On a workload: the time for which it must be healthy after a staged restart before the next ones go.
+pub const SOAK: &str = "pod-reloader.cs.sap.com/soak";
+
+/// On a workload: the time within which it must become healthy after a staged restart.
+pub const DEADLINE: &str = "pod-reloader.cs.sap.com/deadline";
+
+/// On a workload, a Namespace, a ConfigMap or a Secret: `"true"` keeps the workload, all workloads of the
+/// Namespace, or all that track the object from being restarted.
+pub const HOLD: &str = "pod-reloader.cs.sap.com/hold";
+
+/// On a workload: the times of the week in which it may be restarted, such as `Mon-Fri 02:00-04:00
+/// Europe/Berlin`.
+pub const RESTART_WINDOW: &str = "pod-reloader.cs.sap.com/restart-window";
+
+/// On a workload: [`REQUIRED`] restarts it only for content that somebody has approved by [`APPROVE`].
+pub const APPROVAL: &str = "pod-reloader.cs.sap.com/approval";
+
+/// The value of [`APPROVAL`].
+pub const REQUIRED: &str = "required";
+
+/// On a workload: the first eight digits of the config hash that is approved.
+pub const APPROVE: &str = "pod-reloader.cs.sap.com/approve";
+
 /// Label of a workload: `"true"` makes pod-reloader leave it alone.
 pub const IGNORED: &str = "pod-reloader.cs.sap.com/ignored";
 
@@ -142,17 +211,48 @@ pub const DISABLED: &str = "pod-reloader.cs.sap.com/disabled";
 /// The name must not begin with `kubectl`: Flux strips the fields of such managers.
 pub const FIELD_MANAGER: &str = "pod-reloader";
 
-/// The field manager of dry runs that ask for a workload's sync status: see [`standing`](crate::standing).
-pub const INQUIRER: &str = "pod-reloader-inquiry";
+/// The field manager of dry runs that ask for a workload's sync status: see [`sync_status`](crate::sync_status).
+pub const STATUS_QUERY: &str = "pod-reloader-status-query";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_key_has_the_prefix_and_a_name() {
+    fn every_annotation_has_the_prefix_and_a_name() {
         for Key { key, .. } in KEYS {
             assert!(key.len() > PREFIX.len() && key.starts_with(PREFIX), "{key}");
+        }
+    }
+
+    #[test]
+    fn every_constant_is_in_the_table_of_keys() {
+        let constants = include_str!("annotations.rs").lines();
+        let constants = constants.filter(|line| line.starts_with("pub const "));
+        let values = constants.filter_map(|line| line.split('"').nth(1));
+        let keys: Vec<_> = values
+            .filter(|it| it.len() > PREFIX.len() && it.starts_with(PREFIX))
+            .collect();
+        assert!(keys.contains(&CONFIG_MAPS));
+        for constant in keys {
+            assert!(
+                KEYS.iter().any(|Key { key, .. }| *key == constant),
+                "{constant}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_key_is_documented_and_known_to_the_fuzzer() {
+        let page = include_str!("../../../docs/annotations.md");
+        let (_, table) = page.split_once("\n## Keys\n").unwrap();
+        let (table, _) = table.split_once("\n## ").unwrap();
+        let words = include_str!("../../../fuzz/words.dict");
+        for Key { key, .. } in KEYS {
+            let name = format!("`{}`", &key[PREFIX.len()..]);
+            let rows = table.lines().filter_map(|line| line.split(" | ").next());
+            assert!(rows.into_iter().any(|row| row.contains(&name)), "{key}");
+            assert!(words.contains(&format!("\"{key}\"")), "{key}");
         }
     }
 }

@@ -5,15 +5,15 @@ use kube_core::discovery::v2::APIGroupDiscoveryList;
 /// The state of a kind of object in a cluster.
 #[derive(Debug, PartialEq)]
 pub enum State<'a> {
-    /// It serves it, in this version before others.
+    /// The cluster serves the kind, and prefers this version.
     Served(&'a str),
-    /// It does not know it.
+    /// The cluster does not know the kind.
     Missing,
-    /// It cannot tell now.
+    /// The cluster cannot say at the moment.
     Unknown,
 }
 
-/// What `groups` says of the kind with this API group and plural.
+/// Returns what `groups` says about the kind with this API group and plural.
 pub fn state<'a>(groups: &'a APIGroupDiscoveryList, group: &str, plural: &str) -> State<'a> {
     let name = |metadata: &Option<kube_core::ObjectMeta>| metadata.as_ref()?.name.clone();
     let group = groups
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_version_that_has_the_kind_counts() {
+    fn the_first_version_that_has_the_kind_is_used() {
         let groups = groups(json!([
             {"version": "v2", "resources": [{"resource": "workflows"}]},
             {"version": "v1alpha1", "resources": [{"resource": "rollouts"}]},
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_is_not_there_is_missing_and_one_that_is_stale_unknown() {
+    fn a_kind_that_is_not_served_is_missing_and_a_stale_one_is_unknown() {
         let none = groups(json!([{"version": "v1", "resources": []}]));
         assert_eq!(rollouts(&none), State::Missing);
         let other = serde_json::from_value(json!({"items": []})).unwrap();

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_does_not_count() {
+    fn an_attempt_that_is_given_back_is_not_counted() {
         let (mut allowance, now) = (Allowance::default(), Instant::now());
         for _ in 0..1000 {
             assert_eq!(allowance.attempt(now, 0), Ok(()));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_all_the_time_is_restarted_less_and_less() {
+    fn a_workload_whose_config_changes_all_the_time_is_restarted_less_and_less() {
         let restarts = restarts(&mut Brake::default(), Instant::now(), 4 * 3600);
         let gaps: Vec<_> = restarts.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert_eq!(gaps[..4], [10, 10, 10, 10]);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storm_is_over_when_nothing_was_asked_for_two_pauses() {
+    fn a_storm_is_over_after_two_pauses_without_a_restart() {
         let (mut brake, begin) = (Brake::default(), Instant::now());
         restarts(&mut brake, begin, 300);
         let last = *brake.recent.back().unwrap();

@@ -26,7 +26,7 @@ pub struct Claim {
 
 impl Claim {
     /// Returns true if this claim tracks the object.
-    pub(crate) fn counts(&self, object: &Presence) -> bool {
+    pub(crate) fn tracks(&self, object: &Presence) -> bool {
         match object {
             // An absent object is tracked, so one that is created with a mark can be told from one that
             // gets the mark later. The exception is `IMMUTABLE`: running pods see a new object by
@@ -81,7 +81,7 @@ impl Pattern {
     }
 
     /// Returns true if this pattern tracks the object, whose name it matches.
-    pub(crate) fn counts(&self, object: &Presence) -> bool {
+    pub(crate) fn tracks(&self, object: &Presence) -> bool {
         matches!(object, Presence::Present(object) if !object.marks.meet(self.dialect.denying_marks()))
     }
 
@@ -134,7 +134,7 @@ mod tests {
             (Marks::IMMUTABLE, false),
             (Marks::STAKATER_MATCH | Marks::IMMUTABLE, false),
         ] {
-            assert_eq!(claim(needs).counts(&Presence::Absent), counts, "{needs:?}");
+            assert_eq!(claim(needs).tracks(&Presence::Absent), counts, "{needs:?}");
         }
     }
 }

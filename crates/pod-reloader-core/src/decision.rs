@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::dialects::Subscription;
+use crate::dialects::OptIn;
 use crate::digest::{Contents, Objects};
 use crate::discovery::Requirement;
 use crate::hash::{ConfigHash, KeyId, Keyring, Verdict};
@@ -22,9 +22,9 @@ pub enum FirstStamp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Leave the workload unchanged: what it carries stands for the contents.
-    Keep,
+    Unchanged,
     /// Leave the workload unchanged because its pods could not start: these objects or keys are missing.
-    Hold(Vec<Requirement>),
+    MissingConfig(Vec<Requirement>),
     /// Set this config hash, which restarts the pods.
     Set {
         /// The config hash.
@@ -66,7 +66,7 @@ pub fn decide(
     first_stamp: FirstStamp,
 ) -> Decision {
     if workload.references.is_empty() || !workload.can_be_restarted() {
-        return Decision::Keep;
+        return Decision::Unchanged;
     }
     let facts = Facts {
         workload,
@@ -76,20 +76,20 @@ pub fn decide(
     };
     let decision = match workload.config_hash() {
         // For a workload restarted by a time, the baseline says what its last restart was for.
-        _ if workload.restart != Restart::Template => facts.keep_baseline(BY_TIME),
-        Some(value) => facts.keep_verified(value),
+        _ if workload.restart != Restart::Template => facts.by_baseline(BY_TIME),
+        Some(value) => facts.by_hash(value),
         // A workload with a baseline retains it when `firstStamp: baseline` is switched off, and when the
         // workload is no longer restarted by a time.
-        None if facts.baseline("").or(facts.baseline(BY_TIME)).is_some() => facts.keep_baseline(""),
+        None if facts.baseline("").or(facts.baseline(BY_TIME)).is_some() => facts.by_baseline(""),
         // Opting in through another controller's annotations causes no restart there, either.
-        None if workload.subscription != Subscription::ByUs => facts.keep_baseline(""),
-        None if first_stamp == FirstStamp::Baseline => facts.keep_baseline(""),
+        None if workload.opt_in != OptIn::ByUs => facts.by_baseline(""),
+        None if first_stamp == FirstStamp::Baseline => facts.by_baseline(""),
         // Nothing is tracked yet, so the first object to appear is a change.
-        None if facts.contents.is_empty() => facts.keep_baseline(""),
+        None if facts.contents.is_empty() => facts.by_baseline(""),
         None => facts.set(Cause::FirstStamp),
     };
     let decision = match decision {
-        Decision::Keep if !workload.templates_agree() => facts.set(Cause::Changed),
+        Decision::Unchanged if !workload.templates_agree() => facts.set(Cause::Changed),
         decision => decision,
     };
     // This holds even for a hash that stands for an absent object: no pod starts until the object exists.
@@ -97,7 +97,7 @@ pub fn decide(
     if missing.is_empty() {
         decision
     } else {
-        Decision::Hold(missing)
+        Decision::MissingConfig(missing)
     }
 }
 
@@ -110,29 +110,29 @@ struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    fn keep_verified(&self, value: &str) -> Decision {
+    fn by_hash(&self, value: &str) -> Decision {
         match self.keys.verify(value, &self.contents) {
-            Verdict::Current => Decision::Keep,
+            Verdict::Current => Decision::Unchanged,
             Verdict::Outdated => {
                 let of = format!("{value}{OTHERWISE}");
                 match (self.baseline(&of), self.baseline(BY_TIME)) {
-                    (Some(hash), _) => self.keep_hash(hash, &of),
+                    (Some(hash), _) => self.compare(hash, &of),
                     // The workload has been restarted by a time since.
                     (None, Some(hash)) if self.is_current(hash) => self.new_baseline(&of),
-                    (None, _) => self.keep_hash(value, &of),
+                    (None, _) => self.compare(value, &of),
                 }
             }
-            Verdict::Foreign => self.keep_baseline(value),
+            Verdict::Foreign => self.by_baseline(value),
         }
     }
 
     /// Decides by the baseline, for a config hash that says nothing about contents.
-    fn keep_baseline(&self, value: &str) -> Decision {
+    fn by_baseline(&self, value: &str) -> Decision {
         match self.baseline(value) {
-            Some(hash) => self.keep_hash(hash, value),
+            Some(hash) => self.compare(hash, value),
             None => match self.of_another_way() {
                 Some(hash) if self.is_current(hash) => self.new_baseline(value),
-                Some(hash) => self.keep_hash(hash, value),
+                Some(hash) => self.compare(hash, value),
                 None => self.take_over(value),
             },
         }
@@ -163,14 +163,14 @@ impl<'a> Facts<'a> {
 
     /// Decides by a hash that should stand for the contents. If it stands for these same objects as of a time
     /// when different ones were tracked, the decision is a baseline that says so.
-    fn keep_hash(&self, hash: &str, of: &str) -> Decision {
+    fn compare(&self, hash: &str, of: &str) -> Decision {
         match self.keys.verify(hash, &self.contents) {
-            Verdict::Current => Decision::Keep,
+            Verdict::Current => Decision::Unchanged,
             Verdict::Foreign => self.new_baseline(of),
             Verdict::Outdated => {
                 let references = &self.workload.references;
                 let hash = self.keys.comparison(hash);
-                match hash.is_some_and(|hash| references.counted_otherwise(self.objects, &hash)) {
+                match hash.is_some_and(|hash| references.tracked_otherwise(self.objects, &hash)) {
                     true => self.new_baseline(of),
                     false => self.set(Cause::Changed),
                 }

@@ -76,3 +76,23 @@ impl FromStr for Dialect {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_dialect_can_be_chosen() {
+        let next = |dialect| match dialect {
+            Dialect::PodReloader => Some(Dialect::Stakater),
+            Dialect::Stakater => Some(Dialect::Wave),
+            Dialect::Wave => Some(Dialect::Stackable),
+            Dialect::Stackable => Some(Dialect::TriggerController),
+            Dialect::TriggerController => Some(Dialect::Fabric8),
+            // Chosen by a flag of its own.
+            Dialect::Fabric8 | Dialect::AutoAll => None,
+        };
+        let all = std::iter::successors(Some(Dialect::PodReloader), |it| next(*it));
+        assert!(all.eq(Dialect::ALL));
+    }
+}

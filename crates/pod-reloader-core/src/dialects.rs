@@ -183,7 +183,7 @@ impl Default for Dialects {
 
 /// The source of a workload's opt-in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subscription {
+pub enum OptIn {
     /// None: nobody has opted the workload in.
     #[default]
     None,
@@ -221,9 +221,9 @@ struct Wishes<'a> {
 
 impl Dialects {
     /// Returns the objects that a workload tracks, and the source of its opt-in.
-    pub(crate) fn read(&self, subject: &Subject<'_>) -> (References, Subscription) {
+    pub(crate) fn read(&self, subject: &Subject<'_>) -> (References, OptIn) {
         let mut reader = Reader::new(subject);
-        let mut subscription = Subscription::None;
+        let mut opt_in = OptIn::None;
         for dialect in self.dialects() {
             let grammar = dialect.grammar();
             if grammar.only_in.is_some_and(|only| only != subject.kind) {
@@ -240,13 +240,13 @@ impl Dialects {
                 }
             }
             if asks {
-                subscription = subscription.max(match dialect {
-                    Dialect::PodReloader => Subscription::ByUs,
-                    _ => Subscription::ByOthers,
+                opt_in = opt_in.max(match dialect {
+                    Dialect::PodReloader => OptIn::ByUs,
+                    _ => OptIn::ByOthers,
                 });
             }
         }
-        (reader.references(), subscription)
+        (reader.references(), opt_in)
     }
 
     /// Returns the annotations of a workload that are read, in any order.

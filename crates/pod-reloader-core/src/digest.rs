@@ -1,19 +1,19 @@
 //! The digest of one config object: a short value that stands for its content.
 
-use std::borrow::Cow;
+mod serialized;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use jiff::Timestamp;
-use kube_core::{Selector, SelectorExt};
-use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
-use sha2::{Digest as _, Sha256};
+use kube_core::Selector;
 
+use self::serialized::Serialized;
 use crate::extent::Extent;
-use crate::mark::{Marks, STACKABLE_IGNORE, STAKATER_IGNORE, STAKATER_MATCH};
+use crate::mark::Marks;
 use crate::reference::Reference;
+use crate::release::{Release, Tool};
 
 /// The SHA-256 of the content of one config object, or of one of its entries. It never leaves the process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -53,6 +53,14 @@ impl Presence {
             _ => false,
         }
     }
+
+    /// Returns true if the object is there and on hold.
+    pub fn is_held(&self) -> bool {
+        match self {
+            Self::Present(object) => object.is_held(),
+            Self::Absent => false,
+        }
+    }
 }
 
 /// The facts remembered about a ConfigMap or Secret: none of its values.
@@ -72,6 +80,8 @@ pub struct ConfigObject {
     pub resource_version: Box<str>,
     /// The creation time, if known. Not part of the digest.
     pub created: Option<Timestamp>,
+    /// The releases that the object belongs to. Not part of the digest.
+    pub releases: Box<[Release]>,
 }
 
 /// Keys of the data of config objects.
@@ -85,6 +95,8 @@ pub struct Aspects<'a> {
     /// The keys that are needed individually. `None` means every key. An object may have a hundred thousand
     /// keys, so only those that are asked for are remembered.
     pub keys: Option<&'a DataKeys>,
+    /// The tools whose releases are of interest.
+    pub tools: &'a [Tool],
 }
 
 /// The objects that one workload may track, each as it was read.
@@ -153,6 +165,11 @@ impl<'a> Contents<'a> {
 }
 
 impl ConfigObject {
+    /// Returns true if the object is on hold.
+    pub fn is_held(&self) -> bool {
+        self.marks.contain(Marks::HELD)
+    }
+
     /// Parses a ConfigMap or Secret as the apiserver serialises it, and drops its values.
     ///
     /// Values are digested exactly as the JSON spells them: base64 is injective, so decoding it would copy
@@ -172,6 +189,7 @@ impl ConfigObject {
             entries: object.entries(aspects.keys),
             has_all_entries: aspects.keys.is_none(),
             marks: object.marks(aspects.selector),
+            releases: object.metadata.releases(aspects.tools),
             uid: object.metadata.uid.into(),
             resource_version: object.metadata.resource_version.into(),
             created: object
@@ -220,165 +238,6 @@ pub struct NotAConfigObject {
     column: usize,
 }
 
-/// A ConfigMap or Secret, borrowed from the answer. A Secret has no `binaryData`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Serialized<'a> {
-    #[serde(borrow)]
-    metadata: Metadata<'a>,
-    #[serde(borrow, default, deserialize_with = "values")]
-    data: Values<'a>,
-    #[serde(borrow, default, deserialize_with = "values")]
-    binary_data: Values<'a>,
-    immutable: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata<'a> {
-    #[serde(borrow)]
-    uid: Cow<'a, str>,
-    #[serde(borrow)]
-    resource_version: Cow<'a, str>,
-    #[serde(borrow)]
-    creation_timestamp: Option<Cow<'a, str>>,
-    #[serde(default)]
-    annotations: MarkAnnotations,
-    labels: Option<BTreeMap<String, String>>,
-}
-
-/// The marks found in the annotations. All others are skipped: one of them may hold a copy of a Secret.
-#[derive(Default)]
-struct MarkAnnotations(Marks);
-
-impl<'de> Deserialize<'de> for MarkAnnotations {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Annotations;
-
-        impl<'de> Visitor<'de> for Annotations {
-            type Value = MarkAnnotations;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("annotations")
-            }
-
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(MarkAnnotations::default())
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut marks = Marks::NONE;
-                while let Some(key) = map.next_key::<Text<'_>>()? {
-                    let mark = match &*key {
-                        STAKATER_IGNORE => Marks::STAKATER_IGNORE,
-                        STAKATER_MATCH => Marks::STAKATER_MATCH,
-                        _ => {
-                            map.next_value::<IgnoredAny>()?;
-                            continue;
-                        }
-                    };
-                    if &*map.next_value::<Text<'_>>()? == "true" {
-                        marks = marks | mark;
-                    }
-                }
-                Ok(MarkAnnotations(marks))
-            }
-        }
-
-        deserializer.deserialize_any(Annotations)
-    }
-}
-
-type Values<'a> = BTreeMap<Text<'a>, Option<Text<'a>>>;
-
-/// A string that is borrowed if the JSON has no escape in it: serde does not borrow inside maps.
-#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-#[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl std::ops::Deref for Text<'_> {
-    type Target = str;
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-/// Reads `null` as an empty map.
-fn values<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Values<'de>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
-impl Serialized<'_> {
-    /// Digests all entries in sorted order, tagged and length-prefixed, so different contents cannot collide.
-    fn digest(&self) -> Digest {
-        let mut sha = Sha256::new();
-        self.each(|entry, key, value| entry.add_to(&mut sha, key, value));
-        Digest(sha.finalize().into())
-    }
-
-    /// Returns the keys asked for, or all keys: sorted, each with the digest of its entry, if present.
-    fn entries(&self, asked: Option<&DataKeys>) -> Box<[(Box<str>, Option<Digest>)]> {
-        let asked_for = asked.into_iter().flatten();
-        let mut entries: BTreeMap<&str, _> = asked_for.map(|key| (&**key, None)).collect();
-        self.each(|entry, key, value| {
-            if asked.is_none_or(|asked| asked.contains(key)) {
-                let mut sha = Sha256::new();
-                entry.add_to(&mut sha, key, value);
-                entries.insert(key, Some(Digest(sha.finalize().into())));
-            }
-        });
-        let owned = entries
-            .into_iter()
-            .map(|(key, digest)| (key.into(), digest));
-        owned.collect()
-    }
-
-    fn each<'s>(&'s self, mut act: impl FnMut(Entry, &'s str, &'s str)) {
-        for (kind, entries) in [
-            (Entry::Data, &self.data),
-            (Entry::Binary, &self.binary_data),
-        ] {
-            for (key, value) in entries {
-                act(kind, key, value.as_deref().unwrap_or_default());
-            }
-        }
-    }
-
-    fn marks(&self, selector: Option<&Selector>) -> Marks {
-        let no_labels = BTreeMap::new();
-        let labels = self.metadata.labels.as_ref().unwrap_or(&no_labels);
-        let when = |holds: bool, mark| if holds { mark } else { Marks::NONE };
-        let is_ignored = labels
-            .get(STACKABLE_IGNORE)
-            .is_some_and(|value| value == "true");
-        let selected = selector.map_or(Marks::NONE, |selector| match selector.matches(labels) {
-            true => Marks::SELECTED,
-            false => Marks::NOT_SELECTED,
-        });
-        self.metadata.annotations.0
-            | when(self.immutable == Some(true), Marks::IMMUTABLE)
-            | when(is_ignored, Marks::STACKABLE_IGNORE)
-            | selected
-    }
-}
-
-/// The map that an entry is in.
-#[derive(Clone, Copy)]
-enum Entry {
-    Data = 1,
-    Binary = 2,
-}
-
-impl Entry {
-    fn add_to(self, sha: &mut Sha256, key: &str, value: &str) {
-        sha.update([self as u8]);
-        for part in [key, value] {
-            sha.update((part.len() as u64).to_be_bytes());
-            sha.update(part);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -387,14 +246,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn of_a_hundred_thousand_keys_those_that_are_asked_for_are_remembered() {
+    fn only_requested_data_keys_are_remembered_of_a_hundred_thousand() {
         let data: BTreeMap<_, _> = (0..100_000).map(|n| (n.to_string(), "1")).collect();
         let json = json!({"metadata": {"uid": "1", "resourceVersion": "1"}, "data": data});
         let json = json.to_string();
         let asked: DataKeys = ["7", "absent"].map(Into::into).into();
         let aspects = Aspects {
-            selector: None,
             keys: Some(&asked),
+            ..Aspects::default()
         };
         let object = ConfigObject::parse(json.as_bytes(), aspects).unwrap();
         assert_eq!(object.entries.len(), 2);
@@ -407,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn key_order_and_metadata_are_no_content() {
+    fn key_order_and_metadata_are_not_content() {
         let one = r#"{"metadata":{"uid":"1","resourceVersion":"1"},"data":{"a":"1","b":"2"}}"#;
         let two = r#"{"data":{"b":"2","a":"1"},"immutable":true,"type":"Opaque",
             "metadata":{"labels":{"x":"y"},"uid":"2","resourceVersion":"2"}}"#;

@@ -44,7 +44,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_go_takes_is_read() {
+    fn durations_that_go_accepts_are_read() {
         for (text, milliseconds) in [
             ("0", 0),
             ("0s", 0),
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_none_and_so_is_what_is_negative() {
+    fn durations_that_go_refuses_and_negative_ones_are_none() {
         for text in [
             "",
             "+",

@@ -22,6 +22,14 @@ impl Extent {
         }
     }
 
+    /// Returns true if this key is tracked.
+    pub fn includes(&self, key: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Named(keys) => keys.contains(key),
+        }
+    }
+
     /// Returns the extent that tracks what either tracks.
     #[must_use]
     pub(crate) fn or(self, other: &Self) -> Self {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::annotations;
+use crate::annotations::{self, Inherited};
 use crate::dialects::Dialects;
 use crate::digest::{Aspects, ConfigObject, Digest, Objects, Presence};
 use crate::hash::{HashKey, Keyring};
@@ -84,7 +84,11 @@ impl Builder {
     pub(crate) fn read_in(self, dialects: Dialects) -> Workload {
         let object: WorkloadObject = serde_json::from_value(self.0).unwrap();
         object
-            .into_workload(WorkloadKind::DEPLOYMENT, &Reading::new(dialects, []))
+            .into_workload(
+                WorkloadKind::DEPLOYMENT,
+                &Reading::new(dialects, []),
+                &Inherited::default(),
+            )
             .unwrap()
     }
 }

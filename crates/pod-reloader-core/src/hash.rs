@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_the_contents_counts() {
+    fn every_part_of_the_contents_changes_the_hash() {
         let keys = keyring(&[1]);
         let value = keys
             .hash(&Contents::whole(&objects(&[
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_are_no_keys_are_named() {
+    fn entries_that_are_not_hash_keys_are_named() {
         let entries = [
             ("20250101T000000Z", &[1; 31][..]),
             ("rubbish", &[1; 32]),

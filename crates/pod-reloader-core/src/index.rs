@@ -46,7 +46,7 @@ pub enum Applied {
     /// The index already held exactly this workload.
     Unchanged,
     /// The workload is managed in its new state.
-    Managed(Turned),
+    Managed(Affected),
     /// The workload is not managed, because its namespace has no room for it.
     LeftOut(LeftOut),
 }
@@ -57,7 +57,7 @@ pub struct LeftOut {
     /// The workload.
     pub workload: Arc<Workload>,
     /// The affected objects, if the workload was managed before.
-    pub turned: Option<Turned>,
+    pub affected: Option<Affected>,
     /// True if it was not yet remembered as left out, and now is.
     pub is_news: bool,
     /// True if it is the first workload of its namespace to be left out.
@@ -66,7 +66,7 @@ pub struct LeftOut {
 
 /// The objects affected by a change of the index: what is remembered of them may have missed events.
 #[derive(Debug, Default)]
-pub struct Turned {
+pub struct Affected {
     /// The objects that are no longer tracked by any workload, or were tracked by none before.
     pub references: Vec<Reference>,
     /// All objects of a kind in a namespace, because a regular expression was added or removed there. What
@@ -111,17 +111,17 @@ impl Index {
             .filter(|it| it.references == workload.references)
         {
             self.replace(before, workload, weight);
-            return Applied::Managed(Turned::default());
+            return Applied::Managed(Affected::default());
         }
         self.remove(&workload.id);
         let now = Arc::new(workload);
         self.insert(now.clone(), weight);
-        Applied::Managed(self.turned(before, Some(now)))
+        Applied::Managed(self.affected(before, Some(now)))
     }
 
     /// Removes a workload that is gone or no longer managed. Returns the affected objects if it was in
     /// the index.
-    pub fn delete(&mut self, id: &WorkloadId) -> Option<Turned> {
+    pub fn delete(&mut self, id: &WorkloadId) -> Option<Affected> {
         let before = self.remove(id);
         if let Some(namespace) = self.namespaces.get_mut(&id.namespace) {
             namespace.left_out.remove(id);
@@ -129,7 +129,7 @@ impl Index {
                 self.namespaces.remove(&id.namespace);
             }
         }
-        Some(self.turned(Some(before?), None))
+        Some(self.affected(Some(before?), None))
     }
 
     /// Returns the workload, if it is managed.
@@ -168,19 +168,19 @@ impl Index {
         self.consumers.contains_key(reference) || self.matching(reference).next().is_some()
     }
 
-    /// Returns true if a workload that tracked the object before `turned` still tracks it, so no event was
+    /// Returns true if a workload that tracked the object before `affected` still tracks it, so no event was
     /// missed.
-    pub fn stays_tracked(&self, reference: &Reference, turned: &Turned) -> bool {
+    pub fn stays_tracked(&self, reference: &Reference, affected: &Affected) -> bool {
         let mentions = |workload: &Option<Arc<Workload>>| {
             workload
                 .as_ref()
                 .is_some_and(|workload| workload.references.mention(reference))
         };
-        let turned_id = turned.before.as_ref().or(turned.now.as_ref());
-        let turned_id = turned_id.map(|workload| &workload.id);
-        let is_other = |id: &WorkloadId| Some(id) != turned_id;
+        let changed = affected.before.as_ref().or(affected.now.as_ref());
+        let changed = changed.map(|workload| &workload.id);
+        let is_other = |id: &WorkloadId| Some(id) != changed;
         self.workloads_of(reference).any(is_other)
-            || mentions(&turned.before) && mentions(&turned.now)
+            || mentions(&affected.before) && mentions(&affected.now)
     }
 
     /// Returns true if any workload has a regular expression for names of a kind in a namespace.
@@ -231,7 +231,7 @@ impl Index {
     fn leave_out(&mut self, workload: Arc<Workload>, weight: usize) -> LeftOut {
         let id = &workload.id;
         let before = self.remove(id);
-        let turned = before.map(|before| self.turned(Some(before), None));
+        let affected = before.map(|before| self.affected(Some(before), None));
         let namespace = self.namespaces.entry(id.namespace.clone()).or_default();
         let left_out = &mut namespace.left_out;
         let is_first = left_out.is_empty();
@@ -242,7 +242,7 @@ impl Index {
         }
         LeftOut {
             workload,
-            turned,
+            affected,
             is_news,
             is_first,
         }
@@ -304,27 +304,27 @@ impl Index {
     }
 
     /// Returns the objects affected by a change of a workload, which the index already contains.
-    fn turned(&self, before: Option<Arc<Workload>>, now: Option<Arc<Workload>>) -> Turned {
-        let mut turned = Turned {
+    fn affected(&self, before: Option<Arc<Workload>>, now: Option<Arc<Workload>>) -> Affected {
+        let mut affected = Affected {
             before,
             now,
-            ..Turned::default()
+            ..Affected::default()
         };
-        let both = || turned.now.iter().chain(&turned.before);
+        let both = || affected.now.iter().chain(&affected.before);
         let named = both().flat_map(|workload| workload.references.named());
         let named: BTreeSet<_> = named.collect();
-        let is_news = |reference: &&Reference| !self.stays_tracked(reference, &turned);
+        let is_news = |reference: &&Reference| !self.stays_tracked(reference, &affected);
         let references = named.into_iter().filter(is_news).cloned().collect();
         let namespaces: BTreeSet<_> = both().flat_map(|workload| places(workload)).collect();
-        let keeps_patterns = match (&turned.before, &turned.now) {
+        let same_patterns = match (&affected.before, &affected.now) {
             (Some(before), Some(now)) => before.references.same_patterns(&now.references),
             _ => false,
         };
-        if !keeps_patterns {
-            turned.namespaces = namespaces.into_iter().collect();
+        if !same_patterns {
+            affected.namespaces = namespaces.into_iter().collect();
         }
-        turned.references = references;
-        turned
+        affected.references = references;
+        affected
     }
 
     fn matching<'a>(

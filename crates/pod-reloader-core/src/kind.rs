@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kind_is_refused() {
+    fn an_invalid_kind_is_refused() {
         let with = |field: &str, value: serde_json::Value| {
             let mut resource = json!({
                 "group": "a.b", "resource": "cs", "kind": "C", "podTemplates": ["spec.template"],

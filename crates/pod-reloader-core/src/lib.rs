@@ -10,16 +10,21 @@ pub mod error;
 pub mod kind;
 mod list;
 pub mod mark;
+mod metadata;
 pub mod name;
 mod name_regex;
 pub mod reference;
+pub mod release;
 pub mod selector;
+pub mod window;
 
 pub mod dialect;
 pub mod discovery;
 pub mod extent;
+pub mod staging;
 
 pub mod digest;
+pub mod gate;
 pub mod hash;
 
 pub mod claim;
@@ -37,11 +42,13 @@ mod weight;
 pub mod workload;
 
 pub mod index;
+pub mod limit;
+pub mod stages;
 
 pub mod decision;
 
 pub mod patch;
-pub mod standing;
+pub mod sync_status;
 
 pub mod admission;
 

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_items_the_first_in_sorted_order_are_taken() {
+    fn the_first_of_too_many_items_are_used_in_sorted_order() {
         let first = |list, most| {
             let (first, are_more) = first(items(Some(list)), most);
             (first.into_iter().collect::<Vec<_>>().concat(), are_more)

@@ -22,6 +22,8 @@ impl Marks {
     pub const SELECTED: Self = Self(1 << 4);
     /// Labels are required, and the object does not have them.
     pub const NOT_SELECTED: Self = Self(1 << 5);
+    /// [`HOLD`](crate::annotations::HOLD) holds it back. This mark does not decide whether the object is tracked.
+    pub const HELD: Self = Self(1 << 6);
 
     /// Returns true if all of `others` are among these marks.
     pub fn contain(self, others: Self) -> bool {
@@ -54,3 +56,9 @@ pub const STAKATER_IGNORE: &str = "reloader.stakater.com/ignore";
 pub const STAKATER_MATCH: &str = "reloader.stakater.com/match";
 /// Label of a config object: in Stackable's dialect, `"true"` keeps it from being tracked.
 pub const STACKABLE_IGNORE: &str = "restarter.stackable.tech/ignore";
+
+/// Returns true if a value of the annotation [`HOLD`](crate::annotations::HOLD) holds, on a workload as on a
+/// config object.
+pub fn is_hold(value: &str) -> bool {
+    value != "false"
+}

@@ -15,8 +15,10 @@ use serde_json::value::RawValue;
 
 use self::parts::Parts;
 use self::template::{Found, PodTemplate, found, read_as};
+use crate::annotations::Inherited;
 use crate::kind::WorkloadKind;
 use crate::name::InvalidName;
+use crate::staging::{Facts, Status};
 use crate::workload::{Reading, Restart, Stall, Workload};
 
 /// A kind of workload, in the API version that the cluster serves.
@@ -45,12 +47,17 @@ pub trait Object:
     + Send
     + 'static
 {
-    /// Converts the object into what the rules need.
+    /// Converts the object into what the rules need. `inherited` are the annotations of its Namespace.
     ///
     /// # Errors
     ///
     /// The namespace is not a valid name, which the apiserver never sends.
-    fn into_workload(self, kind: WorkloadKind, reading: &Reading) -> Result<Workload, InvalidName>;
+    fn into_workload(
+        self,
+        kind: WorkloadKind,
+        reading: &Reading,
+        inherited: &Inherited,
+    ) -> Result<Workload, InvalidName>;
 }
 
 /// A workload of a built-in kind. Of its spec, only the parts that name configuration are parsed.
@@ -59,6 +66,7 @@ pub struct WorkloadObject {
     #[serde(deserialize_with = "metadata")]
     metadata: ObjectMeta,
     spec: Spec,
+    status: Option<Status>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -67,12 +75,21 @@ struct Spec {
     template: PodTemplate,
     paused: Option<bool>,
     update_strategy: Option<UpdateStrategy>,
+    replicas: Option<i64>,
+    progress_deadline_seconds: Option<u32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct UpdateStrategy {
     #[serde(rename = "type")]
     name: Option<String>,
+    rolling_update: Option<RollingUpdate>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct RollingUpdate {
+    partition: Option<i64>,
 }
 
 /// A workload of any kind.
@@ -84,14 +101,22 @@ pub struct CustomObject {
     metadata: ObjectMeta,
     /// The unparsed spec: it may be nested deeper than a parser goes.
     spec: Option<Box<RawValue>>,
+    status: Option<Box<RawValue>>,
 }
 
 impl Object for WorkloadObject {
-    fn into_workload(self, kind: WorkloadKind, reading: &Reading) -> Result<Workload, InvalidName> {
+    fn into_workload(
+        self,
+        kind: WorkloadKind,
+        reading: &Reading,
+        inherited: &Inherited,
+    ) -> Result<Workload, InvalidName> {
         let Spec {
             template,
             paused,
             update_strategy,
+            replicas,
+            progress_deadline_seconds,
         } = self.spec;
         let metadata = template.metadata.as_ref();
         let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
@@ -107,17 +132,32 @@ impl Object for WorkloadObject {
             templates: vec![template],
             restart: Restart::Template,
             stall: stall(paused == Some(true), strategy),
+            facts: Facts {
+                replicas,
+                partition: update_strategy
+                    .as_ref()
+                    .and_then(|it| it.rolling_update.as_ref()?.partition),
+                progress_deadline_seconds,
+                status: self.status,
+                custom: None,
+            },
         };
-        parts.read(kind, reading)
+        parts.read(kind, reading, inherited)
     }
 }
 
 impl Object for CustomObject {
-    fn into_workload(self, kind: WorkloadKind, reading: &Reading) -> Result<Workload, InvalidName> {
+    fn into_workload(
+        self,
+        kind: WorkloadKind,
+        reading: &Reading,
+        inherited: &Inherited,
+    ) -> Result<Workload, InvalidName> {
         let Self {
             api_version,
             metadata,
             spec,
+            status,
         } = self;
         let spec = spec.as_deref();
         let shape = kind.shape();
@@ -138,6 +178,7 @@ impl Object for CustomObject {
         });
         let templates = shape.templates.iter();
         let templates = templates.map(|template| Found::at(spec, template.path));
+        let is_by_annotation = matches!(shape.restart_at, Some(["metadata", ..]));
         let strategy = found(spec, &["spec", "updateStrategy", "type"]);
         let strategy: Option<String> = strategy.and_then(|(_, value)| value.and_then(read_as));
         let paused = found(spec, &["spec", "paused"]);
@@ -148,8 +189,13 @@ impl Object for CustomObject {
             metadata,
             restart,
             stall: stall(is_paused, strategy.as_deref()),
+            facts: Facts {
+                // A restart by an annotation is no new generation, so the status does not tell when it is done.
+                custom: status.filter(|_| !is_by_annotation),
+                ..Facts::default()
+            },
         };
-        parts.read(kind, reading)
+        parts.read(kind, reading, inherited)
     }
 }
 

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_write_sets_key_and_nothing_else() {
+    fn the_write_sets_the_config_hash_and_nothing_else() {
         let shapes = [
             deployment("web")
                 .lists("a")
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_write_fails_where_anything_moved_that_it_was_decided_from() {
+    fn the_write_fails_if_anything_that_it_was_based_on_has_changed() {
         let decided_from = || {
             deployment("web")
                 .lists("a")

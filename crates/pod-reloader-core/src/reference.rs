@@ -4,8 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 
 use kube_core::{ClusterResourceScope, DynamicResourceScope, ObjectMeta, Resource};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
+use crate::annotations::Inherited;
+use crate::metadata::{annotated_identity, identity, resource};
 use crate::name::Name;
 
 /// The kinds of config object.
@@ -87,11 +89,10 @@ impl ConfigMetadata {
     }
 }
 
-/// The metadata of a namespace. Only the identity is parsed: somebody may have put a time into the managed
-/// fields that our types cannot represent, and that should not get in the way.
+/// The metadata of a namespace. Only the identity and the annotations are parsed.
 #[derive(Clone, Debug, Deserialize)]
 pub struct NamespaceMetadata {
-    #[serde(deserialize_with = "identity")]
+    #[serde(deserialize_with = "annotated_identity")]
     metadata: ObjectMeta,
 }
 
@@ -100,57 +101,18 @@ impl NamespaceMetadata {
     pub fn name(&self) -> Option<Name> {
         Name::parse(self.metadata.name.as_deref()?).ok()
     }
-}
 
-impl Resource for NamespaceMetadata {
-    type DynamicType = ();
-    type Scope = ClusterResourceScope;
-
-    fn metadata_api() -> bool {
-        true
-    }
-
-    fn kind((): &()) -> Cow<'_, str> {
-        "Namespace".into()
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        "".into()
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        "v1".into()
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        "namespaces".into()
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+    /// Returns the annotations that apply to the workloads of the namespace.
+    pub fn inherited(&self) -> Inherited {
+        let annotations = self.metadata.annotations.as_ref();
+        annotations.map(Inherited::of).unwrap_or_default()
     }
 }
 
-fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Identity {
-        name: Option<String>,
-        namespace: Option<String>,
-        resource_version: Option<String>,
-    }
-    let identity = Identity::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name: identity.name,
-        namespace: identity.namespace,
-        resource_version: identity.resource_version,
-        ..ObjectMeta::default()
-    })
-}
+resource!(
+    NamespaceMetadata, ClusterResourceScope, of_metadata: true,
+    group: "", version: "v1", kind: "Namespace", plural: "namespaces"
+);
 
 impl Resource for ConfigMetadata {
     type DynamicType = ConfigKind;
@@ -191,7 +153,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_time_beyond_what_we_can_hold_makes_no_metadata_unreadable() {
+    fn a_time_out_of_range_does_not_make_metadata_unreadable() {
         // The apiserver stores and serialises these times.
         for time in [
             "9999-12-31T23:59:59Z",

@@ -53,7 +53,7 @@ pub enum Rejected {
         reason: InvalidName,
     },
     /// An item that is not a name with keys.
-    #[error("{kind} {item} is no name with keys, such as app[log.level,mode]")]
+    #[error("{kind} {item} is not a name with keys, such as app[log.level,mode]")]
     Keys {
         /// The kind that the list is for.
         kind: ConfigKind,
@@ -61,7 +61,7 @@ pub enum Rejected {
         item: String,
     },
     /// An item that is not a regular expression, or is too large.
-    #[error("{kind} {item} is no regular expression, or too large a one")]
+    #[error("{kind} {item} is not a valid regular expression, or is too large")]
     Pattern {
         /// The kind that the list is for.
         kind: ConfigKind,
@@ -69,7 +69,7 @@ pub enum Rejected {
         item: String,
     },
     /// The number of further items that were rejected.
-    #[error("{0} more items are no valid names")]
+    #[error("{0} more items are not valid")]
     Others(usize),
     /// A name beyond [`MAX_REFERENCES`] distinct ones.
     #[error("{kind} {name} is left out: a workload may list {MAX_REFERENCES} distinct names")]
@@ -81,7 +81,7 @@ pub enum Rejected {
     },
     /// An object with more named keys than there is room for. All of it is tracked, so no change is lost.
     #[error(
-        "{kind} {name} counts as a whole: a workload may name {MAX_KEYS} keys, of {MAX_KEY_BYTES} bytes in all"
+        "{kind} {name} is tracked as a whole: a workload may name {MAX_KEYS} keys, of {MAX_KEY_BYTES} bytes in all"
     )]
     TooManyKeys {
         /// The name of the first object that is tracked as a whole for this reason.
@@ -276,7 +276,7 @@ impl References {
     /// # Caveats
     ///
     /// The search gives up before it hashes more than 4 MiB. Then the answer is no, so no change is lost.
-    pub fn counted_otherwise(&self, objects: &Objects, hash: &Comparison) -> bool {
+    pub fn tracked_otherwise(&self, objects: &Objects, hash: &Comparison) -> bool {
         let candidates = objects.iter();
         let candidates =
             candidates.map(|(reference, object)| Candidate::new(self, reference, object));
@@ -284,8 +284,8 @@ impl References {
     }
 
     /// Returns true if the object is tracked, given its marks.
-    pub fn counts(&self, reference: &Reference, object: &Presence) -> bool {
-        Candidate::new(self, reference, object).counts()
+    pub fn tracks(&self, reference: &Reference, object: &Presence) -> bool {
+        Candidate::new(self, reference, object).tracks()
     }
 
     /// Returns the regular expressions that match an object.

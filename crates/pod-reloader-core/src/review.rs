@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_review_is_refused_by_name() {
+    fn a_body_that_is_not_a_review_is_refused_with_a_reason() {
         let kind = json!({"group": "apps", "kind": "Deployment"});
         assert_eq!(
             error(&json!(1)),

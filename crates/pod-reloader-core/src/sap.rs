@@ -87,7 +87,7 @@ mod tests {
     use crate::fixtures::{deployment, holding, objects};
 
     #[test]
-    fn the_hash_of_what_is_there_is_current() {
+    fn the_hash_of_the_present_content_is_current() {
         let workload = deployment("web")
             .lists("b, a")
             .annotation("secrets", "s")
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sha256_in_hex_is_foreign() {
+    fn a_value_that_is_not_sha256_in_hex_is_foreign() {
         let workload = deployment("web").lists("a").build();
         for value in ["", "rubbish", &"A".repeat(64), &"a".repeat(63)] {
             assert_eq!(

@@ -1,15 +1,19 @@
 //! The scope: the workloads that the operator manages.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use kube_core::{Expression, Selector, SelectorExt};
 
+use crate::annotations::Inherited;
 use crate::dialects::Dialects;
 use crate::kind::WorkloadKind;
 use crate::name::{InvalidName, Name};
 
 use crate::object::Object;
 use crate::reference::ConfigKind;
+use crate::release::{Places, Tool};
+use crate::staging::Defaults;
 use crate::workload::{Reading, Workload};
 
 /// The namespaces and workloads that an operator manages, and the parts of them that it reads.
@@ -24,6 +28,9 @@ pub struct Scope {
     reading: Reading,
     /// The kinds of workload apart from the built-in ones.
     custom: Vec<WorkloadKind>,
+    releases: Places,
+    /// True if workloads have annotations of their Namespace, too.
+    inherits: bool,
 }
 
 /// The labels that are required. The default requires none.
@@ -47,6 +54,8 @@ impl Scope {
             labels: Labels::default(),
             reading: Reading::default(),
             custom: Vec::new(),
+            releases: Places::new(),
+            inherits: false,
         }
     }
 
@@ -77,10 +86,58 @@ impl Scope {
         let expressions = labels.workload.iter().cloned().flatten();
         let selecting: Vec<String> = expressions.map(key).collect();
         Self {
-            reading: Reading::new(dialects, selecting.iter().map(String::as_str)),
+            reading: Reading::new(dialects, selecting.iter().map(String::as_str))
+                .and_releases_of(self.reading.tools)
+                .and_stages(self.reading.staging),
             labels,
             ..self
         }
+    }
+
+    /// Reads to which releases workloads and config objects belong. The releases are in `places`.
+    #[must_use]
+    pub fn and_releases(self, places: Places) -> Self {
+        let tools = places.keys().copied().collect();
+        Self {
+            reading: self.reading.and_releases_of(tools),
+            releases: places,
+            ..self
+        }
+    }
+
+    /// Stages the restarts of workloads that do not say otherwise.
+    #[must_use]
+    pub fn and_stages(self, staging: Defaults) -> Self {
+        Self {
+            reading: self.reading.and_stages(staging),
+            ..self
+        }
+    }
+
+    /// Reads the annotations of Namespaces, if `inherits` is true.
+    #[must_use]
+    pub fn and_namespaces(self, inherits: bool) -> Self {
+        Self { inherits, ..self }
+    }
+
+    /// Returns true if workloads have annotations of their Namespace, too.
+    pub fn inherits(&self) -> bool {
+        self.inherits
+    }
+
+    /// Returns true if the operator has to know the labels or annotations of Namespaces.
+    pub fn reads_namespaces(&self) -> bool {
+        self.inherits || self.labels.namespace.is_some()
+    }
+
+    /// Returns the places of the releases that restarts wait for.
+    pub fn releases(&self) -> &Places {
+        &self.releases
+    }
+
+    /// Returns the tools whose releases restarts wait for.
+    pub fn tools(&self) -> &Arc<[Tool]> {
+        &self.reading.tools
     }
 
     /// Reads a workload.
@@ -89,7 +146,29 @@ impl Scope {
     ///
     /// The namespace is not a valid name, which the apiserver never sends.
     pub fn read(&self, kind: WorkloadKind, object: impl Object) -> Result<Workload, InvalidName> {
-        object.into_workload(kind, &self.reading)
+        self.read_in(kind, object, &Inherited::default())
+    }
+
+    /// Reads a workload whose Namespace has these annotations.
+    ///
+    /// # Errors
+    ///
+    /// The namespace is not a valid name, which the apiserver never sends.
+    pub fn read_in(
+        &self,
+        kind: WorkloadKind,
+        object: impl Object,
+        inherited: &Inherited,
+    ) -> Result<Workload, InvalidName> {
+        object.into_workload(kind, &self.reading, inherited)
+    }
+
+    /// Returns the namespaces to watch. `None` stands for all of them.
+    pub fn watched(&self) -> Vec<Option<Name>> {
+        match self.namespaces() {
+            Some(namespaces) => namespaces.cloned().map(Some).collect(),
+            None => vec![None],
+        }
     }
 
     /// Returns the labels that a namespace must have, if any. The caller checks whether it has them.
@@ -130,8 +209,8 @@ impl Scope {
 
     /// Returns true if `workload`, which this scope has read, is managed: its namespace is in scope, it
     /// opts in, and its labels match.
-    pub fn keeps(&self, workload: &Workload) -> bool {
-        self.covers(&workload.id.namespace) && workload.is_subscribed() && self.selects(workload)
+    pub fn manages(&self, workload: &Workload) -> bool {
+        self.covers(&workload.id.namespace) && workload.is_opted_in() && self.selects(workload)
     }
 
     fn selects(&self, workload: &Workload) -> bool {
@@ -166,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn kube_system_and_our_own_namespace_are_never_ours() {
+    fn kube_system_and_our_own_namespace_are_never_managed() {
         for scope in [
             Scope::new([], name("operator")),
             Scope::new(
@@ -177,13 +256,13 @@ mod tests {
             assert!(!scope.covers(&name("kube-system")));
             assert!(!scope.covers(&name("operator")));
             assert!(scope.covers(&name("ns")));
-            assert!(scope.keeps(&deployment("web").lists("a").build()));
-            assert!(!scope.keeps(&deployment("web").build()));
+            assert!(scope.manages(&deployment("web").lists("a").build()));
+            assert!(!scope.manages(&deployment("web").build()));
         }
     }
 
     #[test]
-    fn with_a_selector_only_workloads_with_its_labels_are_ours() {
+    fn with_a_selector_only_workloads_with_its_labels_are_managed() {
         let selector = Selector::from_iter([("team".to_owned(), "shop".to_owned())]);
         let labels = Labels {
             workload: Some(selector),
@@ -196,7 +275,7 @@ mod tests {
                 .lists("a")
                 .with("/metadata/labels", json!(labels));
             let object: WorkloadObject = serde_json::from_value(workload.json()).unwrap();
-            scope.keeps(&scope.read(WorkloadKind::DEPLOYMENT, object).unwrap())
+            scope.manages(&scope.read(WorkloadKind::DEPLOYMENT, object).unwrap())
         };
         assert!(keeps(&[("team", "shop"), ("tier", "front")]));
         assert!(!keeps(&[("team", "billing")]));
@@ -204,16 +283,16 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_that_are_left_out_are_not_ours() {
+    fn namespaces_that_are_left_out_are_not_managed() {
         let scope = Scope::new([], name("operator")).without([name("ns")]);
         assert!(!scope.covers(&name("ns")) && !scope.covers(&name("operator")));
         assert!(scope.covers(&name("other")));
     }
 
     #[test]
-    fn with_a_list_of_namespaces_only_those_are_ours() {
+    fn with_a_list_of_namespaces_only_those_are_managed() {
         let scope = Scope::new([name("other")], name("operator"));
         assert!(!scope.covers(&name("ns")));
-        assert!(!scope.keeps(&deployment("web").lists("a").build()));
+        assert!(!scope.manages(&deployment("web").lists("a").build()));
     }
 }

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_selector_is_refused() {
+    fn an_invalid_selector_is_refused() {
         for wrong in [
             "",
             "{}",

@@ -6,7 +6,10 @@ use crate::advice::Advice;
 use crate::claim::Claim;
 use crate::discovery::Requirement;
 use crate::extent::Extent;
+use crate::gate::Gates;
+use crate::name::Name;
 use crate::references::{References, Rejected};
+use crate::release::Release;
 use crate::workload::{Restart, Values, Workload};
 
 impl Workload {
@@ -27,8 +30,11 @@ impl Workload {
             restart,
             markers,
             advice,
+            releases,
+            staging,
+            gates,
             generation: _,
-            subscription: _,
+            opt_in: _,
             stall: _,
             settle_period: _,
         } = self;
@@ -48,7 +54,15 @@ impl Workload {
             + of_values(&markers.annotations)
             + of_values(&markers.labels)
             + advice.len() * (size_of::<Advice>() + ESCAPED)
+            + releases.iter().map(of_release).sum::<usize>()
+            + staging.as_deref().map_or(0, size_of_val)
+            + gates.as_deref().map_or(0, Gates::weight)
     }
+}
+
+fn of_release(release: &Release) -> usize {
+    let namespace = release.namespace.as_ref().map_or("", Name::as_str);
+    size_of_val(release) + text(&release.name) + text(namespace)
 }
 
 /// Returns the size of a value that we write, or that somebody else writes in its place. It is included

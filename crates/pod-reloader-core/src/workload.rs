@@ -9,19 +9,22 @@ use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::advice::Advice;
 use crate::annotations;
-use crate::dialects::{Dialects, Subscription};
+use crate::dialects::{Dialects, OptIn};
 use crate::digest::{Objects, Presence};
 use crate::discovery::Requirement;
+use crate::gate::Gates;
 use crate::kind::{Template, WorkloadKind};
 use crate::name::Name;
 use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
+use crate::release::{Release, Tool};
+use crate::staging::{Defaults, Staged, Staging};
 
 /// The maximum total size of annotations on an object or a pod template that Kubernetes accepts, in bytes.
 pub const MAX_ANNOTATIONS_SIZE: usize = 256 << 10;
 /// Space left free for the few annotations that the Deployment controller adds when it copies a
 /// Deployment's annotations to its ReplicaSets.
-const KEPT_FOR_REPLICA_SETS: usize = 1 << 10;
+const RESERVED_FOR_REPLICA_SETS: usize = 1 << 10;
 /// The furthest that restart times may run ahead of the clock when restarts follow each other at once. A
 /// later time was set by somebody who scheduled a restart.
 const MAX_LEAD: SignedDuration = SignedDuration::from_mins(1);
@@ -56,7 +59,7 @@ pub struct Workload {
     /// The generation, which grows with every change of the spec.
     pub generation: i64,
     /// The source of the opt-in.
-    pub subscription: Subscription,
+    pub opt_in: OptIn,
     /// The objects that the workload tracks.
     pub references: References,
     /// The objects and keys that the pods need in order to start, sorted.
@@ -73,8 +76,15 @@ pub struct Workload {
     /// [`duration::MAX_SETTLE_PERIOD`](crate::duration::MAX_SETTLE_PERIOD). `None` if it is not set or
     /// cannot be parsed.
     pub settle_period: Option<Duration>,
+    /// The gates that its users have put in the way of a restart, if there are any.
+    pub gates: Option<Box<Gates>>,
+    /// The workload's place in the stages, and its health. `None` if its restarts are neither staged nor
+    /// limited.
+    pub staging: Option<Box<Staging>>,
     /// Warnings about annotations and labels that cannot do what their author intended.
     pub advice: Vec<Advice>,
+    /// The releases that the workload belongs to.
+    pub releases: Box<[Release]>,
 }
 
 /// Labels and annotations of a workload, exactly as stored.
@@ -99,13 +109,14 @@ impl Markers {
     pub(crate) fn has_room_for(&self, baseline: &str) -> bool {
         let own = self.baseline.as_deref();
         let size = size_with(self.annotations_size, annotations::BASELINE, own, baseline);
-        size + KEPT_FOR_REPLICA_SETS <= MAX_ANNOTATIONS_SIZE
+        size + RESERVED_FOR_REPLICA_SETS <= MAX_ANNOTATIONS_SIZE
     }
 }
 
 /// The values of the requested keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values {
+    /// The requested keys, sorted.
     asked: Arc<[Box<str>]>,
     /// The requested keys that are present, and all that begin with a requested prefix, sorted.
     present: Box<[(Box<str>, Box<str>)]>,
@@ -118,7 +129,7 @@ impl Values {
         prefixes: &[&'static str],
     ) -> Self {
         let is_asked = |key: &str| {
-            asked.iter().any(|it| **it == *key)
+            asked.binary_search_by(|it| (**it).cmp(key)).is_ok()
                 || prefixes.iter().any(|prefix| key.starts_with(prefix))
         };
         let present = map.iter().filter(|(key, _)| is_asked(key));
@@ -159,6 +170,10 @@ pub struct Reading {
     annotations: Arc<[Box<str>]>,
     prefixes: Vec<&'static str>,
     labels: Arc<[Box<str>]>,
+    /// The tools whose releases are of interest.
+    pub(crate) tools: Arc<[Tool]>,
+    /// The staging of workloads without annotations of their own.
+    pub(crate) staging: Defaults,
 }
 
 impl Reading {
@@ -172,8 +187,22 @@ impl Reading {
             annotations: annotations.into_iter().map(Into::into).collect(),
             prefixes: dialects.annotation_prefixes().collect(),
             labels: labels.into_iter().collect(),
+            tools: Arc::default(),
+            staging: Defaults::default(),
             dialects,
         }
+    }
+
+    /// Reads to which releases of these tools a workload belongs, too.
+    #[must_use]
+    pub(crate) fn and_releases_of(self, tools: Arc<[Tool]>) -> Self {
+        Self { tools, ..self }
+    }
+
+    /// Stages the restarts of workloads that do not say otherwise.
+    #[must_use]
+    pub(crate) fn and_stages(self, staging: Defaults) -> Self {
+        Self { staging, ..self }
     }
 
     pub(crate) fn annotations_of(&self, annotations: &BTreeMap<String, String>) -> Values {
@@ -286,11 +315,17 @@ impl Restart {
 
 impl Workload {
     /// Returns true if the workload opts in and no label opts it out.
-    pub fn is_subscribed(&self) -> bool {
+    pub fn is_opted_in(&self) -> bool {
         let says_true = |label: &str| self.markers.labels.get(label) == Some("true");
-        self.subscription != Subscription::None
+        self.opt_in != OptIn::None
             && !says_true(annotations::IGNORED)
             && !says_true(annotations::DISABLED)
+    }
+
+    /// Returns the workload's place in the stages, if its restarts are staged.
+    pub fn staged(&self) -> Option<&Staging> {
+        let staging = self.staging.as_deref();
+        staging.filter(|staging| staging.staged != Staged::Nothing)
     }
 
     /// Returns the group and version in which the workload was read.
@@ -387,14 +422,9 @@ mod tests {
 
     #[test]
     fn a_workload_without_lists_or_with_a_label_is_left_alone() {
-        assert!(!deployment("web").build().is_subscribed());
-        assert!(
-            deployment("web")
-                .lists("app-config")
-                .build()
-                .is_subscribed()
-        );
-        assert!(deployment("web").lists("").build().is_subscribed());
+        assert!(!deployment("web").build().is_opted_in());
+        assert!(deployment("web").lists("app-config").build().is_opted_in());
+        assert!(deployment("web").lists("").build().is_opted_in());
         for label in ["ignored", "disabled"] {
             let labelled = |value| {
                 deployment("web")
@@ -402,13 +432,13 @@ mod tests {
                     .label(label, value)
                     .build()
             };
-            assert!(!labelled("true").is_subscribed());
-            assert!(labelled("True").is_subscribed());
+            assert!(!labelled("true").is_opted_in());
+            assert!(labelled("True").is_opted_in());
         }
     }
 
     #[test]
-    fn the_key_on_the_metadata_of_the_object_is_no_config_hash() {
+    fn the_annotation_on_the_metadata_of_the_object_is_not_a_config_hash() {
         let workload = deployment("web").annotation("config-hash", "x").build();
         assert_eq!(workload.config_hash(), None);
     }

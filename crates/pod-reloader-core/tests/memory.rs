@@ -85,7 +85,11 @@ fn deployment(number: usize, config_maps: &str, annotations: Value) -> Workload 
     object["metadata"]["annotations"]["pod-reloader.cs.sap.com/configmaps"] = json!(config_maps);
     let object: WorkloadObject = serde_json::from_value(object).expect("it is a Deployment");
     object
-        .into_workload(WorkloadKind::DEPLOYMENT, &Reading::default())
+        .into_workload(
+            WorkloadKind::DEPLOYMENT,
+            &Reading::default(),
+            &pod_reloader_core::annotations::Inherited::default(),
+        )
         .expect("its namespace is a name")
 }
 

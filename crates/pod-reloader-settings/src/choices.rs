@@ -6,20 +6,20 @@ use pod_reloader_core::decision::FirstStamp;
 /// The mode of the reconcile loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Reconcile {
-    /// It restarts workloads.
+    /// Restart workloads.
     On,
-    /// It says in Events and metrics what it would restart.
+    /// Report in Events and metrics what would be restarted.
     Observe,
-    /// It does not run: only the webhook does.
+    /// Do not run the loop, only the webhook.
     Off,
 }
 
 /// [`FirstStamp`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FirstStampArg {
-    /// Stamp it, which restarts its pods once.
+    /// Set the config hash, which restarts the pods once.
     Rollout,
-    /// Write down what is true now: its first restart is its first change.
+    /// Write a baseline of the current state: the first change causes the first restart.
     Baseline,
 }
 
@@ -46,7 +46,7 @@ pub enum LogFormat {
 pub enum NotifyOn {
     /// Workloads that are restarted; with `--reconcile=observe` those that would be.
     Restarts,
-    /// What has a Warning as its Event: changes that wait, or cannot be written.
+    /// Problems, which have a Warning as their Event: restarts that wait or fail.
     Problems,
     /// Both.
     All,

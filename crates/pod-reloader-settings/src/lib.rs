@@ -15,21 +15,26 @@ use http::Uri;
 use kube_core::Selector;
 use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::ConfigKind;
+use pod_reloader_core::release::{Places, Tool};
 use pod_reloader_core::scope::{Labels, Scope};
 use pod_reloader_core::selector;
+use pod_reloader_core::staging::{Defaults, Staged};
 
 pub use self::choices::{FirstStampArg, LogFormat, NotifyFormat, NotifyOn, Reconcile, TlsVersion};
-pub use self::values::{CustomKinds, IgnoredKind, Namespaces, OptionalAddress, Spoken};
+pub use self::values::{
+    CustomKinds, IgnoredKind, Namespaces, OptionalAddress, PlacesOfReleases, Spoken,
+};
 use self::values::{
     address, custom_resources, duration, ignored_kind, log_level, memory, name, namespaces,
-    optional_address, proxy, resync_period, spoken,
+    optional_address, places, proxy, resync_period, spoken, staged,
 };
 
 /// Restarts pods when the ConfigMaps and Secrets that they read change.
 ///
 /// Talks to the cluster that KUBECONFIG names, or else to the one it runs in. Every flag can also be
-/// given as the environment variable that is named with it, where an empty one counts as not set; of a
-/// flag that is given twice, the last counts.
+/// set by the environment variable that is shown with it; an empty variable counts as not set. If a flag
+/// is given twice, the last one wins.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "pod-reloader",
@@ -38,7 +43,7 @@ use self::values::{
     args_override_self = true
 )]
 pub struct Args {
-    /// Print this.
+    /// Print this help.
     #[arg(short, long, action = ArgAction::HelpShort)]
     help: Option<bool>,
 
@@ -46,27 +51,27 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_WEBHOOK_BIND_ADDRESS", value_name = "[HOST]:PORT", default_value = ":9443", value_parser = address)]
     pub webhook_bind_address: SocketAddr,
 
-    /// Directory of the webhook's tls.crt and tls.key, reread when it changes; without it, or the Secret below, no webhook is served.
+    /// Directory with the webhook's tls.crt and tls.key, reread when it changes. Without this directory or --webhook-tls-secret, no webhook is served.
     #[arg(long, env = "POD_RELOADER_WEBHOOK_TLS_DIRECTORY", value_name = "PATH")]
     pub webhook_tls_directory: Option<PathBuf>,
 
-    /// Secret, in the operator's own namespace, where it keeps a CA and a certificate of its own making.
+    /// Secret in the operator's own namespace for a CA and a certificate that the operator issues itself.
     #[arg(long, env = "POD_RELOADER_WEBHOOK_TLS_SECRET", value_name = "NAME", conflicts_with = "webhook_tls_directory", value_parser = name)]
     pub webhook_tls_secret: Option<Name>,
 
-    /// Service of the webhook, in the operator's own namespace: the name that such a certificate is for.
+    /// Service of the webhook in the operator's own namespace. Certificates that the operator issues itself are for this name.
     #[arg(long, env = "POD_RELOADER_WEBHOOK_SERVICE", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
     pub webhook_service: Name,
 
-    /// MutatingWebhookConfiguration that is told to trust such a CA, in its caBundle.
+    /// MutatingWebhookConfiguration into whose caBundle the operator writes its own CA.
     #[arg(long, env = "POD_RELOADER_WEBHOOK_CONFIGURATION", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
     pub webhook_configuration: Name,
 
-    /// Bundle of CAs, in PEM, reread when it changes: only clients with a certificate of one of them may call the webhook [default: all].
+    /// PEM bundle of CAs, reread when it changes: only clients with a certificate from one of them may call the webhook [default: all clients].
     #[arg(long, env = "POD_RELOADER_WEBHOOK_CLIENT_CA_FILE", value_name = "PATH")]
     pub webhook_client_ca_file: Option<PathBuf>,
 
-    /// Oldest version of TLS that the webhook speaks.
+    /// Oldest TLS version that the webhook accepts.
     #[arg(
         long,
         env = "POD_RELOADER_WEBHOOK_TLS_MIN_VERSION",
@@ -83,7 +88,7 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_HEALTH_PROBE_BIND_ADDRESS", value_name = "[HOST]:PORT", default_value = ":8081", value_parser = optional_address)]
     pub health_probe_bind_address: OptionalAddress,
 
-    /// Reconcile in one replica at a time, elected by a Lease.
+    /// Run the reconcile loop in one replica at a time, elected by a Lease.
     #[arg(long, env = "POD_RELOADER_LEADER_ELECT", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub leader_elect: bool,
 
@@ -91,63 +96,109 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_LEADER_ELECTION_NAMESPACE", value_name = "NAMESPACE", value_parser = name)]
     pub leader_election_namespace: Option<Name>,
 
-    /// Name of that Lease: one for each installation.
+    /// Name of that Lease. Each installation needs its own.
     #[arg(long, env = "POD_RELOADER_LEADER_ELECTION_LEASE", value_name = "NAME", default_value = "pod-reloader", value_parser = name)]
     pub leader_election_lease: Name,
 
-    /// Namespace of the operator itself, never kept [default in a cluster: that of the pod].
+    /// Namespace of the operator itself, whose workloads are never managed [default in a cluster: that of the pod].
     #[arg(long, env = "POD_NAMESPACE", value_parser = name)]
     pub namespace: Option<Name>,
 
-    /// Namespaces to keep, comma-separated [default: all].
+    /// Namespaces to manage, comma-separated [default: all].
     #[arg(long, env = "POD_RELOADER_NAMESPACES", default_value = "", hide_default_value = true, value_parser = namespaces)]
     pub namespaces: Namespaces,
 
-    /// Namespaces not to keep, comma-separated [default: none].
+    /// Namespaces not to manage, comma-separated [default: none].
     #[arg(long, env = "POD_RELOADER_NAMESPACES_TO_IGNORE", value_name = "NAMESPACES", default_value = "", hide_default_value = true, value_parser = namespaces)]
     pub namespaces_to_ignore: Namespaces,
 
-    /// Labels of the namespaces to keep: stage=live,team in (shop,web), or a LabelSelector in JSON [default: any].
+    /// Label selector for namespaces: stage=live,team in (shop,web), or a LabelSelector in JSON [default: all namespaces].
     #[arg(long, env = "POD_RELOADER_NAMESPACE_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
     pub namespace_selector: Option<Selector>,
 
-    /// Labels of the workloads to keep, likewise [default: any].
+    /// Label selector for workloads, in the same form [default: all workloads].
     #[arg(long, env = "POD_RELOADER_WORKLOAD_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
     pub workload_selector: Option<Selector>,
 
-    /// Labels of the ConfigMaps and Secrets that count, likewise [default: any].
+    /// Label selector for the ConfigMaps and Secrets that can be tracked, in the same form [default: all].
     #[arg(long, env = "POD_RELOADER_RESOURCE_LABEL_SELECTOR", value_name = "SELECTOR", value_parser = selector::parse)]
     pub resource_label_selector: Option<Selector>,
 
-    /// Kind of config object that never counts: configmaps or secrets [default: none].
+    /// Kind of config object that is never tracked: configmaps or secrets [default: none].
     #[arg(long, env = "POD_RELOADER_RESOURCES_TO_IGNORE", value_name = "KIND", default_value = "", hide_default_value = true, value_parser = ignored_kind)]
     pub resources_to_ignore: IgnoredKind,
 
-    /// Whose annotations are understood, comma-separated: pod-reloader, stakater, wave, stackable, trigger-controller, fabric8.
+    /// Dialects (sets of annotations, mostly of other tools) to read, comma-separated: pod-reloader, stakater, wave, stackable, trigger-controller, fabric8.
     #[arg(long, env = "POD_RELOADER_DIALECTS", value_name = "DIALECTS", default_value = "pod-reloader", value_parser = spoken)]
     pub dialects: Spoken,
 
-    /// Further kinds of workload, in JSON: [{"group":"argoproj.io","resource":"rollouts","kind":"Rollout","podTemplates":["spec.template"],"restartAt":"spec.restartAt"}] [default: none].
+    /// More kinds of workload, in JSON: [{"group":"argoproj.io","resource":"rollouts","kind":"Rollout","podTemplates":["spec.template"],"restartAt":"spec.restartAt"}] [default: none].
     #[arg(long, env = "POD_RELOADER_CUSTOM_RESOURCES", value_name = "KINDS", default_value = "", hide_default_value = true, value_parser = custom_resources)]
     pub custom_resources: CustomKinds,
 
-    /// Run a CronJob at once when its config changes, where --custom-resources names CronJobs; one that is suspended stays so.
+    /// Run a CronJob at once when its config changes, if --custom-resources names CronJobs. A suspended one stays suspended.
     #[arg(long, env = "POD_RELOADER_RUN_CRONJOBS_ON_CHANGE", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub run_cronjobs_on_change: bool,
 
-    /// Keep every workload that does not opt out, as if it had auto: "true".
+    /// Manage every workload as if it had the annotation auto: "true", unless it opts out.
     #[arg(long, alias = "auto-reload-all", env = "POD_RELOADER_AUTO_ALL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub auto_all: bool,
 
-    /// How long the objects of a workload must be quiet before it is restarted; at most five times as long in all.
+    /// Time for which a workload's tracked objects must have been unchanged before the workload is restarted. The restart waits for at most five times that.
     #[arg(long, env = "POD_RELOADER_SETTLE_PERIOD", value_name = "DURATION", default_value = "5s", value_parser = duration)]
     pub settle_period: Duration,
 
-    /// How often everything is listed and compared again, whatever the watches say.
+    /// Time for which a restart waits for a release that is under way, after the release was last seen to do something. The restart waits for at most twice that; 0s switches it off.
+    #[arg(long, env = "POD_RELOADER_RELEASE_WAIT", value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub release_wait: Duration,
+
+    /// Changes that restart workloads in stages, unless a workload says otherwise: "configmaps", "true" for all, or "false" for none.
+    #[arg(long, env = "POD_RELOADER_STAGED", value_name = "KINDS", default_value = "false", value_parser = staged)]
+    pub staged: Staged,
+
+    /// Time for which a workload must be healthy after a staged restart before others follow.
+    #[arg(long, env = "POD_RELOADER_SOAK", value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub soak: Duration,
+
+    /// Time within which a workload must become healthy after a staged restart. A Deployment has its progressDeadlineSeconds.
+    #[arg(long, env = "POD_RELOADER_RESTART_DEADLINE", value_name = "DURATION", default_value = "10m", value_parser = duration)]
+    pub restart_deadline: Duration,
+
+    /// Read annotations of Namespaces, too: staged, soak, deadline, hold, restart-window and approval are for all their workloads that do not have them.
+    #[arg(long, env = "POD_RELOADER_NAMESPACE_ANNOTATIONS", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub namespace_annotations: bool,
+
+    /// Number of rollouts of managed workloads, whoever began them, that may be under way in the cluster when a restart begins. 0 means no limit.
+    #[arg(
+        long,
+        env = "POD_RELOADER_MAX_CONCURRENT_RESTARTS",
+        value_name = "NUMBER",
+        default_value = "0"
+    )]
+    pub max_concurrent_restarts: usize,
+
+    /// Number of such rollouts that may be under way in one namespace. 0 means no limit.
+    #[arg(
+        long,
+        env = "POD_RELOADER_MAX_CONCURRENT_RESTARTS_PER_NAMESPACE",
+        value_name = "NUMBER",
+        default_value = "0"
+    )]
+    pub max_concurrent_restarts_per_namespace: usize,
+
+    /// Namespaces of Flux's Kustomizations that restarts wait for as for Helm releases, comma-separated, or * for all [default: none].
+    #[arg(long, env = "POD_RELOADER_FLUX_NAMESPACES", value_name = "NAMESPACES", default_value = "", hide_default_value = true, value_parser = places)]
+    pub flux_namespaces: PlacesOfReleases,
+
+    /// Namespaces of Argo CD's Applications that restarts wait for as for Helm releases, comma-separated, or * for all [default: none].
+    #[arg(long, env = "POD_RELOADER_ARGO_CD_NAMESPACES", value_name = "NAMESPACES", default_value = "", hide_default_value = true, value_parser = places)]
+    pub argo_cd_namespaces: PlacesOfReleases,
+
+    /// Interval at which everything is listed and compared again, whatever the watches report.
     #[arg(long, env = "POD_RELOADER_RESYNC_PERIOD", value_name = "DURATION", default_value = "10m", value_parser = resync_period)]
     pub resync_period: Duration,
 
-    /// How often one workload is restarted in ten minutes before the next restart waits, a minute at first and longer each time; 0 for no limit.
+    /// Number of restarts of one workload within ten minutes after which the next restart has to wait, a minute at first and then longer each time. 0 means no limit.
     #[arg(
         long,
         env = "POD_RELOADER_MAX_RESTARTS",
@@ -156,27 +207,27 @@ pub struct Args {
     )]
     pub max_restarts: usize,
 
-    /// How much memory the workloads of one namespace may take, as long as the operator manages them; those that do not fit are left out.
+    /// Memory that the workloads of one namespace may take in the leader, which runs the reconcile loop. Those that do not fit are not managed.
     #[arg(long, env = "POD_RELOADER_NAMESPACE_MEMORY", value_name = "QUANTITY", default_value = "32Mi", value_parser = memory)]
     pub namespace_memory: usize,
 
-    /// What the reconcile loop does: restart workloads, only say which it would restart, or nothing at all.
+    /// Mode of the reconcile loop: restart workloads, only report which it would restart, or do nothing.
     #[arg(long, env = "POD_RELOADER_RECONCILE", default_value = "on")]
     pub reconcile: Reconcile,
 
-    /// What a workload gets that has just subscribed: a rollout, or a baseline without one.
+    /// Treatment of a workload that has just opted in: a rollout, or a baseline (a record of the current content) and no rollout.
     #[arg(long, env = "POD_RELOADER_FIRST_STAMP", default_value = "rollout")]
     pub first_stamp: FirstStampArg,
 
-    /// Name of the Secret with the keys of the config hash, in the operator's own namespace.
+    /// Name of the Secret with the hash keys, in the operator's own namespace.
     #[arg(long, env = "POD_RELOADER_HASH_KEYS_SECRET", value_name = "NAME", default_value = "pod-reloader-hash-keys", value_parser = name)]
     pub hash_keys_secret: Name,
 
-    /// File with the URL to send notifications to, read again for each of them [default: none are sent].
+    /// File with the URL that notifications are sent to, reread for each of them [default: none are sent].
     #[arg(long, env = "POD_RELOADER_NOTIFY_URL_FILE", value_name = "PATH")]
     pub notify_url_file: Option<PathBuf>,
 
-    /// What the receiver of notifications understands.
+    /// Format of notifications, named after the receiver.
     #[arg(
         long,
         env = "POD_RELOADER_NOTIFY_FORMAT",
@@ -185,7 +236,7 @@ pub struct Args {
     )]
     pub notify_format: NotifyFormat,
 
-    /// What is notified of: restarts (also those that --reconcile=observe only tells of), problems (what waits, or cannot be written), or all.
+    /// Notifications to send: restarts (including those that --reconcile=observe only reports), problems (restarts that wait or fail), or all.
     #[arg(
         long,
         env = "POD_RELOADER_NOTIFY_ON",
@@ -194,23 +245,23 @@ pub struct Args {
     )]
     pub notify_on: NotifyOn,
 
-    /// What notifications call this cluster [default: they do not name it].
+    /// Name of this cluster in notifications [default: none].
     #[arg(long, env = "POD_RELOADER_NOTIFY_CLUSTER", value_name = "NAME")]
     pub notify_cluster: Option<String>,
 
-    /// Bundle of CAs, in PEM, that the receiver of notifications is trusted by, in place of the public ones.
+    /// PEM bundle of CAs to trust for the receiver of notifications, instead of the public ones.
     #[arg(long, env = "POD_RELOADER_NOTIFY_CA_FILE", value_name = "PATH")]
     pub notify_ca_file: Option<PathBuf>,
 
-    /// HTTP proxy on the way there, such as http://proxy:3128, which is asked for a tunnel [default: none].
+    /// HTTP proxy for notifications, such as http://proxy:3128, which must allow tunnels [default: none].
     #[arg(long, env = "POD_RELOADER_NOTIFY_PROXY", value_name = "URL", value_parser = proxy)]
     pub notify_proxy: Option<Uri>,
 
-    /// How long to go on serving after SIGTERM, until nobody sends calls here any more.
+    /// Time for which this process continues to serve after SIGTERM, because calls may still be sent to it.
     #[arg(long, env = "POD_RELOADER_DRAIN_PERIOD", value_name = "DURATION", default_value = "15s", value_parser = duration)]
     pub drain_period: Duration,
 
-    /// Form of the log.
+    /// Format of the log.
     #[arg(
         long,
         env = "POD_RELOADER_LOG_FORMAT",
@@ -225,7 +276,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The arguments and environment of the process; ends it with a message if they are wrong.
+    /// Returns the arguments and environment of the process. Exits with a message if they are invalid.
     pub fn of_process() -> Self {
         let matches = command(|variable| env::var_os(variable)).try_get_matches();
         let args = matches.and_then(|mut matches| Self::from_arg_matches_mut(&mut matches));
@@ -235,7 +286,8 @@ impl Args {
     /// Returns the settings of an operator whose container has these arguments and variables.
     ///
     /// # Errors
-    /// The arguments are those of another version.
+    ///
+    /// Returns an error if the arguments are those of another version.
     pub fn of_container<'a>(
         arguments: impl IntoIterator<Item = &'a str>,
         variable: impl Fn(&str) -> Option<String>,
@@ -250,13 +302,13 @@ impl Args {
                 all.push(format!("--{name}={value}"));
             }
         }
-        // After what the environment says: of two, the last counts.
+        // After the environment: if a flag is given twice, the last one wins.
         all.extend(arguments.into_iter().map(ToOwned::to_owned));
         command = command.mut_args(|flag| flag.env(None));
         Self::from_arg_matches(&command.try_get_matches_from(all)?)
     }
 
-    /// What is kept by an operator in the namespace `own`, and what is read of it.
+    /// Returns the scope of an operator in the namespace `own`.
     pub fn scope(&self, own: Name) -> Scope {
         let labels = Labels {
             namespace: self.namespace_selector.clone(),
@@ -268,15 +320,48 @@ impl Args {
             auto_all: self.auto_all,
             ignored: self.resources_to_ignore.0,
         };
-        Scope::new(self.namespaces.0.iter().cloned(), own)
+        let scope = Scope::new(self.namespaces.0.iter().cloned(), own)
             .without(self.namespaces_to_ignore.0.iter().cloned())
             .and_kinds(self.custom_resources.0.clone())
-            .with(labels, dialects)
+            .with(labels, dialects);
+        let staging = Defaults {
+            staged: self.staged,
+            soak: self.soak,
+            deadline: self.restart_deadline,
+            judges_all: self.max_concurrent_restarts > 0
+                || self.max_concurrent_restarts_per_namespace > 0,
+        };
+        let releases = self.releases(&scope);
+        scope
+            .and_releases(releases)
+            .and_stages(staging)
+            .and_namespaces(self.namespace_annotations)
+    }
+
+    /// Returns the places of the releases that restarts wait for.
+    fn releases(&self, scope: &Scope) -> Places {
+        let mut places = Places::new();
+        if self.release_wait.is_zero() {
+            return places;
+        }
+        // Helm stores its releases in Secrets, which we have no right to read if they are never tracked.
+        if scope.tracks(ConfigKind::Secret) {
+            places.insert(Tool::Helm, scope.watched());
+        }
+        for (tool, namespaces) in [
+            (Tool::Flux, &self.flux_namespaces),
+            (Tool::ArgoCd, &self.argo_cd_namespaces),
+        ] {
+            if !namespaces.0.is_empty() {
+                places.insert(tool, namespaces.0.clone());
+            }
+        }
+        places
     }
 }
 
-/// The command line, blind to those environment variables that are empty: a manifest often sets a
-/// variable to an empty value where it means none.
+/// Returns the command line, without the environment variables that are empty: a manifest often sets a
+/// variable to an empty value to say none.
 fn command(variable: impl Fn(&OsStr) -> Option<OsString>) -> Command {
     Args::command().mut_args(|flag| {
         let value = flag.get_env().and_then(&variable);

@@ -57,7 +57,7 @@ const TIPS: [(&[&str], &str); 10] = [
     (&["--enable-ha"], "--leader-elect lets several replicas run"),
     (
         &["--sync-after-restart"],
-        "leave it out: what changed while nobody watched is always found",
+        "leave it out: what changed while pod-reloader was not running is always found",
     ),
     (
         &["--enable-pprof", "--pprof-addr"],

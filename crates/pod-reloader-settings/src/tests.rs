@@ -1,3 +1,6 @@
+use clap::Arg;
+use pod_reloader_core::dialect::Dialect;
+
 use super::*;
 
 #[test]
@@ -40,6 +43,21 @@ fn every_flag_has_an_environment_variable_and_a_line_of_help() {
 }
 
 #[test]
+fn the_help_and_the_chart_name_every_dialect() {
+    let all = Dialect::ALL.map(Dialect::as_str);
+    let command = Args::command();
+    let flag = command
+        .get_arguments()
+        .find(|it| *it.get_id() == "dialects");
+    let help = flag.and_then(Arg::get_help).unwrap().to_string();
+    assert!(help.contains(&all.join(", ")), "{help}");
+    let schema = include_str!("../../../charts/pod-reloader/values.schema.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let names = &schema["properties"]["dialects"]["items"]["enum"];
+    assert_eq!(*names, serde_json::json!(all));
+}
+
+#[test]
 fn the_flags_of_saps_controller_are_understood() {
     let args = Args::parse_from([
         "pod-reloader",
@@ -57,7 +75,7 @@ fn the_flags_of_saps_controller_are_understood() {
 }
 
 #[test]
-fn the_settings_of_a_container_are_those_of_its_arguments_before_its_variables() {
+fn the_arguments_of_a_container_take_precedence_over_its_variables() {
     let variable = |name: &str| match name {
         "POD_RELOADER_RECONCILE" => Some("off".to_owned()),
         "POD_RELOADER_SETTLE_PERIOD" => Some("9s".to_owned()),
@@ -72,7 +90,7 @@ fn the_settings_of_a_container_are_those_of_its_arguments_before_its_variables()
 }
 
 #[test]
-fn of_a_flag_given_twice_the_last_counts() {
+fn the_last_value_of_a_flag_given_twice_applies() {
     let args = Args::parse_from([
         "pod-reloader",
         "--reconcile=off",
@@ -88,7 +106,7 @@ fn of_a_flag_given_twice_the_last_counts() {
 }
 
 #[test]
-fn no_namespaces_are_all() {
+fn no_namespaces_means_all_namespaces() {
     for none in [&["pod-reloader"][..], &["pod-reloader", "--namespaces="]] {
         assert_eq!(Args::parse_from(none).namespaces.0, []);
     }
@@ -100,7 +118,7 @@ fn no_namespaces_are_all() {
 }
 
 #[test]
-fn an_empty_environment_variable_counts_as_not_set() {
+fn an_empty_environment_variable_is_treated_as_not_set() {
     let empty = "POD_RELOADER_RECONCILE";
     let command = command(|variable| (variable == empty).then(OsString::new));
     for flag in command
@@ -139,7 +157,7 @@ fn the_level_of_the_log_is_understood_in_the_words_of_other_programs() {
 }
 
 #[test]
-fn what_cannot_be_right_is_refused() {
+fn settings_that_cannot_be_right_are_refused() {
     for wrong in [
         "--webhook-bind-address=nowhere",
         "--settle-period=-1s",

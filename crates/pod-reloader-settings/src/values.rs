@@ -10,20 +10,25 @@ use pod_reloader_core::duration::{self, MAX_SETTLE_PERIOD};
 use pod_reloader_core::kind::{CustomResource, WorkloadKind};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
+use pod_reloader_core::staging::Staged;
 
-/// Namespaces to keep, none for all: one value with commas, so that the last of two flags counts.
+/// Namespaces to manage, none for all. This is one value with commas, so the last of two flags wins.
 #[derive(Clone, Debug)]
 pub struct Namespaces(pub Vec<Name>);
 
-/// Dialects: one value with commas, too.
+/// Namespaces of releases, also in one value with commas. `None` stands for all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlacesOfReleases(pub Vec<Option<Name>>);
+
+/// Dialects, also in one value with commas.
 #[derive(Clone, Debug)]
 pub struct Spoken(pub BTreeSet<Dialect>);
 
-/// Kinds of workload: one value, too.
+/// Kinds of workload, also in one value.
 #[derive(Clone, Debug)]
 pub struct CustomKinds(pub Vec<WorkloadKind>);
 
-/// A kind that never counts, or none: see [`OptionalAddress`].
+/// A kind that is never tracked, or none: see [`OptionalAddress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IgnoredKind(pub Option<ConfigKind>);
 
@@ -35,7 +40,9 @@ pub struct OptionalAddress(pub Option<SocketAddr>);
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     match text.strip_prefix(':') {
         Some(port) => {
-            let port = port.parse().map_err(|_| format!("{port:?} is no port"))?;
+            let port = port
+                .parse()
+                .map_err(|_| format!("{port:?} is not a port"))?;
             Ok((Ipv6Addr::UNSPECIFIED, port).into())
         }
         None => text
@@ -55,7 +62,7 @@ pub(super) fn optional_address(text: &str) -> Result<OptionalAddress, String> {
 }
 
 pub(super) fn proxy(text: &str) -> Result<Uri, String> {
-    let url: Uri = text.parse().map_err(|_| "it is no URL".to_owned())?;
+    let url: Uri = text.parse().map_err(|_| "it is not a URL".to_owned())?;
     match (url.scheme_str(), url.authority()) {
         // What stands on a command line is no secret.
         (Some("http"), Some(authority)) if !authority.as_str().contains('@') => Ok(url),
@@ -84,7 +91,7 @@ pub(super) fn custom_resources(text: &str) -> Result<CustomKinds, String> {
     for resource in resources {
         let kind = resource.into_kind()?;
         if kind.is_built_in() || kinds.contains(&kind) {
-            return Err(format!("{kind} is there twice"));
+            return Err(format!("{kind} is named twice"));
         }
         kinds.push(kind);
     }
@@ -109,6 +116,20 @@ pub(super) fn namespaces(text: &str) -> Result<Namespaces, String> {
         .map(name)
         .collect::<Result<_, _>>()
         .map(Namespaces)
+}
+
+/// Parses namespaces, or `*` for all of them.
+pub(super) fn places(text: &str) -> Result<PlacesOfReleases, String> {
+    if text.trim() == "*" {
+        return Ok(PlacesOfReleases(vec![None]));
+    }
+    let Namespaces(namespaces) = namespaces(text)?;
+    Ok(PlacesOfReleases(namespaces.into_iter().map(Some).collect()))
+}
+
+/// Parses what is staged.
+pub(super) fn staged(text: &str) -> Result<Staged, String> {
+    Staged::parse(text).ok_or_else(|| "it must be configmaps, true or false".to_owned())
 }
 
 /// The levels of tracing, and what other programs call them.

@@ -27,15 +27,18 @@ use self::reads::{READS, read_labels};
 pub(crate) use self::reads::{Reader, Reads};
 
 use crate::runtime::controller::Errors;
-use crate::runtime::watches::{Watches, since_1970};
+use crate::runtime::watch_age::{Watches, since_1970};
 
 /// Labels, with values from closed sets only.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
+/// The controller that restarts workloads, as the log and metrics name it.
+pub(crate) const RESTART: &str = "restart";
+
 /// All metrics. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Metrics {
-    registry: Arc<Registry>,
+    registry: Arc<Mutex<Registry>>,
     admissions: Family<Labels<1>, Counter>,
     admission_duration: Histogram,
     restarts: Family<Labels<2>, Counter>,
@@ -45,6 +48,10 @@ pub(crate) struct Metrics {
     change_to_patch: Histogram,
     baselines: Counter,
     patch_conflicts: Counter,
+    /// Restarts that have waited for a release.
+    pub(crate) release_waits: Counter,
+    /// Releases that have not ended in time for a restart that waited.
+    pub(crate) release_timeouts: Counter,
     /// Failures of controllers.
     pub(crate) errors: Errors,
     notifications: Family<Labels<1>, Counter>,
@@ -52,7 +59,11 @@ pub(crate) struct Metrics {
     /// Workloads that are managed.
     pub(crate) workloads: Gauge,
     /// Workloads whose restart waits for an object.
-    pub(crate) waiting: Gauge,
+    pub(crate) missing_config: Gauge,
+    /// Workloads whose restart waits for their users.
+    pub(crate) gated: Gauge,
+    /// Workloads that have failed with new config, and those that wait for them.
+    pub(crate) halted: Gauge,
     /// Workloads whose restart waits because they were restarted too often.
     pub(crate) braked: Gauge,
     /// Workloads whose config hash somebody reverts.
@@ -80,10 +91,18 @@ pub(crate) struct Metrics {
     hashes: Family<[(&'static str, String); 1], Gauge>,
     shown_keys: Arc<Mutex<Vec<String>>>,
     certificate_not_after: Gauge<f64, AtomicU64>,
+    /// The gauges that end with a term of reconciling.
+    term: Vec<Gauge>,
 }
 
 impl Metrics {
     pub(crate) fn new() -> Self {
+        let mut term = Vec::new();
+        let mut of_a_term = || {
+            let gauge = Gauge::default();
+            term.push(gauge.clone());
+            gauge
+        };
         let mut metrics = Self {
             registry: Arc::default(),
             admissions: Family::default(),
@@ -95,30 +114,36 @@ impl Metrics {
             change_to_patch: Histogram::new(CHANGE_TO_PATCH_SECONDS),
             baselines: Counter::default(),
             patch_conflicts: Counter::default(),
+            release_waits: Counter::default(),
+            release_timeouts: Counter::default(),
             errors: Errors::default(),
             notifications: Family::default(),
             config_reads: Family::default(),
-            workloads: Gauge::default(),
-            waiting: Gauge::default(),
-            braked: Gauge::default(),
-            reverted: Gauge::default(),
-            refused: Gauge::default(),
-            unreadable: Gauge::default(),
-            left_out: Gauge::default(),
-            foreign: Gauge::default(),
-            config_objects: Gauge::default(),
-            references: Gauge::default(),
-            digests: Gauge::default(),
-            leading: Gauge::default(),
+            workloads: of_a_term(),
+            missing_config: of_a_term(),
+            halted: of_a_term(),
+            gated: of_a_term(),
+            braked: of_a_term(),
+            reverted: of_a_term(),
+            refused: of_a_term(),
+            unreadable: of_a_term(),
+            left_out: of_a_term(),
+            foreign: of_a_term(),
+            config_objects: of_a_term(),
+            references: of_a_term(),
+            digests: of_a_term(),
+            leading: of_a_term(),
             mode: Family::default(),
             heartbeat: Gauge::default(),
             watches: Watches::default(),
             hashes: Family::default(),
             shown_keys: Arc::default(),
             certificate_not_after: Gauge::default(),
+            term: Vec::new(),
         };
-        let registry = registry::registry(&metrics, env!("CARGO_PKG_VERSION"));
-        metrics.registry = Arc::new(registry);
+        metrics.term = term;
+        metrics
+            .register(|registry| registry::register(registry, &metrics, env!("CARGO_PKG_VERSION")));
         metrics.begin_at_zero();
         metrics
     }
@@ -129,7 +154,8 @@ impl Metrics {
         for outcome in OUTCOMES {
             drop(self.admissions.get_or_create(&[("outcome", outcome)]));
         }
-        self.keeps(&WorkloadKind::BUILT_IN);
+        self.add_kinds(&WorkloadKind::BUILT_IN);
+        drop(self.errors.of(RESTART));
         self.hashes([]);
         for outcome in Delivery::ALL {
             let labels = [("outcome", outcome.as_str())];
@@ -146,7 +172,7 @@ impl Metrics {
     }
 
     /// Shows every series of these kinds of workload from the start.
-    pub(crate) fn keeps(&self, kinds: &[WorkloadKind]) {
+    pub(crate) fn add_kinds(&self, kinds: &[WorkloadKind]) {
         for kind in kinds {
             for cause in [
                 Cause::FirstStamp,
@@ -178,9 +204,9 @@ impl Metrics {
     pub(crate) fn admission(&self, outcome: Option<Outcome>) {
         let outcome = match outcome {
             Some(Outcome::Ignored) => "ignored",
-            Some(Outcome::Kept) => "kept",
+            Some(Outcome::Unchanged) => "unchanged",
             Some(Outcome::Set) => "set",
-            Some(Outcome::Held) => "held",
+            Some(Outcome::MissingConfig) => "missing_config",
             Some(Outcome::Unknown) => "unknown",
             Some(Outcome::TooLong) => "too_long",
             None => "error",
@@ -243,56 +269,14 @@ impl Metrics {
         self.baselines.inc();
     }
 
-    /// Resets whatever a term of reconciling has shown. Names every metric, so that none is forgotten.
+    /// Adds metrics to those that are shown. A controller adds its own.
+    pub(crate) fn register(&self, add: impl FnOnce(&mut Registry)) {
+        add(&mut self.registry.lock());
+    }
+
+    /// Resets whatever a term of reconciling has shown.
     pub(crate) fn reset(&self) {
-        let Self {
-            leading,
-            workloads,
-            waiting,
-            braked,
-            reverted,
-            refused,
-            unreadable,
-            left_out,
-            foreign,
-            config_objects,
-            references,
-            digests,
-            // Counters continue. These gauges belong to the process, or are set below.
-            registry: _,
-            admissions: _,
-            admission_duration: _,
-            restarts: _,
-            would_restart: _,
-            stalled: _,
-            saved: _,
-            change_to_patch: _,
-            baselines: _,
-            patch_conflicts: _,
-            errors: _,
-            notifications: _,
-            config_reads: _,
-            mode: _,
-            heartbeat: _,
-            watches: _,
-            hashes: _,
-            shown_keys: _,
-            certificate_not_after: _,
-        } = self;
-        for gauge in [
-            leading,
-            workloads,
-            waiting,
-            braked,
-            reverted,
-            refused,
-            unreadable,
-            left_out,
-            foreign,
-            config_objects,
-            references,
-            digests,
-        ] {
+        for gauge in &self.term {
             gauge.set(0);
         }
         self.heartbeat(None);
@@ -332,7 +316,7 @@ impl Metrics {
     /// Returns the metrics in the text format of OpenMetrics.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
-        encode(&mut text, &self.registry).expect("a String takes everything");
+        encode(&mut text, &self.registry.lock()).expect("a String takes everything");
         text
     }
 }
@@ -376,7 +360,13 @@ const CHANGE_TO_PATCH_SECONDS: [f64; 12] = [
 const UNKNOWN_KEY: &str = "unknown";
 /// The label values of [`Metrics::admission`].
 const OUTCOMES: [&str; 7] = [
-    "ignored", "kept", "set", "held", "unknown", "too_long", "error",
+    "ignored",
+    "unchanged",
+    "set",
+    "missing_config",
+    "unknown",
+    "too_long",
+    "error",
 ];
 fn labels(kind: WorkloadKind, cause: Cause) -> Labels<2> {
     let cause = match cause {
@@ -398,6 +388,7 @@ fn stalled_labels(kind: WorkloadKind, stall: Stall) -> Labels<2> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::error::CallError;
     use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
 
     #[test]
@@ -416,15 +407,58 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_shown() {
+    fn the_end_of_a_term_resets_its_gauges_and_no_counter() {
+        let metrics = Metrics::new();
+        metrics.missing_config.set(2);
+        metrics.leading.set(1);
+        metrics.saved();
+        metrics.certificate_not_after(SystemTime::UNIX_EPOCH + Duration::from_secs(60));
+        metrics.reset();
+        let text = metrics.text();
+        for line in [
+            "pod_reloader_missing_config_workloads 0",
+            "pod_reloader_leading 0",
+            "pod_reloader_saved_restarts_total 1",
+            "pod_reloader_webhook_certificate_not_after_seconds 60.0",
+        ] {
+            assert!(
+                text.lines().any(|shown| shown == line),
+                "{line} is not in\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_gauge_of_a_term_is_shown() {
+        let metrics = Metrics::new();
+        for gauge in &metrics.term {
+            gauge.set(4711);
+        }
+        let text = metrics.text();
+        let shown = text.lines().filter(|line| line.ends_with(" 4711"));
+        assert_eq!(shown.count(), metrics.term.len(), "{text}");
+    }
+
+    #[test]
+    fn failures_of_the_loop_are_shown_before_the_first_one() {
+        let text = Metrics::new().text();
+        for reason in CallError::REASONS.into_iter().chain(["other"]) {
+            let series =
+                format!("reconcile_errors_total{{controller=\"restart\",reason=\"{reason}\"}} 0\n");
+            assert!(text.contains(&series), "{series} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_metric_that_was_set_is_shown() {
         let metrics = Metrics::new();
         metrics.restart(WorkloadKind::DEPLOYMENT, Cause::Changed);
-        metrics.admission(Some(Outcome::Kept));
+        metrics.admission(Some(Outcome::Unchanged));
         metrics.workloads.set(3);
         let text = metrics.text();
         for line in [
             r#"pod_reloader_restarts_total{kind="Deployment",cause="changed"} 1"#,
-            r#"pod_reloader_admissions_total{outcome="kept"} 1"#,
+            r#"pod_reloader_admissions_total{outcome="unchanged"} 1"#,
             "pod_reloader_workloads 3",
         ] {
             assert!(

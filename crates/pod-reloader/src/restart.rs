@@ -1,6 +1,7 @@
 //! The controller that restarts workloads.
 
 pub(crate) mod brakes;
+mod certificates;
 pub(crate) mod controller;
 mod cron_jobs;
 mod digests;
@@ -8,8 +9,8 @@ mod error;
 mod namespaces;
 pub(crate) mod progress;
 pub(crate) mod reconcile;
+mod releases;
+mod slots;
+mod stages;
 pub(crate) mod watch;
 mod workloads;
-
-/// The name of this controller in the log and in metrics.
-const CONTROLLER: &str = "restart";

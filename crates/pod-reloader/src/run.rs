@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
+use pod_reloader_core::limit;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::scope::Scope;
 use pod_reloader_settings::{Args, Reconcile, TlsVersion};
@@ -35,10 +37,10 @@ use crate::runtime::leader::lead;
 use crate::runtime::logging::Complaint;
 use crate::runtime::server::{self, Limits, Transport};
 use crate::runtime::tasks::{Tasks, on};
-use crate::webhook::authority::{OwnAuthority, Places};
 use crate::webhook::certificate;
+use crate::webhook::own_ca::{OwnAuthority, Places};
 use crate::webhook::readiness::Readiness;
-use crate::webhook::{Told, Webhook};
+use crate::webhook::{StatusFacts, Webhook};
 
 /// The pause before a call is tried again that must succeed before we are of any use.
 const RETRY: Duration = Duration::from_secs(1);
@@ -112,9 +114,9 @@ impl Parts {
             .namespaces()
             .is_some_and(|mut namespaces| namespaces.next().is_none())
         {
-            return Err(StartError::NothingToKeep);
+            return Err(StartError::NothingToManage);
         }
-        metrics.keeps(scope.custom_kinds());
+        metrics.add_kinds(scope.custom_kinds());
         metrics.mode(args.reconcile);
         let lease = clients.lease.clone();
         let keys = Arc::new(Keys::new(lease, &namespace, &args.hash_keys_secret));
@@ -204,7 +206,7 @@ impl Parts {
             self.clients.admission.clone(),
             DEADLINE,
             self.budget.clone(),
-            self.scope.config_selector(),
+            &self.scope,
             self.metrics.reads(Reader::Admission),
         );
         let webhook = Webhook::new(
@@ -213,7 +215,7 @@ impl Parts {
             source,
             self.metrics.clone(),
             self.ourselves.clone(),
-            Told {
+            StatusFacts {
                 certificate: certificate.clone(),
                 first_stamp: self.args.first_stamp.into(),
             },
@@ -247,7 +249,11 @@ impl Parts {
 
     /// Runs the controllers on the runtime `reconciling`, while this replica leads.
     fn reconcile(&mut self, reconciling: &Handle) {
-        let controllers: Vec<Arc<dyn Controller>> = vec![Arc::new(self.restarts(reconciling))];
+        let (events, send_events) = Events::new(self.clients.events.clone());
+        self.tasks
+            .spawn("events", on(reconciling.clone(), send_events));
+        let controllers: Vec<Arc<dyn Controller>> =
+            vec![Arc::new(self.restarts(events, reconciling))];
         let (reconciling, heartbeat) = (reconciling.clone(), self.heartbeat.clone());
         let term = move || {
             on(
@@ -270,10 +276,7 @@ impl Parts {
         self.tasks.spawn_draining("leader election", election);
     }
 
-    fn restarts(&mut self, reconciling: &Handle) -> Restarts {
-        let (events, send_events) = Events::new(self.clients.events.clone());
-        self.tasks
-            .spawn("events", on(reconciling.clone(), send_events));
+    fn restarts(&mut self, events: Events, reconciling: &Handle) -> Restarts {
         Restarts {
             clients: self.clients.clone(),
             scope: self.scope.clone(),
@@ -281,9 +284,15 @@ impl Parts {
                 settle_period: self.args.settle_period,
                 max_restarts: self.args.max_restarts,
                 first_stamp: self.args.first_stamp.into(),
+                release_wait: self.args.release_wait,
                 observe: self.args.reconcile == Reconcile::Observe,
                 run_cron_jobs: self.args.run_cronjobs_on_change,
                 namespace_memory: self.args.namespace_memory,
+                limits: limit::Limits {
+                    cluster: self.args.max_concurrent_restarts,
+                    namespace: self.args.max_concurrent_restarts_per_namespace,
+                },
+                clock: Timestamp::now,
             },
             budget: self.budget.clone(),
             resync_period: self.args.resync_period,
@@ -325,7 +334,7 @@ async fn last_words(send: impl Future<Output = ()>, stop: CancellationToken) {
     };
     tokio::select! {
         () = send => {}
-        () = too_late => warn!("stopping, without a word from those who send notifications"),
+        () = too_late => warn!("stopping: the task that sends notifications does not answer"),
     }
 }
 
@@ -355,11 +364,11 @@ async fn learn_username(client: kube::Client, ourselves: Arc<OnceLock<String>>) 
             }
             // A cluster may not let us ask. Its webhook configuration must then have the match condition.
             Err(error) if error.is_refusal() => {
-                warn!(%error, "cannot ask for our own name: the webhook configuration must exclude our writes");
+                warn!(%error, "cannot read our own user name: the webhook configuration must exclude our writes");
                 ourselves.get_or_init(String::new);
             }
             Err(error) => {
-                warn!(%error, "cannot ask for our own name, trying again");
+                warn!(%error, "cannot read our own user name, trying again");
                 tokio::time::sleep(RETRY).await;
             }
         }
@@ -398,7 +407,7 @@ mod tests {
     use std::pin::pin;
 
     #[tokio::test(start_paused = true)]
-    async fn a_thread_that_stands_still_does_not_keep_the_process() {
+    async fn a_thread_that_is_stuck_does_not_keep_the_process_from_ending() {
         let stop = CancellationToken::new();
         let words = last_words(std::future::pending(), stop.clone());
         let mut words = pin!(words);

@@ -14,5 +14,5 @@ pub(crate) mod queue;
 pub(crate) mod resources;
 pub(crate) mod server;
 pub(crate) mod tasks;
-pub(crate) mod watches;
+pub(crate) mod watch_age;
 pub(crate) mod worker;

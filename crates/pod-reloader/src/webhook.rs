@@ -1,9 +1,9 @@
 //! The webhook: answers admission reviews at `/mutate`, from the review and from live reads alone.
 
-pub(crate) mod authority;
 mod body;
 pub(crate) mod certificate;
 pub(crate) mod error;
+pub(crate) mod own_ca;
 pub(crate) mod readiness;
 
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,7 @@ use pod_reloader_core::error::chain;
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::review::{self, InvalidReview, Request};
 use pod_reloader_core::scope::Scope;
-use pod_reloader_core::standing::{Report, Standing};
+use pod_reloader_core::sync_status::{Report, SyncStatus};
 use tokio::time::{Instant, timeout_at};
 use tracing::{debug, info, warn};
 use webhook_certs::CurrentCertificate;
@@ -44,12 +44,12 @@ pub(crate) struct Webhook {
     pub(crate) metrics: Metrics,
     /// The user name of the loop, once the apiserver has reported it.
     pub(crate) ourselves: Arc<OnceLock<String>>,
-    told: Told,
+    status_facts: StatusFacts,
     limits: Limits,
 }
 
 /// The facts that a status query gets, in addition to the workload's sync status.
-pub(crate) struct Told {
+pub(crate) struct StatusFacts {
     /// The certificate that the webhook is served with.
     pub(crate) certificate: CurrentCertificate,
     /// The loop's treatment of a workload that has just opted in.
@@ -63,7 +63,7 @@ impl Webhook {
         source: Source,
         metrics: Metrics,
         ourselves: Arc<OnceLock<String>>,
-        told: Told,
+        status_facts: StatusFacts,
         budget: Budget,
     ) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Webhook {
             source,
             metrics,
             ourselves,
-            told,
+            status_facts,
             limits: Limits::new(budget),
         }
     }
@@ -102,9 +102,10 @@ impl Webhook {
             Step::Answer(answer) => answer,
             Step::Read(pending) => self.read(pending, keys, deadline).await,
         };
-        if let Some(standing) = answer.standing {
+        if let Some(sync_status) = answer.sync_status {
             // It comes first, because the apiserver truncates warnings that are too long in total.
-            answer.warnings.insert(0, self.report(standing).to_string());
+            let report = self.report(sync_status, answer.due_content.take());
+            answer.warnings.insert(0, report.to_string());
         }
         debug!(uid, namespace, outcome = ?answer.outcome, "answered");
         self.metrics.admission(Some(answer.outcome));
@@ -113,10 +114,11 @@ impl Webhook {
     }
 
     /// Returns the report that answers a status query.
-    fn report(&self, standing: Standing) -> Report {
-        let certificate = self.told.certificate.current();
+    fn report(&self, sync_status: SyncStatus, content: Option<String>) -> Report {
+        let certificate = self.status_facts.certificate.current();
         Report {
-            standing,
+            sync_status,
+            content,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             not_after: certificate.and_then(|it| Timestamp::try_from(it.not_after()).ok()),
         }
@@ -162,25 +164,25 @@ impl Webhook {
             let objects = self.source.objects(pending.workload()).await?;
             Ok::<_, ReadError>((objects, keys))
         };
-        let first_stamp = self.told.first_stamp;
+        let first_stamp = self.status_facts.first_stamp;
         match timeout_at(deadline, reads).await {
-            Ok(Ok((objects, newest))) if pending.is_inquiry() => {
+            Ok(Ok((objects, newest))) if pending.is_status_query() => {
                 let pending = Arc::new(*pending);
                 let asked = pending.clone();
                 let answer = move || asked.answer(Some(&objects), &newest, first_stamp);
-                let answer = beside(&self.limits.inquiries, deadline, answer).await;
+                let answer = beside(&self.limits.status_queries, deadline, answer).await;
                 answer.unwrap_or_else(|| pending.answer(None, &keys, first_stamp))
             }
             Ok(Ok((objects, keys))) => pending.answer(Some(&objects), &keys, first_stamp),
             Ok(Err(error)) => {
                 warn!(
                     error = chain(&error),
-                    "cannot tell the config hash of a workload, the loop will"
+                    "cannot compute the config hash of a workload, the loop will"
                 );
                 pending.answer(None, &keys, first_stamp)
             }
             Err(_) => {
-                warn!("cannot tell the config hash of a workload in time, the loop will");
+                warn!("cannot compute the config hash of a workload in time, the loop will");
                 pending.answer(None, &keys, first_stamp)
             }
         }

@@ -32,7 +32,7 @@ struct Args {
     /// One more argument for kube-apiserver; can be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     apiserver_arg: Vec<String>,
-    /// What to run, after `--`
+    /// Command to run, after `--`
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
-use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, SECRETS, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, SECRETS, Workload, config_map, secret};
 use pod_reloader_e2e::{ControlPlane, ControlPlaneOptions, Options, Scene, Snapshot};
 use serde_json::json;
 use tokio::time::Instant;
@@ -110,7 +110,10 @@ async fn show(scene: &Scene) -> Result<()> {
     step(4, "kubectl replace with a manifest that has no config hash");
     command("kubectl replace -f web.yaml");
     let manifest = web.manifest().to_string();
-    ensure!(!manifest.contains(KEY), "the manifest carries the hash");
+    ensure!(
+        !manifest.contains(CONFIG_HASH),
+        "the manifest carries the hash"
+    );
     scene
         .kubectl_with_input(&["replace", "--filename=-"], &manifest)
         .await?;
@@ -183,7 +186,7 @@ fn say(what: &str, snapshot: &Snapshot) {
     let short: String = key.chars().take(24).collect();
     println!("   {what}");
     println!(
-        "   {KEY}: {short}..., ReplicaSets: {}",
+        "   {CONFIG_HASH}: {short}..., ReplicaSets: {}",
         snapshot.revisions.len()
     );
 }

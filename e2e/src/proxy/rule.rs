@@ -308,13 +308,13 @@ mod tests {
     }
 
     #[test]
-    fn any_are_all() {
+    fn any_matches_all_requests() {
         assert!(contain(&Requests::any(), Method::DELETE, "/"));
         assert!(contain(&Requests::any(), Method::GET, WATCH));
     }
 
     #[test]
-    fn the_list_that_comes_before_a_watch_is_no_watch() {
+    fn the_list_that_comes_before_a_watch_is_not_a_watch() {
         let watches = Requests::exactly("/api/v1/secrets").watches();
 
         assert!(contain(&watches, Method::GET, WATCH));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_is_what_the_apiserver_takes_for_one() {
+    fn a_request_is_a_watch_if_the_apiserver_takes_it_for_one() {
         for watch in ["/x?watch=1", "/x?watch=true", "/x?a=b&watch=", "/x?watch"] {
             assert!(is_watch(&Uri::from_static(watch)), "{watch}");
         }

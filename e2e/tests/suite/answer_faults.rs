@@ -16,7 +16,7 @@ use crate::faults::{change, counted, lists, patches, reads, workloads};
 use crate::races::proxied;
 
 #[tokio::test]
-async fn what_was_listed_before_stays_until_a_new_list_is_whole() -> Result<()> {
+async fn the_old_list_stays_until_a_new_list_is_whole() -> Result<()> {
     Scene::play(proxied(), async |scene| {
         let workloads = workloads(scene).await?;
         let mut oracles = Oracles::begin(scene, &workloads).await?;
@@ -151,7 +151,7 @@ async fn an_apiserver_that_often_fails_slows_us_down_and_stops_nothing() -> Resu
 }
 
 #[tokio::test]
-async fn what_refuses_a_patch_of_one_workload_holds_up_no_other() -> Result<()> {
+async fn a_refused_patch_of_one_workload_holds_up_no_other() -> Result<()> {
     Scene::play(proxied(), async |scene| {
         let workloads = workloads(scene).await?;
         let mut oracles = Oracles::begin(scene, &workloads).await?;

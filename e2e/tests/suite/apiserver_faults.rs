@@ -10,7 +10,7 @@ use kube::{
     api::{Patch, PatchParams},
 };
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
-use pod_reloader_e2e::workload::{KEY, Workload, config_map};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map};
 use pod_reloader_e2e::{
     Attempt, Component, Expected, Options, Oracles, PATIENCE, Scene, full, wait_for,
 };
@@ -203,7 +203,7 @@ async fn applied(users: &Api<Deployment>, name: String) -> Result<Applied> {
                     .spec
                     .and_then(|spec| spec.template.metadata?.annotations);
                 return Ok(Applied {
-                    key: annotations.and_then(|mut annotations| annotations.remove(KEY)),
+                    key: annotations.and_then(|mut annotations| annotations.remove(CONFIG_HASH)),
                     turned_away,
                 });
             }

@@ -13,7 +13,7 @@ use serde_json::json;
 const AUTO: &str = "pod-reloader.cs.sap.com/auto";
 
 #[tokio::test]
-async fn the_page_of_a_cluster_tells_what_a_secret_restarts() -> Result<()> {
+async fn the_page_of_a_cluster_shows_what_a_secret_restarts() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene
             .apply(&[

@@ -16,7 +16,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api,
-    api::{DeleteParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use pod_reloader_e2e::load::all_called;
 use pod_reloader_e2e::workload::{Workload, config_map};
@@ -65,6 +65,8 @@ async fn rotations_by_cert_manager_fail_no_write_and_let_none_past_the_webhook()
             "the webhook was passed by"
         );
 
+        // A write that meets one of the deployment controller is tried again, and counts twice.
+        observed(&scene).await?;
         scene.operator.stop().await;
         burst(&scene, 0).await?;
         let passed_by = FailedCalls::count(&scene.tool()).await?.passed_by;
@@ -79,7 +81,7 @@ async fn rotations_by_cert_manager_fail_no_write_and_let_none_past_the_webhook()
 }
 
 #[tokio::test]
-async fn half_of_a_pair_is_kept_out_and_the_last_good_one_serves_on() -> Result<()> {
+async fn half_of_a_pair_is_rejected_and_the_last_good_one_stays_in_use() -> Result<()> {
     Scene::play(released(), async |scene| {
         writable(scene).await?;
         let ca = TestAuthority::new()?;
@@ -176,7 +178,7 @@ async fn replicas_renew_the_certificate_of_their_own_ca_without_a_failed_write()
             let anew = changed(&secrets, &name, |own| own.chain != renewed.chain).await?;
             ensure!(anew.ca_key != renewed.ca_key, "the key was gone");
             for operator in [&scene.operator, &second] {
-                logs(operator, "cannot keep the webhook's CA and certificate").await?;
+                logs(operator, "cannot manage the webhook's CA and certificate").await?;
             }
             serves.leaf(&renewed.chain).await?;
             rule(&roles, role, json!(rules)).await?;
@@ -317,7 +319,13 @@ async fn three_rotations(scene: &Scene) -> Result<()> {
                     renew(scene, leaf).await?;
                 }
             }
-            let after = changed(&secrets, &secret, |own| own.chain != before.chain).await?;
+            let mut after = changed(&secrets, &secret, |own| own.chain != before.chain).await?;
+            if rotation == 2 && after.ca_bundle == before.ca_bundle {
+                // cert-manager has not read its own new CA yet, and issued by the old one.
+                let early = after;
+                renew(scene, leaf).await?;
+                after = changed(&secrets, &secret, |own| own.chain != early.chain).await?;
+            }
             let same = after.ca_bundle == before.ca_bundle;
             ensure!(same == (rotation < 2), "rotation {rotation}: {same}");
             serves.leaf(&after.chain).await?;
@@ -406,7 +414,7 @@ async fn under_load(
     ports: &[u16],
     test: impl Future<Output = Result<()>>,
 ) -> Result<()> {
-    let mut bursts = interval(Duration::from_secs(1));
+    let mut bursts = interval(Duration::from_millis(500));
     bursts.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let tested = Cell::new(false);
     let test = async {
@@ -449,6 +457,28 @@ async fn burst(scene: &Scene, number: usize) -> Result<()> {
     .map(drop)
 }
 
+/// Waits until the deployment controller has nothing to write.
+async fn observed(scene: &Scene) -> Result<()> {
+    let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    wait_for(
+        "the deployment controller to be done",
+        PATIENCE,
+        async || {
+            let list = deployments.list(&ListParams::default()).await?;
+            let is_behind = |it: &Deployment| {
+                let status = it.status.as_ref();
+                status.and_then(|status| status.observed_generation) != it.metadata.generation
+            };
+            let behind = list.items.iter().filter(|it| is_behind(it)).count();
+            Ok(match behind {
+                0 => Attempt::Done(()),
+                _ => Attempt::NotYet(format!("{behind} Deployments are not observed")),
+            })
+        },
+    )
+    .await
+}
+
 /// Waits until a create returns a config hash.
 async fn called(scene: &Scene) -> Result<()> {
     let probe = Workload::deployment("probe").lists("app").manifest();
@@ -462,10 +492,12 @@ async fn called(scene: &Scene) -> Result<()> {
         let answer = scene
             .kubectl_with_input(&create, &probe.to_string())
             .await?;
-        Ok(match answer.contains(pod_reloader_e2e::workload::KEY) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet("it was not".to_owned()),
-        })
+        Ok(
+            match answer.contains(pod_reloader_e2e::workload::CONFIG_HASH) {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet("it was not".to_owned()),
+            },
+        )
     })
     .await
 }

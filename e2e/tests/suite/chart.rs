@@ -1,9 +1,10 @@
 //! Renders the chart, without a cluster.
 
-use std::{fs, path::Path, process::Command};
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::{Programs, chart};
+use pod_reloader_e2e::{Programs, chart, dialects};
+use serde_json::Value;
 
 /// Variable that `make golden` sets: the rendering is written instead of compared.
 const UPDATE: &str = "UPDATE_GOLDEN";
@@ -28,7 +29,7 @@ fn every_file_of_values_renders_what_it_did_before() -> Result<()> {
 }
 
 #[test]
-fn no_render_has_a_ca_bundle_but_one_that_was_given() -> Result<()> {
+fn the_only_ca_bundle_that_is_rendered_is_one_that_was_given() -> Result<()> {
     for entry in fs::read_dir(chart().join("ci/golden"))? {
         let path = entry?.path();
         let rendered = fs::read_to_string(&path)?;
@@ -99,7 +100,7 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "customResources[0]=cronjobs,customResources[1].group=batch,\
              customResources[1].resource=cronjobs,customResources[1].kind=CronJob,\
              customResources[1].restartAt=spec.at",
-            "batch/CronJob is kept already",
+            "batch/CronJob is managed already",
         ),
         ("ignoreNamespaces={Shop}", "/ignoreNamespaces/0"),
         (
@@ -304,6 +305,44 @@ fn the_documented_values_are_those_of_the_chart() -> Result<()> {
         &path,
         &format!("{before}{TABLE_BEGINS}\n{table}{TABLE_ENDS}{after}"),
     )
+}
+
+#[test]
+fn every_list_of_dialects_and_of_presets_is_complete() -> Result<()> {
+    let read = |path: &str| fs::read_to_string(chart().join(path));
+    let schema: Value = serde_json::from_str(&read("values.schema.json")?)?;
+    let of_schema = |pointer: &str| -> Result<Vec<String>> {
+        let names = schema.pointer(pointer).context("the schema lists them")?;
+        Ok(serde_json::from_value(names.clone())?)
+    };
+    let presets: BTreeMap<String, Value> = serde_saphyr::from_str(&read("presets.yaml")?)?;
+    let mut of_schema = of_schema("/properties/customResources/items/then/enum")?;
+    of_schema.sort();
+    ensure!(of_schema.iter().eq(presets.keys()), "{of_schema:?}");
+
+    let values = read("values.yaml")?;
+    let annotations = read("../../docs/annotations.md")?;
+    for dialect in dialects() {
+        let named =
+            |line: &str| line.contains("Dialects (sets of annotations") && line.contains(&dialect);
+        ensure!(values.lines().any(named), "values.yaml: {dialect}");
+        ensure!(
+            annotations.contains(&format!("`{dialect}`")),
+            "annotations.md: {dialect}"
+        );
+    }
+    let custom_resources = read("../../docs/custom-resources.md")?;
+    for preset in presets.keys() {
+        let named =
+            |line: &str| line.contains("names of presets") && line.contains(&format!("`{preset}`"));
+        ensure!(values.lines().any(named), "values.yaml: {preset}");
+        let row = format!("| `{preset}` |");
+        ensure!(
+            custom_resources.contains(&row),
+            "custom-resources.md: {preset}"
+        );
+    }
+    Ok(())
 }
 
 const TABLE_BEGINS: &str = "<!-- values -->";

@@ -1,7 +1,7 @@
 //! Whatever kubectl does to a Deployment, its config hash is right and kubectl reports no problem.
 
 use anyhow::{Result, ensure};
-use pod_reloader_e2e::workload::{KEY, Workload, config_map, key_in};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, key_in};
 use pod_reloader_e2e::{Mark, Options, Output, Scene, Snapshot};
 
 #[tokio::test]
@@ -223,7 +223,7 @@ async fn a_hash_in_the_manifest_is_overridden_with_a_warning() -> Result<()> {
 }
 
 #[tokio::test]
-async fn who_writes_no_hash_is_not_warned() -> Result<()> {
+async fn a_client_that_writes_no_hash_is_not_warned() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         for image in ["app:1", "app:1", "app:2"] {
@@ -308,7 +308,7 @@ async fn patches_of(scene: &Scene, mark: Mark, name: &str) -> Result<usize> {
 
 fn warned(output: &Output) {
     assert_eq!(output.code, Some(0), "{output:?}");
-    let warning = format!("remove {KEY} from your manifest");
+    let warning = format!("remove {CONFIG_HASH} from your manifest");
     assert!(
         output.stderr.contains("Warning: ") && output.stderr.contains(&warning),
         "{output:?}"

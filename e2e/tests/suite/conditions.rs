@@ -4,31 +4,31 @@ use anyhow::{Result, ensure};
 use kube::api::{
     Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
-use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Kind, SECRETS, Workload, key_of};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, merge, wait_for};
+use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, Kind, SECRETS, Workload, key_of};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, dialects, merge, wait_for};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn by_default_only_our_own_annotations_count() -> Result<()> {
+async fn by_default_only_our_own_annotations_are_read() -> Result<()> {
     looked_at(json!({}), &cases(), |case| case.in_dialects(&[OURS])).await
 }
 
 #[tokio::test]
-async fn the_annotations_of_every_dialect_that_is_read_count() -> Result<()> {
-    let values = json!({"dialects": DIALECTS});
-    looked_at(values, &cases(), |case| case.in_dialects(&DIALECTS)).await
+async fn the_annotations_of_every_dialect_that_is_on_are_read() -> Result<()> {
+    let values = json!({"dialects": dialects()});
+    looked_at(values, &cases(), |case| case.in_dialects(&dialects())).await
 }
 
 #[tokio::test]
-async fn the_annotations_of_a_dialect_that_is_not_read_do_not_count() -> Result<()> {
+async fn the_annotations_of_a_dialect_that_is_off_are_not_read() -> Result<()> {
     let dialects = ["stackable", "stakater"];
     let values = json!({"dialects": dialects});
     looked_at(values, &cases(), |case| case.in_dialects(&dialects)).await
 }
 
 #[tokio::test]
-async fn with_auto_reload_all_only_who_opts_out_is_left_alone() -> Result<()> {
-    let values = json!({"dialects": DIALECTS, "autoReloadAll": true});
+async fn with_auto_reload_all_only_workloads_that_opt_out_are_left_alone() -> Result<()> {
+    let values = json!({"dialects": dialects(), "autoReloadAll": true});
     let opts_out = Workload::deployment("one").annotated(AUTO, "false");
     let mut cases = cases();
     for (key, value) in [
@@ -36,7 +36,7 @@ async fn with_auto_reload_all_only_who_opts_out_is_left_alone() -> Result<()> {
         ("wave.pusher.com/update-on-config-change", "true"),
     ] {
         let otherwise_in = opts_out.clone().annotated(key, value);
-        cases.push(Case::new("", otherwise_in, Says::Subscribes));
+        cases.push(Case::new("", otherwise_in, Says::OptsIn));
     }
     looked_at(values, &cases, |case| {
         let is_kept = case.says != Says::OptsOut;
@@ -46,7 +46,7 @@ async fn with_auto_reload_all_only_who_opts_out_is_left_alone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn with_auto_reload_all_and_without_our_dialect_nobody_is_left_alone() -> Result<()> {
+async fn with_auto_reload_all_and_without_our_dialect_no_workload_is_left_alone() -> Result<()> {
     let values = json!({"dialects": ["stakater"], "autoReloadAll": true});
     looked_at(values, &cases(), |_| [true, true]).await
 }
@@ -58,6 +58,10 @@ async fn looked_at(
     cases: &[Case],
     expected: impl Fn(&Case) -> [bool; 2],
 ) -> Result<()> {
+    for dialect in dialects() {
+        let opts_in = |case: &Case| case.dialect == dialect && case.says == Says::OptsIn;
+        ensure!(cases.iter().any(opts_in), "{dialect} has no case");
+    }
     let all = |part: usize| cases.iter().map(|case| expected(case)[part]).collect();
     let (called, kept): (Vec<_>, Vec<_>) = (all(0), all(1));
     let none = vec![false; cases.len()];
@@ -91,7 +95,7 @@ struct Case {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Says {
-    Subscribes,
+    OptsIn,
     OptsOut,
     /// An annotation of the dialect that does not opt in.
     SomethingElse,
@@ -118,24 +122,25 @@ impl Case {
     }
 
     /// Returns, given the active dialects, if the webhook is called and if the policy preserves the hash.
-    fn in_dialects(&self, dialects: &[&str]) -> [bool; 2] {
-        let is_read = dialects.contains(&self.dialect);
+    fn in_dialects(&self, dialects: &[impl AsRef<str>]) -> [bool; 2] {
+        let is_read = dialects.iter().any(|it| it.as_ref() == self.dialect);
         [
             is_read && self.says != Says::Nothing,
-            is_read && self.says == Says::Subscribes,
+            is_read && self.says == Says::OptsIn,
         ]
     }
 }
 
+/// Returns cases of every dialect.
 fn cases() -> Vec<Case> {
-    use Says::{Nothing, OptsOut, SomethingElse, Subscribes};
+    use Says::{Nothing, OptsIn, OptsOut, SomethingElse};
     let one = || Workload::deployment("one");
     let annotations = [
-        (OURS, CONFIG_MAPS, "app", Subscribes),
+        (OURS, CONFIG_MAPS, "app", OptsIn),
         // An object may have this name.
-        (OURS, SECRETS, "false", Subscribes),
-        (OURS, AUTO, "true", Subscribes),
-        (OURS, AUTO, "secrets", Subscribes),
+        (OURS, SECRETS, "false", OptsIn),
+        (OURS, AUTO, "true", OptsIn),
+        (OURS, AUTO, "secrets", OptsIn),
         (OURS, AUTO, "false", OptsOut),
         (
             OURS,
@@ -143,36 +148,31 @@ fn cases() -> Vec<Case> {
             "app",
             SomethingElse,
         ),
-        ("stakater", "reloader.stakater.com/auto", "true", Subscribes),
+        ("stakater", "reloader.stakater.com/auto", "true", OptsIn),
         (
             "stakater",
             "configmap.reloader.stakater.com/auto",
             "true",
-            Subscribes,
+            OptsIn,
         ),
         (
             "stakater",
             "secret.reloader.stakater.com/auto",
             "true",
-            Subscribes,
+            OptsIn,
         ),
-        (
-            "stakater",
-            "reloader.stakater.com/search",
-            "true",
-            Subscribes,
-        ),
+        ("stakater", "reloader.stakater.com/search", "true", OptsIn),
         (
             "stakater",
             "configmap.reloader.stakater.com/reload",
             "a.*",
-            Subscribes,
+            OptsIn,
         ),
         (
             "stakater",
             "secret.reloader.stakater.com/reload",
             "a.*",
-            Subscribes,
+            OptsIn,
         ),
         (
             "stakater",
@@ -190,7 +190,7 @@ fn cases() -> Vec<Case> {
             "wave",
             "wave.pusher.com/update-on-config-change",
             "true",
-            Subscribes,
+            OptsIn,
         ),
         (
             "wave",
@@ -208,13 +208,13 @@ fn cases() -> Vec<Case> {
             "trigger-controller",
             "trigger.k8s.io/triggering-configMaps",
             "app",
-            Subscribes,
+            OptsIn,
         ),
         (
             "trigger-controller",
             "trigger.k8s.io/triggering-secrets",
             "app",
-            Subscribes,
+            OptsIn,
         ),
         (
             "trigger-controller",
@@ -226,7 +226,7 @@ fn cases() -> Vec<Case> {
             "fabric8",
             "configmap.fabric8.io/update-on-change",
             "app",
-            Subscribes,
+            OptsIn,
         ),
         ("fabric8", "configmap.fabric8.io/note", "x", SomethingElse),
         ("", "example.com/auto", "true", Nothing),
@@ -234,12 +234,12 @@ fn cases() -> Vec<Case> {
     let annotated = annotations
         .map(|(dialect, key, value, says)| Case::new(dialect, one().annotated(key, value), says));
     let of_template = [
-        ("stakater", "reloader.stakater.com/auto", "true", Subscribes),
+        ("stakater", "reloader.stakater.com/auto", "true", OptsIn),
         (
             "stakater",
             "secret.reloader.stakater.com/reload",
             "a.*",
-            Subscribes,
+            OptsIn,
         ),
         (
             "stakater",
@@ -261,7 +261,7 @@ fn cases() -> Vec<Case> {
     });
     let enabled = "restarter.stackable.tech/enabled";
     let labelled = [
-        ("stackable", enabled, "true", Subscribes),
+        ("stackable", enabled, "true", OptsIn),
         ("stackable", enabled, "false", SomethingElse),
         ("", "team", "shop", Nothing),
     ];
@@ -273,7 +273,7 @@ fn cases() -> Vec<Case> {
     let both = one().annotated(AUTO, "false").lists("app");
     let mut cases: Vec<_> = annotated.into_iter().chain(of_template).collect();
     cases.extend(labelled.into_iter().chain(bare));
-    cases.push(Case::new(OURS, both, Subscribes));
+    cases.push(Case::new(OURS, both, OptsIn));
     cases
 }
 
@@ -318,7 +318,8 @@ async fn keeps(scene: &Scene, cases: &[Case], expected: &[bool]) -> Result<()> {
         dry_run: true,
         ..PatchParams::default()
     };
-    let rubbish = json!({"spec": {"template": {"metadata": {"annotations": {KEY: "rubbish"}}}}});
+    let rubbish =
+        json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: "rubbish"}}}}});
     wait_for("the policy to keep the hash", PATIENCE, async || {
         let mut kept = Vec::new();
         for (index, case) in cases.iter().enumerate() {
@@ -382,14 +383,6 @@ fn case_name(index: usize) -> String {
 }
 
 const OURS: &str = "pod-reloader";
-const DIALECTS: [&str; 6] = [
-    OURS,
-    "stakater",
-    "wave",
-    "stackable",
-    "trigger-controller",
-    "fabric8",
-];
 const AUTO: &str = "pod-reloader.cs.sap.com/auto";
 /// The hash that the policy must preserve.
 const HASH: &str = "hash";

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
-use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Kind, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{Attempt, Mark, Options, PATIENCE, Scene, Snapshot, wait_for};
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ async fn a_change_of_content_rolls_every_kind_of_workload_once() -> Result<()> {
 }
 
 #[tokio::test]
-async fn every_form_of_content_counts() -> Result<()> {
+async fn every_form_of_content_is_tracked() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let binary = |value: &str| {
             json!({
@@ -202,7 +202,7 @@ async fn a_change_while_the_operator_is_down_is_caught_up_by_one_rollout() -> Re
 }
 
 #[tokio::test]
-async fn a_required_object_that_goes_holds_and_only_another_content_rolls() -> Result<()> {
+async fn a_required_object_that_goes_is_waited_for_and_only_new_content_rolls() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         for (kind, of, build) in [
             (
@@ -223,31 +223,31 @@ async fn a_required_object_that_goes_holds_and_only_another_content_rolls() -> R
             let delete = ["delete", of, "app"];
 
             scene.kubectl(&delete).await?;
-            let note = scene.event(&workload, "WaitingForConfig").await?;
+            let note = scene.event(&workload, "MissingConfig").await?;
             assert!(note.to_lowercase().contains(&format!("{of} app")), "{note}");
             scene
                 .operator
-                .shows("pod_reloader_waiting_workloads", "1")
+                .shows("pod_reloader_missing_config_workloads", "1")
                 .await?;
             scene.rolls_not(&workload, &before).await?;
 
             scene.apply(&[build("app", "1")]).await?;
             scene
                 .operator
-                .shows("pod_reloader_waiting_workloads", "0")
+                .shows("pod_reloader_missing_config_workloads", "0")
                 .await?;
             scene.rolls_not(&workload, &before).await?;
 
             scene.kubectl(&delete).await?;
             scene
                 .operator
-                .shows("pod_reloader_waiting_workloads", "1")
+                .shows("pod_reloader_missing_config_workloads", "1")
                 .await?;
             scene.apply(&[build("app", "2")]).await?;
             scene.rolls_once(&workload, &before).await?;
             scene
                 .operator
-                .shows("pod_reloader_waiting_workloads", "0")
+                .shows("pod_reloader_missing_config_workloads", "0")
                 .await?;
             scene.kubectl(&["delete", &workload.reference()]).await?;
         }
@@ -268,7 +268,7 @@ async fn while_a_required_object_is_missing_the_changes_of_others_wait_too() -> 
             .requires("app");
         let before = scene.create(&web).await?;
         scene.kubectl(&["delete", "configmap", "app"]).await?;
-        scene.event(&web, "WaitingForConfig").await?;
+        scene.event(&web, "MissingConfig").await?;
         scene.apply(&[secret("other", "2")]).await?;
         scene.rolls_not(&web, &before).await?;
         scene.apply(&[config_map("app", "1")]).await?;
@@ -389,7 +389,7 @@ async fn an_object_that_never_rests_rolls_once_in_five_settle_periods() -> Resul
 }
 
 #[tokio::test]
-async fn a_change_that_was_held_for_long_still_settles() -> Result<()> {
+async fn a_change_that_waited_long_for_missing_config_still_settles() -> Result<()> {
     let options = Options {
         settle_period: "4s",
         ..Options::default()
@@ -412,7 +412,7 @@ async fn a_change_that_was_held_for_long_still_settles() -> Result<()> {
             .delete("app", &DeleteParams::default())
             .await
             .map(drop)?;
-        scene.event(&web, "WaitingForConfig").await?;
+        scene.event(&web, "MissingConfig").await?;
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(21) {
             scene.rolls_not(&web, &before).await?;
@@ -484,7 +484,7 @@ async fn an_ignored_workload_is_left_alone_until_it_is_not_ignored_any_more() ->
 }
 
 #[tokio::test]
-async fn opting_out_keeps_the_hash() -> Result<()> {
+async fn opting_out_leaves_the_hash_unchanged() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let workloads = every_kind(|workload| workload.lists("app"));
@@ -507,7 +507,8 @@ async fn a_config_hash_on_the_metadata_of_the_workload_is_neither_obeyed_nor_tou
 {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
-        let workloads = every_kind(|workload| workload.lists("app").annotated(KEY, "message"));
+        let workloads =
+            every_kind(|workload| workload.lists("app").annotated(CONFIG_HASH, "message"));
         let mut before = created(scene, &workloads).await?;
         for (workload, before) in workloads.iter().zip(&before) {
             let expected = scene.expected_key(workload).await?;
@@ -517,8 +518,8 @@ async fn a_config_hash_on_the_metadata_of_the_workload_is_neither_obeyed_nor_tou
         before = each_rolls_once(scene, &workloads, &before).await?;
         for workload in &workloads {
             let object = scene.object(&workload.reference()).await?;
-            assert_eq!(object["metadata"]["annotations"][KEY], "message");
-            let other = format!("{KEY}=other");
+            assert_eq!(object["metadata"]["annotations"][CONFIG_HASH], "message");
+            let other = format!("{CONFIG_HASH}=other");
             scene
                 .kubectl(&["annotate", "--overwrite", &workload.reference(), &other])
                 .await?;
@@ -526,7 +527,7 @@ async fn a_config_hash_on_the_metadata_of_the_workload_is_neither_obeyed_nor_tou
         each_rolls_not(scene, &workloads, &before).await?;
         for workload in &workloads {
             let object = scene.object(&workload.reference()).await?;
-            assert_eq!(object["metadata"]["annotations"][KEY], "other");
+            assert_eq!(object["metadata"]["annotations"][CONFIG_HASH], "other");
         }
         Ok(())
     })

@@ -1,18 +1,20 @@
 //! Custom resources: restarted by the config hash on their pod templates, or by a time in a field. Their
 //! controllers do not run here.
 
-mod kept;
+pub(crate) mod managed;
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::crds::crd;
-use pod_reloader_e2e::workload::{BASELINE, KEY, Kind, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{BASELINE, CONFIG_HASH, Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{Attempt, ControlPlane, Mark, Operator, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use self::kept::{Kept, State, created, each_once, install, none, writes};
+use self::managed::{
+    Managed, State, created, each_once, each_once_though_killed, install, none, writes,
+};
 
 #[tokio::test]
 async fn each_custom_resource_is_restarted_once_for_each_change() -> Result<()> {
@@ -42,8 +44,8 @@ async fn each_custom_resource_is_restarted_once_for_each_change() -> Result<()> 
             scene.apply(&[change]).await?;
             before = each_once(scene, mark, &all, &before, "app").await?;
         }
-        for kept in &all {
-            event(scene, kept, "ConfigChanged").await?;
+        for managed in &all {
+            event(scene, managed, "ConfigChanged").await?;
         }
         let mark = scene.mark().await?;
         scene.apply(&[config_map("other", "2")]).await?;
@@ -115,14 +117,14 @@ async fn a_new_leader_restarts_no_custom_resource() -> Result<()> {
         .await?;
         leader.process().kill().await;
         scene.leader().await?;
-        each_once(scene, mark, &all, &before, "app").await?;
+        each_once_though_killed(scene, mark, &all, &before, "app").await?;
         Ok(())
     })
     .await
 }
 
 #[tokio::test]
-async fn changes_that_follow_each_other_at_once_are_restarts_of_their_own() -> Result<()> {
+async fn changes_in_quick_succession_are_restarts_of_their_own() -> Result<()> {
     let options = Options {
         settle_period: "1ms",
         ..presets()
@@ -130,19 +132,19 @@ async fn changes_that_follow_each_other_at_once_are_restarts_of_their_own() -> R
     Scene::play_on(with_definitions().await?, options, async |scene| {
         scene.apply(&config("1")).await?;
         let all = [
-            Kept::cluster("cluster").lists("app"),
-            Kept::rollout("by-time").lists("app").by_time(),
+            Managed::cluster("cluster").lists("app"),
+            Managed::rollout("by-time").lists("app").by_time(),
         ];
         let mut before = created(scene, &all, "app").await?;
         for round in 0..5 {
             scene
                 .apply(&[config_map("app", &format!("round {round}"))])
                 .await?;
-            for (kept, before) in all.iter().zip(&mut before) {
-                let after = kept.right(scene, "app").await?;
+            for (managed, before) in all.iter().zip(&mut before) {
+                let after = managed.right(scene, "app").await?;
                 let time = |state: &State| state.value.as_deref().map(str::parse).transpose();
                 let (was, is): (Option<jiff::Timestamp>, _) = (time(before)?, time(&after)?);
-                ensure!(is > was, "{}: {before:?}, {after:?}", kept.name);
+                ensure!(is > was, "{}: {before:?}, {after:?}", managed.name);
                 *before = after;
             }
         }
@@ -152,14 +154,14 @@ async fn changes_that_follow_each_other_at_once_are_restarts_of_their_own() -> R
 }
 
 #[tokio::test]
-async fn the_restart_of_a_human_is_kept_until_the_next_change() -> Result<()> {
+async fn the_restart_of_a_human_stays_until_the_next_change() -> Result<()> {
     Scene::play_on(with_definitions().await?, presets(), async |scene| {
         const PAST: &str = "2020-01-01T00:00:00Z";
         scene.apply(&config("1")).await?;
         let all = [
-            Kept::cluster("cluster").lists("app"),
-            Kept::rollout("by-time").lists("app").by_time(),
-            Kept::knative("by-hash").lists("app"),
+            Managed::cluster("cluster").lists("app"),
+            Managed::rollout("by-time").lists("app").by_time(),
+            Managed::knative("by-hash").lists("app"),
         ];
         let before = created(scene, &all, "app").await?;
         let mark = scene.mark().await?;
@@ -167,12 +169,12 @@ async fn the_restart_of_a_human_is_kept_until_the_next_change() -> Result<()> {
         each_once(scene, mark, &all, &before, "app").await?;
 
         let restarted_at = json!({"annotations": {"kubectl.kubernetes.io/restartedAt": PAST}});
-        for (kept, restart) in all.iter().zip([
+        for (managed, restart) in all.iter().zip([
             json!({"metadata": restarted_at}),
             json!({"spec": {"restartAt": PAST}}),
             json!({"spec": {"template": {"metadata": restarted_at}}}),
         ]) {
-            patch(scene, &kept.reference(), &restart, &[]).await?;
+            patch(scene, &managed.reference(), &restart, &[]).await?;
         }
         let before = states(scene, &all).await?;
         ensure!(
@@ -219,15 +221,15 @@ async fn a_definition_may_come_go_and_come_back() -> Result<()> {
             install(&scene.control_plane, &definition).await?;
             let installed = Instant::now();
             let all = [
-                Kept::rollout("by-hash").of_group(GROUP).lists("app"),
-                Kept::rollout("by-time")
+                Managed::rollout("by-hash").of_group(GROUP).lists("app"),
+                Managed::rollout("by-time")
                     .of_group(GROUP)
                     .lists("app")
                     .by_time(),
             ];
             let before = created(scene, &all, "app").await?;
             let took = installed.elapsed();
-            println!("{round}: kept after {took:?}");
+            println!("{round}: managed after {took:?}");
             ensure!(took < PATIENCE, "{took:?}");
             let mark = scene.mark().await?;
             scene.apply(&[config_map("app", round)]).await?;
@@ -237,7 +239,7 @@ async fn a_definition_may_come_go_and_come_back() -> Result<()> {
             let name = format!("rollouts.{GROUP}");
             scene.tool().run(&["delete", "crd", &name]).await?;
             scene.operator.shows("pod_reloader_workloads", "1").await?;
-            let let_go = "the cluster serves a kind no more kind=Rollout";
+            let let_go = "the cluster no longer serves a kind kind=Rollout";
             let turns = if round == "first" { 1 } else { 2 };
             wait_for("the kind to be let go", PATIENCE, async || {
                 let count = scene.operator.log()?.matches(let_go).count();
@@ -269,15 +271,15 @@ async fn a_change_sets_the_hash_of_a_cron_job_and_starts_nothing() -> Result<()>
     Scene::play(cron_jobs(&[]), async |scene| {
         scene.apply(&config("1")).await?;
         let all = [
-            Kept::cron_job("nightly").lists("app"),
-            suspended(Kept::cron_job("suspended").lists("app")),
+            Managed::cron_job("nightly").lists("app"),
+            suspended(Managed::cron_job("suspended").lists("app")),
         ];
-        let manifests: Vec<_> = all.iter().map(|kept| kept.manifest.clone()).collect();
+        let manifests: Vec<_> = all.iter().map(|managed| managed.manifest.clone()).collect();
         scene.apply(&manifests).await?;
         let finished = finished_job(scene).await?;
         scene.operator.start_again().await?;
-        for kept in &all {
-            kept.right(scene, "app").await?;
+        for managed in &all {
+            managed.right(scene, "app").await?;
         }
         let before = states(scene, &all).await?;
         let mark = scene.mark().await?;
@@ -293,20 +295,20 @@ async fn a_change_sets_the_hash_of_a_cron_job_and_starts_nothing() -> Result<()>
 }
 
 #[tokio::test]
-async fn a_change_runs_a_cron_job_once_where_that_is_wished_for() -> Result<()> {
+async fn a_change_runs_a_cron_job_once_if_that_is_requested() -> Result<()> {
     let options = cron_jobs(&["--run-cronjobs-on-change"]);
     Scene::play(options, async |scene| {
         may_create_jobs(scene).await?;
         scene.apply(&config("1")).await?;
         let all = [
-            Kept::cron_job("nightly").lists("app"),
-            suspended(Kept::cron_job("suspended").lists("app")),
+            Managed::cron_job("nightly").lists("app"),
+            suspended(Managed::cron_job("suspended").lists("app")),
         ];
-        let manifests: Vec<_> = all.iter().map(|kept| kept.manifest.clone()).collect();
+        let manifests: Vec<_> = all.iter().map(|managed| managed.manifest.clone()).collect();
         scene.apply(&manifests).await?;
         scene.operator.start_again().await?;
-        for kept in &all {
-            kept.right(scene, "app").await?;
+        for managed in &all {
+            managed.right(scene, "app").await?;
         }
         scene.quiet().await?;
         ensure!(jobs(scene).await?.is_empty(), "at first sight");
@@ -315,8 +317,8 @@ async fn a_change_runs_a_cron_job_once_where_that_is_wished_for() -> Result<()> 
             scene
                 .apply(&[config_map("app", &format!("{runs} runs"))])
                 .await?;
-            for kept in &all {
-                kept.right(scene, "app").await?;
+            for managed in &all {
+                managed.right(scene, "app").await?;
             }
             scene.quiet().await?;
             let jobs = jobs(scene).await?;
@@ -344,18 +346,18 @@ async fn a_change_runs_a_cron_job_once_where_that_is_wished_for() -> Result<()> 
 }
 
 #[tokio::test]
-async fn an_owner_that_takes_the_hash_back_is_given_way_to() -> Result<()> {
+async fn the_loop_gives_way_to_an_owner_that_reverts_the_hash() -> Result<()> {
     Scene::play_on(with_definitions().await?, owned(), async |scene| {
         let without = async |_: &State| {
-            json!({"spec": {"template": {"metadata": {"annotations": {KEY: null}}}}})
+            json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: null}}}}})
         };
-        given_way_to(scene, &Kept::knative("owned").lists("app"), without).await
+        given_way_to(scene, &Managed::knative("owned").lists("app"), without).await
     })
     .await
 }
 
 #[tokio::test]
-async fn an_owner_that_takes_the_time_back_is_given_way_to() -> Result<()> {
+async fn the_loop_gives_way_to_an_owner_that_reverts_the_restart_time() -> Result<()> {
     Scene::play_on(with_definitions().await?, owned(), async |scene| {
         let before = async |before: &State| {
             json!({
@@ -363,42 +365,42 @@ async fn an_owner_that_takes_the_time_back_is_given_way_to() -> Result<()> {
                 "spec": {"restartAt": before.value},
             })
         };
-        let kept = Kept::rollout("owned").lists("app").by_time();
-        given_way_to(scene, &kept, before).await
+        let managed = Managed::rollout("owned").lists("app").by_time();
+        given_way_to(scene, &managed, before).await
     })
     .await
 }
 
-/// Asserts that an owner of `kept` who reverts each restart, by the patch that `undo` derives from the first
+/// Asserts that an owner of `managed` who reverts each restart, by the patch that `undo` derives from the first
 /// state, sees a few restarts at once and then one now and then, and that the next change gets its turn, too.
 async fn given_way_to(
     scene: &Scene,
-    kept: &Kept,
+    managed: &Managed,
     undo: impl AsyncFn(&State) -> Value,
 ) -> Result<()> {
     scene.apply(&config("1")).await?;
-    let all = std::slice::from_ref(kept);
+    let all = std::slice::from_ref(managed);
     let before = created(scene, all, "app").await?.remove(0);
     let undo = undo(&before).await;
     let mark = scene.mark().await?;
     scene.apply(&[config_map("app", "2")]).await?;
-    kept.right(scene, "app").await?;
+    managed.right(scene, "app").await?;
     let take_back = async || -> Result<()> {
         let impersonation = [
             format!("--as={OWNER}"),
             "--as-group=system:masters".to_owned(),
         ];
         loop {
-            let state = kept.state(scene).await?;
+            let state = managed.state(scene).await?;
             let is_new = (&state.value, &state.baseline) != (&before.value, &before.baseline);
             if is_new && state.value.is_some() {
-                patch(scene, &kept.reference(), &undo, &impersonation).await?;
+                patch(scene, &managed.reference(), &undo, &impersonation).await?;
             }
             sleep(Duration::from_millis(50)).await;
         }
     };
     let claims = async || -> Result<()> {
-        event(scene, kept, "ConfigHashReverted").await?;
+        event(scene, managed, "ConfigHashReverted").await?;
         let name = "pod_reloader_reverted_workloads";
         scene.operator.shows(name, "1").await?;
         let turns = turns(scene, mark).await?;
@@ -425,14 +427,14 @@ async fn given_way_to(
 }
 
 #[tokio::test]
-async fn an_edit_without_the_hash_keeps_it_on_a_custom_resource() -> Result<()> {
+async fn an_edit_without_the_hash_leaves_it_in_place_on_a_custom_resource() -> Result<()> {
     Scene::play_on(with_definitions().await?, presets(), async |scene| {
         scene.apply(&config("1")).await?;
         let all = each_kind();
         let before = created(scene, &all, "app").await?;
         let mark = scene.mark().await?;
-        for kept in &all {
-            let manifest = kept.manifest.to_string();
+        for managed in &all {
+            let manifest = managed.manifest.to_string();
             let replace = ["replace", "--filename=-"];
             scene.kubectl_with_input(&replace, &manifest).await?;
         }
@@ -454,10 +456,10 @@ async fn an_edit_without_the_hash_keeps_it_on_a_custom_resource() -> Result<()> 
 }
 
 #[tokio::test]
-async fn another_way_to_be_restarted_is_no_restart() -> Result<()> {
+async fn another_way_to_be_restarted_is_not_a_restart() -> Result<()> {
     Scene::play_on(with_definitions().await?, presets(), async |scene| {
         scene.apply(&config("1")).await?;
-        let by_hash = Kept::rollout("rollout").lists("app");
+        let by_hash = Managed::rollout("rollout").lists("app");
         let by_time = by_hash.clone().by_time();
         let hash = created(scene, std::slice::from_ref(&by_hash), "app").await?;
         let restart = |way: &str| {
@@ -484,7 +486,7 @@ async fn another_way_to_be_restarted_is_no_restart() -> Result<()> {
 }
 
 #[tokio::test]
-async fn kinds_of_the_same_name_are_kept_apart() -> Result<()> {
+async fn kinds_of_the_same_name_are_distinguished() -> Result<()> {
     const GROUP: &str = "apps.kruise.io";
     let mut definition = crd("rollouts");
     definition["metadata"]["name"] = json!(format!("statefulsets.{GROUP}"));
@@ -500,7 +502,7 @@ async fn kinds_of_the_same_name_are_kept_apart() -> Result<()> {
     Scene::play(options, async |scene| {
         install(&scene.control_plane, &definition).await?;
         scene.apply(&config("1")).await?;
-        let mut kruise = Kept::rollout("web").of_group(GROUP).lists("app");
+        let mut kruise = Managed::rollout("web").of_group(GROUP).lists("app");
         kruise.manifest["kind"] = json!("StatefulSet");
         kruise.resource = format!("statefulsets.{GROUP}");
         let built_in = Workload::new(Kind::StatefulSet, "web").lists("other");
@@ -529,13 +531,13 @@ async fn a_rollout_that_leaves_its_template_to_a_deployment_is_restarted_by_time
 -> Result<()> {
     Scene::play_on(with_definitions().await?, presets(), async |scene| {
         scene.apply(&config("1")).await?;
-        let refers = |mut rollout: Kept| {
+        let refers = |mut rollout: Managed| {
             let spec = &mut rollout.manifest["spec"];
             *spec = json!({"workloadRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}});
             rollout
         };
-        let by_hash = [refers(Kept::rollout("by-hash").lists("app"))];
-        let by_time = [refers(Kept::rollout("by-time").lists("app").by_time())];
+        let by_hash = [refers(Managed::rollout("by-hash").lists("app"))];
+        let by_time = [refers(Managed::rollout("by-time").lists("app").by_time())];
         scene.apply(&[by_hash[0].manifest.clone()]).await?;
         let before = created(scene, &by_time, "app").await?;
         let before_by_hash = states(scene, &by_hash).await?;
@@ -551,7 +553,7 @@ async fn a_rollout_that_leaves_its_template_to_a_deployment_is_restarted_by_time
 }
 
 #[tokio::test]
-async fn of_kinds_that_are_not_installed_nothing_is_asked_and_nothing_said() -> Result<()> {
+async fn kinds_that_are_not_installed_are_neither_queried_nor_reported() -> Result<()> {
     let mut resources = vec![
         json!("argo-rollouts"),
         json!("knative"),
@@ -575,9 +577,9 @@ async fn of_kinds_that_are_not_installed_nothing_is_asked_and_nothing_said() -> 
         scene.operator.stop().await;
         scene.operator.start_again().await?;
         let all = [
-            Kept::rollout("rollout").lists("app"),
-            Kept::knative("knative").lists("app"),
-            Kept::cluster("cluster").lists("app"),
+            Managed::rollout("rollout").lists("app"),
+            Managed::knative("knative").lists("app"),
+            Managed::cluster("cluster").lists("app"),
         ];
         let before = created(scene, &all, "app").await?;
         let changed = scene.mark().await?;
@@ -606,7 +608,7 @@ async fn of_kinds_that_are_not_installed_nothing_is_asked_and_nothing_said() -> 
 }
 
 #[tokio::test]
-async fn who_is_not_restarted_by_a_new_hash_is_told() -> Result<()> {
+async fn a_workload_that_a_new_hash_does_not_restart_is_reported() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&config("1")).await?;
         let paused = Workload::deployment("paused").lists("app");
@@ -673,18 +675,18 @@ fn owned() -> Options {
 }
 
 /// Returns one resource for each kind, each way to opt in and each way to be restarted.
-fn each_kind() -> Vec<Kept> {
+fn each_kind() -> Vec<Managed> {
     vec![
-        Kept::rollout("rollout-lists").lists("app"),
-        Kept::rollout("rollout-finds").finds("app"),
-        Kept::rollout("rollout-by-time").lists("app").by_time(),
-        Kept::rollout("rollout-finds-by-time")
+        Managed::rollout("rollout-lists").lists("app"),
+        Managed::rollout("rollout-finds").finds("app"),
+        Managed::rollout("rollout-by-time").lists("app").by_time(),
+        Managed::rollout("rollout-finds-by-time")
             .finds("app")
             .by_time(),
-        Kept::knative("knative-lists").lists("app"),
-        Kept::knative("knative-finds").finds("app"),
-        Kept::kafka_connect("connect").lists("app"),
-        Kept::cluster("cluster").lists("app"),
+        Managed::knative("knative-lists").lists("app"),
+        Managed::knative("knative-finds").finds("app"),
+        Managed::kafka_connect("connect").lists("app"),
+        Managed::cluster("cluster").lists("app"),
     ]
 }
 
@@ -699,7 +701,7 @@ fn cron_jobs(args: &[&str]) -> Options {
     }
 }
 
-fn suspended(mut cron_job: Kept) -> Kept {
+fn suspended(mut cron_job: Managed) -> Managed {
     cron_job.manifest["spec"]["suspend"] = json!(true);
     cron_job
 }
@@ -723,17 +725,17 @@ async fn with_definitions() -> Result<ControlPlane> {
 }
 
 /// Waits until an operator that has just started manages `all`, and the sentinel.
-async fn keeps(operator: &Operator, all: &[Kept]) -> Result<()> {
+async fn keeps(operator: &Operator, all: &[Managed]) -> Result<()> {
     let count = all.len() + 1;
     operator
         .shows("pod_reloader_workloads", &count.to_string())
         .await
 }
 
-async fn states(scene: &Scene, all: &[Kept]) -> Result<Vec<State>> {
+async fn states(scene: &Scene, all: &[Managed]) -> Result<Vec<State>> {
     let mut states = Vec::new();
-    for kept in all {
-        states.push(kept.state(scene).await?);
+    for managed in all {
+        states.push(managed.state(scene).await?);
     }
     Ok(states)
 }
@@ -757,8 +759,8 @@ async fn turns(scene: &Scene, mark: Mark) -> Result<usize> {
 }
 
 /// Waits for an Event of this reason about a custom resource.
-async fn event(scene: &Scene, kept: &Kept, reason: &str) -> Result<()> {
-    let what = format!("an Event {reason} about {}", kept.name);
+async fn event(scene: &Scene, managed: &Managed, reason: &str) -> Result<()> {
+    let what = format!("an Event {reason} about {}", managed.name);
     wait_for(&what, PATIENCE, async || {
         let list = scene
             .kubectl(&["get", "events.events.k8s.io", "--output=json"])
@@ -767,8 +769,8 @@ async fn event(scene: &Scene, kept: &Kept, reason: &str) -> Result<()> {
         let mut events = list["items"].as_array().into_iter().flatten();
         let is_it = |event: &Value| {
             event["reason"] == reason
-                && event["regarding"]["kind"] == kept.manifest["kind"]
-                && event["regarding"]["name"] == kept.manifest["metadata"]["name"]
+                && event["regarding"]["kind"] == managed.manifest["kind"]
+                && event["regarding"]["name"] == managed.manifest["metadata"]["name"]
         };
         Ok(match events.any(is_it) {
             true => Attempt::Done(()),
@@ -794,7 +796,7 @@ async fn jobs(scene: &Scene) -> Result<Vec<Value>> {
 
 /// Creates a finished Job that would track the same objects.
 async fn finished_job(scene: &Scene) -> Result<Value> {
-    let cron_job = Kept::cron_job("finished").lists("app").manifest;
+    let cron_job = Managed::cron_job("finished").lists("app").manifest;
     let template = &cron_job["spec"]["jobTemplate"]["spec"]["template"];
     scene
         .apply(&[json!({

@@ -9,9 +9,10 @@ use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use pod_reloader_e2e::workload::{
-    BASELINE, CONFIG_MAPS, KEY, Kind, Workload, config_map, key_of, secret,
+    BASELINE, CONFIG_HASH, CONFIG_MAPS, Kind, Workload, config_map, key_of, secret,
 };
-use pod_reloader_e2e::{Mark, Operator, Options, PATIENCE, Scene, Snapshot, wait_for};
+use pod_reloader_e2e::{Mark, Operator, Options, PATIENCE, Scene, Snapshot, dialects, wait_for};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::case::{Case, created, each_rolls_where, taken_over};
@@ -19,11 +20,11 @@ use self::case::{Case, created, each_rolls_where, taken_over};
 #[tokio::test]
 async fn every_dialect_is_taken_over_without_a_rollout_and_rolls_once_for_a_change() -> Result<()> {
     Scene::play(
-        before_the_takeover(json!({"dialects": ALL})),
+        before_the_takeover(json!({"dialects": dialects()})),
         async |scene| {
             scene.apply(&config("1")).await?;
             mark(scene, "configmap/app", "reloader.stakater.com/match=true").await?;
-            let cases = subscribed_in_each_dialect();
+            let cases = opted_in_in_each_dialect();
             let before = taken_over(scene, &cases).await?;
             let templates = templates(scene, &cases).await?;
             let restarted = scene.mark().await?;
@@ -89,10 +90,10 @@ async fn every_workload_that_does_not_opt_out_is_taken_over_with_auto_reload_all
 }
 
 #[tokio::test]
-async fn what_several_dialects_ask_for_is_one_hash_and_one_rollout() -> Result<()> {
+async fn a_workload_with_several_dialects_has_one_hash_and_one_rollout() -> Result<()> {
     let options = Options {
         settle_period: "3s",
-        ..speaking(&ALL)
+        ..speaking(&dialects())
     };
     Scene::play(options, async |scene| {
         scene.apply(&config("1")).await?;
@@ -128,7 +129,7 @@ async fn what_several_dialects_ask_for_is_one_hash_and_one_rollout() -> Result<(
 }
 
 #[tokio::test]
-async fn what_a_regular_expression_matches_rolls_when_it_comes_changes_and_goes() -> Result<()> {
+async fn a_match_of_a_regular_expression_rolls_when_it_comes_changes_and_goes() -> Result<()> {
     Scene::play(speaking(&STAKATER), async |scene| {
         scene.apply(&[config_map("app-1", "1")]).await?;
         let lists = |name| Workload::deployment(name).annotated(STAKATER_RELOAD, "app-.*");
@@ -177,7 +178,7 @@ async fn what_a_regular_expression_matches_rolls_when_it_comes_changes_and_goes(
 }
 
 #[tokio::test]
-async fn a_match_that_the_pods_need_holds_while_it_is_gone() -> Result<()> {
+async fn a_match_that_the_pods_need_is_waited_for_while_it_is_gone() -> Result<()> {
     Scene::play(speaking(&STAKATER), async |scene| {
         let matches = ["app-1", "app-2"].map(|name| config_map(name, "1"));
         scene.apply(&matches).await?;
@@ -185,7 +186,7 @@ async fn a_match_that_the_pods_need_holds_while_it_is_gone() -> Result<()> {
         let web = Case::of(web.requires("app-1"), "app-1,app-2", "");
         let before = scene.create(&web.workload).await?;
         scene.kubectl(&["delete", "configmap", "app-1"]).await?;
-        let note = scene.event(&web.workload, "WaitingForConfig").await?;
+        let note = scene.event(&web.workload, "MissingConfig").await?;
         ensure!(note.contains("ConfigMap app-1"), "{note}");
         scene.apply(&[config_map("app-2", "2")]).await?;
         web.rolls_not(scene, &before).await?;
@@ -197,7 +198,7 @@ async fn a_match_that_the_pods_need_holds_while_it_is_gone() -> Result<()> {
 
 /// Stakater's Reloader writes its mark as soon as it sees the change, within our settle period.
 #[tokio::test]
-async fn while_the_other_controller_runs_too_a_change_is_its_rollout_alone() -> Result<()> {
+async fn while_the_other_controller_runs_a_change_makes_only_its_rollout() -> Result<()> {
     let options = Options {
         settle_period: "6s",
         ..before_the_takeover(json!({"dialects": STAKATER}))
@@ -231,8 +232,9 @@ async fn while_the_other_controller_runs_too_a_change_is_its_rollout_alone() -> 
 }
 
 #[tokio::test]
-async fn marks_on_config_objects_roll_nothing_and_decide_what_counts_from_then_on() -> Result<()> {
-    Scene::play(speaking(&ALL), async |scene| {
+async fn marks_on_config_objects_roll_nothing_and_decide_what_is_tracked_from_then_on() -> Result<()>
+{
+    Scene::play(speaking(&dialects()), async |scene| {
         scene.apply(&config("1")).await?;
         let stakater = |name, key, value| {
             let workload = Workload::deployment(name).annotated(key, value);
@@ -299,7 +301,8 @@ async fn ignored_and_back(scene: &Scene, ignore: &str, cases: &[Case]) -> Result
 }
 
 #[tokio::test]
-async fn labels_of_config_objects_roll_nothing_and_decide_what_counts_from_then_on() -> Result<()> {
+async fn labels_of_config_objects_roll_nothing_and_decide_what_is_tracked_afterwards() -> Result<()>
+{
     let options = Options {
         values: json!({"dialects": STAKATER, "resourceLabelSelector": "!hidden"}),
         ..Options::default()
@@ -342,7 +345,7 @@ async fn labels_of_config_objects_roll_nothing_and_decide_what_counts_from_then_
 }
 
 #[tokio::test]
-async fn what_says_match_counts_for_those_who_search() -> Result<()> {
+async fn objects_that_say_match_are_tracked_by_workloads_that_search() -> Result<()> {
     Scene::play(speaking(&STAKATER), async |scene| {
         scene.apply(&config("1")).await?;
         let search = Workload::deployment("web").annotated(STAKATER_SEARCH, "true");
@@ -371,7 +374,7 @@ async fn what_says_match_counts_for_those_who_search() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_dialect_that_is_switched_on_rolls_nothing_and_counts_from_then_on() -> Result<()> {
+async fn a_dialect_that_is_switched_on_rolls_nothing_and_applies_from_then_on() -> Result<()> {
     Scene::play(Options::released(), async |scene| {
         scene.apply(&config("1")).await?;
         let web = Workload::deployment("web").lists("app");
@@ -435,7 +438,7 @@ async fn a_pause_period_is_a_settle_period_and_pauses_nothing() -> Result<()> {
 #[tokio::test]
 async fn no_secret_is_read_where_secrets_are_ignored() -> Result<()> {
     let options = Options {
-        values: json!({"dialects": ALL, "ignoreSecrets": true}),
+        values: json!({"dialects": dialects(), "ignoreSecrets": true}),
         ..Options::default()
     };
     Scene::play(options, async |scene| {
@@ -527,7 +530,7 @@ async fn in_an_ignored_namespace(scene: &Scene, ignored: &str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_bad_regular_expression_is_told_of_and_the_other_items_count() -> Result<()> {
+async fn a_bad_regular_expression_is_reported_and_the_other_items_are_tracked() -> Result<()> {
     Scene::play(speaking(&STAKATER), async |scene| {
         scene
             .apply(&[config_map("app-1", "1"), config_map("other", "1")])
@@ -536,7 +539,7 @@ async fn a_bad_regular_expression_is_told_of_and_the_other_items_count() -> Resu
         let manifest = web.manifest().to_string();
         let create = ["create", "--filename=-"];
         let created = scene.kubectl_output(&create, &manifest).await?;
-        let told = "\"app-(\" is no regular expression";
+        let told = "\"app-(\" is not a valid regular expression";
         ensure!(created.stderr.contains(told), "{}", created.stderr);
         let note = scene.event(&web, "InvalidReference").await?;
         ensure!(note.contains(told), "{note}");
@@ -552,7 +555,7 @@ async fn a_bad_regular_expression_is_told_of_and_the_other_items_count() -> Resu
 }
 
 #[tokio::test]
-async fn of_three_hundred_matches_the_first_256_count() -> Result<()> {
+async fn the_first_256_of_three_hundred_matches_are_tracked() -> Result<()> {
     Scene::play(speaking(&STAKATER), async |scene| {
         // These names sort before those that others put into the namespace.
         let name = |index| format!("a{index:03}");
@@ -592,7 +595,7 @@ async fn templates(scene: &Scene, cases: &[Case]) -> Result<Vec<Value>> {
         let mut object = scene.object(&case.workload.reference()).await?;
         let mut template = object["spec"]["template"].take();
         if let Some(annotations) = template["metadata"]["annotations"].as_object_mut() {
-            annotations.remove(KEY);
+            annotations.remove(CONFIG_HASH);
         }
         if template["metadata"]["annotations"] == json!({}) {
             template["metadata"]["annotations"] = Value::Null;
@@ -616,7 +619,10 @@ async fn writes(scene: &Scene, mark: Mark) -> Result<BTreeMap<String, String>> {
 
 /// Returns the prefix of a baseline for a config hash that can be verified.
 fn otherwise(snapshot: &Snapshot) -> Result<String> {
-    Ok(format!("{}~", snapshot.key.as_deref().context("no KEY")?))
+    Ok(format!(
+        "{}~",
+        snapshot.key.as_deref().context("no CONFIG_HASH")?
+    ))
 }
 
 /// Sets or removes an annotation or label of a config object, in kubectl's syntax.
@@ -675,7 +681,7 @@ async fn upgraded(scene: &Scene, values: Value) -> Result<Operator> {
     scene.start_replica(&installation, directory, &[]).await
 }
 
-fn speaking(dialects: &[&str]) -> Options {
+fn speaking(dialects: &[impl Serialize]) -> Options {
     Options {
         values: json!({"dialects": dialects}),
         ..Options::default()
@@ -725,7 +731,7 @@ fn mounts(workload: Workload, config_map: &str) -> Workload {
 
 /// Returns workloads that use ConfigMap `app` and Secret `app`, with traces of their controllers. ConfigMap
 /// `app` is marked for `match`.
-fn subscribed_in_each_dialect() -> Vec<Case> {
+fn opted_in_in_each_dialect() -> Vec<Case> {
     let all = |name| uses(Workload::deployment(name), "app", "app");
     let of_template = |workload: Workload, key, value: &str| {
         let path = ["spec", "template", "metadata", "annotations", key];
@@ -816,14 +822,6 @@ fn subscribed_in_each_dialect() -> Vec<Case> {
     ]
 }
 
-const ALL: [&str; 6] = [
-    "pod-reloader",
-    "stakater",
-    "wave",
-    "stackable",
-    "trigger-controller",
-    "fabric8",
-];
 const STAKATER: [&str; 2] = ["pod-reloader", "stakater"];
 const AUTO: &str = "pod-reloader.cs.sap.com/auto";
 const STAKATER_AUTO: &str = "reloader.stakater.com/auto";

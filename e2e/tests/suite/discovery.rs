@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::oracle::Truth;
 use pod_reloader_e2e::workload::Workload;
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, dialects, wait_for};
 use serde_json::{Value, json};
 
 use self::cases::{
@@ -22,7 +22,7 @@ use self::pod_specs::{
 };
 
 #[tokio::test]
-async fn every_reference_of_a_pod_template_counts_and_nothing_else_does() -> Result<()> {
+async fn every_reference_of_a_pod_template_is_tracked_and_nothing_else_is() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let cases = references("", false, |workload| workload.annotated(AUTO, "true"));
         exactly_what_counts_rolls(scene, &cases).await?;
@@ -32,7 +32,7 @@ async fn every_reference_of_a_pod_template_counts_and_nothing_else_does() -> Res
 }
 
 #[tokio::test]
-async fn only_what_pods_cannot_see_counts_where_a_restart_must_be_needed() -> Result<()> {
+async fn restart_on_needed_tracks_only_what_pods_cannot_see() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let asks = |workload: Workload| workload.annotated(AUTO, "true");
         let needed = |workload: Workload| asks(workload).annotated(RESTART_ON, "needed");
@@ -62,7 +62,7 @@ async fn only_what_pods_cannot_see_counts_where_a_restart_must_be_needed() -> Re
 }
 
 #[tokio::test]
-async fn keys_that_are_named_count_alone_unless_the_workload_says_otherwise() -> Result<()> {
+async fn only_named_data_keys_are_tracked_unless_the_workload_says_otherwise() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let named = |name: &str| format!("{name}[{USED}]");
         let from_env = |name: &str| {
@@ -107,7 +107,7 @@ async fn keys_that_are_named_count_alone_unless_the_workload_says_otherwise() ->
 }
 
 #[tokio::test]
-async fn auto_takes_the_kinds_and_names_that_it_is_to() -> Result<()> {
+async fn auto_tracks_the_kinds_and_names_that_its_annotations_select() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let auto = |name: &str, value: &str| uses_both(name).annotated(AUTO, value);
         let all = |name: &str| auto(name, "true");
@@ -141,7 +141,7 @@ async fn auto_takes_the_kinds_and_names_that_it_is_to() -> Result<()> {
 }
 
 #[tokio::test]
-async fn with_auto_reload_all_everything_counts_for_who_does_not_opt_out() -> Result<()> {
+async fn auto_reload_all_tracks_everything_for_workloads_that_do_not_opt_out() -> Result<()> {
     Scene::play(auto_reload_all(), async |scene| {
         let config_map = [Part::Whole, Part::Nothing];
         let mut cases = under_auto_reload_all();
@@ -156,8 +156,8 @@ async fn with_auto_reload_all_everything_counts_for_who_does_not_opt_out() -> Re
 }
 
 #[tokio::test]
-async fn who_was_there_before_auto_reload_all_gets_a_baseline_and_rolls_at_its_first_change()
--> Result<()> {
+async fn a_workload_from_before_auto_reload_all_gets_a_baseline_and_rolls_at_a_change() -> Result<()>
+{
     let options = Options {
         // ConfigMaps and Secrets change one after the other.
         settle_period: "3s",
@@ -191,7 +191,7 @@ async fn who_was_there_before_auto_reload_all_gets_a_baseline_and_rolls_at_its_f
 }
 
 #[tokio::test]
-async fn what_is_optional_may_be_absent_and_counts_when_it_comes_and_goes() -> Result<()> {
+async fn an_optional_object_may_be_absent_and_rolls_when_it_comes_and_goes() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let auto = |workload: Workload| workload.annotated(AUTO, "true");
         let mut config = Config::of(references("", true, auto));
@@ -217,7 +217,7 @@ async fn what_is_optional_may_be_absent_and_counts_when_it_comes_and_goes() -> R
 }
 
 #[tokio::test]
-async fn without_what_is_required_a_change_waits_and_says_so() -> Result<()> {
+async fn a_change_waits_for_a_required_object_that_is_missing_and_says_so() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let auto = |workload: Workload| workload.annotated(AUTO, "true");
         let mut config = Config::of(references("", false, auto));
@@ -230,7 +230,7 @@ async fn without_what_is_required_a_change_waits_and_says_so() -> Result<()> {
 
         config.delete_objects(scene).await?;
         wait_for("everybody to wait", PATIENCE, async || {
-            let waiting = told(scene, "WaitingForConfig").await?;
+            let waiting = told(scene, "MissingConfig").await?;
             let mut names = workloads.iter().map(|workload| &workload.name);
             Ok(match names.find(|name| !waiting.contains(*name)) {
                 Some(not) => Attempt::NotYet(format!("{not} does not")),
@@ -250,7 +250,7 @@ async fn without_what_is_required_a_change_waits_and_says_so() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_new_reference_to_what_is_not_there_waits_and_says_so() -> Result<()> {
+async fn a_new_reference_to_a_missing_object_waits_and_says_so() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let bare = uses_both("web").annotated(AUTO, "true");
         let mut config = Config::of([Case::new(bare.clone(), [Part::Whole; 2])]);
@@ -260,7 +260,7 @@ async fn a_new_reference_to_what_is_not_there_waits_and_says_so() -> Result<()> 
         let web = with_spec(bare, late);
         let edited = scene.create(&web).await?;
         ensure!(edited.key == before.key, "{before:?}, {edited:?}");
-        let note = scene.event(&web, "WaitingForConfig").await?;
+        let note = scene.event(&web, "MissingConfig").await?;
         ensure!(note.contains("Secret late"), "{note}");
         scene.rolls_not(&web, &edited).await?;
 
@@ -355,7 +355,7 @@ async fn references_to_other_kinds_of_objects_are_let_through_and_not_followed()
 }
 
 #[tokio::test]
-async fn nothing_is_read_for_workloads_that_did_not_ask() -> Result<()> {
+async fn nothing_is_read_for_workloads_that_did_not_opt_in() -> Result<()> {
     use Place::{Annotation, Label};
     let of_others: [&[Mark]; 6] = [
         &[(Annotation, "reloader.stakater.com/auto", "true")],
@@ -373,11 +373,9 @@ async fn nothing_is_read_for_workloads_that_did_not_ask() -> Result<()> {
 }
 
 #[tokio::test]
-async fn nothing_is_read_for_workloads_that_did_not_ask_in_any_dialect() -> Result<()> {
+async fn nothing_is_read_for_workloads_that_did_not_opt_in_by_any_dialect() -> Result<()> {
     use Place::{Annotation, Label};
-    let values = json!({"dialects": [
-        "pod-reloader", "stakater", "wave", "stackable", "trigger-controller", "fabric8",
-    ]});
+    let values = json!({"dialects": dialects()});
     let of_others: [&[Mark]; 8] = [
         &[(Annotation, "reloader.stakater.com/auto", "false")],
         &[(Annotation, "reloader.stakater.com/search", "false")],
@@ -400,7 +398,7 @@ async fn nothing_is_read_for_workloads_that_did_not_ask_in_any_dialect() -> Resu
 }
 
 #[tokio::test]
-async fn a_change_of_the_template_brings_the_hash_that_the_loop_keeps() -> Result<()> {
+async fn a_change_of_the_template_sets_the_hash_that_the_loop_leaves_unchanged() -> Result<()> {
     let without_loop = Options {
         args: vec!["--reconcile=off".to_owned()],
         ..Options::default()

@@ -6,7 +6,7 @@ use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn a_restart_is_an_event_about_workload_and_object_and_a_repetition_is_counted() -> Result<()>
+async fn a_restart_is_an_event_about_workload_and_object_and_repetitions_are_counted() -> Result<()>
 {
     let options = Options {
         // Longer than the possible time between two writes.
@@ -74,9 +74,9 @@ async fn a_problem_is_in_the_log_with_the_reason_and_the_text_of_its_event() -> 
         let web = Workload::deployment("web").lists("app").requires("app");
         scene.create(&web).await?;
         scene.kubectl(&["delete", "configmap", "app"]).await?;
-        let note = scene.event(&web, "WaitingForConfig").await?;
+        let note = scene.event(&web, "MissingConfig").await?;
         let log = scene.operator.log()?;
-        let told = format!(r#"reason="WaitingForConfig" note="{note}""#);
+        let told = format!(r#"reason="MissingConfig" note="{note}""#);
         let lines: Vec<_> = log.lines().filter(|line| line.contains(&told)).collect();
         ensure!(lines.len() == 1, "{told} in\n{log}");
         ensure!(lines[0].contains("/web"), "{}", lines[0]);
@@ -86,7 +86,7 @@ async fn a_problem_is_in_the_log_with_the_reason_and_the_text_of_its_event() -> 
 }
 
 #[tokio::test]
-async fn a_workload_with_the_longest_name_is_told_of() -> Result<()> {
+async fn a_workload_with_the_longest_name_gets_its_events() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         // The name cannot be the value of a label, nor be followed by the suffix of a ReplicaSet.
         let name = ["a".repeat(235), "-b.c".to_owned(), "d".repeat(14)].concat();

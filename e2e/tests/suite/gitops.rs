@@ -1,11 +1,14 @@
 //! Syncs as Argo CD and Flux make them, through kubectl under their field managers: one rollout for a
 //! release, and no drift.
 
+mod own_chart;
+mod waiting;
+
 use std::{collections::BTreeSet, slice};
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::workload::{KEY, Workload, config_map};
-use pod_reloader_e2e::{Attempt, Options, Output, PATIENCE, Scene, Snapshot, chart, wait_for};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map};
+use pod_reloader_e2e::{Options, Output, Scene, Snapshot};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -39,8 +42,7 @@ async fn self_heal_without_a_hash_in_git_rolls_nothing_and_sees_no_drift() -> Re
 }
 
 #[tokio::test]
-async fn self_heal_with_a_stale_hash_in_git_is_warned_rolls_nothing_and_sees_no_drift() -> Result<()>
-{
+async fn self_heal_with_a_stale_hash_in_git_gets_a_warning_no_rollout_and_no_drift() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let mut apps = deployed(scene).await?;
         for app in &mut apps {
@@ -105,67 +107,6 @@ async fn a_first_deployment_passes_the_dry_run_of_everything() -> Result<()> {
     .await
 }
 
-#[tokio::test]
-async fn syncs_of_our_chart_leave_the_ca_of_cert_manager_alone() -> Result<()> {
-    syncs_leave_the_ca_alone(CertificateOf::CertManager).await
-}
-
-#[tokio::test]
-async fn syncs_of_our_chart_leave_the_operators_own_ca_alone() -> Result<()> {
-    syncs_leave_the_ca_alone(CertificateOf::Operator).await
-}
-
-#[tokio::test]
-async fn upgrades_of_our_chart_leave_the_ca_alone() -> Result<()> {
-    for certificate in [CertificateOf::CertManager, CertificateOf::Operator] {
-        let options = Options {
-            released: true,
-            ..certificate.options()
-        };
-        let values = options.clone();
-        Scene::play(options, async |scene| {
-            let ca = ca_bundle(scene).await?;
-            let mut installation = scene.installation.clone();
-            for _ in 0..2 {
-                installation
-                    .upgrade(&values.values(&scene.namespace))
-                    .await?;
-                assert_eq!(ca_bundle(scene).await?, ca);
-            }
-            Ok(())
-        })
-        .await?;
-    }
-    Ok(())
-}
-
-async fn syncs_leave_the_ca_alone(certificate: CertificateOf) -> Result<()> {
-    let options = certificate.options();
-    let values = options.clone();
-    Scene::play(options, async |scene| {
-        let rendered = rendered(scene, &values).await?;
-        let kubectl = async |args: &[&str]| scene.tool().run_with_input(args, &rendered).await;
-        // The first sync creates it, without a CA.
-        let name = &scene.installation.namespace;
-        kubectl(&["delete", "mutatingwebhookconfiguration", name]).await?;
-        kubectl(Sync::ArgoServerSide.args()).await?;
-        let ca = ca_bundle(scene).await?;
-        for way in [Sync::ArgoServerSide, Sync::ArgoClientSide, Sync::Flux] {
-            for _ in 0..2 {
-                kubectl(way.args()).await?;
-                assert_eq!(ca_bundle(scene).await?, ca);
-            }
-            no_drift(way, &kubectl).await?;
-        }
-        // The webhook is called, too.
-        let web = Workload::deployment("web").lists("app");
-        let before = scene.create(&web).await?;
-        scene.apply(&[config_map("app", "1")]).await?;
-        scene.rolls_once(&web, &before).await.map(|_| ())
-    })
-    .await
-}
-
 /// The tool that syncs, and its way to do so.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sync {
@@ -177,6 +118,10 @@ enum Sync {
     ArgoReplace,
     /// Flux's kustomize-controller.
     Flux,
+    /// A human's `kubectl apply`.
+    Kubectl,
+    /// A human's `kubectl apply --server-side`, which fails over a conflict.
+    KubectlServerSide,
 }
 
 impl Sync {
@@ -186,6 +131,14 @@ impl Sync {
         Self::ArgoReplace,
         Self::Flux,
     ];
+    const WITH_KUBECTL: [Self; 6] = [
+        Self::ArgoServerSide,
+        Self::ArgoClientSide,
+        Self::ArgoReplace,
+        Self::Flux,
+        Self::Kubectl,
+        Self::KubectlServerSide,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -193,13 +146,17 @@ impl Sync {
             Self::ArgoClientSide => "argo-client-side",
             Self::ArgoReplace => "argo-replace",
             Self::Flux => "flux",
+            Self::Kubectl => "kubectl",
+            Self::KubectlServerSide => "kubectl-server-side",
         }
     }
 
     fn field_manager(self) -> &'static str {
         match self {
             Self::Flux => FLUX,
-            _ => ARGO,
+            Self::Kubectl => "--field-manager=kubectl-client-side-apply",
+            Self::KubectlServerSide => "--field-manager=kubectl",
+            Self::ArgoServerSide | Self::ArgoClientSide | Self::ArgoReplace => ARGO,
         }
     }
 
@@ -209,6 +166,8 @@ impl Sync {
             Self::ArgoClientSide => &["apply", ARGO, "--filename=-"],
             Self::ArgoReplace => &["replace", ARGO, "--filename=-"],
             Self::Flux => &["apply", SERVER_SIDE, FORCE, FLUX, "--filename=-"],
+            Self::Kubectl => &["apply", "--filename=-"],
+            Self::KubectlServerSide => &["apply", SERVER_SIDE, "--filename=-"],
         }
     }
 }
@@ -274,7 +233,21 @@ fn web(name: &str) -> Workload {
 
 /// Deploys an application for each way to sync, into an empty namespace.
 async fn deployed(scene: &Scene) -> Result<Vec<App<'_>>> {
-    let mut apps: Vec<_> = Sync::ALL.map(|way| App::new(scene, way)).into();
+    deployed_by(scene, &Sync::ALL, |web| web).await
+}
+
+/// Deploys an application for each of these ways to sync, with a Deployment that `change` modifies.
+async fn deployed_by<'a>(
+    scene: &'a Scene,
+    ways: &[Sync],
+    change: impl Fn(Workload) -> Workload,
+) -> Result<Vec<App<'a>>> {
+    let app = |way: &Sync| {
+        let app = App::new(scene, *way);
+        let web = change(app.web.clone());
+        App { web, ..app }
+    };
+    let mut apps: Vec<_> = ways.iter().map(app).collect();
     for app in &apps {
         match app.way {
             // A replace needs an existing object, so this one is created.
@@ -294,16 +267,21 @@ async fn each_heals(scene: &Scene, apps: &mut [App<'_>]) -> Result<()> {
             let output = app.sync().await?;
             let is_warned = output
                 .stderr
-                .contains(&format!("remove {KEY} from your manifest"));
+                .contains(&format!("remove {CONFIG_HASH} from your manifest"));
             ensure!(
-                is_warned == app.git().contains(KEY),
+                is_warned == app.git().contains(CONFIG_HASH),
                 "{}: {output:?}",
                 app.name
             );
         }
     }
     each_rolled(scene, apps, 0).await?;
-    for app in &*apps {
+    each_has_no_drift(scene, apps).await
+}
+
+/// Asserts that no sync is needed, using each tool's own comparison.
+async fn each_has_no_drift(scene: &Scene, apps: &[App<'_>]) -> Result<()> {
+    for app in apps {
         let git = app.git();
         let kubectl = async |args: &[&str]| scene.kubectl_with_input(args, &git).await;
         no_drift(app.way, &kubectl).await.context(app.name)?;
@@ -363,7 +341,7 @@ async fn no_drift(way: Sync, kubectl: &impl AsyncFn(&[&str]) -> Result<String>) 
         "--filename=-",
     ];
     kubectl(&server_side).await?;
-    if way == Sync::ArgoClientSide {
+    if [Sync::ArgoClientSide, Sync::Kubectl].contains(&way) {
         kubectl(&["diff", way.field_manager(), "--filename=-"]).await?;
     }
     Ok(())
@@ -384,63 +362,6 @@ fn objects(list: &str) -> Result<Vec<Value>> {
             object
         })
         .collect())
-}
-
-/// The issuer of the webhook's certificate, which also writes the `caBundle`.
-#[derive(Clone, Copy)]
-enum CertificateOf {
-    CertManager,
-    Operator,
-}
-
-impl CertificateOf {
-    fn options(self) -> Options {
-        Options {
-            values: match self {
-                Self::CertManager => json!({"webhook": {"certManager": {"enabled": true}}}),
-                Self::Operator => Value::Null,
-            },
-            ..Options::default()
-        }
-    }
-}
-
-/// Renders our chart like Argo CD's repo server.
-async fn rendered(scene: &Scene, options: &Options) -> Result<String> {
-    let installation = &scene.installation;
-    let chart = chart().display().to_string();
-    let template = [
-        "template",
-        &installation.namespace,
-        &chart,
-        "--namespace",
-        &installation.namespace,
-        "--skip-tests",
-        "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
-        "--values=-",
-    ];
-    let values = installation.values(&options.values(&scene.namespace));
-    installation
-        .helm
-        .run_with_input(&template, &values.to_string())
-        .await
-}
-
-/// Returns the CA in the webhook configuration, once there is one, with the generation. The generation shows
-/// if somebody wiped the CA and somebody else wrote it again.
-async fn ca_bundle(scene: &Scene) -> Result<(String, Option<i64>)> {
-    let name = &scene.installation.namespace;
-    let get = ["get", "mutatingwebhookconfiguration", name, "--output=json"];
-    wait_for("a caBundle", PATIENCE, async || {
-        let configuration: Value = serde_json::from_str(&scene.tool().run(&get).await?)?;
-        let bundle = &configuration["webhooks"][0]["clientConfig"]["caBundle"];
-        let generation = configuration["metadata"]["generation"].as_i64();
-        Ok(match bundle.as_str() {
-            Some(bundle) => Attempt::Done((bundle.to_owned(), generation)),
-            None => Attempt::NotYet("there is none".to_owned()),
-        })
-    })
-    .await
 }
 
 const ARGO: &str = "--field-manager=argocd-controller";

@@ -1,6 +1,12 @@
 //! Releases of an application with real helm, 3 and 4: one rollout if something changed, and otherwise none.
+//!
+//! The settle period is shorter than the time between the writes of a release, so the operator has to wait
+//! for the release itself.
 
-use std::{fs, time::Duration};
+mod under_way;
+mod waiting;
+
+use std::{env, fs};
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map};
@@ -8,9 +14,6 @@ use pod_reloader_e2e::{Options, Scene, Tool};
 use serde_json::{Value, json};
 
 use crate::order::{gap, rounds};
-
-/// Longer than the default: beside other tests, helm takes its time.
-const SETTLE_PERIOD: Duration = Duration::from_secs(12);
 
 #[tokio::test]
 async fn each_release_of_helm_4_on_the_server_side_is_one_rollout() -> Result<()> {
@@ -29,7 +32,7 @@ async fn each_release_of_helm_3_is_one_rollout() -> Result<()> {
 
 #[tokio::test]
 async fn a_rollback_is_one_rollout_back_to_the_first_replica_set() -> Result<()> {
-    Scene::play(with_a_long_settle_period(), async |scene| {
+    Scene::play(Options::default(), async |scene| {
         let mut apps = Vec::new();
         for flavour in Flavour::ALL {
             let app = App::new(scene, flavour, 0)?;
@@ -90,7 +93,7 @@ async fn a_release_that_changes_nothing_is_no_rollout_even_if_forced() -> Result
 
 /// Helm 4 applies without force, and a conflict fails the release: a hash does not belong in a chart.
 #[tokio::test]
-async fn a_chart_that_carries_a_hash_conflicts_on_the_server_side_once_the_loop_has_moved_it()
+async fn a_chart_with_a_hash_conflicts_on_the_server_side_once_the_loop_has_changed_it()
 -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         for flavour in Flavour::ALL {
@@ -116,39 +119,35 @@ async fn a_chart_that_carries_a_hash_conflicts_on_the_server_side_once_the_loop_
     .await
 }
 
-/// Makes releases that change a ConfigMap and the Deployment that lists it, with 50 objects in between.
+/// Makes releases that change a ConfigMap and the Deployment that lists it, with 50 objects in between, or as
+/// many as the variable `OTHERS` says. The variable `QPS` slows helm down.
 async fn each_release_is_one_rollout(flavour: Flavour) -> Result<()> {
-    Scene::play(with_a_long_settle_period(), async |scene| {
-        let app = App::new(scene, flavour, 50)?;
+    let pace = env::var("QPS").map(|qps| [format!("--qps={qps}"), "--burst-limit=1".to_owned()]);
+    let pace: Vec<&str> = pace.iter().flatten().map(String::as_str).collect();
+    Scene::play(Options::default(), async |scene| {
+        let others = env::var("OTHERS").unwrap_or_else(|_| "50".to_owned());
+        let app = App::new(scene, flavour, others.parse()?)?;
         app.install().await?;
         let mut before = scene.snapshot(&app.workload()).await?;
         let (mut gaps, mut counts) = (Vec::new(), Vec::new());
-        let rounds = rounds()?;
-        for round in 2.. {
-            if counts.len() == rounds {
-                break;
-            }
-            ensure!(round < 2 + 3 * rounds, "helm is too slow here: {gaps:?}");
+        for round in 2..2 + rounds(4)? {
             let mark = scene.mark().await?;
-            app.upgrade(&[&format!("--set=config={round},image={round}")])
-                .await?;
-            let gap = gap(scene, mark, app.name, app.name).await?;
-            gaps.push(gap);
+            let values = format!("--set=config={round},image={round}");
+            app.upgrade(&[&[values.as_str()], &*pace].concat()).await?;
+            gaps.push(gap(scene, mark, app.name, app.name).await?);
             scene.quiet().await?;
             let after = scene.snapshot(&app.workload()).await?;
-            // A gap longer than the settle period promises nothing.
-            if gap < SETTLE_PERIOD {
-                counts.push(after.new_revisions(&before));
-            }
+            counts.push(after.new_revisions(&before));
             let expected = scene.expected_key(&app.workload()).await?;
             ensure!(after.key == Some(expected), "wrong hash: {after:?}");
             before = after;
         }
         let once = counts.iter().filter(|&&count| count == 1).count();
         let report = format!(
-            "{}: {once} of {} releases were one rollout; from ConfigMap to Deployment at most {:?}",
+            "{}: {once} of {} releases were one rollout; from ConfigMap to Deployment {:?} to {:?}",
             app.name,
             counts.len(),
+            gaps.iter().min().copied().unwrap_or_default(),
             gaps.iter().max().copied().unwrap_or_default()
         );
         println!("{report}");
@@ -227,19 +226,26 @@ impl<'a> App<'a> {
         change: fn(Workload) -> Workload,
     ) -> Result<Self> {
         let name = flavour.name();
-        let chart = scene.directory().join(name);
-        let metadata = json!({"name": name, "version": "1.0.0", "apiVersion": "v2"});
-        let values = json!({"config": 1, "image": 1});
         let others = (0..others).map(|number| match number % 2 {
             0 => role(&format!("{name}-{number}")),
-            _ => service(&format!("{name}-{number}")),
+            _ => service(&format!("{name}-{number}"), CONFIG),
         });
-        let web = change(deployment(name));
-        let templates: Vec<String> = [config_map(name, CONFIG), web.manifest()]
-            .into_iter()
-            .chain(others)
-            .map(|manifest| manifest.to_string())
-            .collect();
+        let web = change(deployment(name)).manifest();
+        let manifests = [config_map(name, CONFIG), web].into_iter().chain(others);
+        Self::of(scene, flavour, name, manifests)
+    }
+
+    /// Creates an application of these objects.
+    fn of(
+        scene: &'a Scene,
+        flavour: Flavour,
+        name: &'static str,
+        manifests: impl IntoIterator<Item = Value>,
+    ) -> Result<Self> {
+        let chart = scene.directory().join(name);
+        let metadata = json!({"name": name, "version": "1.0.0", "apiVersion": "v2"});
+        let values = json!({"config": 1, "image": 1, "scheduler": "default-scheduler"});
+        let templates: Vec<String> = manifests.into_iter().map(|it| it.to_string()).collect();
         fs::create_dir_all(chart.join("templates"))?;
         for (path, content) in [
             ("Chart.yaml", metadata.to_string()),
@@ -299,20 +305,13 @@ fn role(name: &str) -> Value {
     })
 }
 
-fn service(name: &str) -> Value {
+pub(crate) fn service(name: &str, config: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "annotations": {"config": CONFIG}},
+        "metadata": {"name": name, "annotations": {"config": config}},
         "spec": {"selector": {"app": name}, "ports": [{"port": 80}]},
     })
-}
-
-fn with_a_long_settle_period() -> Options {
-    Options {
-        settle_period: "12s",
-        ..Options::default()
-    }
 }
 
 const CONFIG: &str = "{{ .Values.config }}";

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Kind, SECRETS, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{
+    CONFIG_HASH, CONFIG_MAPS, Kind, SECRETS, Workload, config_map, secret,
+};
 use pod_reloader_e2e::{Attempt, AuditEvent, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
@@ -45,7 +47,7 @@ async fn a_workload_whose_annotations_have_no_room_for_the_hash_is_written_witho
                 annotations,
             )
         };
-        let entry = KEY.len() + "v1.01234567.".len() + 64;
+        let entry = CONFIG_HASH.len() + "v1.01234567.".len() + 64;
         let (none, full) = (web("none", LIMIT), web("full", LIMIT - entry + 1));
         let last = web("last", LIMIT - entry);
         let create = async |workload: &Workload| {
@@ -82,7 +84,7 @@ async fn a_workload_whose_annotations_have_no_room_for_the_hash_is_written_witho
 }
 
 #[tokio::test]
-async fn items_that_are_no_names_are_told_and_never_asked_for() -> Result<()> {
+async fn items_that_are_not_names_are_reported_and_never_requested() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene
             .apply(&[config_map("app", "1"), secret("app", "1")])
@@ -130,7 +132,7 @@ async fn items_that_are_no_names_are_told_and_never_asked_for() -> Result<()> {
 }
 
 #[tokio::test]
-async fn of_ten_thousand_names_the_first_256_count() -> Result<()> {
+async fn the_first_256_of_ten_thousand_names_are_tracked() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene
             .apply(&[config_map("n00003", "1"), config_map("n05000", "1")])
@@ -188,7 +190,7 @@ async fn of_ten_thousand_names_the_first_256_count() -> Result<()> {
 }
 
 #[tokio::test]
-async fn as_many_bad_items_as_fit_hold_nobody_up() -> Result<()> {
+async fn as_many_bad_items_as_fit_delay_nobody() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         // Annotations hold 256 KiB in all.

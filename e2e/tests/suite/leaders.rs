@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use http::{Method, StatusCode};
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
-use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, Workload, config_map, secret};
 use pod_reloader_e2e::{
     Attempt, CANARY, Expected, Operator, Options, Oracles, PATIENCE, Scene, crowd, full, wait_for,
 };
@@ -33,7 +33,7 @@ async fn a_leader_with_late_watches_moves_nothing_back() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_a_killed_leader_has_begun_the_next_one_ends() -> Result<()> {
+async fn the_next_leader_finishes_what_a_killed_leader_has_begun() -> Result<()> {
     let size = if full() { 1000 } else { 150 };
     Scene::play(replicas(), async |scene| {
         let workloads = listing_app(size);
@@ -184,7 +184,7 @@ async fn a_leader_that_was_frozen_moves_nothing_back_when_it_thaws() -> Result<(
 }
 
 #[tokio::test]
-async fn a_lease_with_times_beyond_what_we_can_hold_is_taken() -> Result<()> {
+async fn a_lease_with_times_out_of_range_is_taken() -> Result<()> {
     let options = Options {
         running: false,
         ..Options::default()
@@ -228,7 +228,7 @@ async fn a_lease_with_times_beyond_what_we_can_hold_is_taken() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_changes_while_nobody_leads_is_found_and_nothing_else_is_written() -> Result<()> {
+async fn changes_while_nobody_leads_are_found_and_nothing_else_is_written() -> Result<()> {
     const CHANGED: usize = 100;
     Scene::play(replicas(), async |scene| {
         let lists = |(number, workload): (usize, Workload)| {
@@ -321,8 +321,7 @@ async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
 /// Returns a change of the image, and four writes that do not change the template.
 fn writes_of_users(round: usize) -> [Value; 5] {
     let image = json!([{"name": "main", "image": format!("app:{round}")}]);
-    let hash =
-        |value: Value| json!({"spec": {"template": {"metadata": {"annotations": {KEY: value}}}}});
+    let hash = |value: Value| json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: value}}}}});
     [
         json!({"spec": {"template": {"spec": {"containers": image}}}}),
         json!({"metadata": {"labels": {"round": round.to_string()}}}),

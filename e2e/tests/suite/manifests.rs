@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::workload::{KEY, Workload, config_map};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map};
 use pod_reloader_e2e::{
     Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, PATIENCE, Programs,
     Version, chart, free_port, merge, wait_for,
@@ -96,7 +96,7 @@ fn kustomize_moves_everything_to_another_namespace() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_cluster_lives_with_the_manifests_alone() -> Result<()> {
+async fn the_manifests_alone_install_a_working_operator() -> Result<()> {
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let outcome = async {
         live(&control_plane, &["apply"]).await?;
@@ -109,7 +109,7 @@ async fn a_cluster_lives_with_the_manifests_alone() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_older_apiserver_takes_those_without_the_policy() -> Result<()> {
+async fn an_older_apiserver_accepts_the_manifests_without_the_policy() -> Result<()> {
     let control_plane = ControlPlane::start(ControlPlaneOptions {
         version: Version::Older,
         ..ControlPlaneOptions::default()
@@ -266,7 +266,7 @@ async fn patched(control_plane: &ControlPlane) -> Result<()> {
     ];
     wait_for("the webhook to be called", PATIENCE, async || {
         let object = kubectl.run_with_input(&create, &web).await?;
-        Ok(match object.contains(KEY) {
+        Ok(match object.contains(CONFIG_HASH) {
             true => Attempt::Done(()),
             false => Attempt::NotYet(object),
         })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::workload::{BASELINE, KEY, Workload, config_map};
+use pod_reloader_e2e::workload::{BASELINE, CONFIG_HASH, Workload, config_map};
 use pod_reloader_e2e::{
     Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, Options, PATIENCE, Scene,
     oracle, wait_for,
@@ -73,7 +73,7 @@ async fn observing_writes_no_hash_and_no_baseline_at_its_start() -> Result<()> {
 }
 
 #[tokio::test]
-async fn off_leaves_the_webhook_alone_at_work() -> Result<()> {
+async fn off_leaves_only_the_webhook_at_work() -> Result<()> {
     Scene::play(with(&["--reconcile=off"]), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::deployment("web").lists("app");
@@ -203,7 +203,8 @@ async fn without_match_conditions_our_writes_pass_and_stale_hashes_do_not() -> R
         scene.apply(&[config_map("app", "2")]).await?;
         let second = scene.rolls_once(&web, &first).await?;
         for stale in [json!(first.key), json!("rubbish"), json!(null)] {
-            let patch = json!({"spec": {"template": {"metadata": {"annotations": {KEY: stale}}}}});
+            let patch =
+                json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: stale}}}}});
             let patch = format!("--patch={patch}");
             scene
                 .kubectl(&["patch", &web.reference(), "--type=merge", &patch])
@@ -221,7 +222,7 @@ async fn without_match_conditions_our_writes_pass_and_stale_hashes_do_not() -> R
 }
 
 #[tokio::test]
-async fn sigterm_ends_it_within_seconds_and_well() -> Result<()> {
+async fn sigterm_ends_the_operator_cleanly_within_seconds() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.quiet().await?;
         let process = scene.operator.process();
@@ -258,7 +259,7 @@ async fn every_line_of_a_json_log_is_an_object() -> Result<()> {
 }
 
 #[tokio::test]
-async fn without_a_list_of_namespaces_all_are_kept_but_kube_system_and_our_own() -> Result<()> {
+async fn without_a_list_all_namespaces_are_managed_except_kube_system_and_our_own() -> Result<()> {
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let directory = tempfile::tempdir()?;
     let options = Options {
@@ -293,7 +294,7 @@ async fn without_a_list_of_namespaces_all_are_kept_but_kube_system_and_our_own()
             wait_for(&what, PATIENCE, async || {
                 let object = stored(&control_plane, namespace).await?;
                 let expected = oracle::config_hash(&client, &object, &installation).await?;
-                let key = &object["spec"]["template"]["metadata"]["annotations"][KEY];
+                let key = &object["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH];
                 Ok(if key.as_str() == Some(&expected) {
                     Attempt::Done(())
                 } else {
@@ -305,7 +306,7 @@ async fn without_a_list_of_namespaces_all_are_kept_but_kube_system_and_our_own()
     }
     for namespace in ["kube-system", "operator"] {
         let object = stored(&control_plane, namespace).await?;
-        let key = &object["spec"]["template"]["metadata"]["annotations"][KEY];
+        let key = &object["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH];
         ensure!(key.is_null(), "{namespace}: {key}");
     }
     operator.shows("pod_reloader_workloads", "3").await?;

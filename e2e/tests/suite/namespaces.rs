@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use http::StatusCode;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
-use pod_reloader_e2e::workload::{KEY, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, secret};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, crowd, wait_for};
 use serde_json::{Value, json};
 
 /// Removes rights while the operator runs, as a change of its Role does.
 #[tokio::test]
-async fn without_the_right_to_read_secrets_what_lists_config_maps_alone_goes_on() -> Result<()> {
+async fn without_the_right_to_read_secrets_workloads_with_only_config_maps_go_on() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene
             .apply(&[config_map("app", "1"), secret("app", "1")])
@@ -48,7 +48,7 @@ async fn without_the_right_to_read_secrets_what_lists_config_maps_alone_goes_on(
 }
 
 #[tokio::test]
-async fn a_time_beyond_what_we_can_hold_in_any_object_stops_no_watch() -> Result<()> {
+async fn a_time_out_of_range_in_any_object_stops_no_watch() -> Result<()> {
     let label = format!("odd-{}", std::process::id());
     let options = Options {
         running: false,
@@ -100,7 +100,7 @@ async fn hash_other_than(scene: &Scene, name: &str, before: &Value) -> Result<Va
     let what = format!("{name} to carry another hash than {before}");
     wait_for(&what, PATIENCE, async || {
         let object = scene.object(&format!("deployment/{name}")).await?;
-        let hash = object["spec"]["template"]["metadata"]["annotations"][KEY].clone();
+        let hash = object["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH].clone();
         Ok(match hash == *before {
             true => Attempt::NotYet("it does not".to_owned()),
             false => Attempt::Done(hash),
@@ -187,7 +187,7 @@ async fn a_namespace_that_is_deleted_in_a_fan_out_is_gone_and_nobody_complains()
 
 /// A foreign policy refuses our patches of one workload: only that workload backs off.
 #[tokio::test]
-async fn a_workload_that_cannot_be_patched_is_told_of_and_holds_up_no_other() -> Result<()> {
+async fn a_workload_that_cannot_be_patched_is_reported_and_holds_up_no_other() -> Result<()> {
     let options = Options {
         proxied: true,
         ..Options::default()

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const CREDENTIAL: &str = "B00-T0KEN";
 
 #[tokio::test]
-async fn a_rollout_is_one_message_and_what_is_none_is_no_message() -> Result<()> {
+async fn each_rollout_is_one_message_and_nothing_else_is_a_message() -> Result<()> {
     let receiver = Receiver::start(true).await?;
     let directory = tempfile::tempdir()?;
     let options = Options {
@@ -175,7 +175,7 @@ async fn a_receiver_that_does_not_answer_delays_no_rollout() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_only_observed_and_what_waits_is_told_as_that() -> Result<()> {
+async fn observed_and_waiting_changes_are_reported_as_such() -> Result<()> {
     let receiver = Receiver::start(true).await?;
     let directory = tempfile::tempdir()?;
     let options = Options {
@@ -203,7 +203,7 @@ async fn what_is_only_observed_and_what_waits_is_told_as_that() -> Result<()> {
 
         scene.kubectl(&["delete", "secret", "db"]).await?;
         let waits = &receiver.changes("api", 1).await?[0];
-        ensure!(waits["reason"] == "WaitingForConfig", "{waits:#}");
+        ensure!(waits["reason"] == "MissingConfig", "{waits:#}");
         ensure!(waits["problem"] == true, "{waits:#}");
         ensure!(waits["objects"][0]["name"] == "db", "{waits:#}");
         Ok(())

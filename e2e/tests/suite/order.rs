@@ -5,20 +5,25 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
-use pod_reloader_e2e::workload::{Workload, config_map, secret};
+use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{Mark, Options, Scene};
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// Makes releases, each after the loop would have restarted anything that still differs. A release for which
-/// kubectl takes longer than the settle period promises nothing, and is not counted.
+use crate::helm_releases::service;
+
+/// Makes releases with the default settle period, each after the loop would have restarted anything that
+/// still differs. To measure more than is promised, the variables `OTHERS` and `APPLY` set the number of other
+/// objects and an argument of kubectl; then only the result is printed.
 #[tokio::test]
-async fn one_apply_of_config_and_workload_rolls_once() -> Result<()> {
-    // Longer than the default: beside other tests, kubectl takes its time.
-    const SETTLE_PERIOD: Duration = Duration::from_secs(20);
+async fn one_apply_of_config_and_workload_is_one_rollout() -> Result<()> {
     let options = Options {
-        settle_period: "20s",
+        settle_period: "5s",
         ..Options::default()
     };
+    let (others, args) = (env::var("OTHERS"), env::var("APPLY"));
+    let is_promised = others.is_err() && args.is_err();
+    let others = others.map_or(Ok(10), |others| others.parse())?;
+    let args: Vec<_> = args.iter().map(String::as_str).collect();
     Scene::play(options, async |scene| {
         let web = |round: usize| {
             Workload::deployment("web")
@@ -26,33 +31,26 @@ async fn one_apply_of_config_and_workload_rolls_once() -> Result<()> {
                 .image(&format!("app:{round}"))
                 .with(&["spec", "revisionHistoryLimit"], json!(200))
         };
-        scene.apply(&release(0, web(0))).await?;
+        apply(scene, &args, &release(0, others, web(0))).await?;
         let mut before = scene.snapshot(&web(0)).await?;
-        let (mut gaps, mut counted) = (Vec::new(), 0);
-        let rounds = rounds()?;
-        for round in 1.. {
-            if counted == rounds {
-                break;
-            }
-            ensure!(round <= 3 * rounds, "kubectl is too slow here: {gaps:?}");
+        let (mut gaps, mut counts) = (Vec::new(), Vec::new());
+        for round in 1..=rounds(4)? {
             let mark = scene.mark().await?;
-            scene.apply(&release(round, web(round))).await?;
-            let gap = gap(scene, mark, "app", "web").await?;
-            gaps.push(gap);
+            apply(scene, &args, &release(round, others, web(round))).await?;
+            gaps.push(gap(scene, mark, "app", "web").await?);
             scene.quiet().await?;
             let after = scene.snapshot(&web(round)).await?;
-            let new = after.new_revisions(&before);
-            if gap < SETTLE_PERIOD {
-                ensure!(
-                    new == 1,
-                    "{new} ReplicaSets with {gap:?} between the writes"
-                );
-                counted += 1;
-            }
+            counts.push(after.new_revisions(&before));
             ensure!(after.key == Some(scene.expected_key(&web(round)).await?));
             before = after;
         }
-        println!("from ConfigMap to Deployment, settle period {SETTLE_PERIOD:?}: {gaps:?}");
+        let once = counts.iter().filter(|&&count| count == 1).count();
+        let report = format!(
+            "{once} of {} releases were one rollout; from ConfigMap to Deployment: {gaps:?}",
+            counts.len()
+        );
+        println!("{report}");
+        ensure!(once == counts.len() || !is_promised, "{report}");
         Ok(())
     })
     .await
@@ -97,21 +95,25 @@ async fn a_workload_whose_config_never_comes_is_admitted_and_left_alone() -> Res
     .await
 }
 
-/// Returns the number of releases that a test makes: `ROUNDS`, or a small default.
-pub(crate) fn rounds() -> Result<usize> {
+/// Returns the number of releases that a test makes: `ROUNDS`, or so many.
+pub(crate) fn rounds(usual: usize) -> Result<usize> {
     match env::var("ROUNDS") {
         Ok(rounds) => rounds.parse().with_context(|| format!("ROUNDS={rounds}")),
-        Err(_) => Ok(4),
+        Err(_) => Ok(usual),
     }
 }
 
-/// Returns a release: the ConfigMap first, then 50 other objects, then the workload that lists it.
-fn release(round: usize, workload: Workload) -> Vec<serde_json::Value> {
+async fn apply(scene: &Scene, args: &[&str], objects: &[Value]) -> Result<()> {
+    let args = [&["apply", "--filename=-"], args].concat();
+    let objects = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    let applied = scene.kubectl_with_input(&args, &objects.to_string()).await;
+    applied.map(|_| ())
+}
+
+/// Returns a release: the ConfigMap first, then other objects, then the workload that lists it.
+fn release(round: usize, others: usize, workload: Workload) -> Vec<Value> {
     let value = round.to_string();
-    let others = (0..50).map(|number| match number % 2 {
-        0 => config_map(&format!("other-{number}"), &value),
-        _ => secret(&format!("other-{number}"), &value),
-    });
+    let others = (0..others).map(|number| service(&format!("other-{number}"), &value));
     [config_map("app", &value)]
         .into_iter()
         .chain(others)

@@ -4,14 +4,16 @@ use anyhow::{Result, bail, ensure};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams,
 };
-use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, KEY, Kind, Workload, config_map, key_in};
+use pod_reloader_e2e::workload::{
+    BASELINE, CONFIG_HASH, CONFIG_MAPS, Kind, Workload, config_map, key_in,
+};
 use pod_reloader_e2e::{Attempt, Options, Output, PATIENCE, Scene, Snapshot, wait_for};
 use serde_json::{Value, json};
 
-use crate::releases::reviews;
+use crate::operator_releases::reviews;
 
 #[tokio::test]
-async fn the_policy_keeps_the_hash_while_the_webhook_is_down() -> Result<()> {
+async fn the_policy_preserves_the_hash_while_the_webhook_is_down() -> Result<()> {
     Scene::play(ignoring(), async |scene| {
         scene
             .apply(&[config_map("app", "1"), config_map("late", "1")])
@@ -76,7 +78,7 @@ async fn the_policy_denies_no_write_whose_annotations_have_no_room_for_the_hash(
         let before = scene.create(&web).await?;
         scene.operator.stop().await;
         policy_is_in_force(scene).await?;
-        let entry = KEY.len() + before.key.as_ref().map_or(0, String::len);
+        let entry = CONFIG_HASH.len() + before.key.as_ref().map_or(0, String::len);
         // The workload with room comes first: later there is no hash to preserve. Bytes matter, not
         // characters.
         for (size, has_room) in [((256 << 10) - entry, true), (256 << 10, false)] {
@@ -138,7 +140,7 @@ async fn while_the_webhook_is_down_ignore_lets_every_write_through() -> Result<(
 }
 
 #[tokio::test]
-async fn while_the_webhook_is_down_fail_refuses_writes_with_our_annotations_alone() -> Result<()> {
+async fn while_the_webhook_is_down_fail_refuses_only_writes_with_our_annotations() -> Result<()> {
     outage_under("Fail").await
 }
 
@@ -223,8 +225,7 @@ async fn outage_under(failure_policy: &'static str) -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_policy_takes_back_neither_what_the_webhook_sets_nor_what_the_loop_does() -> Result<()>
-{
+async fn the_policy_reverts_neither_what_the_webhook_sets_nor_what_the_loop_sets() -> Result<()> {
     beside_the_policy(async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::deployment("web").lists("app");
@@ -252,7 +253,7 @@ async fn the_policy_takes_back_neither_what_the_webhook_sets_nor_what_the_loop_d
 }
 
 #[tokio::test]
-async fn who_writes_a_hash_is_warned_though_the_policy_has_put_it_back() -> Result<()> {
+async fn a_client_that_writes_a_hash_is_warned_even_if_the_policy_reverted_it() -> Result<()> {
     beside_the_policy(async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::deployment("web").lists("app");
@@ -315,7 +316,7 @@ async fn a_misspelt_annotation_is_answered_with_the_one_that_is_meant() -> Resul
 }
 
 #[tokio::test]
-async fn inside_the_fence_everything_works_as_without() -> Result<()> {
+async fn everything_works_inside_the_fence_as_without_it() -> Result<()> {
     let options = Options {
         values: json!({"fence": {"enabled": true}}),
         running: false,
@@ -418,7 +419,7 @@ async fn the_fence_lets_the_operator_change_nothing_but_its_annotations() -> Res
             let refused = refusal(operator.delete(name, &DeleteParams::default()).await)?;
             ensure!(refused.contains("cannot delete"), "{refused}");
             // The write that the operator's rights are for.
-            let hash = template(json!({"metadata": {"annotations": {KEY: "hash"}}}));
+            let hash = template(json!({"metadata": {"annotations": {CONFIG_HASH: "hash"}}}));
             operator.patch(name, &params, &Patch::Merge(&hash)).await?;
             let bare = Workload::new(workload.kind, "bare");
             scene.create(&bare).await?;
@@ -530,7 +531,8 @@ fn web_called(name: &str) -> Workload {
 
 /// Returns a patch of the config hash that is both a merge patch and a strategic merge patch.
 fn rubbish() -> String {
-    let patch = json!({"spec": {"template": {"metadata": {"annotations": {KEY: "rubbish"}}}}});
+    let patch =
+        json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: "rubbish"}}}}});
     format!("--patch={patch}")
 }
 
@@ -538,7 +540,7 @@ fn rubbish() -> String {
 fn removal() -> String {
     let path = format!(
         "/spec/template/metadata/annotations/{}",
-        KEY.replace('/', "~1")
+        CONFIG_HASH.replace('/', "~1")
     );
     format!("--patch={}", json!([{"op": "remove", "path": path}]))
 }

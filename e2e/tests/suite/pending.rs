@@ -1,7 +1,7 @@
 //! While a change waits for the loop, no other write starts a rollout.
 
 use anyhow::{Result, ensure};
-use pod_reloader_e2e::workload::{KEY, Kind, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{AuditEvent, Mark, Options, Scene, Snapshot};
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ async fn server_side_apply_of_the_same_manifest_does_not_move_the_hash() -> Resu
 }
 
 #[tokio::test]
-async fn subscribing_a_workload_rolls_nothing_by_itself() -> Result<()> {
+async fn opting_in_rolls_nothing_by_itself() -> Result<()> {
     Scene::play(without_loop(), async |scene| {
         scene
             .apply(&[config_map("app", "1"), secret("app", "1")])
@@ -83,7 +83,7 @@ async fn subscribing_a_workload_rolls_nothing_by_itself() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_change_of_the_template_takes_the_pending_change_along_and_leaves_the_loop_nothing()
+async fn a_change_of_the_template_includes_the_pending_change_and_leaves_the_loop_idle()
 -> Result<()> {
     Scene::play(without_loop(), async |scene| {
         let workloads = Kind::ALL.map(subscribed);
@@ -125,7 +125,7 @@ async fn a_change_of_the_template_takes_the_pending_change_along_and_leaves_the_
 }
 
 #[tokio::test]
-async fn the_loop_once_switched_on_makes_up_for_the_pending_change_by_one_rollout() -> Result<()> {
+async fn the_loop_rolls_once_for_the_pending_change_after_it_is_switched_on() -> Result<()> {
     Scene::play(without_loop(), async |scene| {
         let workloads = Kind::ALL.map(subscribed);
         let mut before = Vec::new();
@@ -190,7 +190,7 @@ fn writes(web: &Workload) -> Vec<(Vec<String>, String)> {
     let annotations = |annotations: Value| json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
     let pointer = format!(
         "/spec/template/metadata/annotations/{}",
-        KEY.replace('/', "~1")
+        CONFIG_HASH.replace('/', "~1")
     );
     let manifest = web.manifest().to_string();
     let stamped = web.clone().stamped("rubbish").manifest().to_string();
@@ -220,11 +220,11 @@ fn writes(web: &Workload) -> Vec<(Vec<String>, String)> {
             ],
             stamped,
         ),
-        patch("merge", annotations(json!({KEY: null}))),
+        patch("merge", annotations(json!({CONFIG_HASH: null}))),
         patch("merge", annotations(json!(null))),
-        patch("merge", annotations(json!({KEY: "rubbish"}))),
-        patch("merge", annotations(json!({KEY: ""}))),
-        patch("strategic", annotations(json!({KEY: "rubbish"}))),
+        patch("merge", annotations(json!({CONFIG_HASH: "rubbish"}))),
+        patch("merge", annotations(json!({CONFIG_HASH: ""}))),
+        patch("strategic", annotations(json!({CONFIG_HASH: "rubbish"}))),
         patch("json", json!([{"op": "remove", "path": pointer}])),
         patch(
             "json",

@@ -1,5 +1,7 @@
 //! `kubectl pod-reloader`: each command as typed by a user, as an administrator and with few rights.
 
+mod gates;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
@@ -13,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
 #[tokio::test]
-async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {
+async fn explain_shows_what_is_tracked_and_why_it_was_restarted() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene
             .apply(&[
@@ -26,7 +28,7 @@ async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {
         let web = web.annotated("pod-reloader.cs.sap.com/exclude-configmaps", "left-out");
         scene.create(&web).await?;
         let before = explained(scene, &web, &[]).await?;
-        ensure!(before["standing"] == "current", "{before:#}");
+        ensure!(before["syncStatus"] == "current", "{before:#}");
         // The webhook set the hash, and it makes no Events.
         ensure!(before["lastRestart"]["manager"].is_null(), "{before:#}");
         let told = text(scene, &["explain", "deploy", "web"]).await?;
@@ -40,7 +42,7 @@ async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {
         text(scene, &["wait", "deploy/web"]).await?;
         let told = explained(scene, &web, &[]).await?;
         ensure!(
-            told["standing"] == "current" && told["isKept"] == true,
+            told["syncStatus"] == "current" && told["isManaged"] == true,
             "{told:#}"
         );
         let key = scene.key(&web).await?;
@@ -54,13 +56,13 @@ async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {
         );
         ensure!(told["unseen"] == json!([]), "{told:#}");
         let objects = json!([
-            {"kind": "ConfigMap", "name": "app", "exists": true, "counts": true, "keys": ["key"],
+            {"kind": "ConfigMap", "name": "app", "exists": true, "tracked": true, "keys": ["key"],
              "uses": ["env"], "needs": ["key"]},
-            {"kind": "ConfigMap", "name": "gone", "exists": false, "counts": true, "keys": ["key"],
+            {"kind": "ConfigMap", "name": "gone", "exists": false, "tracked": true, "keys": ["key"],
              "uses": ["env"], "needs": []},
-            {"kind": "ConfigMap", "name": "left-out", "exists": false, "counts": false,
+            {"kind": "ConfigMap", "name": "left-out", "exists": false, "tracked": false,
              "uses": ["volume"], "needs": []},
-            {"kind": "Secret", "name": "app", "exists": true, "counts": true,
+            {"kind": "Secret", "name": "app", "exists": true, "tracked": true,
              "uses": ["envFrom"], "needs": ["the object"]},
         ]);
         ensure!(told["objects"] == objects, "{:#}", told["objects"]);
@@ -70,7 +72,7 @@ async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {
             "Deployment web in namespace",
             "current: its pods have what its objects hold",
             "restarting pods: ConfigMap app changed",
-            "once all are quiet for 0.3 s",
+            "once all have been unchanged for 0.3 s",
         ] {
             ensure!(text.contains(line), "{line} is not in\n{text}");
         }
@@ -84,7 +86,7 @@ async fn explain_tells_what_counts_and_why_it_was_restarted() -> Result<()> {
 }
 
 #[tokio::test]
-async fn explain_tells_how_each_workload_stands() -> Result<()> {
+async fn explain_shows_the_sync_status_of_each_workload() -> Result<()> {
     Scene::play(with(&["--reconcile=off"]), async |scene| {
         scene
             .apply(&[config_map("app", "1"), secret("needed", "1")])
@@ -102,17 +104,20 @@ async fn explain_tells_how_each_workload_stands() -> Result<()> {
         scene.kubectl(&["delete", "secret", "needed"]).await?;
 
         let told = explained(scene, &stale, &[]).await?;
-        ensure!(told["standing"] == "restart due for a change", "{told:#}");
+        ensure!(told["syncStatus"] == "restart due for a change", "{told:#}");
         let in_words = text_of(scene, &["explain", "sts/stale"], 1).await?;
         ensure!(in_words.contains("out of date"), "{in_words}");
         ensure!(in_words.contains("--reconcile=off"), "{in_words}");
         let told = explained(scene, &held, &[]).await?;
-        ensure!(told["standing"] == "waiting for objects", "{told:#}");
+        ensure!(told["syncStatus"] == "missing config", "{told:#}");
         ensure!(told["waitsFor"] == json!(["Secret needed"]), "{told:#}");
         for (workload, why) in [(&alone, "no annotation"), (&ignored, "its label")] {
             let told = explained(scene, workload, &[]).await?;
-            let reason = told["notKeptBecause"].as_str().unwrap_or_default();
-            ensure!(told["isKept"] == false && reason.contains(why), "{told:#}");
+            let reason = told["notManagedBecause"].as_str().unwrap_or_default();
+            ensure!(
+                told["isManaged"] == false && reason.contains(why),
+                "{told:#}"
+            );
         }
         let missing = plugin(scene, &["explain", "deploy/none"]).await?;
         ensure!(missing.code == Some(1), "{missing:?}");
@@ -177,7 +182,7 @@ async fn a_custom_resource_is_explained_too() -> Result<()> {
         for typed in ["rollout/shop", "rollouts.argoproj.io/shop"] {
             let told = json_of(scene, &["explain", typed]).await?;
             ensure!(
-                told["standing"] == "current" && told["kind"] == "Rollout",
+                told["syncStatus"] == "current" && told["kind"] == "Rollout",
                 "{told:#}"
             );
         }
@@ -207,11 +212,11 @@ async fn a_custom_resource_is_explained_too() -> Result<()> {
         scene.apply(&[nightly]).await?;
         let waited = text(scene, &["wait", "cronjob/nightly"]).await?;
         ensure!(
-            waited.contains("its next run has what its objects hold"),
+            waited.contains("its next run reads the current objects"),
             "{waited}"
         );
         let told = text(scene, &["explain", "cronjob/nightly"]).await?;
-        ensure!(told.contains("current: its next run has"), "{told}");
+        ensure!(told.contains("current: its next run reads"), "{told}");
         Ok(())
     })
     .await
@@ -219,7 +224,7 @@ async fn a_custom_resource_is_explained_too() -> Result<()> {
 
 /// Two operators read the same annotations, in different namespaces.
 #[tokio::test]
-async fn of_two_operators_the_one_is_told_that_keeps_the_workload() -> Result<()> {
+async fn explain_names_the_one_of_two_operators_that_manages_the_workload() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         Scene::play(Options::default(), async |other| {
             for scene in [scene, other] {
@@ -227,7 +232,7 @@ async fn of_two_operators_the_one_is_told_that_keeps_the_workload() -> Result<()
                 let web = Workload::deployment("web").lists("app");
                 scene.create(&web).await?;
                 let told = explained(scene, &web, &[]).await?;
-                ensure!(told["standing"] == "current", "{told:#}");
+                ensure!(told["syncStatus"] == "current", "{told:#}");
                 let operator = &told["operator"]["namespace"];
                 ensure!(*operator == *scene.installation.namespace, "{told:#}");
             }
@@ -363,11 +368,11 @@ async fn wait_says_what_it_waited_for_in_vain() -> Result<()> {
 }
 
 #[tokio::test]
-async fn waiting_for_all_of_a_namespace_that_keeps_none_fails() -> Result<()> {
+async fn waiting_for_all_workloads_of_a_namespace_without_managed_ones_fails() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.create(&Workload::deployment("alone")).await?;
         let told = text_of(scene, &["wait", "--all"], 1).await?;
-        let line = format!("no workload is kept in namespace {}\n", scene.namespace);
+        let line = format!("no workload is managed in namespace {}\n", scene.namespace);
         ensure!(told == line, "{told}");
         // For example a misspelt namespace.
         let args = ["pod-reloader", "wait", "--all", "--namespace=nowhere"];
@@ -429,8 +434,8 @@ async fn status_sees_a_healthy_operator_and_one_that_is_down() -> Result<()> {
             "registered, failurePolicy Ignore",
             "reached through the apiserver, which trusts it",
             "in 89 days",
-            "keeps the hash while the webhook cannot be reached",
-            "1 kept, 1 with a hash",
+            "preserves the hash while the webhook cannot be reached",
+            "1 managed, 1 with a hash",
             "1 up to date",
             "none in the last hour",
         ] {
@@ -481,7 +486,7 @@ async fn status_names_workloads_that_are_behind() -> Result<()> {
 }
 
 #[tokio::test]
-async fn status_takes_nothing_that_is_over_or_yet_to_come_for_a_fault() -> Result<()> {
+async fn status_reports_nothing_that_is_over_or_yet_to_come_as_a_fault() -> Result<()> {
     Scene::play(elected(), async |scene| {
         let own = format!("--operator-namespace={}", scene.installation.namespace);
         let status_is = async |what: &str, code: i32, lines: &[String]| {
@@ -509,11 +514,11 @@ async fn status_takes_nothing_that_is_over_or_yet_to_come_for_a_fault() -> Resul
         scene.kubectl(&["delete", "configmap", "gone"]).await?;
         scene.event(&paused, "RestartStalled").await?;
         scene.event(&listed, "InvalidReference").await?;
-        scene.event(&held, "WaitingForConfig").await?;
+        scene.event(&held, "MissingConfig").await?;
         let warned = [
             format!("RestartStalled: Deployment {namespace}/paused"),
             format!("InvalidReference: Deployment {namespace}/listed"),
-            format!("WaitingForConfig: Deployment {namespace}/held"),
+            format!("MissingConfig: Deployment {namespace}/held"),
         ];
         status_is("status to tell all warnings", 1, &warned).await?;
 
@@ -610,7 +615,7 @@ async fn status_compares_no_clocks() -> Result<()> {
 }
 
 #[tokio::test]
-async fn who_may_not_see_the_labels_of_a_namespace_is_told_so() -> Result<()> {
+async fn a_user_who_may_not_see_the_labels_of_a_namespace_gets_a_note() -> Result<()> {
     let options = Options {
         everywhere: true,
         namespace_labels: vec!["stage=seen-by-few".to_owned()],
@@ -658,7 +663,7 @@ async fn who_may_not_see_the_labels_of_a_namespace_is_told_so() -> Result<()> {
 }
 
 #[tokio::test]
-async fn it_takes_the_proxy_of_the_kubeconfig() -> Result<()> {
+async fn the_plugin_uses_the_proxy_of_the_kubeconfig() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let web = Workload::deployment("web").lists("app").manifest();
         scene.apply(&[config_map("app", "1"), web]).await?;
@@ -710,7 +715,7 @@ async fn tunnel(listener: &TcpListener, tunnels: &AtomicUsize) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_user_with_few_rights_is_told_what_cannot_be_seen() -> Result<()> {
+async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene
             .apply(&[config_map("app", "1"), secret("creds", CANARY)])
@@ -776,10 +781,13 @@ async fn a_user_with_few_rights_is_told_what_cannot_be_seen() -> Result<()> {
         ensure!(all.code == Some(0), "{all:?}");
         ensure!(all.stdout.starts_with("deployments.apps/web: "), "{all:?}");
         ensure!(all.stdout.lines().count() == 1, "{all:?}");
-        ensure!(all.stderr.contains("left out: 1 workload that"), "{all:?}");
+        ensure!(
+            all.stderr.contains("left out: 1 workload not managed"),
+            "{all:?}"
+        );
         let graph = plugin(scene, &["graph", "--output=json", "--as=editor"]).await?;
         ensure!(
-            graph.stderr.contains("left out: 1 workload that"),
+            graph.stderr.contains("left out: 1 workload not managed"),
             "{graph:?}"
         );
         let graph: Value = serde_json::from_str(&graph.stdout)?;
@@ -844,7 +852,7 @@ async fn a_namespace_without_secrets_is_drawn() -> Result<()> {
 }
 
 #[tokio::test]
-async fn without_an_operator_it_says_so() -> Result<()> {
+async fn without_an_operator_the_plugin_says_so() -> Result<()> {
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let kubectl = control_plane.kubectl().with_plugin()?;
     let web = Workload::deployment("web")
@@ -888,7 +896,7 @@ async fn without_an_operator_it_says_so() -> Result<()> {
     ensure!(
         waited
             .stdout
-            .contains("it is not kept: no pod-reloader was found"),
+            .contains("it is not managed: no pod-reloader was found"),
         "{waited:?}"
     );
     ensure!(waited.code == Some(1), "{waited:?}");
@@ -934,7 +942,7 @@ async fn without_an_operator_it_says_so() -> Result<()> {
 }
 
 #[tokio::test]
-async fn it_writes_nothing_and_shows_no_secret() -> Result<()> {
+async fn commands_that_only_read_write_nothing_and_show_no_secret() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene
             .apply(&[config_map("app", "1"), secret("creds", CANARY)])
@@ -989,7 +997,7 @@ async fn it_writes_nothing_and_shows_no_secret() -> Result<()> {
 }
 
 #[tokio::test]
-async fn kubectl_completes_what_is_there() -> Result<()> {
+async fn kubectl_completes_objects_that_exist() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene
             .apply(&[

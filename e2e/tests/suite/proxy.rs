@@ -29,7 +29,7 @@ use serde_json::json;
 use tokio::{sync::Mutex, time::timeout};
 
 #[tokio::test]
-async fn kubectl_creates_and_gets_through_it() -> Result<()> {
+async fn kubectl_creates_and_gets_through_the_proxy() -> Result<()> {
     let setup = Setup::new().await?;
     let directory = tempfile::tempdir()?;
     let kubeconfig = directory.path().join("kubeconfig");
@@ -149,7 +149,7 @@ async fn a_delay_that_is_removed_keeps_nothing_back() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_a_watch_holds_comes_in_order_on_release() -> Result<()> {
+async fn held_lines_of_a_watch_come_in_order_on_release() -> Result<()> {
     let setup = Setup::new().await?;
     let mut watch = setup.watch().await?;
     let hold = setup
@@ -199,7 +199,7 @@ async fn a_watch_loses_only_the_lines_that_a_rule_names() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_watch_tells_everything_twice_while_a_rule_says_so() -> Result<()> {
+async fn a_watch_repeats_every_line_while_a_rule_says_so() -> Result<()> {
     let setup = Setup::new().await?;
     let mut watch = setup.watch().await?;
     setup
@@ -216,7 +216,7 @@ async fn a_watch_tells_everything_twice_while_a_rule_says_so() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_injected_line_overtakes_what_is_held() -> Result<()> {
+async fn an_injected_line_overtakes_held_lines() -> Result<()> {
     let setup = Setup::new().await?;
     let mut watch = setup.watch().await?;
     let hold = setup
@@ -251,7 +251,7 @@ async fn a_watch_that_is_cut_fails() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_watch_that_its_client_leaves_is_open_no_more() -> Result<()> {
+async fn a_watch_that_its_client_leaves_is_no_longer_open() -> Result<()> {
     let setup = Setup::new().await?;
     setup
         .proxy
@@ -376,7 +376,7 @@ async fn a_request_that_loses_its_answer_has_happened() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_delayed_answer_tells_what_was_true_before() -> Result<()> {
+async fn a_delayed_answer_shows_the_earlier_state() -> Result<()> {
     let setup = Setup::new().await?;
     let lists = setup.config_maps().except_watches();
     let slow = setup
@@ -432,7 +432,7 @@ async fn a_truncated_body_ends_after_exactly_so_many_bytes() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_count_is_of_what_matches_and_goes_on_where_another_rule_answers() -> Result<()> {
+async fn a_rule_counts_matching_requests_even_if_another_rule_answers_them() -> Result<()> {
     let setup = Setup::new().await?;
     let forbidden = Fault::Answer(Answer::error(StatusCode::FORBIDDEN));
     let answer = setup

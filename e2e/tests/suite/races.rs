@@ -15,7 +15,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams},
 };
 use pod_reloader_e2e::proxy::{Fault, Proxy, Requests, Rule};
-use pod_reloader_e2e::workload::{CONFIG_MAPS, KEY, Workload, config_map, key_of};
+use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, Workload, config_map, key_of};
 use pod_reloader_e2e::{Attempt, AuditEvent, Options, PATIENCE, Scene, Snapshot, wait_for};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -42,7 +42,7 @@ async fn no_hash_comes_back_while_the_workload_watch_is_late() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_the_watches_never_tell_is_found_by_the_next_lists() -> Result<()> {
+async fn changes_that_the_watches_never_report_are_found_by_the_next_lists() -> Result<()> {
     let options = Options {
         args: vec!["--resync-period=3s".to_owned()],
         ..proxied()
@@ -464,5 +464,5 @@ fn lists(config_maps: &str) -> Value {
 }
 
 fn key(value: &str) -> Value {
-    json!({"spec": {"template": {"metadata": {"annotations": {KEY: value}}}}})
+    json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: value}}}}})
 }

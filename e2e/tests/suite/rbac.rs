@@ -23,7 +23,8 @@ const SECRET: Config = (Workload::lists_secrets, secret);
 type Permission = (String, String, Option<String>, String);
 
 #[tokio::test]
-async fn with_a_ca_of_its_own_in_all_namespaces_it_uses_every_rule_and_lacks_none() -> Result<()> {
+async fn with_its_own_ca_in_all_namespaces_the_operator_uses_every_rule_and_lacks_none()
+-> Result<()> {
     let values = json!({"webhook": {"namespaceSelector": {"matchLabels": {"rbac-test": "x"}}}});
     let options = Options {
         namespace_labels: vec!["rbac-test=x".to_owned()],
@@ -38,7 +39,7 @@ async fn with_a_ca_of_its_own_in_all_namespaces_it_uses_every_rule_and_lacks_non
 }
 
 #[tokio::test]
-async fn with_cert_manager_in_one_namespace_it_has_no_cluster_role_at_all() -> Result<()> {
+async fn with_cert_manager_in_one_namespace_the_operator_has_no_cluster_role() -> Result<()> {
     let values = json!({"webhook": {"certManager": {"enabled": true}}});
     Scene::play(options(false, values), async |scene| {
         work(scene, &[CONFIG_MAP, SECRET]).await?;
@@ -48,7 +49,7 @@ async fn with_cert_manager_in_one_namespace_it_has_no_cluster_role_at_all() -> R
 }
 
 #[tokio::test]
-async fn where_secrets_never_count_it_has_no_right_to_any_but_its_own() -> Result<()> {
+async fn if_secrets_are_ignored_the_operator_has_rights_only_to_its_own_secrets() -> Result<()> {
     let values = json!({"ignoreSecrets": true, "webhook": {"certManager": {"enabled": true}}});
     Scene::play(options(false, values), async |scene| {
         work(scene, &[CONFIG_MAP]).await?;
@@ -58,7 +59,7 @@ async fn where_secrets_never_count_it_has_no_right_to_any_but_its_own() -> Resul
 }
 
 #[tokio::test]
-async fn with_cron_jobs_that_are_run_it_creates_their_jobs() -> Result<()> {
+async fn the_operator_creates_the_jobs_of_cron_jobs_that_it_runs() -> Result<()> {
     let values = json!({
         "customResources": ["cronjobs"],
         "runCronJobsOnChange": true,
@@ -84,7 +85,7 @@ async fn with_cron_jobs_that_are_run_it_creates_their_jobs() -> Result<()> {
 }
 
 #[tokio::test]
-async fn where_it_only_observes_it_has_no_right_to_write_to_workloads() -> Result<()> {
+async fn an_operator_that_only_observes_has_no_right_to_write_to_workloads() -> Result<()> {
     let values = json!({"reconcile": "observe", "webhook": {"certManager": {"enabled": true}}});
     Scene::play(options(false, values), async |scene| {
         let web = Workload::deployment("web")
@@ -120,8 +121,7 @@ async fn where_it_only_observes_it_has_no_right_to_write_to_workloads() -> Resul
 
 /// The certificate, and the Secret with the keys of the hash, are created from outside.
 #[tokio::test]
-async fn without_a_loop_and_with_all_made_from_outside_it_may_read_config_and_nothing_else()
--> Result<()> {
+async fn without_a_loop_and_without_own_secrets_the_operator_may_only_read_config() -> Result<()> {
     let values = json!({"webhook": {"certManager": {"enabled": true}}});
     let mut options = options(false, values);
     options.failure_policy = "Ignore";

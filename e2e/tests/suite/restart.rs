@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
 use kube::{Api, api::PostParams};
-use pod_reloader_e2e::workload::{KEY, Workload, config_map};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map};
 use pod_reloader_e2e::{AuditEvent, Options, Scene, full};
 use serde_json::json;
 use tokio::time::Instant;
@@ -104,7 +104,7 @@ async fn create_workloads(scene: &Scene) -> Result<()> {
         let template = workload.spec.map(|spec| spec.template).unwrap_or_default();
         let annotations = template.metadata.unwrap_or_default().annotations;
         ensure!(
-            annotations.is_some_and(|map| map.contains_key(KEY)),
+            annotations.is_some_and(|map| map.contains_key(CONFIG_HASH)),
             "the webhook was not called"
         );
     }

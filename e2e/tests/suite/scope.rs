@@ -1,12 +1,12 @@
 //! The selectors of the chart select the same workloads for webhook, policy and reconcile loop.
 
 use anyhow::{Result, ensure};
-use pod_reloader_e2e::workload::{KEY, Workload, config_map, key_in};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map, key_in};
 use pod_reloader_e2e::{Attempt, Operator, Options, PATIENCE, Scene, oracle, wait_for};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn an_object_selector_picks_the_workloads_that_are_kept() -> Result<()> {
+async fn an_object_selector_picks_the_workloads_that_are_managed() -> Result<()> {
     Scene::play(Options::released(), async |scene| {
         let shop = |name| Workload::deployment(name).labelled("team", "shop");
         // The workload that `Scene::quiet` waits for must be managed, too.
@@ -71,7 +71,7 @@ async fn an_object_selector_picks_the_workloads_that_are_kept() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_namespace_selector_picks_the_namespaces_that_are_kept() -> Result<()> {
+async fn a_namespace_selector_picks_the_namespaces_that_are_managed() -> Result<()> {
     Scene::play(Options::released(), async |scene| {
         let test = async |loses: &str| {
             let test = async |gains: &str| in_namespaces(scene, loses, gains).await;
@@ -187,7 +187,8 @@ async fn keeps_its_hash(
     workload: &Workload,
     is_kept: bool,
 ) -> Result<()> {
-    let rubbish = json!({"spec": {"template": {"metadata": {"annotations": {KEY: "rubbish"}}}}});
+    let rubbish =
+        json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: "rubbish"}}}}});
     let rubbish = format!("--patch={rubbish}");
     let name = workload.reference();
     let patch = [

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 #[tokio::test]
-async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<()> {
+async fn nothing_that_the_operator_says_or_writes_reveals_a_secret() -> Result<()> {
     let receiver = Receiver::start(true).await?;
     let directory = tempfile::tempdir()?;
     let options = Options {
@@ -111,7 +111,7 @@ async fn nothing_that_the_operator_says_or_writes_tells_of_a_secret() -> Result<
 
         // The Secret is deleted, and comes back.
         scene.kubectl(&["delete", "secret", "app"]).await?;
-        scene.event(&web, "WaitingForConfig").await?;
+        scene.event(&web, "MissingConfig").await?;
         scene.apply(&[secret("app", &next()?)]).await?;
         scene.rolls_once(&web, &before).await?;
 

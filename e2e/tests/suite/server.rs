@@ -31,7 +31,7 @@ use tokio::{
 };
 
 #[tokio::test]
-async fn what_is_no_review_is_refused_while_writes_go_on() -> Result<()> {
+async fn requests_that_are_not_reviews_are_refused_while_writes_go_on() -> Result<()> {
     unharmed(Options::default(), async |scene, caller| {
         let review = create(&scene.namespace, &web()).to_string();
         let with = |member: &str, value: Value| {
@@ -126,7 +126,7 @@ async fn what_is_no_review_is_refused_while_writes_go_on() -> Result<()> {
 }
 
 #[tokio::test]
-async fn clients_that_keep_it_waiting_by_the_thousand_hinder_nobody() -> Result<()> {
+async fn thousands_of_slow_clients_hinder_nobody() -> Result<()> {
     unharmed(Options::default(), async |scene, caller| {
         let process = scene.operator.process();
         let files = process.open_files()?;
@@ -267,7 +267,7 @@ async fn idle_connections_of_the_apiserver_are_used_again() -> Result<()> {
 }
 
 #[tokio::test]
-async fn reviews_that_are_too_many_for_its_processor_are_answered_in_time_or_told_to_come_again()
+async fn too_many_reviews_for_the_processor_are_answered_in_time_or_asked_to_come_again()
 -> Result<()> {
     let options = Options {
         failure_policy: "Ignore",

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const NAMES: usize = 256;
 
 #[tokio::test]
-async fn a_namespace_beyond_its_share_of_memory_is_told_and_holds_up_no_other() -> Result<()> {
+async fn a_namespace_beyond_its_share_of_memory_is_reported_and_holds_up_no_other() -> Result<()> {
     let (size, share) = if full() { (1000, "32Mi") } else { (12, "1Mi") };
     let label = std::process::id().to_string();
     let options = Options {

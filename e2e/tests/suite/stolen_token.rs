@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use http::{Method, Request};
 use kube::Client;
-use pod_reloader_e2e::workload::{KEY, Workload};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Workload};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, merge, wait_for};
 use serde_json::{Value, json};
 
@@ -49,10 +49,13 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     "customResources": ["cronjobs"],
                     "runCronJobsOnChange": true,
                     "webhook": {"certManager": cert_manager},
+                    "flux": {"namespaces": ["*"]},
+                    "argoCD": {"namespaces": ["default"]},
                 }),
                 &[
                     (READ_SECRETS, Rbac),
                     (READ_CONFIG_MAPS, Rbac),
+                    (READ_RELEASES, Yes),
                     (CREATE_JOB, Policy),
                     (CREATE_JOB_OF_CRON_JOB, Yes),
                     (CHANGE_OWN_WEBHOOK, Rbac),
@@ -256,10 +259,22 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
     });
     let jobs = api("batch", shop, "jobs");
     let leases = |rest: &str| api("coordination.k8s.io", own, rest);
-    let hash = json!({"metadata": {"annotations": {KEY: "evil"}}});
+    let hash = json!({"metadata": {"annotations": {CONFIG_HASH: "evil"}}});
     vec![
         (READ_SECRETS, get(core("kube-public", "secrets/any"))),
         (READ_CONFIG_MAPS, get(core("kube-public", "configmaps/any"))),
+        (
+            READ_RELEASES,
+            get(api(
+                "kustomize.toolkit.fluxcd.io",
+                "kube-public",
+                "kustomizations",
+            )),
+        ),
+        (
+            READ_RELEASES,
+            get("/apis/argoproj.io/v1alpha1/namespaces/default/applications".to_owned()),
+        ),
         (
             READ_KEYS,
             get(core(own, &format!("secrets/{}", hash_keys(own)))),
@@ -430,6 +445,8 @@ fn hash_keys(own: &str) -> String {
 
 // The rows of the table.
 const READ_SECRETS: &str = "read any Secret, also the token of a ServiceAccount that is in one";
+const READ_RELEASES: &str =
+    "read the Kustomizations of Flux or the Applications of Argo CD, and the values that they hold";
 const READ_CONFIG_MAPS: &str = "read any ConfigMap";
 const READ_KEYS: &str = "read the keys of the hash, and try guesses of what a hash covers";
 const CHANGE_WORKLOADS: &str = "change a workload in any way: run any image, as any ServiceAccount";

@@ -43,7 +43,7 @@ async fn a_hundred_changes_in_ten_seconds_are_three_rollouts_at_most() -> Result
 
 /// cert-manager renews the certificate every five seconds.
 #[tokio::test]
-async fn a_certificate_that_flaps_is_braked_and_said_so() -> Result<()> {
+async fn a_certificate_that_flaps_is_braked_and_reported() -> Result<()> {
     let limit = if full() { 5 } else { 2 };
     let options = Options {
         args: vec![format!("--max-restarts={limit}")],

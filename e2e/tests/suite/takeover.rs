@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use futures::future::try_join_all;
 use http::StatusCode;
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
-use pod_reloader_e2e::workload::{BASELINE, KEY, Kind, Workload, config_map, secret};
+use pod_reloader_e2e::workload::{BASELINE, CONFIG_HASH, Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{
     Attempt, Expected, Options, Oracles, PATIENCE, Scene, Snapshot, crowd, wait_for,
 };
@@ -149,7 +149,7 @@ async fn a_lost_key_rolls_nothing_until_contents_change() -> Result<()> {
 }
 
 #[tokio::test]
-async fn keys_that_are_deleted_under_a_running_operator_are_put_back() -> Result<()> {
+async fn hash_keys_that_are_deleted_under_a_running_operator_are_put_back() -> Result<()> {
     let options = Options {
         failure_policy: "Ignore",
         // The policy would restore the right hash.
@@ -242,7 +242,7 @@ async fn a_key_that_not_every_replica_has_read_rolls_nothing_and_moves_nothing_b
     let options = Options {
         replicas: 2,
         proxied: true,
-        args: vec!["--drain-period=2s".to_owned()],
+        args: vec!["--drain-period=5s".to_owned()],
         ..Options::default()
     };
     Scene::play(options, async |scene| {
@@ -411,7 +411,8 @@ const KINDS: &str =
 /// until the content of ConfigMap `app` changes.
 async fn taken_over_without_a_rollout(scene: &Scene, workload: &Workload) -> Result<()> {
     let before = scene.create(workload).await?;
-    let stamped = workload.manifest()["spec"]["template"]["metadata"]["annotations"][KEY].clone();
+    let stamped =
+        workload.manifest()["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH].clone();
     ensure!(
         before.key.as_deref() == stamped.as_str(),
         "stored as it was sent: {before:?}"
@@ -487,7 +488,7 @@ fn key_id(snapshot: &Snapshot) -> Result<String> {
 }
 
 async fn set_key(scene: &Scene, workload: &Workload, value: &str) -> Result<()> {
-    let patch = json!({"spec": {"template": {"metadata": {"annotations": {KEY: value}}}}});
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: value}}}}});
     let patch = format!("--patch={patch}");
     scene
         .kubectl(&["patch", &workload.reference(), "--type=merge", &patch])

@@ -21,10 +21,10 @@ use tokio::time::{Instant, interval, sleep};
 /// Memory limit of the operator in the chart, in bytes.
 const LIMIT: usize = 256 << 20;
 /// Field manager of a status query.
-const INQUIRY: &str = "pod-reloader-inquiry";
+const INQUIRY: &str = "pod-reloader-status-query";
 
 #[tokio::test]
-async fn what_a_tenant_does_in_its_namespace_stops_nobody_elsewhere() -> Result<()> {
+async fn nothing_that_a_tenant_does_in_its_namespace_stops_anybody_elsewhere() -> Result<()> {
     let label = std::process::id().to_string();
     let options = Options {
         everywhere: true,

@@ -12,7 +12,7 @@ use pod_reloader_e2e::{Attempt, Mark, PATIENCE, Scene, wait_for};
 use crate::races::proxied;
 
 #[tokio::test]
-async fn a_forbidden_read_is_told_and_leads_to_no_write() -> Result<()> {
+async fn a_forbidden_read_is_reported_and_leads_to_no_write() -> Result<()> {
     Scene::play(proxied(), async |scene| {
         let unreadable = changes_unseen(scene, error(StatusCode::FORBIDDEN), 1).await?;
         let note = scene.event(&web(), "ConfigUnreadable").await?;
@@ -68,7 +68,7 @@ async fn a_workload_made_while_its_config_cannot_be_read_is_stamped_later() -> R
 }
 
 #[tokio::test]
-async fn an_update_while_the_config_cannot_be_read_keeps_the_hash() -> Result<()> {
+async fn an_update_while_the_config_cannot_be_read_leaves_the_hash_unchanged() -> Result<()> {
     Scene::play(proxied(), async |scene| {
         for (fault, name) in [
             (error(StatusCode::FORBIDDEN), "forbidden"),

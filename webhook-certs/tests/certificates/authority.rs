@@ -133,7 +133,7 @@ fn serial_numbers_differ_and_are_long() {
 }
 
 #[test]
-fn what_was_made_is_kept_whether_published_or_not() {
+fn certificates_that_were_made_stay_whether_published_or_not() {
     let stored = issued(start());
     for now in [start(), start() + days(59)] {
         for is_published in [false, true] {
@@ -179,7 +179,7 @@ fn a_leaf_for_other_names_is_made_anew() {
 }
 
 #[test]
-fn what_is_no_dns_name_is_refused() {
+fn a_name_that_is_not_a_dns_name_is_refused() {
     for wrong in ["", "a b.svc", "10.0.0.1", "a..svc"] {
         let error = Authority::new("pod-reloader", vec![wrong.to_owned()]).unwrap_err();
         assert_eq!(error.reason(), "name");
@@ -239,7 +239,7 @@ async fn handshakes_go_through_all_along_the_renewal_of_a_ca() {
 }
 
 #[test]
-fn a_ca_leaves_when_no_leaf_of_its_can_be_valid_any_more() {
+fn a_ca_is_removed_when_none_of_its_leaves_can_still_be_valid() {
     let new = written(&overlapping(start()), start(), true).unwrap().0;
     let later = start() + days(50);
     let renewed = renewed(&new, later);

@@ -12,7 +12,7 @@ use crate::trusting::{days, parsed, start, trusts};
 
 /// Asserts that the next content is sound, whatever the present one, and returns it.
 fn mended(broken: &Stored) -> (Stored, Change) {
-    let (mended, change) = written(broken, start(), false).expect("it is not kept");
+    let (mended, change) = written(broken, start(), false).expect("it is not managed");
     assert!(trusts(&mended.ca_bundle, &mended.chain, start()));
     assert!(
         written(&mended, start(), false).is_none(),
@@ -56,7 +56,7 @@ fn p_256() -> KeyPair {
 }
 
 #[test]
-fn a_foreign_ca_and_leaf_that_are_sound_are_kept() {
+fn a_foreign_ca_and_leaf_that_are_sound_stay() {
     let sound = foreign(p_256(), |_| {}, |_| {});
     assert!(written(&sound, start(), true).is_none());
 }
@@ -128,7 +128,7 @@ fn without_its_bundle_everything_is_made_anew() {
 }
 
 #[test]
-fn a_ca_in_the_midst_of_rubbish_is_found_and_rubbish_goes() {
+fn a_ca_amid_rubbish_is_found_and_the_rubbish_is_removed() {
     let sound = issued(start());
     let rubbish = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n\
         -----BEGIN CERTIFICATE-----\nno end, ";
@@ -161,7 +161,7 @@ fn a_bundle_whose_newest_ca_has_no_key_gets_a_newer_one() {
 }
 
 #[test]
-fn an_expired_ca_leaves() {
+fn an_expired_ca_is_removed() {
     let expired = issued(start() - days(5 * 365));
     let (mended, change) = mended(&expired);
     assert_eq!(change, Change::Everything);
@@ -169,7 +169,7 @@ fn an_expired_ca_leaves() {
 }
 
 #[test]
-fn what_is_valid_only_later_is_made_anew() {
+fn a_pair_that_is_not_valid_yet_is_made_anew() {
     let (mended, change) = mended(&issued(start() + days(1)));
     assert_eq!(change, Change::Everything);
     assert_eq!(parsed(&mended.ca_bundle).len(), 2, "it will be valid");
@@ -197,7 +197,7 @@ fn a_ca_on_another_curve_gets_a_newer_one() {
 }
 
 #[test]
-fn what_is_no_ca_leaves() {
+fn a_certificate_that_is_not_a_ca_is_removed() {
     let broken = foreign(p_256(), |ca| ca.is_ca = IsCa::ExplicitNoCa, |_| {});
     let (mended, change) = mended(&broken);
     assert_eq!(change, Change::Everything);

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
-use webhook_certs::{Error, ServingCertificate};
+use webhook_certs::{Error, ServingCertificate, first_expiry};
 
 use crate::issuing::{NAME, issue, issue_ed25519, issue_with_ca};
 
@@ -12,7 +12,7 @@ fn load(chain: &str, key: &str) -> Result<ServingCertificate, Error> {
 }
 
 #[test]
-fn a_leaf_with_its_ca_is_taken_and_the_leaf_counts() {
+fn a_leaf_with_its_ca_is_accepted_and_the_leaf_is_used() {
     let issued = issue_with_ca(0x1234);
     let certificate = load(&issued.chain, &issued.key).unwrap();
     assert_eq!(certificate.serial(), "12:34");
@@ -25,6 +25,25 @@ fn validity_is_the_leafs() {
     let unix = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
     assert_eq!(certificate.not_before(), unix(1_577_836_800));
     assert_eq!(certificate.not_after(), unix(4_070_908_800));
+}
+
+#[test]
+fn the_expiry_of_a_chain_is_that_of_the_certificate_that_expires_first() {
+    let expiry = |chain: &str| {
+        let expiry = first_expiry(chain.as_bytes())?;
+        let since = expiry.duration_since(SystemTime::UNIX_EPOCH);
+        Some(since.unwrap().as_secs())
+    };
+    let early = issue(1).chain;
+    let late = include_str!("throwaway/test-ec.crt");
+    assert_eq!(expiry(&early), Some(4_070_908_800));
+    assert!(expiry(late) > expiry(&early));
+    assert_eq!(expiry(&format!("{late}{early}")), expiry(&early));
+    assert_eq!(expiry(&format!("{early}{late}")), expiry(&early));
+    let broken = early.replace("MII", "AAA");
+    for none in ["", "no certificate", &broken, &format!("{late}{broken}")] {
+        assert_eq!(expiry(none), None, "{none}");
+    }
 }
 
 #[test]
@@ -70,20 +89,20 @@ fn an_ec_key_is_taken_as_sec1_behind_its_parameters() {
 }
 
 #[test]
-fn a_new_certificate_with_the_old_key_is_kept_out() {
+fn a_new_certificate_with_the_old_key_is_rejected() {
     let (old, new) = (issue(1), issue(2));
     assert!(matches!(load(&new.chain, &old.key), Err(Error::Mismatch)));
 }
 
 #[test]
-fn a_key_of_another_kind_is_kept_out() {
+fn a_key_of_another_kind_is_rejected() {
     let issued = issue(1);
     let error = load(&issued.chain, include_str!("throwaway/test-rsa-pkcs1.key")).unwrap_err();
     assert!(matches!(error, Error::Mismatch));
 }
 
 #[test]
-fn the_ca_before_the_leaf_is_kept_out() {
+fn a_chain_with_the_ca_before_the_leaf_is_rejected() {
     let issued = issue_with_ca(1);
     let second = issued.chain.rfind("-----BEGIN").unwrap();
     let turned = format!("{}{}", &issued.chain[second..], &issued.chain[..second]);
@@ -91,14 +110,14 @@ fn the_ca_before_the_leaf_is_kept_out() {
 }
 
 #[test]
-fn empty_files_are_kept_out() {
+fn empty_files_are_rejected() {
     let issued = issue(1);
     assert!(matches!(load("", &issued.key), Err(Error::Chain { .. })));
     assert!(matches!(load(&issued.chain, ""), Err(Error::Key { .. })));
 }
 
 #[test]
-fn garbage_is_kept_out() {
+fn garbage_is_rejected() {
     let issued = issue(1);
     let no_der = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let no_key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
@@ -118,7 +137,7 @@ fn garbage_is_kept_out() {
 }
 
 #[test]
-fn half_a_file_is_kept_out_wherever_it_ends() {
+fn half_a_file_is_rejected_wherever_it_ends() {
     let issued = issue_with_ca(1);
     for end in 0..issued.key.trim_end().len() {
         assert!(

@@ -1,9 +1,11 @@
 //! A made-up cluster, for tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
 
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, header};
+use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
 use pod_reloader_core::name::Name;
@@ -20,7 +22,14 @@ pub(crate) struct Canned {
     empty_list: Value,
     /// The warning that comes with each dry run.
     warning: Option<String>,
+    /// The warnings for objects of which the webhook reports something else, by name.
+    warnings: BTreeMap<String, String>,
+    forbidden_writes: BTreeSet<String>,
+    writes: Writes,
 }
+
+/// What was written: the path with its query, and the patch.
+pub(crate) type Writes = Arc<Mutex<Vec<(String, Value)>>>;
 
 impl Canned {
     /// Creates a cluster with nothing but the namespace `shop`.
@@ -30,6 +39,9 @@ impl Canned {
             answers: [("/api/v1/namespaces/shop".to_owned(), shop)].into(),
             empty_list: json!({"metadata": {}, "items": null}),
             warning: None,
+            warnings: BTreeMap::new(),
+            forbidden_writes: BTreeSet::new(),
+            writes: Writes::default(),
         }
     }
 
@@ -58,16 +70,48 @@ impl Canned {
         self.answering(path, 403, json!({"kind": "Status", "message": message}))
     }
 
+    /// Forbids the user to write `path`. Dry runs of writes are allowed.
+    pub(crate) fn forbids_writes(mut self, path: &str) -> Self {
+        self.forbidden_writes.insert(path.to_owned());
+        self
+    }
+
+    /// Returns everything that is written from now on. It changes no object.
+    pub(crate) fn writes(&self) -> Writes {
+        self.writes.clone()
+    }
+
     /// Makes empty lists look like `list`.
     pub(crate) fn with_empty_lists(mut self, list: Value) -> Self {
         self.empty_list = list;
         self
     }
 
-    /// Makes the webhook report `standing` for every workload.
-    pub(crate) fn reporting(mut self, standing: &str) -> Self {
-        self.warning = Some(format!("pod-reloader: asked: {standing}; version 0.1.0"));
+    /// Makes the webhook report `sync_status` for every workload, with whatever may follow it.
+    pub(crate) fn reporting(mut self, sync_status: &str) -> Self {
+        self.warning = Some(report(sync_status));
         self
+    }
+
+    /// Makes the webhook report `sync_status` for workloads of this name.
+    pub(crate) fn reporting_of(mut self, name: &str, sync_status: &str) -> Self {
+        self.warnings.insert(name.to_owned(), report(sync_status));
+        self
+    }
+
+    /// Accepts a write, if it asks for no more than metadata.
+    async fn write(&self, path: &str, request: Request<Body>) -> (u16, Value) {
+        if self.forbidden_writes.contains(path) {
+            let message = r#"it is forbidden: User "u" cannot patch it"#;
+            return (403, json!({"kind": "Status", "message": message}));
+        }
+        let accept = request.headers()[header::ACCEPT].to_str().unwrap();
+        assert!(accept.contains("as=PartialObjectMetadata;"), "{accept}");
+        let asked = request.uri().to_string();
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let patch = serde_json::from_slice(&body).unwrap();
+        self.writes.lock().unwrap().push((asked, patch));
+        (200, json!({"metadata": {}}))
     }
 
     fn answering(mut self, path: &str, code: u16, body: Value) -> Self {
@@ -83,8 +127,8 @@ impl Canned {
     /// Connects to the cluster, in the given namespace.
     pub(crate) fn cluster_in(self, namespace: &str) -> Cluster {
         let service = service_fn(move |request: Request<Body>| {
-            let response = self.response(&request);
-            async { Ok::<_, Infallible>(response) }
+            let canned = self.clone();
+            async move { Ok::<_, Infallible>(canned.response(request).await) }
         });
         Cluster {
             client: Client::new(service, namespace),
@@ -93,12 +137,18 @@ impl Canned {
         }
     }
 
-    fn response(&self, request: &Request<Body>) -> Response<Body> {
+    async fn response(&self, request: Request<Body>) -> Response<Body> {
         let path = request.uri().path();
         let mut response = Response::builder();
-        let is_dry = [Method::PATCH, Method::POST].contains(request.method());
-        let (code, body) = if is_dry {
-            if let Some(warning) = &self.warning {
+        let is_write = [Method::PATCH, Method::POST].contains(request.method());
+        let query = request.uri().query().unwrap_or_default();
+        let is_dry = query.contains("dryRun=All");
+        let (code, body) = if is_write && !is_dry {
+            let path = path.to_owned();
+            self.write(&path, request).await
+        } else if is_dry {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            if let Some(warning) = self.warnings.get(name).or(self.warning.as_ref()) {
                 response = response.header("Warning", format!("299 - \"{warning}\""));
             }
             (200, json!({}))
@@ -112,6 +162,13 @@ impl Canned {
         };
         let body = Body::from(body.to_string().into_bytes());
         response.status(code).body(body).unwrap()
+    }
+}
+
+fn report(sync_status: &str) -> String {
+    match sync_status.contains("; version ") {
+        true => format!("pod-reloader: status: {sync_status}"),
+        false => format!("pod-reloader: status: {sync_status}; version 0.1.0"),
     }
 }
 

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_found_in_the_api_and_told_in_words() {
+    fn a_place_has_an_api_path_and_a_description() {
         let deployments = Place::new("apps/v1", "deployments", Some("shop"));
         assert_eq!(
             deployments.path(),

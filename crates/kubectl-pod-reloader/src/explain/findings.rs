@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use pod_reloader_core::discovery::Consumption;
 use pod_reloader_core::reference::Reference;
+use pod_reloader_core::sync_status::SyncStatus;
 
 use crate::cluster::{Cluster, Unseen};
+use crate::due::{self, Wait};
+use crate::gates;
 use crate::history::{self, Event};
 use crate::objects::{self, Found};
 use crate::operators::Operators;
-use crate::workloads::{Inquiry, Seen};
+use crate::workloads::{Reply, Seen};
 
 /// Everything besides the workload itself.
 pub(super) struct Findings {
@@ -21,28 +24,42 @@ pub(super) struct Findings {
     /// Notes on objects that could not be listed.
     unlisted: Vec<String>,
     /// The sync status, unless the workload is not managed.
-    pub(super) inquiry: Option<Inquiry>,
+    pub(super) reply: Option<Reply>,
     /// The Events about the workload, newest first.
     pub(super) events: Result<Vec<Event>, Unseen>,
     /// Time at which the pods got their hash.
     pub(super) hash_since: Result<Option<Timestamp>, Unseen>,
+    /// What a restart that is due waits for.
+    pub(super) waits_for: Option<String>,
 }
 
 impl Findings {
-    pub(super) async fn of(cluster: &Cluster, seen: &Seen<'_>) -> Self {
+    pub(super) async fn of(cluster: &Cluster, operators: &Operators, seen: &Seen<'_>) -> Self {
         let uses = seen.uses();
         let (found, unlisted) = objects::of_workload(cluster, seen, uses.keys()).await;
-        let inquiry = match &seen.obstacle {
-            None => Some(seen.inquire(cluster).await),
+        let reply = match &seen.obstacle {
+            None => Some(seen.query_status(cluster).await),
             Some(_) => None,
         };
+        let events = history::events(cluster, Some(seen)).await;
+        let known = (&found, events.as_deref().unwrap_or_default());
+        let waits_for = waits_for(cluster, operators, seen, reply.as_ref(), known).await;
         Self {
             uses,
             found,
             unlisted,
-            inquiry,
-            events: history::events(cluster, Some(seen)).await,
+            reply,
+            events,
+            waits_for,
             hash_since: history::hash_since(cluster, seen).await,
+        }
+    }
+
+    /// Returns the digits of the content that is due, if the operator names it.
+    pub(super) fn content(&self) -> Option<&str> {
+        match &self.reply {
+            Some(Reply::Answered(report)) => report.content.as_deref(),
+            _ => None,
         }
     }
 
@@ -60,5 +77,35 @@ impl Findings {
         unseen.extend(self.unlisted.iter().cloned());
         unseen.extend(objects.chain(events).chain(since));
         unseen
+    }
+}
+
+/// Says what a workload waits for, by what is known of it, its objects and the Events about it.
+async fn waits_for(
+    cluster: &Cluster,
+    operators: &Operators,
+    seen: &Seen<'_>,
+    reply: Option<&Reply>,
+    (found, events): (&Found, &[Event]),
+) -> Option<String> {
+    let report = match reply {
+        Some(Reply::Answered(report)) => match report.sync_status {
+            SyncStatus::Current => return None,
+            SyncStatus::Due(_) => Some(report),
+            _ => None,
+        },
+        _ => None,
+    };
+    let Some(report) = report else {
+        // Nobody can tell whether this is over.
+        return due::told_by(events.first()?).map(ToOwned::to_owned);
+    };
+    let content = report.content.as_deref().unwrap_or_default();
+    if let Some(closed) = gates::closed(seen, found, content) {
+        return Some(gates::words(&closed));
+    }
+    match due::by_events(cluster, operators, seen, report, events).await {
+        Wait::ForNothing => None,
+        Wait::For(what) | Wait::Halted(what) => Some(what),
     }
 }

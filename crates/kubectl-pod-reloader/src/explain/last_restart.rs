@@ -51,7 +51,7 @@ impl LastRestart {
             at,
             in_words: why.to_string(),
             why: match why {
-                Why::Told(message) => Some(message),
+                Why::Reported(message) => Some(message),
                 _ => None,
             },
             manager: seen.hash_writer.manager().map(ToOwned::to_owned),
@@ -63,14 +63,14 @@ impl LastRestart {
 #[derive(Debug, PartialEq, Eq)]
 enum Why {
     /// An Event of the operator gives the reason.
-    Told(String),
+    Reported(String),
     /// The hash came with a write of the workload itself, for which the operator makes no Event. Holds the
     /// field manager if it is known.
     OwnWrite(Option<String>),
     /// Events cannot be read, and either the operator wrote the hash or nobody knows who did.
     Unread,
     /// Events can be read, but there is none about the hash yet, or it was lost.
-    Untold,
+    Unreported,
     /// Events can be read, but the hash is older than any Event that is retained.
     Forgotten,
 }
@@ -85,12 +85,12 @@ impl Why {
         let is_newer = |at: &Timestamp| since.duration_since(*at) > LEEWAY;
         match (event, writer) {
             (_, HashWriter::Other(manager)) => Self::OwnWrite(Some(manager.clone())),
-            (Some(event), _) => Self::Told(event.message.clone()),
+            (Some(event), _) => Self::Reported(event.message.clone()),
             (None, HashWriter::Admission) => Self::OwnWrite(None),
             _ if !are_events_seen => Self::Unread,
             // The operator's last write is older: the webhook set the hash, or the rollout began late.
-            (None, HashWriter::Operator(Some(at))) if is_newer(at) => Self::Untold,
-            _ if now.duration_since(since) < EVENTS_LAST => Self::Untold,
+            (None, HashWriter::Operator(Some(at))) if is_newer(at) => Self::Unreported,
+            _ if now.duration_since(since) < EVENTS_LAST => Self::Unreported,
             _ => Self::Forgotten,
         }
     }
@@ -99,7 +99,7 @@ impl Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Told(message) => f.write_str(message),
+            Self::Reported(message) => f.write_str(message),
             Self::OwnWrite(manager) => {
                 f.write_str("it came with a write of the workload")?;
                 if let Some(manager) = manager {
@@ -108,7 +108,7 @@ impl fmt::Display for Why {
                 f.write_str(", for which there is no Event")
             }
             Self::Unread => f.write_str("why is not known: Events cannot be read"),
-            Self::Untold => f.write_str("why is not known: there is no Event about it"),
+            Self::Unreported => f.write_str("why is not known: there is no Event about it"),
             Self::Forgotten => {
                 f.write_str("why is not known any more: Events are kept for an hour")
             }

@@ -18,7 +18,7 @@ pub(super) struct ObjectRow {
     /// `None` if the user may not see that.
     exists: Option<bool>,
     /// True if a change of the object restarts the workload.
-    pub(super) counts: bool,
+    pub(super) tracked: bool,
     /// The tracked keys, unless all are tracked.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<BTreeSet<String>>,
@@ -46,9 +46,9 @@ pub(super) fn rows(
             kind: reference.kind.to_string(),
             name: reference.name.to_string(),
             exists: found.exists(reference),
-            counts: seen.obstacle.is_none()
+            tracked: seen.obstacle.is_none()
                 && presence.map_or(keys.is_some(), |presence| {
-                    references.counts(reference, presence)
+                    references.tracks(reference, presence)
                 }),
             keys: match keys {
                 Some(Extent::Named(keys)) => Some(keys.iter().map(|key| key.to_string()).collect()),
@@ -76,7 +76,7 @@ impl ObjectRow {
             Some(false) => "no",
             None => "?",
         };
-        let counts = match (&self.keys, self.counts) {
+        let tracked = match (&self.keys, self.tracked) {
             (_, false) => "no".to_owned(),
             (None, true) => "all of it".to_owned(),
             (Some(keys), true) => Vec::from_iter(keys.iter().map(String::as_str)).join(", "),
@@ -84,7 +84,7 @@ impl ObjectRow {
         [
             format!("{} {}", self.kind, self.name),
             exists.to_owned(),
-            counts,
+            tracked,
             match self.uses.is_empty() {
                 true => "-".to_owned(),
                 false => self.uses.join(", "),

@@ -112,7 +112,7 @@ mod tests {
     use crate::graph::examples::{hostile, small};
 
     #[test]
-    fn an_empty_graph_is_one_too() {
+    fn an_empty_graph_is_drawn() {
         assert_eq!(dot(&Graph::default()), format!("{HEAD}}}\n"));
     }
 
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_ends_its_text() {
+    fn no_name_ends_the_string_that_quotes_it() {
         let text = dot(&hostile());
         for line in text.strip_prefix(HEAD).unwrap().lines() {
             let without_pairs = line.replace("\\\\", "").replace("\\n", "");

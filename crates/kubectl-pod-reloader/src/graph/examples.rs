@@ -12,6 +12,7 @@ impl Graph {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             exists: Some(true),
+            is_held: false,
         });
         self
     }
@@ -33,6 +34,8 @@ impl Graph {
             name: name.to_owned(),
             pods: Some(pods),
             hash: Hash::Own,
+            is_held: false,
+            stage: None,
         });
         self.edges.extend(needs.iter().map(|&object| Edge {
             object,

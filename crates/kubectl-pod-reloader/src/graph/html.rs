@@ -58,7 +58,7 @@ fn page(graph: &Graph, title: &str) -> Result<String, fmt::Error> {
     writeln!(text, "<div class=\"columns\">\n<main class=\"{class}\">")?;
     if sections.is_empty() {
         text.push_str(
-            "<p class=\"empty\">No workload is kept, so nothing restarts anything.</p>\n",
+            "<p class=\"empty\">No workload is managed, so nothing restarts anything.</p>\n",
         );
     }
     for section in &sections {
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn an_empty_graph_says_so() {
         let page = html(&Graph::default(), "Nothing");
-        assert!(page.contains("No workload is kept"), "{page}");
+        assert!(page.contains("No workload is managed"), "{page}");
         assert!(page.contains("0 config objects, 0 workloads in 0 namespaces"));
     }
 
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_is_more_than_text() {
+    fn a_name_is_never_more_than_text() {
         let page = html(&hostile(), HOSTILE);
         assert!(!page.contains("<img"), "{page}");
         assert_eq!(page.matches("</script>").count(), 2);

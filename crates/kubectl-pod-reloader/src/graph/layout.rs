@@ -253,7 +253,7 @@ mod tests {
     };
 
     #[test]
-    fn nothing_takes_no_room() {
+    fn an_empty_graph_takes_no_room() {
         assert_eq!(layout(0, 0, &[], SPACING), Layout::default());
     }
 
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_connects_stands_apart_in_the_order_of_its_first_nodes() {
+    fn unconnected_parts_are_placed_apart_in_the_order_of_their_first_nodes() {
         let layout = layout(2, 3, &[(0, 2), (1, 0)], SPACING);
         assert_eq!(layout.left, [0.0, 70.0]);
         assert_eq!(layout.right, [70.0, 140.0, 0.0]);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_lines_cross_than_by_name() {
+    fn fewer_lines_cross_than_if_sorted_by_name() {
         let lines: Vec<(usize, usize)> = (0..60)
             .flat_map(|workload| {
                 [workload * 7 % 30, workload * 11 % 30].map(|object| (object, workload))
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn crossings_are_counted_as_by_looking_at_each_pair() {
+    fn the_number_of_crossings_matches_a_check_of_each_pair() {
         let lines: Vec<(usize, usize)> = (0..40).map(|n| (n * n % 17, n * 5 % 23)).collect();
         let tops: Vec<f64> = (0..23).map(|n| f64::from(n * 13 % 23)).collect();
         let mut pairs = 0;

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_graph_is_one_too() {
+    fn an_empty_graph_is_drawn() {
         assert_eq!(body(&Graph::default()), "");
     }
 
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_is_more_than_text() {
+    fn a_name_is_never_more_than_text() {
         let body = body(&hostile());
         assert_eq!(body.lines().count(), 6, "{body}");
         for line in body.lines() {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_github_does_not_draw_is_left_out_and_counted() {
+    fn workloads_that_github_would_not_draw_are_left_out_and_counted() {
         for graph in [many(1, 2000), many(200, 10), many(70, 4)] {
             let text = mermaid(&graph);
             assert!(text.len() <= 50_000, "{}", text.len());

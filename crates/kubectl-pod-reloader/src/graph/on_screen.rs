@@ -62,7 +62,7 @@ fn text(browser: &mut Browser, selector: &str) -> Result<Value> {
 }
 
 #[test]
-fn every_node_and_line_is_there_and_nothing_is_asked_for() -> Result<()> {
+fn every_node_and_line_is_drawn_and_nothing_is_chosen_at_first() -> Result<()> {
     let graph = shop();
     on_screen(&graph, "", |browser| {
         let counts = browser.evaluate(
@@ -171,7 +171,7 @@ fn a_link_to_what_is_gone_says_so() -> Result<()> {
 }
 
 #[test]
-fn the_filter_leaves_what_matches_and_what_that_is_connected_to() -> Result<()> {
+fn the_filter_shows_matches_and_what_they_are_connected_to() -> Result<()> {
     on_screen(&shop(), "", |browser| {
         let height = "document.querySelectorAll('section svg')[1].viewBox.baseVal.height";
         let before = browser.evaluate(height)?.as_f64();
@@ -266,7 +266,7 @@ fn two_thousand_workloads_are_filtered_in_one_go() -> Result<()> {
 }
 
 #[test]
-fn what_the_page_is_not_made_of_is_stopped_by_its_policy() -> Result<()> {
+fn the_policy_of_the_page_stops_everything_that_is_not_part_of_it() -> Result<()> {
     let Some(mut browser) = Browser::start()? else {
         return Ok(());
     };

@@ -148,6 +148,8 @@ struct Node<'a> {
     kind: &'a str,
     name: &'a str,
     mark: Option<&'static str>,
+    /// True if the kind has little room.
+    is_narrow: bool,
     /// Note beside the kind, below the name.
     note: String,
     /// Words that a screen reader says after kind and name.
@@ -163,12 +165,14 @@ impl<'a> Node<'a> {
             _ => "configmap",
         };
         let workloads = crate::print::count(restarts, "workload");
+        let mark = words::mark_of_object(object);
         Self {
             class: icon,
             icon,
             kind: object.kind.as_str(),
             name: &object.name,
-            mark: words::mark_of_object(object),
+            mark,
+            is_narrow: mark.is_some(),
             spoken: format!("restarts {workloads}"),
             note: workloads,
             port: (restarts > 0).then_some(NODE_WIDTH),
@@ -183,19 +187,25 @@ impl<'a> Node<'a> {
             "Deployment" => "deployment",
             _ => "custom",
         };
-        let pods = words::pods(workload);
+        let (pods, stage) = (words::pods(workload), words::stage(workload));
+        let mark = words::mark_of_workload(workload);
+        // There is no room for both.
+        let shown = stage.clone().filter(|_| mark.is_none());
+        let note = Vec::from_iter(pods.iter().cloned().chain(shown));
         let restarted = format!(
             "restarted by {}",
             crate::print::count(restarted_by, "object")
         );
-        let spoken = pods.iter().cloned().chain([restarted]).collect::<Vec<_>>();
+        let spoken = pods.into_iter().chain(stage).chain([restarted]);
+        let spoken = Vec::from_iter(spoken);
         Self {
             class: "workload",
             icon,
             kind: &workload.kind,
             name: &workload.name,
-            mark: words::mark_of_workload(workload),
-            note: pods.unwrap_or_default(),
+            mark,
+            is_narrow: mark.is_some() || note.len() > 1,
+            note: note.join(" · "),
             spoken: spoken.join(", "),
             port: (restarted_by > 0).then_some(0.0),
         }
@@ -237,7 +247,7 @@ impl<'a> Node<'a> {
         )?;
         let kind = escaped(&shortened(
             self.kind,
-            KIND_WIDTH[usize::from(self.mark.is_some())],
+            KIND_WIDTH[usize::from(self.is_narrow)],
         ));
         let note = match self.note.as_str() {
             "" => String::new(),
@@ -299,7 +309,7 @@ const MARGIN: f64 = 4.0;
 /// Number of letters that fit into a name, even in a wide font.
 const NAME_WIDTH: usize = 28;
 
-/// Number of letters that fit into a kind, which shares its line with a note: without and with a mark.
+/// Number of letters that fit into a kind, which shares its line with a note: alone, and with a stage or a mark.
 const KIND_WIDTH: [usize; 2] = [20, 12];
 
 /// Number of letters that fit into the keys on a line.

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_alive_that_moves_whatever_time_it_bears() {
+    fn a_lease_that_changes_is_alive_whatever_its_time_says() {
         let first = lease("a", "2026-01-01T00:00:00.000000Z", 15);
         for renewed in ["1970-01-01T00:00:00.000000Z", "2100-01-01T00:00:00.000000Z"] {
             assert!(lease("a", renewed, 15).is_renewed_since(&first));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_claims_to_be_good_for_years_is_told_of() {
+    fn a_lease_that_claims_to_be_good_for_years_is_reported() {
         let told = |seconds| lease("a", "", seconds).is_dead(Duration::from_secs(60));
         assert_eq!(told(60), "none: a has not renewed the Lease for 60 s");
         assert_eq!(

@@ -27,7 +27,7 @@ pub(super) async fn policy(cluster: &Cluster, name: &str) -> Check {
         Ok(_) => Check::new(
             "Policy",
             Verdict::Good,
-            "keeps the hash while the webhook cannot be reached",
+            "preserves the hash while the webhook cannot be reached",
         ),
         Err(Unseen::Absent(_)) => Check::new(
             "Policy",

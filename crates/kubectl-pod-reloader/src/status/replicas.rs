@@ -16,7 +16,7 @@ pub(super) fn replicas(deployment: &Value, alive: Alive) -> Check {
             Alive::No => (Verdict::Bad, "none: it is switched off"),
             Alive::Unknown => (
                 Verdict::Unknown,
-                "none in the cluster: whether it runs elsewhere cannot be told without a Lease",
+                "none in the cluster: without a Lease, nothing shows whether it runs elsewhere",
             ),
         };
         return Check::new("Replicas", verdict, text);

@@ -1,13 +1,13 @@
 //! Checks the webhook of an operator: its registration, its answer and its certificate.
 
 use jiff::{SignedDuration, Timestamp};
-use pod_reloader_core::standing::Report;
+use pod_reloader_core::sync_status::Report;
 use serde_json::Value;
 
 use super::Check;
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::print::{Verdict, count};
-use crate::workloads::Inquiry;
+use crate::workloads::Reply;
 
 /// Remaining validity below which a certificate should already have been replaced.
 const SOON: SignedDuration = SignedDuration::from_hours(72);
@@ -17,7 +17,7 @@ const SOON: SignedDuration = SignedDuration::from_hours(72);
 pub(super) async fn webhook(
     cluster: &Cluster,
     name: &str,
-    answer: impl Future<Output = Inquiry>,
+    answer: impl Future<Output = Reply>,
 ) -> (Vec<Check>, Option<Report>) {
     let configurations = Place::new(
         "admissionregistration.k8s.io/v1",
@@ -34,9 +34,9 @@ pub(super) async fn webhook(
         Err(error) => (Check::unseen("Webhook", error), true),
     };
     let (answers, report) = match answer.await {
-        Inquiry::Answered(report) => (reached(&report), Some(report)),
-        Inquiry::Unanswered => (unanswered(ignores_failures), None),
-        Inquiry::Impossible(error) => (refused(&error), None),
+        Reply::Answered(report) => (reached(&report), Some(report)),
+        Reply::Unanswered => (unanswered(ignores_failures), None),
+        Reply::Impossible(error) => (refused(&error), None),
     };
     (vec![registered, answers], report)
 }

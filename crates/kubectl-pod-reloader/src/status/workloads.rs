@@ -4,21 +4,23 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
+use pod_reloader_core::gate::Gates;
 use pod_reloader_core::hash::ConfigHash;
-use pod_reloader_core::standing::{Report, Standing};
+use pod_reloader_core::sync_status::{Report, SyncStatus};
 use pod_reloader_settings::Reconcile;
 use serde_json::Value;
 
-use super::Check;
+use super::{Check, pending};
 use crate::cluster::{Cluster, Unseen};
+use crate::gates;
 use crate::history::{self, Event};
 use crate::operators::Operator;
 use crate::print::{Verdict, some};
 use crate::rollout::Rollout;
-use crate::workloads::{Inquiry, Seen};
+use crate::workloads::{Reply, Seen};
 
 /// Number of workloads asked about at once.
-const INQUIRIES_AT_ONCE: usize = 4;
+const QUERIES_AT_ONCE: usize = 4;
 /// Time that a due restart may take beyond its settle period. `MAX_GRACE` bounds the wait: with a longer
 /// settle period, all that can be told is that the workload is about to be restarted.
 const GRACE: Duration = Duration::from_secs(3);
@@ -27,21 +29,21 @@ const MAX_GRACE: Duration = Duration::from_secs(30);
 const NAMED: usize = 5;
 
 /// A managed workload, without the parts that are not needed here.
-pub(super) struct Kept<'a> {
+pub(super) struct Managed<'a> {
     /// The workload, without its object.
     pub(super) seen: Seen<'a>,
     /// True if some of its pods are restarted only if somebody acts.
     is_stalled: bool,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> Managed<'a> {
     /// Returns `None` for a workload that is not managed.
     pub(super) fn of(mut seen: Seen<'a>) -> Option<Self> {
         let rollout = Rollout::of(&seen.workload, &seen.object);
         let is_done = matches!(rollout, Rollout::Done(_));
         // Frees the object: there may be ten thousand workloads.
         seen.object = Value::Null;
-        seen.is_kept().then(|| Self {
+        seen.is_managed().then(|| Self {
             is_stalled: seen.workload.stall.is_some() && !is_done,
             seen,
         })
@@ -56,6 +58,22 @@ impl<'a> Kept<'a> {
         ConfigHash::parse(self.seen.workload.config_hash()?)
     }
 
+    /// Returns the time to wait before asking again, if asking again may show something new.
+    fn patience(&self, reply: &Reply, operator: &Operator) -> Option<Duration> {
+        match reply {
+            // Users take their time.
+            Reply::Answered(report) if gates::closed_by_itself(self.gates(), report).is_some() => {
+                None
+            }
+            Reply::Answered(report) => patience(report.sync_status, self.settle_period(operator)),
+            Reply::Unanswered | Reply::Impossible(_) => None,
+        }
+    }
+
+    fn gates(&self) -> Option<&Gates> {
+        self.seen.workload.gates.as_deref()
+    }
+
     fn settle_period(&self, operator: &Operator) -> Duration {
         let own = self.seen.workload.settle_period;
         own.unwrap_or(operator.args.settle_period)
@@ -63,17 +81,20 @@ impl<'a> Kept<'a> {
 }
 
 /// Sums up the hashes that the workloads carry.
-pub(super) fn workloads(kept: &[&Kept<'_>], are_all: bool) -> Check {
-    let has_hash = |kept: &&&Kept<'_>| kept.seen.workload.config_hash().is_some();
-    let with = kept.iter().filter(has_hash).count();
-    let ours = kept.iter().filter(|kept| kept.hash().is_some()).count();
+pub(super) fn workloads(managed: &[&Managed<'_>], are_all: bool) -> Check {
+    let has_hash = |managed: &&&Managed<'_>| managed.seen.workload.config_hash().is_some();
+    let with = managed.iter().filter(has_hash).count();
+    let ours = managed
+        .iter()
+        .filter(|managed| managed.hash().is_some())
+        .count();
     let mut keys: BTreeMap<String, i64> = BTreeMap::new();
-    for hash in kept.iter().filter_map(|kept| kept.hash()) {
+    for hash in managed.iter().filter_map(|managed| managed.hash()) {
         *keys.entry(hash.key_id().to_string()).or_default() += 1;
     }
-    let mut text = format!("{} kept, {ours} with a hash", kept.len());
+    let mut text = format!("{} managed, {ours} with a hash", managed.len());
     if with > ours {
-        text += &format!(", {} with one of somebody else", with - ours);
+        text += &format!(", {} with a foreign one", with - ours);
     }
     if keys.len() > 1 {
         let keys = keys
@@ -89,70 +110,68 @@ pub(super) fn workloads(kept: &[&Kept<'_>], are_all: bool) -> Check {
 }
 
 /// The answers about the workloads that were asked about, by index.
-pub(super) type Told = BTreeMap<usize, Inquiry>;
+pub(super) type Replies = BTreeMap<usize, Reply>;
 
 /// Checks if the workloads are up to date. Workloads that are due get the time that a restart takes.
 ///
 /// Asks about `ask` workloads at most: those with warnings first, then those without a hash, then some of the
 /// others.
-pub(super) async fn standings(
+pub(super) async fn sync_statuses(
     cluster: &Cluster,
     operator: &Operator,
-    kept: &[&Kept<'_>],
+    managed: &[&Managed<'_>],
     warnings: Option<&Warnings<'_>>,
     ask: usize,
-) -> (Vec<Check>, Told) {
+) -> (Vec<Check>, Replies) {
     let rank = |at: usize| {
-        let is_warned = warnings.is_some_and(|it| !it.of_one(kept[at]).is_empty());
-        match (is_warned, kept[at].hash()) {
+        let is_warned = warnings.is_some_and(|it| !it.of_one(managed[at]).is_empty());
+        match (is_warned, managed[at].hash()) {
             (true, _) => Rank::Warned,
             (false, None) => Rank::WithoutHash,
             (false, Some(_)) => Rank::Other,
         }
     };
-    let ranks: Vec<_> = (0..kept.len()).map(rank).collect();
-    let mut told = inquire(cluster, kept, &chosen(&ranks, ask)).await;
-    let patience = |(at, inquiry): (&usize, &Inquiry)| match inquiry {
-        Inquiry::Answered(report) => {
-            let patience = patience(report.standing, kept[*at].settle_period(operator))?;
-            Some((*at, patience))
-        }
-        Inquiry::Unanswered | Inquiry::Impossible(_) => None,
+    let ranks: Vec<_> = (0..managed.len()).map(rank).collect();
+    let mut replies = query_status(cluster, managed, &chosen(&ranks, ask)).await;
+    let patience = |(at, reply): (&usize, &Reply)| {
+        let patience = managed[*at].patience(reply, operator)?;
+        Some((*at, patience))
     };
-    let due: Vec<_> = told.iter().filter_map(patience).collect();
+    let due: Vec<_> = replies.iter().filter_map(patience).collect();
     if let Some(longest) = due.iter().map(|(_, patience)| *patience).max() {
         tokio::time::sleep(longest).await;
         let due: Vec<_> = due.into_iter().map(|(at, _)| at).collect();
-        told.extend(inquire(cluster, kept, &due).await);
+        replies.extend(query_status(cluster, managed, &due).await);
     }
     let mut by_text: BTreeMap<(Verdict, &str), Vec<String>> = BTreeMap::new();
-    for (at, inquiry) in &told {
-        let means = means(inquiry, operator, kept[*at].settle_period(operator));
-        by_text.entry(means).or_default().push(kept[*at].name());
+    for (at, reply) in &replies {
+        let latest = warnings.and_then(|it| it.latest(managed[*at]));
+        let means = means(reply, operator, managed[*at], latest);
+        by_text.entry(means).or_default().push(managed[*at].name());
     }
     let mut checks: Vec<_> = by_text
         .into_iter()
         .map(|((verdict, text), names)| {
             let text = match text {
-                UP_TO_DATE | NOT_KEPT => format!("{} {text}", names.len()),
+                UP_TO_DATE | NOT_MANAGED => format!("{} {text}", names.len()),
                 _ => format!("{} {text}: {}", names.len(), some(&names, NAMED)),
             };
             Check::new("Of these", verdict, text)
         })
         .collect();
-    if kept.len() > told.len() {
+    if managed.len() > replies.len() {
         let text = format!(
             "{} not asked about (--ask={} asks about all)",
-            kept.len() - told.len(),
-            kept.len()
+            managed.len() - replies.len(),
+            managed.len()
         );
         checks.push(Check::new("Of these", Verdict::Good, text));
     }
-    (checks, told)
+    (checks, replies)
 }
 
 const UP_TO_DATE: &str = "up to date";
-const NOT_KEPT: &str = "not kept";
+const NOT_MANAGED: &str = "not managed";
 
 /// The order in which workloads are asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -177,58 +196,72 @@ fn chosen(ranks: &[Rank], ask: usize) -> Vec<usize> {
 
 /// Returns the time to wait before asking again about a workload with this sync status. `None` if asking
 /// again would show nothing new.
-fn patience(standing: Standing, settle_period: Duration) -> Option<Duration> {
+fn patience(sync_status: SyncStatus, settle_period: Duration) -> Option<Duration> {
     let patience = settle_period + GRACE;
-    match standing {
-        Standing::Due(_) => (patience <= MAX_GRACE).then_some(patience),
-        Standing::BaselineDue => Some(patience.min(MAX_GRACE)),
+    match sync_status {
+        SyncStatus::Due(_) => (patience <= MAX_GRACE).then_some(patience),
+        SyncStatus::BaselineDue => Some(patience.min(MAX_GRACE)),
         _ => None,
     }
 }
 
 fn means(
-    inquiry: &Inquiry,
+    reply: &Reply,
     operator: &Operator,
-    settle_period: Duration,
+    managed: &Managed<'_>,
+    latest: Option<&Event>,
 ) -> (Verdict, &'static str) {
-    match inquiry {
-        Inquiry::Answered(report) => match report.standing {
-            Standing::Current => (Verdict::Good, UP_TO_DATE),
-            standing @ Standing::Due(_)
-                if operator.args.reconcile == Reconcile::On
-                    && patience(standing, settle_period).is_none() =>
-            {
-                (
-                    Verdict::Good,
-                    "about to be restarted, after a long settle period",
-                )
+    match reply {
+        Reply::Answered(report) => match report.sync_status {
+            SyncStatus::Current => (Verdict::Good, UP_TO_DATE),
+            SyncStatus::Due(_) if operator.args.reconcile == Reconcile::On => {
+                let waits = pending::waits_for(managed.gates(), report, latest);
+                waits.unwrap_or_else(|| due(report.sync_status, managed.settle_period(operator)))
             }
-            Standing::Due(_) => (Verdict::Bad, "out of date"),
-            Standing::Waiting => (Verdict::Bad, "held, as objects are missing"),
-            Standing::BaselineDue => (Verdict::Unknown, "foreign, without a baseline"),
-            Standing::NotKept => (Verdict::Good, NOT_KEPT),
-            Standing::Unknown => (Verdict::Unknown, "whose objects cannot be read"),
+            SyncStatus::Due(_) => OUT_OF_DATE,
+            SyncStatus::MissingConfig => (Verdict::Bad, "waiting for missing config"),
+            SyncStatus::BaselineDue => (Verdict::Unknown, "foreign, without a baseline"),
+            SyncStatus::NotManaged => (Verdict::Good, NOT_MANAGED),
+            SyncStatus::Unknown => (Verdict::Unknown, "whose objects cannot be read"),
         },
-        Inquiry::Unanswered => (Verdict::Unknown, "not told, as the webhook does not answer"),
-        Inquiry::Impossible(error) if error.is_forbidden() => (
+        Reply::Unanswered => (Verdict::Unknown, "unknown: the webhook does not answer"),
+        Reply::Impossible(error) if error.is_forbidden() => (
             Verdict::Unknown,
-            "not asked about, as you may not patch them",
+            "not asked about, because you may not patch them",
         ),
-        Inquiry::Impossible(_) => (Verdict::Unknown, "not asked about, as a dry run fails"),
+        Reply::Impossible(_) => (Verdict::Unknown, "not asked about, because a dry run fails"),
     }
 }
 
-async fn inquire(cluster: &Cluster, kept: &[&Kept<'_>], asked: &[usize]) -> Told {
-    let inquiries = asked.iter().copied();
-    let inquiries = inquiries.map(|at| async move { (at, kept[at].seen.inquire(cluster).await) });
-    stream::iter(inquiries)
-        .buffer_unordered(INQUIRIES_AT_ONCE)
+const OUT_OF_DATE: (Verdict, &str) = (Verdict::Bad, "out of date");
+
+/// Returns the meaning of a restart that is due and for which nothing is seen to be waited.
+fn due(sync_status: SyncStatus, settle_period: Duration) -> (Verdict, &'static str) {
+    match patience(sync_status, settle_period) {
+        Some(_) => OUT_OF_DATE,
+        None => (
+            Verdict::Good,
+            "about to be restarted, after a long settle period",
+        ),
+    }
+}
+
+async fn query_status(cluster: &Cluster, managed: &[&Managed<'_>], asked: &[usize]) -> Replies {
+    let queries = asked.iter().copied();
+    let queries =
+        queries.map(|at| async move { (at, managed[at].seen.query_status(cluster).await) });
+    stream::iter(queries)
+        .buffer_unordered(QUERIES_AT_ONCE)
         .collect()
         .await
 }
 
 /// Warnings of the last hour that were not followed by a restart, by workload.
-pub(super) struct Warnings<'a>(BTreeMap<&'a str, Vec<&'a Event>>);
+pub(super) struct Warnings<'a> {
+    problems: BTreeMap<&'a str, Vec<&'a Event>>,
+    /// The newest Events, be they warnings or not.
+    latest: BTreeMap<&'a str, &'a Event>,
+}
 
 impl<'a> Warnings<'a> {
     /// Collects warnings from all Events, which come newest first.
@@ -237,36 +270,44 @@ impl<'a> Warnings<'a> {
         for event in events {
             by_workload.entry(&event.about).or_default().push(event);
         }
+        let newest = by_workload.iter();
+        let latest = newest.filter_map(|(about, events)| Some((*about, *events.first()?)));
+        let latest = latest.collect();
         let problems = by_workload.into_iter();
-        Self(
-            problems
-                .map(|(about, events)| (about, history::problems(events)))
-                .collect(),
-        )
+        let problems = problems.map(|(about, events)| (about, history::problems(events)));
+        Self {
+            latest,
+            problems: problems.collect(),
+        }
     }
 
-    fn of_one(&self, kept: &Kept<'_>) -> &[&'a Event] {
-        self.0.get(&*kept.name()).map_or(&[], Vec::as_slice)
+    fn of_one(&self, managed: &Managed<'_>) -> &[&'a Event] {
+        let problems = self.problems.get(&*managed.name());
+        problems.map_or(&[], Vec::as_slice)
+    }
+
+    fn latest(&self, managed: &Managed<'_>) -> Option<&'a Event> {
+        self.latest.get(&*managed.name()).copied()
     }
 
     /// Reports the warnings that still hold, given the answers.
-    fn check(&self, kept: &[&Kept<'_>], told: &Told) -> Check {
+    fn check(&self, managed: &[&Managed<'_>], replies: &Replies) -> Check {
         let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for (at, kept) in kept.iter().enumerate() {
+        for (at, managed) in managed.iter().enumerate() {
             let is_current = matches!(
-                told.get(&at),
-                Some(Inquiry::Answered(Report {
-                    standing: Standing::Current,
+                replies.get(&at),
+                Some(Reply::Answered(Report {
+                    sync_status: SyncStatus::Current,
                     ..
                 }))
             );
-            let events = self.of_one(kept).iter();
-            for event in events.filter(|event| holds(event, kept, is_current)) {
+            let events = self.of_one(managed).iter();
+            for event in events.filter(|event| holds(event, managed, is_current)) {
                 let reason = REASONS.iter().find(|reason| **reason == event.reason);
                 by_reason
                     .entry(reason.unwrap_or(&"others"))
                     .or_default()
-                    .push(kept.name());
+                    .push(managed.name());
             }
         }
         if by_reason.is_empty() {
@@ -282,21 +323,21 @@ impl<'a> Warnings<'a> {
 /// Reports the warnings, or that they cannot be seen.
 pub(super) fn warned(
     warnings: Result<&Warnings<'_>, &&Unseen>,
-    kept: &[&Kept<'_>],
-    told: &Told,
+    managed: &[&Managed<'_>],
+    replies: &Replies,
 ) -> Check {
     match warnings {
-        Ok(warnings) => warnings.check(kept, told),
+        Ok(warnings) => warnings.check(managed, replies),
         Err(error) => Check::unseen("Warnings", error),
     }
 }
 
 /// Returns true if a warning still holds. Most are about a hash that was not written: they are over once the
 /// workload is up to date.
-fn holds(event: &Event, kept: &Kept<'_>, is_current: bool) -> bool {
-    let references = &kept.seen.workload.references;
+fn holds(event: &Event, managed: &Managed<'_>, is_current: bool) -> bool {
+    let references = &managed.seen.workload.references;
     match &*event.reason {
-        "RestartStalled" => kept.is_stalled,
+        "RestartStalled" => managed.is_stalled,
         // Depends on the current annotations, and on what their patterns may match.
         "InvalidReference" => {
             let is_of_matches = event.message.contains("left out");
@@ -310,11 +351,12 @@ fn holds(event: &Event, kept: &Kept<'_>, is_current: bool) -> bool {
 }
 
 /// The reasons that warnings have.
-const REASONS: [&str; 9] = [
-    "WaitingForConfig",
+const REASONS: [&str; 10] = [
+    "MissingConfig",
     "RestartStalled",
     "ConfigHashReverted",
     "RestartedTooOften",
+    "RestartHalted",
     "InvalidReference",
     "ConfigUnreadable",
     "CronJobNotRun",
@@ -329,7 +371,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn those_that_may_be_wrong_are_asked_about_first_and_the_rest_all_over() {
+    fn suspicious_workloads_are_queried_first_and_the_rest_is_sampled_evenly() {
         let mut ranks = vec![Other; 1000];
         ranks[700] = WithoutHash;
         ranks[900] = Warned;
@@ -351,13 +393,16 @@ mod tests {
     fn a_long_settle_period_is_not_waited_for() {
         use pod_reloader_core::decision::Cause;
         let due = |seconds| {
-            let patience = patience(Standing::Due(Cause::Changed), Duration::from_secs(seconds));
+            let patience = patience(
+                SyncStatus::Due(Cause::Changed),
+                Duration::from_secs(seconds),
+            );
             patience.map(|it| it.as_secs())
         };
         assert_eq!([5, 27, 28, 120].map(due), [Some(8), Some(30), None, None]);
-        let baseline = patience(Standing::BaselineDue, Duration::from_secs(120));
+        let baseline = patience(SyncStatus::BaselineDue, Duration::from_secs(120));
         assert_eq!(baseline, Some(MAX_GRACE));
-        assert_eq!(patience(Standing::Current, Duration::ZERO), None);
+        assert_eq!(patience(SyncStatus::Current, Duration::ZERO), None);
     }
 
     #[test]
@@ -373,17 +418,18 @@ mod tests {
             event(5, "Deployment a/web", "PatchRefused"),
             event(4, "Deployment b/web", "ConfigChanged"),
             event(3, "Deployment a/web", "ConfigChanged"),
-            event(2, "Deployment a/web", "WaitingForConfig"),
+            event(2, "Deployment a/web", "MissingConfig"),
             event(1, "Deployment b/web", "PatchRefused"),
         ];
         let warnings = Warnings::of(&events);
-        assert_eq!(warnings.0["Deployment a/web"], [&events[0]]);
-        assert!(warnings.0["Deployment b/web"].is_empty());
+        assert_eq!(warnings.problems["Deployment a/web"], [&events[0]]);
+        assert!(warnings.problems["Deployment b/web"].is_empty());
+        assert_eq!(warnings.latest["Deployment b/web"], &events[1]);
     }
 
     /// The operator has a test that it has the same reasons as the document.
     #[test]
-    fn every_warning_of_the_document_is_told_by_its_reason() {
+    fn every_documented_warning_is_recognised_by_its_reason() {
         let document = include_str!("../../../../docs/operating.md");
         let warnings = document.lines().filter_map(|line| {
             let (reason, rest) = line.strip_prefix("| `")?.split_once("` | ")?;

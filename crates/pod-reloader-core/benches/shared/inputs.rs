@@ -1,5 +1,6 @@
 //! The inputs: a Deployment as the apiserver sends it, and the two objects that it lists.
 
+use pod_reloader_core::annotations::Inherited;
 use pod_reloader_core::digest::{
     Aspects, ConfigObject, Contents, DataKeys, NotAConfigObject, Presence,
 };
@@ -39,7 +40,11 @@ pub(crate) fn stamped(config_hash: &str) -> String {
 pub(crate) fn workload(json: &str) -> Workload {
     let object: WorkloadObject = serde_json::from_str(json).expect("it is a Deployment");
     object
-        .into_workload(WorkloadKind::DEPLOYMENT, &Reading::default())
+        .into_workload(
+            WorkloadKind::DEPLOYMENT,
+            &Reading::default(),
+            &Inherited::default(),
+        )
         .expect("its namespace is a name")
 }
 
@@ -75,8 +80,8 @@ pub(crate) fn present(json: &str) -> Presence {
 /// Parses an object, with the key that the Deployment names.
 pub(crate) fn parsed(json: &str) -> Result<ConfigObject, NotAConfigObject> {
     let aspects = Aspects {
-        selector: None,
         keys: Some(&DataKeys::from(["part-0".into()])),
+        ..Aspects::default()
     };
     ConfigObject::parse(json.as_bytes(), aspects)
 }

@@ -4,7 +4,7 @@ use json_patch::PatchOperation;
 
 use crate::decision::speaks_of;
 use crate::patch;
-use crate::standing::Standing;
+use crate::sync_status::SyncStatus;
 use crate::workload::{Slot, Workload};
 
 /// The answer to a review. The write itself is always allowed.
@@ -19,7 +19,10 @@ pub struct Answer {
     /// The result for the config hash annotation.
     pub outcome: Outcome,
     /// The sync status, if the request was a status query.
-    pub standing: Option<Standing>,
+    pub sync_status: Option<SyncStatus>,
+    /// The digits of the content that is due, if the request was a status query: see
+    /// [`Report::content`](crate::sync_status::Report).
+    pub due_content: Option<String>,
 }
 
 /// The result for the config hash annotation, for metrics.
@@ -29,11 +32,11 @@ pub enum Outcome {
     #[default]
     Ignored,
     /// The stored value stays.
-    Kept,
+    Unchanged,
     /// The value is now the hash of the current state.
     Set,
     /// The stored value stays because the pods need something that is missing.
-    Held,
+    MissingConfig,
     /// The stored value stays because the current state could not be read. The loop repairs it.
     Unknown,
     /// The value is left out because Kubernetes accepts no more annotations on the pod template.
@@ -75,10 +78,10 @@ pub(super) enum Desired<'a> {
 
 impl Answer {
     /// Returns the answer that leaves a managed workload as it is, with the warnings about it.
-    pub(super) fn keeping(workload: &Workload) -> Self {
+    pub(super) fn unchanged(workload: &Workload) -> Self {
         Self {
             warnings: warnings(workload),
-            outcome: Outcome::Kept,
+            outcome: Outcome::Unchanged,
             ..Self::default()
         }
     }
@@ -90,7 +93,7 @@ impl Answer {
         desired: Desired<'_>,
         workload: &Workload,
         stored: &Stored,
-        claims_key: bool,
+        claims_hash: bool,
         outcome: Outcome,
     ) -> Self {
         let old: Vec<_> = stored.hashes(workload).collect();
@@ -116,7 +119,7 @@ impl Answer {
             let requested = slot.state.config_hash.as_deref();
             requested.is_some() && requested != wanted[at] && requested != old[at]
         };
-        let overridden = claims_key || workload.slots().enumerate().any(is_overridden);
+        let overridden = claims_hash || workload.slots().enumerate().any(is_overridden);
         // This goes first because the apiserver truncates warnings that are too long in total.
         let too_long = too_long.map(|_| BASELINE_TOO_LONG.to_owned());
         let overridden = overridden.then(|| OVERRIDDEN.to_owned());
@@ -126,7 +129,7 @@ impl Answer {
             patch,
             warnings,
             outcome,
-            standing: None,
+            ..Self::default()
         }
     }
 }

@@ -3,9 +3,10 @@
 use super::answer::{Answer, Desired, Outcome, Stored, wanted};
 use crate::decision::{Cause, Decision, FirstStamp, baseline, decide};
 use crate::digest::Objects;
+use crate::gate;
 use crate::hash::{ConfigHash, Keyring, Verdict};
 use crate::sap;
-use crate::standing::Standing;
+use crate::sync_status::SyncStatus;
 use crate::workload::{MAX_ANNOTATIONS_SIZE, Workload};
 
 /// A review whose answer depends on the objects that the workload references.
@@ -16,15 +17,15 @@ pub struct Pending {
     pub(super) stored: Option<Stored>,
     /// True if the request set the config hash annotation itself. A policy may have put the old value back
     /// since then.
-    pub(super) claims_key: bool,
+    pub(super) claims_hash: bool,
     /// True if the request is a status query.
-    pub(super) is_inquiry: bool,
+    pub(super) is_status_query: bool,
 }
 
 impl Pending {
     /// Returns true if the request is a status query.
-    pub fn is_inquiry(&self) -> bool {
-        self.is_inquiry
+    pub fn is_status_query(&self) -> bool {
+        self.is_status_query
     }
 
     /// Returns the workload whose objects must be read, each by one consistent read.
@@ -47,11 +48,8 @@ impl Pending {
         keys: &Keyring,
         first_stamp: FirstStamp,
     ) -> Answer {
-        if self.is_inquiry {
-            return Answer {
-                standing: Some(self.standing(objects, keys, first_stamp)),
-                ..Answer::keeping(&self.workload)
-            };
+        if self.is_status_query {
+            return self.answer_status_query(objects, keys, first_stamp);
         }
         match objects {
             Some(objects) => self.answer_by(objects, keys, first_stamp),
@@ -65,27 +63,27 @@ impl Pending {
         let is_moot = contents.is_empty() && self.current().is_none();
         // Nothing is tracked yet, so the loop will write a baseline that says so.
         if is_moot || self.workload.references.is_empty() {
-            return self.write(self.unchanged(), Outcome::Kept);
+            return self.write(self.unchanged(), Outcome::Unchanged);
         }
         let hash = || keys.hash(&contents).to_string();
         if let Some(value) = self.current() {
             // Pods that restart anyway take the newest key along, so older keys fall out of use.
             let is_due_for_another = self.stored.is_some() && keys.outgrew(value);
             if !is_due_for_another && keys.verify(value, &contents) == Verdict::Current {
-                return self.write(Desired::Hash(value), Outcome::Kept);
+                return self.write(Desired::Hash(value), Outcome::Unchanged);
             }
             // A workload restored before its Secrets waits for them, like one that lost them.
             let is_ours = self.stored.is_some() || self.restored().is_some();
             if is_ours && self.workload.missing(objects).next().is_some() {
-                return self.write(Desired::Hash(value), Outcome::Held);
+                return self.write(Desired::Hash(value), Outcome::MissingConfig);
             }
         }
         if let Some(value) = self.restored() {
             match decide(&self.workload, objects, keys, first_stamp) {
-                Decision::Keep => return self.write(Desired::Hash(value), Outcome::Kept),
+                Decision::Unchanged => return self.write(Desired::Hash(value), Outcome::Unchanged),
                 Decision::Baseline(baseline) => {
                     let desired = Desired::WithBaseline(value, &baseline);
-                    return self.write(desired, Outcome::Kept);
+                    return self.write(desired, Outcome::Unchanged);
                 }
                 // SAP's value covers UIDs and resource versions, which differ in another cluster.
                 Decision::Set {
@@ -94,24 +92,32 @@ impl Pending {
                 } => {
                     let baseline = format!("{value}={}", hash());
                     let desired = Desired::WithBaseline(value, &baseline);
-                    return self.write(desired, Outcome::Kept);
+                    return self.write(desired, Outcome::Unchanged);
                 }
-                Decision::Set { .. } | Decision::Hold(_) => {}
+                Decision::Set { .. } | Decision::MissingConfig(_) => {}
             }
         }
         self.write(Desired::Hash(&hash()), Outcome::Set)
     }
 
-    /// Returns the sync status by the rule of the loop.
-    fn standing(
+    /// Returns the answer to a status query, by the rule of the loop.
+    fn answer_status_query(
         &self,
         objects: Option<&Objects>,
         keys: &Keyring,
         first_stamp: FirstStamp,
-    ) -> Standing {
-        objects.map_or(Standing::Unknown, |objects| {
-            Standing::from(&decide(&self.workload, objects, keys, first_stamp))
-        })
+    ) -> Answer {
+        let decision = objects.map(|it| decide(&self.workload, it, keys, first_stamp));
+        let sync_status = decision.as_ref().map_or(SyncStatus::Unknown, Into::into);
+        let due_content = match &decision {
+            Some(Decision::Set { config_hash, .. }) => Some(gate::digits(config_hash).to_owned()),
+            _ => None,
+        };
+        Answer {
+            sync_status: Some(sync_status),
+            due_content,
+            ..Answer::unchanged(&self.workload)
+        }
     }
 
     /// Returns the value to leave in place when nothing is known about the objects.
@@ -136,7 +142,7 @@ impl Pending {
         let nothing = Stored::default();
         let stored = self.stored.as_ref().unwrap_or(&nothing);
         let answer = |desired, outcome| {
-            Answer::giving(desired, &self.workload, stored, self.claims_key, outcome)
+            Answer::giving(desired, &self.workload, stored, self.claims_hash, outcome)
         };
         let wanted = wanted(&self.workload, stored, desired);
         let slots = self.workload.slots().enumerate();

@@ -4,6 +4,7 @@ use crate::decision::{Cause, FirstStamp};
 use crate::dialects::Dialects;
 use crate::digest::{ConfigObject, Contents};
 use crate::fixtures::{Builder, deployment, holding, keyring, objects};
+use crate::gate;
 use crate::name::Name;
 use crate::scope::Labels;
 use json_patch::Patch;
@@ -84,7 +85,7 @@ fn hash(value: &str) -> String {
 }
 
 #[test]
-fn a_create_is_given_the_hash_of_what_is_true() {
+fn a_create_gets_the_hash_of_the_current_content() {
     let review = review(None, deployment("web"));
     let answer = answered(&review, holding("1"));
     assert_eq!(
@@ -102,7 +103,7 @@ fn a_create_with_a_hash_that_verifies_is_left_as_it_is() {
 }
 
 #[test]
-fn a_create_with_a_stale_hash_from_git_is_given_the_true_one_with_a_warning() {
+fn a_create_with_a_stale_hash_from_git_gets_the_current_one_and_a_warning() {
     for stale in [hash("0"), "rubbish".to_owned()] {
         let review = review(None, deployment("web").stamped(&stale));
         let answer = answered(&review, holding("1"));
@@ -112,7 +113,7 @@ fn a_create_with_a_stale_hash_from_git_is_given_the_true_one_with_a_warning() {
 }
 
 #[test]
-fn a_workload_that_is_restored_before_its_objects_keeps_its_hash() {
+fn the_hash_of_a_workload_that_is_restored_before_its_objects_stays() {
     for stored in [
         hash("1"),
         keyring(&[9])
@@ -123,13 +124,13 @@ fn a_workload_that_is_restored_before_its_objects_keeps_its_hash() {
         let answer = answered(&review, None);
         assert_eq!(
             (key_after(&review, &answer), answer.outcome),
-            (Some(stored), Outcome::Held)
+            (Some(stored), Outcome::MissingConfig)
         );
     }
 }
 
 #[test]
-fn a_create_that_could_not_be_read_goes_without() {
+fn a_create_whose_config_cannot_be_read_gets_no_hash() {
     for workload in [deployment("web"), deployment("web").stamped("rubbish")] {
         let review = review(None, workload);
         let answer = answered_unread(&review);
@@ -141,7 +142,7 @@ fn a_create_that_could_not_be_read_goes_without() {
 }
 
 #[test]
-fn an_edit_without_the_annotation_keeps_the_hash() {
+fn an_edit_without_the_annotation_leaves_the_hash_unchanged() {
     let old = || deployment("web").stamped("old");
     for new in [
         deployment("web"),
@@ -158,7 +159,7 @@ fn an_edit_without_the_annotation_keeps_the_hash() {
 }
 
 #[test]
-fn an_edit_with_another_hash_keeps_the_old_one_and_warns() {
+fn an_edit_with_another_hash_leaves_the_old_one_unchanged_and_warns() {
     for rubbish in ["rubbish", "", &hash("1")] {
         let review = review(
             Some(deployment("web").stamped("old")),
@@ -171,7 +172,7 @@ fn an_edit_with_another_hash_keeps_the_old_one_and_warns() {
 }
 
 #[test]
-fn an_edit_whose_hash_a_policy_has_put_back_is_warned_of_by_its_managed_fields() {
+fn the_managed_fields_show_that_an_edit_had_a_hash_that_a_policy_reverted() {
     let warned = |manager: &str, owned: &str| {
         let fields =
             json!({"f:spec": {"f:template": {"f:metadata": {"f:annotations": {owned: {}}}}}});
@@ -202,7 +203,7 @@ fn an_edit_that_adds_a_hash_where_there_was_none_loses_it() {
 }
 
 #[test]
-fn an_edit_of_nothing_has_no_patch() {
+fn an_edit_that_changes_nothing_has_no_patch() {
     for workload in [|| deployment("web").stamped("old"), || deployment("web")] {
         assert_eq!(
             answered_at_once(&review(Some(workload()), workload())).patch,
@@ -212,7 +213,7 @@ fn an_edit_of_nothing_has_no_patch() {
 }
 
 #[test]
-fn a_change_of_the_template_sets_the_hash_of_what_is_true() {
+fn a_change_of_the_template_sets_the_hash_of_the_current_content() {
     for new in [
         deployment("web").image("2"),
         deployment("web").image("2").stamped(&hash("0")),
@@ -228,7 +229,7 @@ fn a_change_of_the_template_sets_the_hash_of_what_is_true() {
 }
 
 #[test]
-fn a_change_of_the_template_takes_the_newest_key_and_nothing_else_does() {
+fn only_a_change_of_the_template_moves_to_the_newest_hash_key() {
     let older = keyring(&[2])
         .hash(&Contents::whole(&objects(&[("a", holding("1"))])))
         .to_string();
@@ -267,7 +268,7 @@ fn a_change_of_the_template_replaces_a_foreign_value() {
 }
 
 #[test]
-fn a_change_of_the_template_keeps_the_hash_while_a_needed_object_is_missing_or_unreadable() {
+fn a_template_change_moves_no_hash_while_a_needed_object_is_missing_or_unreadable() {
     let old = || {
         deployment("web")
             .requires("a", None)
@@ -281,7 +282,7 @@ fn a_change_of_the_template_keeps_the_hash_while_a_needed_object_is_missing_or_u
     let answer = answered(&review, None);
     assert_eq!(
         (key_after(&review, &answer), answer.outcome),
-        (Some(hash("1")), Outcome::Held)
+        (Some(hash("1")), Outcome::MissingConfig)
     );
     let answer = answered_unread(&review);
     assert_eq!(
@@ -308,7 +309,7 @@ fn our_own_write_passes_and_nobody_elses_does() {
 }
 
 #[test]
-fn an_edit_without_the_baseline_keeps_it_as_long_as_the_key_stays() {
+fn an_edit_without_the_baseline_leaves_it_in_place_as_long_as_the_hash_stays() {
     let old = || {
         deployment("web")
             .stamped("foreign")
@@ -364,7 +365,7 @@ fn our_own_baseline_passes() {
 }
 
 #[test]
-fn what_is_not_kept_is_left_alone() {
+fn a_workload_that_is_not_managed_is_left_alone() {
     let kept = review(
         Some(deployment("web").stamped("old")),
         deployment("web").stamped("new"),
@@ -394,7 +395,7 @@ fn what_is_not_kept_is_left_alone() {
 }
 
 #[test]
-fn bad_names_are_warned_of_and_never_read() {
+fn bad_names_get_a_warning_and_are_never_read() {
     let review = review(
         None,
         deployment("web").annotation("secrets", "?limit=1,../x,good"),
@@ -420,7 +421,7 @@ fn bad_names_are_warned_of_and_never_read() {
 }
 
 #[test]
-fn a_misspelt_key_gets_a_warning_and_nothing_else() {
+fn a_misspelt_annotation_gets_a_warning_and_nothing_else() {
     for operation in ["CREATE", "UPDATE"] {
         let misspelt = deployment("web").annotation("config-maps", "a").json();
         let mut review = review(None, deployment("web"));
@@ -438,22 +439,25 @@ fn a_misspelt_key_gets_a_warning_and_nothing_else() {
 }
 
 #[test]
-fn a_misspelt_key_where_nothing_is_kept_is_none_of_our_business() {
+fn a_misspelt_annotation_in_a_namespace_that_is_not_managed_gets_no_warning() {
     let mut review = review(None, deployment("web").annotation("secret", "s"));
     review["request"]["namespace"] = json!("kube-system");
     assert_eq!(answered_at_once(&review), Answer::default());
 }
 
 #[test]
-fn a_misspelt_key_beside_a_list_is_warned_of_on_every_edit() {
+fn a_misspelt_annotation_beside_a_list_gets_a_warning_on_every_edit() {
     let misspelt = || deployment("web").annotation("secret", "s");
     let review = review(Some(misspelt()), misspelt());
     let answer = answered_at_once(&review);
-    assert_eq!((answer.warnings.len(), answer.outcome), (1, Outcome::Kept));
+    assert_eq!(
+        (answer.warnings.len(), answer.outcome),
+        (1, Outcome::Unchanged)
+    );
 }
 
 #[test]
-fn the_loops_own_write_is_warned_of_nothing() {
+fn the_loops_own_write_gets_no_warning() {
     let misspelt = || deployment("web").annotation("secret", "s");
     let mut review = review(Some(misspelt()), misspelt().stamped(&hash("1")));
     review["request"]["userInfo"]["username"] = json!(OURSELVES);
@@ -462,7 +466,7 @@ fn the_loops_own_write_is_warned_of_nothing() {
 }
 
 #[test]
-fn of_many_warnings_the_first_are_given() {
+fn the_first_of_many_warnings_are_given() {
     let list: Vec<String> = (0..40).map(|n| format!("?{n}")).collect();
     let misspelt = deployment("web").annotation("secret", "s");
     let review = review(None, misspelt.annotation("secrets", &list.join(",")));
@@ -472,26 +476,31 @@ fn of_many_warnings_the_first_are_given() {
 }
 
 #[test]
-fn a_dry_run_that_asks_is_told_how_the_workload_stands_and_changes_nothing() {
+fn a_status_query_gets_the_sync_status_and_changes_nothing() {
     let asked = |old: Builder, object| {
         let mut review = review(Some(old), deployment("web"));
         review["request"]["object"] = review["request"]["oldObject"].clone();
         review["request"]["dryRun"] = json!(true);
-        review["request"]["options"]["fieldManager"] = json!(annotations::INQUIRER);
+        review["request"]["options"]["fieldManager"] = json!(annotations::STATUS_QUERY);
         let answer = answered(&review, object);
         assert_eq!(answer.patch, []);
-        answer.standing.unwrap()
+        let is_due = matches!(answer.sync_status, Some(SyncStatus::Due(_)));
+        let content = answer.due_content.as_deref();
+        let due = ["1", "2"].map(|it| gate::digits(&hash(it)).to_owned());
+        assert_eq!(content.is_some(), is_due);
+        assert!(content.is_none_or(|it| due.iter().any(|due| due == it)));
+        answer.sync_status.unwrap()
     };
     let stamped = || deployment("web").stamped(&hash("1"));
-    assert_eq!(asked(stamped(), holding("1")), Standing::Current);
-    let due = Standing::Due(Cause::Changed);
+    assert_eq!(asked(stamped(), holding("1")), SyncStatus::Current);
+    let due = SyncStatus::Due(Cause::Changed);
     assert_eq!(asked(stamped(), holding("2")), due);
-    let first = Standing::Due(Cause::FirstStamp);
+    let first = SyncStatus::Due(Cause::FirstStamp);
     assert_eq!(asked(deployment("web"), holding("1")), first);
     let foreign = deployment("web").stamped("foreign");
-    assert_eq!(asked(foreign, holding("1")), Standing::BaselineDue);
+    assert_eq!(asked(foreign, holding("1")), SyncStatus::BaselineDue);
     let waiting = stamped().requires("a", None);
-    assert_eq!(asked(waiting, None), Standing::Waiting);
+    assert_eq!(asked(waiting, None), SyncStatus::MissingConfig);
 }
 
 /// Returns the object of `review` after the patch of `answer`.
@@ -513,7 +522,7 @@ fn of_other_clusters() -> [String; 2] {
 }
 
 #[test]
-fn a_workload_that_is_restored_into_another_cluster_keeps_its_hash_and_gets_a_baseline() {
+fn a_workload_restored_into_another_cluster_gets_a_baseline_and_its_hash_stays() {
     for value in of_other_clusters() {
         let restored = review(None, deployment("web").stamped(&value));
         let answer = answered(&restored, holding("1"));
@@ -523,7 +532,7 @@ fn a_workload_that_is_restored_into_another_cluster_keeps_its_hash_and_gets_a_ba
             deployment("web").stamped(&value).json()["spec"]
         );
         assert_eq!(baseline_after(&restored, &answer), Some(baseline));
-        assert_eq!(answer.outcome, Outcome::Kept);
+        assert_eq!(answer.outcome, Outcome::Unchanged);
         assert_eq!(answer.warnings, [""; 0]);
     }
 }
@@ -547,7 +556,7 @@ fn a_baseline_of_another_cluster_is_replaced_as_its_workload_is_restored() {
 }
 
 #[test]
-fn a_workload_that_is_restored_with_a_baseline_of_our_own_goes_by_it() {
+fn a_baseline_of_our_own_decides_about_the_workload_that_is_restored_with_it() {
     let restored = |value: &str, of: &str| {
         let workload = deployment("web").stamped(value);
         let workload = workload.annotation("baseline", &format!("{of}={}", hash("1")));
@@ -570,7 +579,7 @@ fn a_workload_that_is_restored_with_a_baseline_of_our_own_goes_by_it() {
 }
 
 #[test]
-fn a_workload_that_is_restored_before_it_can_be_judged_keeps_its_hash() {
+fn the_hash_of_a_workload_that_is_restored_before_it_can_be_judged_stays() {
     for value in of_other_clusters() {
         let unread = review(None, deployment("web").stamped(&value));
         let answer = answered_unread(&unread);
@@ -578,7 +587,10 @@ fn a_workload_that_is_restored_before_it_can_be_judged_keeps_its_hash() {
         let before_its_objects = deployment("web").requires("a", None).stamped(&value);
         let before_its_objects = review(None, before_its_objects);
         let answer = answered(&before_its_objects, None);
-        assert_eq!((answer.patch.len(), answer.outcome), (0, Outcome::Held));
+        assert_eq!(
+            (answer.patch.len(), answer.outcome),
+            (0, Outcome::MissingConfig)
+        );
         let lists_nothing = deployment("web").stamped(&value).json();
         let mut lists_nothing = review(None, Builder::from(lists_nothing));
         lists_nothing["request"]["object"]["metadata"]["annotations"][annotations::CONFIG_MAPS] =
@@ -652,7 +664,7 @@ fn a_status_query_is_answered_about_the_workload_that_is_stored() {
     let asked = |old: Option<Builder>, new: Builder| {
         let mut review = review(old, new);
         review["request"]["dryRun"] = json!(true);
-        review["request"]["options"]["fieldManager"] = json!(annotations::INQUIRER);
+        review["request"]["options"]["fieldManager"] = json!(annotations::STATUS_QUERY);
         let answer = match step(&review) {
             Step::Answer(answer) => answer,
             Step::Read(pending) => {
@@ -662,28 +674,28 @@ fn a_status_query_is_answered_about_the_workload_that_is_stored() {
             }
         };
         assert_eq!(answer.patch, []);
-        answer.standing.unwrap()
+        answer.sync_status.unwrap()
     };
     let stored = || deployment("web").stamped(&hash("1"));
     let about_others = stored().annotation("secrets", "s").requires("b", None);
-    assert_eq!(asked(Some(stored()), about_others), Standing::Current);
+    assert_eq!(asked(Some(stored()), about_others), SyncStatus::Current);
     assert_eq!(
         asked(Some(stored()), stored().image("2")),
-        Standing::Current
+        SyncStatus::Current
     );
     // A workload that does not exist yet has no sync status.
     let made_up = deployment("web").requires("a", None);
-    assert_eq!(asked(None, made_up), Standing::Unknown);
+    assert_eq!(asked(None, made_up), SyncStatus::Unknown);
 }
 
 #[test]
-fn only_a_dry_run_under_the_name_of_an_inquiry_asks() {
+fn only_a_dry_run_with_the_field_manager_of_status_queries_gets_a_sync_status() {
     let stored = || deployment("web").stamped("old");
-    for (dry_run, manager) in [(true, "kubectl"), (false, annotations::INQUIRER)] {
+    for (dry_run, manager) in [(true, "kubectl"), (false, annotations::STATUS_QUERY)] {
         let mut review = review(Some(stored()), stored());
         review["request"]["dryRun"] = json!(dry_run);
         review["request"]["options"]["fieldManager"] = json!(manager);
-        assert_eq!(answered_at_once(&review).standing, None);
+        assert_eq!(answered_at_once(&review).sync_status, None);
     }
 }
 
@@ -700,7 +712,7 @@ fn a_review_without_its_objects_is_refused() {
 }
 
 #[test]
-fn a_workload_that_loses_all_its_annotations_keeps_its_baseline() {
+fn an_edit_that_removes_all_annotations_leaves_the_baseline_in_place() {
     let uses = |workload: Builder| workload.requires("a", None);
     let old = uses(deployment("web"))
         .stamped("x")

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Advice, on_settle_period};
+use super::{Advice, on_duration};
 use crate::annotations::Place;
 use crate::dialects::stakater::{
     EXCLUDE_CONFIG_MAPS, EXCLUDE_SECRETS, PAUSE_PERIOD, READ, ROLLOUT_STRATEGY,
@@ -27,7 +27,7 @@ pub(super) fn on(place: Place, key: &str, value: &str) -> Option<Advice> {
         ));
     }
     if key == PAUSE_PERIOD {
-        return on_settle_period(PAUSE_PERIOD, value);
+        return on_duration(PAUSE_PERIOD, value, "--settle-period");
     }
     if keys().any(|known| known == key) || WRITTEN.contains(&key) {
         return None;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_for_secret_provider_classes_is_told_not_to_be_read() {
+    fn an_annotation_for_secret_provider_classes_is_reported_as_not_read() {
         for key in [
             "secretproviderclass.reloader.stakater.com/reload",
             "secretproviderclass.reloader.stakater.com/auto",
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_of_stakater_in_another_place_is_told_where_it_belongs() {
+    fn advice_on_an_annotation_of_stakater_in_another_place_says_where_it_belongs() {
         assert_eq!(
             on_workload("reloader.stakater.com/ignore", "true"),
             [
@@ -183,12 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_period_that_stakater_refuses_is_told() {
+    fn a_pause_period_that_stakater_refuses_is_reported() {
         let told = |value| on_workload("deployment.reloader.stakater.com/pause-period", value);
         assert_eq!(
             told("5 minutes"),
             [
-                "deployment.reloader.stakater.com/pause-period \"5 minutes\" is no duration, such as \
+                "deployment.reloader.stakater.com/pause-period \"5 minutes\" is not a duration such as \
               90s or 1h30m; --settle-period applies"
             ]
         );
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stakater_reads_or_writes_and_what_is_not_its_own_needs_no_advice() {
+    fn annotations_that_stakater_reads_or_writes_and_foreign_ones_need_no_advice() {
         for key in super::keys().filter(|key| *key != super::PAUSE_PERIOD) {
             assert_eq!(on_workload(key, "true"), [""; 0]);
         }

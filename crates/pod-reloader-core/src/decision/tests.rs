@@ -36,10 +36,10 @@ fn changed(value: &str) -> Decision {
 }
 
 #[test]
-fn a_hash_that_stands_for_the_contents_is_kept() {
+fn a_hash_that_stands_for_the_contents_stays() {
     assert_eq!(
         decided(deployment("web").stamped(&hash("1")), holding("1")),
-        Decision::Keep
+        Decision::Unchanged
     );
 }
 
@@ -66,13 +66,13 @@ fn an_optional_object_that_goes_or_comes_sets_a_new_hash() {
 }
 
 #[test]
-fn a_required_object_that_goes_holds_and_alike_again_keeps() {
+fn the_hash_stays_while_a_required_object_is_missing_and_if_it_returns_unchanged() {
     let workload = || deployment("web").requires("a", None).stamped(&hash("1"));
-    let Decision::Hold(missing) = decided(workload(), None) else {
+    let Decision::MissingConfig(missing) = decided(workload(), None) else {
         panic!()
     };
     assert_eq!(missing[0].reference.name.as_str(), "a");
-    assert_eq!(decided(workload(), holding("1")), Decision::Keep);
+    assert_eq!(decided(workload(), holding("1")), Decision::Unchanged);
     assert_eq!(decided(workload(), holding("2")), changed("2"));
 }
 
@@ -80,7 +80,7 @@ fn a_required_object_that_goes_holds_and_alike_again_keeps() {
 fn a_workload_that_was_created_before_a_required_object_waits_like_one_that_lost_it() {
     let absent = keyring(&[1]).hash(&Contents::whole(&now(None))).to_string();
     let workload = || deployment("web").requires("a", None).stamped(&absent);
-    let Decision::Hold(missing) = decided(workload(), None) else {
+    let Decision::MissingConfig(missing) = decided(workload(), None) else {
         panic!()
     };
     assert_eq!(missing[0].reference.name.as_str(), "a");
@@ -101,7 +101,7 @@ fn by_time() -> Restart {
 }
 
 #[test]
-fn a_pending_change_restarts_a_workload_that_is_restarted_by_a_time_from_now_on() {
+fn a_pending_change_restarts_a_workload_that_switches_to_a_restart_time() {
     let foreign = || deployment("web").stamped("x");
     for before in [
         || deployment("web").stamped(&hash("1")),
@@ -128,7 +128,7 @@ fn a_pending_change_restarts_a_workload_that_is_restarted_by_a_time_from_now_on(
 }
 
 #[test]
-fn a_pending_change_restarts_a_workload_that_is_restarted_by_its_template_again() {
+fn a_pending_change_restarts_a_workload_that_switches_back_to_its_template() {
     let baseline = baseline_by_time(&hash("1"));
     for (before, value) in [
         (deployment("web"), ""),
@@ -149,11 +149,14 @@ fn a_pending_change_restarts_a_workload_that_is_restarted_by_its_template_again(
 }
 
 #[test]
-fn a_required_key_that_goes_holds() {
+fn the_hash_stays_while_a_required_data_key_is_missing() {
     let workload = deployment("web")
         .requires("a", Some("gone"))
         .stamped(&hash("1"));
-    assert!(matches!(decided(workload, holding("2")), Decision::Hold(_)));
+    assert!(matches!(
+        decided(workload, holding("2")),
+        Decision::MissingConfig(_)
+    ));
 }
 
 #[test]
@@ -178,19 +181,22 @@ fn a_first_stamp_is_a_rollout_or_a_baseline() {
         Decision::Baseline(baseline.clone())
     );
     let workload = || deployment("web").annotation("baseline", &baseline);
-    assert_eq!(with_flag(workload(), holding("1")), Decision::Keep);
+    assert_eq!(with_flag(workload(), holding("1")), Decision::Unchanged);
     assert_eq!(with_flag(workload(), holding("2")), changed("2"));
-    assert_eq!(decided(workload(), holding("1")), Decision::Keep);
+    assert_eq!(decided(workload(), holding("1")), Decision::Unchanged);
 }
 
 #[test]
 fn a_first_stamp_waits_for_what_the_pods_need() {
     let workload = deployment("web").requires("a", None);
-    assert!(matches!(decided(workload, None), Decision::Hold(_)));
+    assert!(matches!(
+        decided(workload, None),
+        Decision::MissingConfig(_)
+    ));
 }
 
 #[test]
-fn the_keys_of_hash_and_baseline_are_relied_on() {
+fn the_hash_keys_of_hash_and_baseline_are_relied_on() {
     let relied_on = |workload: &Workload| Vec::from_iter(keys_relied_on(workload));
     let key = |seed| HashKey::new([seed; KEY_LENGTH]).id();
     let objects = objects(&[("app", holding("1"))]);
@@ -215,7 +221,7 @@ fn the_keys_of_hash_and_baseline_are_relied_on() {
 }
 
 #[test]
-fn a_foreign_value_gets_a_baseline_and_rolls_when_the_contents_leave_it() {
+fn a_foreign_value_gets_a_baseline_and_rolls_when_the_contents_differ_from_it() {
     for foreign in [
         "rubbish",
         "",
@@ -229,7 +235,7 @@ fn a_foreign_value_gets_a_baseline_and_rolls_when_the_contents_leave_it() {
             Decision::Baseline(baseline.clone())
         );
         let workload = || workload().annotation("baseline", &baseline);
-        assert_eq!(decided(workload(), holding("1")), Decision::Keep);
+        assert_eq!(decided(workload(), holding("1")), Decision::Unchanged);
         assert_eq!(decided(workload(), holding("2")), changed("2"));
     }
 }
@@ -267,13 +273,16 @@ fn a_value_of_sap_that_verifies_gets_a_baseline_and_one_that_does_not_rolls() {
 #[test]
 fn after_a_restore_a_foreign_value_waits_for_the_objects_that_the_pods_need() {
     let workload = || deployment("web").requires("a", None).stamped("x");
-    assert!(matches!(decided(workload(), None), Decision::Hold(_)));
+    assert!(matches!(
+        decided(workload(), None),
+        Decision::MissingConfig(_)
+    ));
     let baseline = Decision::Baseline(format!("x={}", hash("1")));
     assert_eq!(decided(workload(), holding("1")), baseline);
 }
 
 #[test]
-fn a_workload_whose_lists_name_nothing_is_kept() {
+fn the_hash_of_a_workload_whose_lists_name_nothing_stays() {
     let workload = deployment("web").lists(" , ?limit=1").build();
     let decision = decide(
         &workload,
@@ -281,7 +290,7 @@ fn a_workload_whose_lists_name_nothing_is_kept() {
         &keyring(&[1]),
         FirstStamp::Rollout,
     );
-    assert_eq!(decision, Decision::Keep);
+    assert_eq!(decision, Decision::Unchanged);
 }
 
 /// A workload read in our dialect and Stakater's, with ConfigMaps `a`, `b` and so on of given values.
@@ -380,7 +389,7 @@ fn rolls(decision: &Decision) -> bool {
 }
 
 #[test]
-fn who_asks_in_other_words_gets_a_baseline_first() {
+fn a_workload_that_opts_in_by_another_dialect_gets_a_baseline_first() {
     let stakater = Mixed::new(&[(RELOAD, "a")]).holding("a", "1").decided();
     assert_eq!(
         stakater,
@@ -399,13 +408,16 @@ fn who_asks_in_other_words_gets_a_baseline_first() {
 }
 
 #[test]
-fn another_dialect_rolls_nothing_and_what_it_adds_counts_from_then_on() {
+fn another_dialect_rolls_nothing_and_what_it_adds_is_tracked_from_then_on() {
     let both = || Mixed::new(&[LIST, (RELOAD, "b")]).stamped(&hash_of(&[("a", "1")]));
     let all = hash_of(&[("a", "1"), ("b", "1")]);
     let baseline = format!("{}~={all}", hash_of(&[("a", "1")]));
     let now = |b| both().holding("a", "1").holding("b", b);
     assert_eq!(now("1").decided(), Decision::Baseline(baseline.clone()));
-    assert_eq!(now("1").with_baseline(&baseline).decided(), Decision::Keep);
+    assert_eq!(
+        now("1").with_baseline(&baseline).decided(),
+        Decision::Unchanged
+    );
     assert!(rolls(&now("2").with_baseline(&baseline).decided()));
     // If both happen at once, that is a change.
     let changed = both().holding("a", "2").holding("b", "1");
@@ -413,7 +425,7 @@ fn another_dialect_rolls_nothing_and_what_it_adds_counts_from_then_on() {
 }
 
 #[test]
-fn a_match_that_comes_rolls_beside_another_dialect_too() {
+fn a_match_that_comes_rolls_even_beside_another_dialect() {
     let both = Mixed::new(&[LIST, (RELOAD, "b.*")]).stamped(&hash_of(&[("a", "1")]));
     assert!(rolls(&both.holding("a", "1").holding("b1", "1").decided()));
 }
@@ -442,7 +454,7 @@ fn a_mark_that_is_set_or_taken_away_rolls_nothing() {
         Decision::Baseline(format!("{one}~={two}"))
     );
     let marked_again = counting(&two).with_baseline(&format!("{two}~={one}"));
-    assert_eq!(marked_again.decided(), Decision::Keep);
+    assert_eq!(marked_again.decided(), Decision::Unchanged);
     // A change made while the object is ignored restarts nothing, even after the mark is removed.
     let unmarked = counting(&two)
         .holding("b", "2")
@@ -479,7 +491,7 @@ fn every_mark_at_once_rolls_nothing() {
 }
 
 #[test]
-fn what_a_regular_expression_matches_rolls_when_it_comes_and_goes() {
+fn a_match_of_a_regular_expression_rolls_when_it_comes_and_goes() {
     let matching = || Mixed::new(&[(RELOAD, "a.*")]);
     let (one, two) = (
         hash_of(&[("a1", "1")]),
@@ -493,15 +505,15 @@ fn what_a_regular_expression_matches_rolls_when_it_comes_and_goes() {
     let gone = matching().stamped(&two).holding("a1", "1").without("a2");
     assert!(rolls(&gone.decided()));
     let stays = matching().stamped(&one).holding("a1", "1").without("a2");
-    assert_eq!(stays.decided(), Decision::Keep);
+    assert_eq!(stays.decided(), Decision::Unchanged);
 }
 
 #[test]
-fn what_a_regular_expression_matches_and_the_pods_need_holds_when_it_goes() {
+fn a_match_that_the_pods_need_is_missing_config_when_it_goes() {
     let mut matching = Mixed::new(&[(RELOAD, "a.*")]).holding("a2", "1");
     matching.workload = matching.workload.requires("a1", None);
     let gone = matching.stamped(&hash_of(&[("a1", "1"), ("a2", "1")]));
-    assert!(matches!(gone.decided(), Decision::Hold(_)));
+    assert!(matches!(gone.decided(), Decision::MissingConfig(_)));
 }
 
 #[test]
@@ -511,21 +523,21 @@ fn the_first_match_that_comes_and_the_last_that_goes_roll() {
     let baseline = format!("={none}");
     assert_eq!(matching().decided(), Decision::Baseline(baseline.clone()));
     let waiting = || matching().with_baseline(&baseline);
-    assert_eq!(waiting().decided(), Decision::Keep);
+    assert_eq!(waiting().decided(), Decision::Unchanged);
     assert!(rolls(&waiting().holding("a1", "1").decided()));
     assert!(rolls(&matching().stamped(&one).decided()));
-    assert_eq!(matching().stamped(&none).decided(), Decision::Keep);
+    assert_eq!(matching().stamped(&none).decided(), Decision::Unchanged);
 }
 
 #[test]
-fn a_mark_on_the_only_object_rolls_nothing_either() {
+fn a_mark_on_the_only_object_rolls_nothing() {
     for list in [(RELOAD, "a"), (SEARCH, "true")] {
         let web = |stamp: &str| Mixed::new(&[list]).using("a").stamped(stamp);
         let (none, one) = (hash_of(&[]), hash_of(&[("a", "1")]));
         let ignored = Decision::Baseline(format!("{one}~={none}"));
         assert_eq!(web(&one).ignoring("a", "1").decided(), ignored, "{list:?}");
         let changed = || web(&one).with_baseline(&format!("{one}~={none}"));
-        assert_eq!(changed().ignoring("a", "2").decided(), Decision::Keep);
+        assert_eq!(changed().ignoring("a", "2").decided(), Decision::Unchanged);
         let counts = Decision::Baseline(format!("{one}~={}", hash_of(&[("a", "2")])));
         assert_eq!(changed().matching("a", "2").decided(), counts);
     }
@@ -534,7 +546,7 @@ fn a_mark_on_the_only_object_rolls_nothing_either() {
 /// This differs from Stakater's Reloader: one hash covers all objects, so it cannot tell that only the
 /// marked object has changed.
 #[test]
-fn content_that_changes_in_the_same_write_as_a_mark_rolls_once_where_the_object_counted() {
+fn content_that_changes_together_with_a_mark_rolls_once_if_it_was_tracked() {
     let both = hash_of(&[("a", "1"), ("b", "1")]);
     let ignored = Mixed::new(&[(RELOAD, "a,b")]).stamped(&both);
     let ignored = ignored.holding("a", "1").ignoring("b", "2");
@@ -616,7 +628,7 @@ fn objects_without_the_mark_that_come_and_go_roll_nothing() {
         for after in 0..=4 {
             let now = there(after).stamped(&hash_in(there(before))).decided();
             let is_known = before == after || after > before;
-            let is_baseline = matches!(now, Decision::Baseline(_)) || now == Decision::Keep;
+            let is_baseline = matches!(now, Decision::Baseline(_)) || now == Decision::Unchanged;
             assert!(is_baseline || !is_known, "{before} {after}: {now:?}");
         }
     }
@@ -638,13 +650,13 @@ fn a_mark_on_what_a_regular_expression_matches_rolls_nothing() {
     let ignored = web().ignoring("a1", "1").decided();
     assert_eq!(ignored, Decision::Baseline(baseline.clone()));
     let changed = web().ignoring("a1", "2").with_baseline(&baseline);
-    assert_eq!(changed.decided(), Decision::Keep);
+    assert_eq!(changed.decided(), Decision::Unchanged);
     let unmarked = web().holding("a1", "1").with_baseline(&baseline);
-    assert_eq!(unmarked.decided(), Decision::Keep);
+    assert_eq!(unmarked.decided(), Decision::Unchanged);
 }
 
 #[test]
-fn where_nothing_counts_yet_nothing_rolls() {
+fn nothing_rolls_while_nothing_is_tracked_yet() {
     let mut hidden = holding("1").unwrap();
     hidden.marks = Marks::NOT_SELECTED;
     let baseline = Decision::Baseline(format!("={}", hash_of(&[])));
@@ -652,7 +664,7 @@ fn where_nothing_counts_yet_nothing_rolls() {
 }
 
 #[test]
-fn a_listed_object_that_comes_or_goes_rolls_in_other_words_too() {
+fn a_listed_object_that_comes_or_goes_rolls_in_other_dialects_too() {
     let listing = || Mixed::new(&[(RELOAD, "a")]);
     let gone = listing().stamped(&hash_of(&[("a", "1")])).without("a");
     assert!(rolls(&gone.decided()));
@@ -664,7 +676,7 @@ fn a_listed_object_that_comes_or_goes_rolls_in_other_words_too() {
 }
 
 #[test]
-fn only_the_keys_that_count_roll() {
+fn only_changes_of_tracked_data_keys_roll() {
     let object = |x: &str, y: &str| Some(config_map(&json!({"data": {"x": x, "y": y}})));
     let decided = |stamp: &str, object| {
         let workload = deployment("web").lists("a[x,gone]").stamped(stamp).build();
@@ -673,7 +685,7 @@ fn only_the_keys_that_count_roll() {
     let Decision::Set { config_hash, .. } = decided(&hash("1"), object("1", "1")) else {
         panic!()
     };
-    assert_eq!(decided(&config_hash, object("1", "2")), Decision::Keep);
+    assert_eq!(decided(&config_hash, object("1", "2")), Decision::Unchanged);
     assert!(rolls(&decided(&config_hash, object("2", "1"))));
     let gone = Some(config_map(&json!({"data": {"y": "1"}})));
     assert!(rolls(&decided(&config_hash, gone)));

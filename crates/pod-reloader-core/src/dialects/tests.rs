@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::annotations::Inherited;
 use crate::digest::{Aspects, ConfigObject, Content, Objects, Presence};
 use crate::object::{Object, WorkloadObject};
 use crate::reference::Reference;
@@ -88,7 +89,9 @@ impl Case {
     fn workload(self) -> Workload {
         let object: WorkloadObject = serde_json::from_value(self.object).unwrap();
         let reading = Reading::new(self.dialects, []);
-        object.into_workload(self.kind, &reading).unwrap()
+        object
+            .into_workload(self.kind, &reading, &Inherited::default())
+            .unwrap()
     }
 
     /// Returns what is tracked if all these objects exist: `cm/name`, `secret/name`, `cm/name[key]`.
@@ -194,7 +197,7 @@ mod own {
     }
 
     #[test]
-    fn auto_finds_everything_by_the_keys_that_are_named() {
+    fn auto_finds_everything_with_the_data_keys_that_are_named() {
         let found = with(&[("auto", "true")]).counts(&plain(&ALL));
         assert_eq!(
             found,
@@ -220,14 +223,14 @@ mod own {
         for value in ["false", "yes", "True", ""] {
             let workload = with(&[("auto", value)]).workload();
             assert!(
-                workload.references.is_empty() && !workload.is_subscribed(),
+                workload.references.is_empty() && !workload.is_opted_in(),
                 "{value}"
             );
         }
     }
 
     #[test]
-    fn what_is_excluded_counts_neither_by_auto_nor_by_a_list() {
+    fn an_excluded_object_is_tracked_neither_by_auto_nor_by_a_list() {
         let case = with(&[
             ("auto", "true"),
             ("configmaps", "env,listed,file"),
@@ -257,7 +260,7 @@ mod own {
         assert_eq!(rejected.len(), 3);
         assert_eq!(
             rejected[0].to_string(),
-            "ConfigMap \"a[]\" is no name with keys, such as app[log.level,mode]"
+            "ConfigMap \"a[]\" is not a name with keys, such as app[log.level,mode]"
         );
     }
 
@@ -276,7 +279,7 @@ mod own {
     }
 
     #[test]
-    fn where_restarts_are_needed_only_what_pods_cannot_see_counts() {
+    fn restart_on_needed_tracks_only_what_pods_cannot_see() {
         let needed = |annotations: &[(&str, &str)]| {
             let all = [annotations, &[("restart-on", "needed")]].concat();
             with(&all)
@@ -317,29 +320,29 @@ mod own {
     }
 
     #[test]
-    fn auto_all_takes_what_does_not_say_otherwise() {
+    fn auto_all_opts_in_every_workload_that_does_not_say_otherwise() {
         let all = |annotations| with(annotations).auto_all().workload();
         let workload = all(&[]);
-        assert_eq!(workload.subscription, Subscription::ByOthers);
+        assert_eq!(workload.opt_in, OptIn::ByOthers);
         assert_eq!(workload.references.named().count(), 7);
-        assert!(!all(&[("auto", "false")]).is_subscribed());
+        assert!(!all(&[("auto", "false")]).is_opted_in());
         assert_eq!(all(&[("auto", "secrets")]).references.named().count(), 2);
         let listing = all(&[("configmaps", "a")]);
-        assert_eq!(listing.subscription, Subscription::ByUs);
+        assert_eq!(listing.opt_in, OptIn::ByUs);
         assert_eq!(listing.references.named().count(), 8);
     }
 
     #[test]
-    fn a_kind_that_is_ignored_never_counts() {
+    fn a_kind_that_is_ignored_is_never_tracked() {
         let mut case = with(&[("auto", "true"), ("secrets", "s")]);
         case.dialects.ignored = Some(Secret);
         assert_eq!(case.asks_for().len(), 5);
     }
 
     #[test]
-    fn what_did_not_ask_has_nothing_read() {
+    fn nothing_is_read_for_a_workload_that_did_not_opt_in() {
         let workload = with(&[("settle-period", "1s")]).workload();
-        assert!(!workload.is_subscribed() && workload.references.is_empty());
+        assert!(!workload.is_opted_in() && workload.references.is_empty());
     }
 }
 
@@ -376,7 +379,7 @@ mod stakater {
 
     /// Stakater's Reloader manages Jobs and CronJobs unless they are among its ignored workload types.
     #[test]
-    fn rule_1_jobs_are_never_kept_and_cron_jobs_where_they_are_named() {
+    fn rule_1_jobs_are_never_managed_and_cron_jobs_only_if_they_are_named() {
         let own = Name::parse("operator").unwrap();
         let scope = Scope::new([], own).with(Labels::default(), case().dialects);
         let keeps = |scope: &Scope, kind| scope.kind("batch", kind).is_some();
@@ -391,7 +394,7 @@ mod stakater {
     }
 
     #[test]
-    fn rule_2_an_object_that_says_ignore_never_counts() {
+    fn rule_2_an_object_that_says_ignore_is_never_tracked() {
         let auto = || case().annotated(&[(AUTO, "true")]);
         assert_eq!(auto().counts(&plain(&ALL)), SEEN);
         assert_eq!(auto().counts(&marked("cm/env", IGNORE, "true")), SEEN[1..]);
@@ -405,7 +408,7 @@ mod stakater {
     }
 
     #[test]
-    fn rule_3_the_pod_template_counts_where_the_workload_has_no_key_for_the_kind() {
+    fn rule_3_the_pod_template_is_read_if_the_workload_has_no_annotation_for_the_kind() {
         let on_template = |annotations: &[(&str, &str)], template: &[(&str, &str)]| {
             case()
                 .annotated(annotations)
@@ -447,7 +450,7 @@ mod stakater {
     }
 
     #[test]
-    fn rule_5_a_named_list_is_of_regular_expressions() {
+    fn rule_5_a_named_list_contains_regular_expressions() {
         let there = plain(&[
             "cm/app",
             "cm/app-extra",
@@ -527,7 +530,7 @@ mod stakater {
 
     // docs/migration/stakater.md documents these differences.
     #[test]
-    fn rule_5_some_syntax_is_of_go_or_of_rust_alone() {
+    fn rule_5_some_syntax_works_only_in_go_or_only_in_rust() {
         let there = plain(&["cm/app"]);
         let counts = |item: &str| case().annotated(&[(CM_RELOAD, item)]).counts(&there);
         for of_go in [
@@ -541,21 +544,21 @@ mod stakater {
     }
 
     #[test]
-    fn rule_5_what_is_listed_counts_though_no_pod_uses_it_and_auto_is_false() {
+    fn rule_5_a_listed_object_is_tracked_even_if_no_pod_uses_it_and_auto_is_false() {
         let case = case().annotated(&[(SECRET_RELOAD, "elsewhere"), (AUTO, "false")]);
         assert_eq!(case.asks_for(), ["secret/elsewhere"]);
     }
 
     #[test]
-    fn rule_5_what_is_no_regular_expression_is_rejected_and_the_rest_counts() {
+    fn rule_5_an_invalid_regular_expression_is_rejected_and_the_rest_is_tracked() {
         for (item, problem) in [
             (
                 "a(",
-                "ConfigMap \"a(\" is no regular expression, or too large a one",
+                "ConfigMap \"a(\" is not a valid regular expression, or is too large",
             ),
             (
                 "ap{1",
-                "ConfigMap \"ap{1\" is no regular expression, or too large a one",
+                "ConfigMap \"ap{1\" is not a valid regular expression, or is too large",
             ),
             (
                 "App",
@@ -573,7 +576,7 @@ mod stakater {
     }
 
     #[test]
-    fn rule_6_search_takes_what_says_match_and_auto_false_does_not_stop_it() {
+    fn rule_6_search_tracks_what_says_match_even_if_auto_is_false() {
         let search = || case().annotated(&[(SEARCH, "true"), (AUTO, "false")]);
         assert!(search().counts(&plain(&ALL)).is_empty());
         assert_eq!(
@@ -634,7 +637,7 @@ mod stakater {
     }
 
     #[test]
-    fn rule_9_what_no_container_mounts_is_not_used_and_every_volume_is_looked_at() {
+    fn rule_9_what_no_container_mounts_is_not_used_and_every_volume_is_checked() {
         let spec = json!({
             "initContainers": [{"volumeMounts": [{"name": "init", "mountPath": "/i"}]}],
             "containers": [{"volumeMounts": [{"name": "second", "mountPath": "/s"}]}],
@@ -668,7 +671,7 @@ mod stakater {
     }
 
     #[test]
-    fn our_own_settings_count_here_too() {
+    fn our_own_settings_apply_to_annotations_of_stakater_too() {
         let auto = [
             (AUTO, "true"),
             (keys::PER_KEY, "true"),
@@ -718,12 +721,12 @@ fn wave_needs_its_annotation_and_takes_keys_and_extras() {
         1
     );
     for closed in [&[(extra, "more")][..], &[(gate, "True"), (extra, "more")]] {
-        assert!(!wave(closed).workload().is_subscribed());
+        assert!(!wave(closed).workload().is_opted_in());
     }
 }
 
 #[test]
-fn stackable_is_spoken_by_stateful_sets_with_its_label() {
+fn stackable_applies_to_stateful_sets_with_its_label() {
     let case = || {
         speaking(&[Dialect::Stackable])
             .using_all()
@@ -762,7 +765,7 @@ fn lists_of_trigger_controller_and_fabric8_name_objects() {
 }
 
 #[test]
-fn only_dialects_that_are_spoken_are_understood() {
+fn only_dialects_that_are_on_are_understood() {
     let annotations = [
         ("reloader.stakater.com/auto", "true"),
         ("wave.pusher.com/update-on-config-change", "true"),
@@ -774,9 +777,9 @@ fn only_dialects_that_are_spoken_are_understood() {
     assert_eq!(counts(&[Dialect::PodReloader]).asks_for(), ["cm/a"]);
     assert_eq!(counts(&[Dialect::Fabric8]).asks_for(), ["cm/b"]);
     let workload = counts(&[Dialect::Fabric8]).workload();
-    assert_eq!(workload.subscription, Subscription::ByOthers);
+    assert_eq!(workload.opt_in, OptIn::ByOthers);
     let both = counts(&[Dialect::Fabric8, Dialect::PodReloader]);
-    assert_eq!(both.workload().subscription, Subscription::ByUs);
+    assert_eq!(both.workload().opt_in, OptIn::ByUs);
 }
 
 #[test]
@@ -789,7 +792,7 @@ fn the_labels_of_ours_opt_out_of_every_dialect() {
         !case
             .labelled(keys::IGNORED, "true")
             .workload()
-            .is_subscribed()
+            .is_opted_in()
     );
 }
 
@@ -804,7 +807,7 @@ fn every_dialect_is_found_by_its_name() {
 
 /// This is as large as the annotations of an object may be. Reading it used to take minutes.
 #[test]
-fn a_workload_full_of_keys_or_of_bad_patterns_is_read() {
+fn a_workload_full_of_data_keys_or_of_bad_patterns_is_read() {
     let keys: Vec<String> = (0..30_000).map(|n| format!("a[{n}]")).collect();
     let case = speaking(&[Dialect::PodReloader]).annotated(&[(keys::CONFIG_MAPS, &keys.join(","))]);
     assert_eq!(case.workload().references.named().count(), 1);
@@ -822,13 +825,13 @@ fn annotations_of_megabytes_are_not_read() {
     let list = format!("kube-root-ca.crt[{}],{}", keys.join(","), others.join(","));
     let listing = |key| speaking(&[Dialect::PodReloader]).annotated(&[(key, &list)]);
     let workload = listing(keys::CONFIG_MAPS).workload();
-    assert!(workload.references.is_empty() && !workload.is_subscribed());
+    assert!(workload.references.is_empty() && !workload.is_opted_in());
     let on_template = speaking(&[Dialect::Stakater]).template_annotated(&[(RELOAD, &list)]);
-    assert!(!on_template.workload().is_subscribed());
+    assert!(!on_template.workload().is_opted_in());
 }
 
 #[test]
-fn an_object_of_which_too_many_keys_are_named_counts_as_a_whole() {
+fn an_object_of_which_too_many_data_keys_are_named_is_tracked_as_a_whole() {
     let named = |keys: &[String]| {
         let list = format!("a[x],big[{}],c[y]", keys.join(","));
         speaking(&[Dialect::PodReloader]).annotated(&[(keys::CONFIG_MAPS, &list)])
@@ -848,7 +851,7 @@ fn an_object_of_which_too_many_keys_are_named_counts_as_a_whole() {
         assert_eq!(
             rejected(named(&keys)),
             [
-                "ConfigMap big counts as a whole: a workload may name 4096 keys, of 65536 bytes in all"
+                "ConfigMap big is tracked as a whole: a workload may name 4096 keys, of 65536 bytes in all"
             ]
         );
     }
@@ -857,7 +860,7 @@ fn an_object_of_which_too_many_keys_are_named_counts_as_a_whole() {
 }
 
 #[test]
-fn of_too_many_names_that_are_excluded_the_others_count() {
+fn names_beyond_the_limit_of_a_list_are_not_excluded() {
     let names: Vec<_> = (0..30_000).map(|n| format!("x{n:05}")).collect();
     let case = speaking(&[Dialect::PodReloader, Dialect::Stakater]).annotated(&[
         (keys::EXCLUDE_CONFIG_MAPS, &names.join(",")),
@@ -872,7 +875,7 @@ fn of_too_many_names_that_are_excluded_the_others_count() {
 
 /// Every read of the workload used to match each source with each pattern, which took a minute.
 #[test]
-fn of_a_thousand_sources_as_many_are_matched_as_may_count() {
+fn only_as_many_of_a_thousand_sources_are_matched_as_may_be_tracked() {
     let source = |n: usize| {
         let name = format!("{n:04}{}", "ab".repeat(124));
         let key_ref =
@@ -939,18 +942,14 @@ fn settings_of_ours_are_tested_in_every_dialect() {
 }
 
 #[test]
-fn every_annotation_of_the_user_is_watched() {
+fn every_annotation_of_the_user_is_watched_unless_it_says_only_when() {
     use crate::annotations::{KEYS, Place};
     let watched: Vec<_> = Dialects::default().annotation_keys().collect();
     for key in KEYS
         .iter()
         .filter(|key| !key.is_ours && key.place == Place::Annotation)
     {
-        assert!(
-            watched.contains(&key.key),
-            "{} is read but not watched",
-            key.key
-        );
+        assert_eq!(watched.contains(&key.key), !key.is_timing, "{}", key.key);
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use serde_json::{Value, json};
 
 #[test]
-fn of_more_keys_than_memory_has_room_for_the_first_count() {
+fn the_first_requirements_are_used_if_there_are_more_than_memory_has_room_for() {
     let items: Vec<_> = (0..10_000).map(|n| json!({"key": n.to_string()})).collect();
     let volume = |name: &str| json!({"configMap": {"name": name, "items": items}});
     let spec = json!({"volumes": [volume("other"), volume("listed")]});
@@ -14,7 +14,7 @@ fn of_more_keys_than_memory_has_room_for_the_first_count() {
 }
 
 #[test]
-fn of_what_names_nothing_nothing_is_kept() {
+fn parts_of_a_pod_spec_that_name_no_object_are_not_stored() {
     let spec = json!({
         "containers": [{"env": [{"name": "A", "value": "1"}, {}]}, {"env": null}],
         "volumes": [{"name": "v", "emptyDir": {}}],
@@ -101,7 +101,7 @@ fn optional_sources_are_not_needed() {
 }
 
 #[test]
-fn a_name_that_no_object_can_have_is_no_requirement() {
+fn a_name_that_no_object_can_have_is_not_a_requirement() {
     assert!(requirements(&json!({"volumes": [{"configMap": {"name": "../x"}}]})).is_empty());
     assert!(requirements(&json!({"volumes": [{"configMap": {}}]})).is_empty());
 }
@@ -319,7 +319,7 @@ fn drivers_of_volumes_use_their_secret() {
 }
 
 #[test]
-fn volumes_of_other_kinds_are_no_uses() {
+fn volumes_of_other_kinds_are_not_uses() {
     assert!(
         uses(&json!({"volumes": [
             {"name": "a", "csi": {"volumeAttributes": {"secretProviderClass": "vault"}}},
@@ -340,7 +340,7 @@ fn a_running_pod_sees_what_the_kubelet_refreshes() {
 }
 
 #[test]
-fn of_more_items_than_memory_has_room_for_the_first_count() {
+fn the_first_items_are_read_if_there_are_more_than_memory_has_room_for() {
     let many = |item: Value| vec![item; pod_spec::MAX_ITEMS + 1];
     let source = json!({"secret": {"name": "s"}});
     let variable = json!({"valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}});
@@ -382,7 +382,7 @@ fn sources_are_not_multiplied_with_mounts() {
 }
 
 #[test]
-fn of_more_mounts_than_can_be_told_apart_the_objects_are_used_whole() {
+fn objects_are_used_whole_if_there_are_more_mounts_than_can_be_compared() {
     let mounts = |name: &str| -> Vec<_> {
         let mount = |n| json!({"name": name, "subPath": format!("k{n}")});
         (0..1000).map(mount).collect()

@@ -7,16 +7,16 @@ use crate::dialect::Dialect;
 use crate::dialects::Dialects;
 use crate::fixtures::{Builder, deployment, reference};
 
-fn turned(applied: Applied) -> Option<Turned> {
+fn affected(applied: Applied) -> Option<Affected> {
     match applied {
         Applied::Unchanged => None,
-        Applied::Managed(turned) => Some(turned),
+        Applied::Managed(affected) => Some(affected),
         Applied::LeftOut(_) => panic!("there is room for all"),
     }
 }
 
 fn references(applied: Applied) -> Option<Vec<Reference>> {
-    turned(applied).map(|turned| turned.references)
+    affected(applied).map(|affected| affected.references)
 }
 
 fn is_managed(applied: &Applied) -> bool {
@@ -49,7 +49,7 @@ fn weight_of(list: &str) -> usize {
 }
 
 #[test]
-fn of_an_object_the_keys_of_all_its_workloads_are_asked_for() {
+fn the_data_keys_that_any_workload_tracks_of_an_object_are_requested() {
     let mut index = Index::default();
     index.apply(deployment("web").lists("app[mode,level],other[x]").build());
     index.apply(deployment("api").lists("app[level]").build());
@@ -73,9 +73,9 @@ fn a_workload_is_found_by_what_it_lists_now() {
     assert_eq!(names_of(&index, "b"), ["api", "web"]);
     assert_eq!(index.referenced(), (2, 3));
 
-    let turned = index.apply(deployment("web").lists("c").build());
+    let affected = index.apply(deployment("web").lists("c").build());
     assert_eq!(
-        references(turned),
+        references(affected),
         Some(vec![reference("a"), reference("c")])
     );
     assert_eq!(names_of(&index, "b"), ["api"]);
@@ -96,16 +96,16 @@ fn the_same_workload_again_is_no_news() {
 }
 
 #[test]
-fn what_others_track_matters_to_nobody_when_a_regular_expression_comes_or_goes() {
+fn a_regular_expression_that_comes_or_goes_does_not_affect_what_others_track() {
     let mut index = Index::default();
     index.apply(deployment("web").lists("app,db").build());
-    let came = turned(index.apply(matching(deployment("api"), "a.*"))).unwrap();
+    let came = affected(index.apply(matching(deployment("api"), "a.*"))).unwrap();
     assert_eq!(came.references, []);
     assert_eq!(came.namespaces, [(ConfigKind::ConfigMap, namespace())]);
     assert!(index.stays_tracked(&reference("app"), &came));
     assert!(!index.stays_tracked(&reference("agent"), &came));
 
-    let narrower = turned(index.apply(matching(deployment("api"), "ag.*,x.*"))).unwrap();
+    let narrower = affected(index.apply(matching(deployment("api"), "ag.*,x.*"))).unwrap();
     assert!(index.stays_tracked(&reference("agent"), &narrower));
     assert!(!index.stays_tracked(&reference("alloy"), &narrower));
     assert!(!index.stays_tracked(&reference("xenon"), &narrower));
@@ -116,7 +116,7 @@ fn what_others_track_matters_to_nobody_when_a_regular_expression_comes_or_goes()
 }
 
 #[test]
-fn what_a_regular_expression_matches_is_tracked_when_its_name_is_listed_no_more() {
+fn a_match_of_a_regular_expression_is_tracked_after_its_name_is_unlisted() {
     let mut index = Index::default();
     index.apply(matching(deployment("api"), "a.*"));
     let came = index.apply(deployment("web").lists("app,db").build());
@@ -137,7 +137,7 @@ fn a_namespace_that_is_full_takes_in_no_more_and_goes_on_with_what_it_has() {
         ("a", (false, false)),
     ] {
         let Applied::LeftOut(LeftOut {
-            turned: None,
+            affected: None,
             is_news,
             is_first,
             ..
@@ -153,17 +153,17 @@ fn a_namespace_that_is_full_takes_in_no_more_and_goes_on_with_what_it_has() {
 }
 
 #[test]
-fn a_workload_that_grows_beyond_the_share_of_its_namespace_is_left_out_and_fits_again() {
+fn a_workload_that_outgrows_the_share_of_its_namespace_is_left_out_until_it_fits() {
     let mut index = Index::new(weight_of("a") + weight_of("a,b"));
     for name in ["a", "b"] {
         index.apply(deployment(name).lists("a").build());
     }
-    let Applied::LeftOut(LeftOut { turned, .. }) =
+    let Applied::LeftOut(LeftOut { affected, .. }) =
         index.apply(deployment("b").lists("a,b,c").build())
     else {
         panic!("it has become too large");
     };
-    assert!(turned.is_some_and(|turned| turned.references.is_empty()));
+    assert!(affected.is_some_and(|affected| affected.references.is_empty()));
     assert_eq!(names_of(&index, "a"), ["a"]);
     let id = deployment("b").build().id;
     assert!(index.is_left_out(&id));
@@ -174,7 +174,7 @@ fn a_workload_that_grows_beyond_the_share_of_its_namespace_is_left_out_and_fits_
 }
 
 #[test]
-fn what_we_write_ourselves_makes_no_workload_too_large() {
+fn our_own_writes_make_no_workload_too_large() {
     let hash = format!("v1.dcdaaec6.{}", "0".repeat(64));
     let written = deployment("a").lists("a").stamped(&hash);
     let written = written.annotation("baseline", &format!("{hash}={hash}"));
@@ -182,7 +182,7 @@ fn what_we_write_ourselves_makes_no_workload_too_large() {
 }
 
 #[test]
-fn those_that_were_left_out_are_named_once_they_fit() {
+fn workloads_that_were_left_out_are_named_once_they_fit() {
     let mut index = Index::new(weight_of("a,b,c"));
     index.apply(deployment("z").lists("a,b,c").build());
     for (name, list) in [("a", "a,b,c,d"), ("b", "a"), ("c", "b"), ("d", "b,c")] {
@@ -206,7 +206,7 @@ fn those_that_were_left_out_are_named_once_they_fit() {
 }
 
 #[test]
-fn of_those_that_are_left_out_a_limited_number_is_remembered() {
+fn a_limited_number_of_left_out_workloads_is_remembered() {
     let mut index = Index::new(0);
     for number in 0..=MAX_LEFT_OUT {
         index.apply(deployment(&format!("web-{number}")).lists("a").build());

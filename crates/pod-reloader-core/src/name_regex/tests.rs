@@ -130,7 +130,7 @@ fn expression() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn it_matches_what_the_crate_regex_matches(
+    fn a_compiled_expression_matches_what_the_crate_regex_matches(
         text in expression(),
         is_anchored: bool,
         names in prop::collection::vec("[ab0]([ab0.-]{0,6}[ab0])?", 1..8),

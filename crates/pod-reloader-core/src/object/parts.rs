@@ -8,14 +8,17 @@ use kube_core::ObjectMeta;
 
 use super::template::Found;
 use crate::advice::{self, Advice};
-use crate::annotations::{self, Place};
+use crate::annotations::{self, Inherited, Place};
 use crate::dialects::Subject;
 use crate::discovery::{PodSpec, Requirement};
 use crate::duration::{self, MAX_SETTLE_PERIOD};
+use crate::gate::Gates;
 use crate::kind::WorkloadKind;
 use crate::name::{InvalidName, Name};
 use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
+use crate::release::Release;
+use crate::staging::{Facts, Staging};
 use crate::workload::{
     MAX_ANNOTATIONS_SIZE, Markers, Reading, Restart, Stall, Workload, WorkloadId, annotations_size,
 };
@@ -27,6 +30,7 @@ pub(super) struct Parts {
     pub(super) templates: Vec<Found>,
     pub(super) restart: Restart,
     pub(super) stall: Option<Stall>,
+    pub(super) facts: Facts,
 }
 
 impl Parts {
@@ -35,9 +39,11 @@ impl Parts {
         self,
         kind: WorkloadKind,
         reading: &Reading,
+        inherited: &Inherited,
     ) -> Result<Workload, InvalidName> {
         let metadata = self.metadata;
         let namespace = Name::parse(&metadata.namespace.unwrap_or_default())?;
+        let generation = metadata.generation.unwrap_or_default();
         let has_annotations = metadata.annotations.is_some();
         let has_labels = metadata.labels.is_some();
         let annotations = metadata.annotations.filter(is_allowed).unwrap_or_default();
@@ -55,7 +61,7 @@ impl Parts {
             template_annotations: template_annotations(&self.templates).unwrap_or(&none),
             pod_specs: &pod_specs,
         };
-        let (references, subscription) = reading.dialects.read(&subject);
+        let (references, opt_in) = reading.dialects.read(&subject);
         let requirements = requirements(&pod_specs, &namespace, &references);
         Ok(Workload {
             requirements: requirements.into_iter().collect(),
@@ -64,8 +70,8 @@ impl Parts {
             stall: self.stall,
             api_version: self.api_version,
             uid: metadata.uid.unwrap_or_default().into(),
-            generation: metadata.generation.unwrap_or_default(),
-            subscription,
+            generation,
+            opt_in,
             templates: self.templates.iter().map(Found::state).collect(),
             markers: Markers {
                 annotations: reading.annotations_of(&annotations),
@@ -76,7 +82,20 @@ impl Parts {
                 annotations_size: annotations_size(&annotations),
             },
             settle_period: settle_period(&subject, reading),
+            gates: Gates::read(|key| subject.annotation(key), inherited),
+            staging: Staging::read(
+                |key| subject.annotation(key).or_else(|| inherited.get(key)),
+                &reading.staging,
+                &self.facts,
+                kind,
+                generation,
+            ),
             advice: advice(&subject, reading),
+            releases: Release::of(
+                &reading.tools,
+                |key| subject.annotation(key),
+                |key| labels.get(key).map(String::as_str),
+            ),
             id: WorkloadId {
                 kind,
                 namespace,

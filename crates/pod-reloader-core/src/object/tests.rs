@@ -48,7 +48,9 @@ fn object(spec: Value, annotations: &[(&str, &str)]) -> Value {
 
 fn workload(kind: WorkloadKind, object: &Value) -> Workload {
     let object: CustomObject = serde_json::from_value(object.clone()).unwrap();
-    object.into_workload(kind, &Reading::default()).unwrap()
+    object
+        .into_workload(kind, &Reading::default(), &Inherited::default())
+        .unwrap()
 }
 
 fn decided(workload: &Workload, value: &str) -> Decision {
@@ -89,7 +91,7 @@ fn a_template_of_a_custom_resource_carries_the_hash() {
 }
 
 #[test]
-fn a_template_that_takes_metadata_alone_is_made() {
+fn a_missing_template_is_created_if_it_may_consist_of_metadata_only() {
     let bare = object(json!({"replicas": 1}), &[]);
     let patch = patch::set_config_hash(&workload(connect(), &bare), "new");
     let after = patched(&bare, &patch);
@@ -100,7 +102,10 @@ fn a_template_that_takes_metadata_alone_is_made() {
     );
     let refers = object(json!({"workloadRef": {"name": "web"}}), &[]);
     assert!(!workload(rollout(), &refers).can_be_restarted());
-    assert_eq!(decided(&workload(rollout(), &refers), "1"), Decision::Keep);
+    assert_eq!(
+        decided(&workload(rollout(), &refers), "1"),
+        Decision::Unchanged
+    );
 }
 
 #[test]
@@ -110,7 +115,10 @@ fn a_kind_without_template_is_restarted_by_a_time_once_per_change() {
     assert_eq!(first, Decision::Baseline(baseline_by_time(&hash("1"))));
     let baseline = baseline_by_time(&hash("1"));
     let at_rest = object(json!({}), &[(annotations::BASELINE, &baseline)]);
-    assert_eq!(decided(&workload(cluster(), &at_rest), "1"), Decision::Keep);
+    assert_eq!(
+        decided(&workload(cluster(), &at_rest), "1"),
+        Decision::Unchanged
+    );
     let Decision::Set { config_hash, cause } = decided(&workload(cluster(), &at_rest), "2") else {
         panic!()
     };
@@ -123,7 +131,10 @@ fn a_kind_without_template_is_restarted_by_a_time_once_per_change() {
     let after = patched(&at_rest, &patch);
     let at = &after["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"];
     assert_eq!(at, "2026-11-21T12:00:00Z");
-    assert_eq!(decided(&workload(cluster(), &after), "2"), Decision::Keep);
+    assert_eq!(
+        decided(&workload(cluster(), &after), "2"),
+        Decision::Unchanged
+    );
 }
 
 #[test]
@@ -152,7 +163,7 @@ fn another_way_of_restarting_restarts_nothing() {
     );
     assert_eq!(
         decided(&with("template", &old, &baseline), "2"),
-        Decision::Keep
+        Decision::Unchanged
     );
     assert!(matches!(decided(&by_template, "3"), Decision::Set { .. }));
 }
@@ -210,7 +221,7 @@ fn templates_that_disagree_are_set_to_the_same() {
         &object,
         &patch::set_config_hash(&workload(both, &object), &config_hash),
     );
-    assert_eq!(decided(&workload(both, &after), "1"), Decision::Keep);
+    assert_eq!(decided(&workload(both, &after), "1"), Decision::Unchanged);
     assert_eq!(
         after["spec"]["two"]["metadata"]["annotations"][annotations::CONFIG_HASH],
         hash("1")
@@ -231,7 +242,7 @@ fn what_the_user_has_in_a_template_stays_whatever_it_is() {
 }
 
 #[test]
-fn what_is_no_object_on_the_way_is_left_alone() {
+fn a_parent_that_is_not_an_object_is_left_alone() {
     for spec in [
         json!({"template": "none"}),
         json!({"template": {"metadata": []}}),
@@ -252,7 +263,7 @@ fn an_object_may_be_nested_deeper_than_a_parser_goes() {
     let text = object(json!({"template": {"metadata": {}}, "deep": "DEEP"}), &[]).to_string();
     let text = text.replace("\"DEEP\"", &deep);
     let object: CustomObject = serde_json::from_str(&text).unwrap();
-    let workload = object.into_workload(rollout(), &Reading::default());
+    let workload = object.into_workload(rollout(), &Reading::default(), &Inherited::default());
     assert!(workload.unwrap().can_be_restarted());
 }
 
@@ -277,7 +288,11 @@ fn templates_with_one_missing_parent_do_not_wipe_each_other() {
 fn what_keeps_pods_from_being_restarted_is_seen() {
     let stall = |spec: Value| {
         let object: WorkloadObject = serde_json::from_value(object(spec.clone(), &[])).unwrap();
-        let built_in = object.into_workload(WorkloadKind::DEPLOYMENT, &Reading::default());
+        let built_in = object.into_workload(
+            WorkloadKind::DEPLOYMENT,
+            &Reading::default(),
+            &Inherited::default(),
+        );
         let custom = workload(rollout(), &self::object(spec, &[])).stall;
         assert_eq!(built_in.unwrap().stall, custom);
         custom

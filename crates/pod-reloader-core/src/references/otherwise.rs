@@ -42,15 +42,15 @@ impl<'a> Candidate<'a> {
     /// Returns the tracked content of the object, given its marks.
     pub(crate) fn content_now(&self) -> Option<Content<'a>> {
         self.content(
-            |claim| claim.counts(self.object),
-            |pattern| pattern.counts(self.object),
+            |claim| claim.tracks(self.object),
+            |pattern| pattern.tracks(self.object),
         )
     }
 
     /// Returns true if the object is tracked, given its marks.
-    pub(crate) fn counts(&self) -> bool {
-        self.claims.iter().any(|claim| claim.counts(self.object))
-            || self.matching.iter().any(|it| it.counts(self.object))
+    pub(crate) fn tracks(&self) -> bool {
+        self.claims.iter().any(|claim| claim.tracks(self.object))
+            || self.matching.iter().any(|it| it.tracks(self.object))
     }
 
     /// Returns the content tracked by the claims and patterns that pass the filters.
@@ -69,15 +69,15 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns the content that would be tracked if the marks said the opposite.
-    fn content_turned(&self) -> Option<Content<'a>> {
-        let counts = self.counts();
-        self.content(|_| !counts, |_| !counts)
+    fn content_inverted(&self) -> Option<Content<'a>> {
+        let tracks = self.tracks();
+        self.content(|_| !tracks, |_| !tracks)
     }
 
     /// Does the same, but only if marks decide whether the object is tracked.
-    fn content_with_all_turned(&self) -> Option<Content<'a>> {
+    fn content_with_all_inverted(&self) -> Option<Content<'a>> {
         match self.depends_on_marks() {
-            true => self.content_turned(),
+            true => self.content_inverted(),
             false => self.content_now(),
         }
     }
@@ -92,7 +92,7 @@ impl<'a> Candidate<'a> {
     /// matches a pattern and is denied by no mark may have only just been created, so it does not qualify.
     fn depends_on_marks(&self) -> bool {
         let is_denied = |pattern: &&Pattern| {
-            matches!(self.object, Presence::Present(_)) && !pattern.counts(self.object)
+            matches!(self.object, Presence::Present(_)) && !pattern.tracks(self.object)
         };
         self.claims
             .iter()
@@ -101,13 +101,13 @@ impl<'a> Candidate<'a> {
     }
 
     /// Returns true if the object is not tracked now, but was tracked as long as it was absent.
-    fn counted_while_absent(&self) -> bool {
+    fn tracked_while_absent(&self) -> bool {
         matches!(self.object, Presence::Present(_))
             && self
                 .claims
                 .iter()
-                .any(|claim| claim.counts(&Presence::Absent))
-            && !self.counts()
+                .any(|claim| claim.tracks(&Presence::Absent))
+            && !self.tracks()
     }
 
     fn dialects(&self) -> impl Iterator<Item = Dialect> {
@@ -164,14 +164,14 @@ impl<'a> Otherwise<'a> {
     pub(crate) fn is_met(&mut self) -> bool {
         let by_marks = self.candidates.iter().any(Candidate::depends_on_marks)
             && (self.stood(Candidate::content_unmarked)
-                || self.stood(Candidate::content_with_all_turned)
-                || self.stood_with_one_turned()
+                || self.stood(Candidate::content_with_all_inverted)
+                || self.stood_with_one_inverted()
                 || self.stood_before_the_latest_came());
         by_marks || self.stood_for_fewer_dialects()
     }
 
     /// Returns true if the hash stood before one of the marks changed.
-    fn stood_with_one_turned(&mut self) -> bool {
+    fn stood_with_one_inverted(&mut self) -> bool {
         let mut now = Encoded::default();
         for candidate in &self.candidates {
             now.add(candidate, candidate.content_now().as_ref());
@@ -183,18 +183,18 @@ impl<'a> Otherwise<'a> {
             if !candidate.depends_on_marks() {
                 continue;
             }
-            let mut turned = Encoded::default();
-            turned.add(candidate, candidate.content_turned().as_ref());
+            let mut inverted = Encoded::default();
+            inverted.add(candidate, candidate.content_inverted().as_ref());
             let (start, end) = now.around(at);
             before.add(&start[hashed..]);
-            let bytes = start.len() - hashed + turned.bytes.len() + end.len();
+            let bytes = start.len() - hashed + inverted.bytes.len() + end.len();
             hashed = start.len();
             let Some(left) = self.left.checked_sub(bytes) else {
                 return false;
             };
             self.left = left;
             let mut hash = before.clone();
-            hash.add(&turned.bytes);
+            hash.add(&inverted.bytes);
             hash.add(end);
             if hash.holds() {
                 return true;
@@ -211,7 +211,7 @@ impl<'a> Otherwise<'a> {
         };
         let all = 0..self.candidates.len();
         let mut latest: Vec<_> = all
-            .filter(|at| self.candidates[*at].counted_while_absent())
+            .filter(|at| self.candidates[*at].tracked_while_absent())
             .collect();
         latest.sort_by_key(|at| std::cmp::Reverse(came(*at)));
         let mut is_absent = vec![false; self.candidates.len()];
@@ -240,7 +240,7 @@ impl<'a> Otherwise<'a> {
             let counting = candidate
                 .matching
                 .iter()
-                .filter(|it| it.counts(candidate.object));
+                .filter(|it| it.tracks(candidate.object));
             counting.map(|pattern| pattern.dialect)
         });
         let mut of_matches: Vec<_> = matches.collect();
@@ -254,8 +254,8 @@ impl<'a> Otherwise<'a> {
             of_matches.iter().all(|dialect| speaks(*dialect))
                 && self.stood(|candidate| {
                     candidate.content(
-                        |claim| speaks(claim.dialect) && claim.counts(candidate.object),
-                        |pattern| speaks(pattern.dialect) && pattern.counts(candidate.object),
+                        |claim| speaks(claim.dialect) && claim.tracks(candidate.object),
+                        |pattern| speaks(pattern.dialect) && pattern.tracks(candidate.object),
                     )
                 })
         })

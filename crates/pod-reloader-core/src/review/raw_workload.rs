@@ -87,7 +87,7 @@ impl<'a> RawWorkload<'a> {
     ///
     /// The apiserver serialises both objects of a review in the same order, so their texts are compared.
     /// Only if those differ are they parsed, in case another webhook reordered them.
-    pub(crate) fn same_templates_but_for_key(
+    pub(crate) fn same_templates_but_for_hash(
         &self,
         other: &Self,
     ) -> Result<bool, serde_json::Error> {
@@ -154,11 +154,11 @@ mod tests {
         });
         let [one, other] =
             [&one, &other].map(|raw| RawWorkload::of(raw, WorkloadKind::DEPLOYMENT).unwrap());
-        one.same_templates_but_for_key(&other).unwrap()
+        one.same_templates_but_for_hash(&other).unwrap()
     }
 
     #[test]
-    fn templates_that_differ_in_key_alone_are_the_same() {
+    fn templates_that_differ_only_in_the_config_hash_are_the_same() {
         let stamped = |annotations| json!({"metadata": {"annotations": annotations, "labels": {"a": "b"}}, "spec": {}});
         let bare = json!({"metadata": {"labels": {"a": "b"}}, "spec": {}});
         assert!(same(
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_difference_counts() {
+    fn any_other_difference_makes_templates_differ() {
         let template =
             json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"image": "1"}]}});
         for (pointer, value) in [
@@ -200,6 +200,6 @@ mod tests {
         let other = read(r#"{"spec":{"template":{"spec":{"a":{"y":2,"x":1}}}}}"#);
         let [one, other] =
             [&one, &other].map(|raw| RawWorkload::of(raw, WorkloadKind::DEPLOYMENT).unwrap());
-        assert!(one.same_templates_but_for_key(&other).unwrap());
+        assert!(one.same_templates_but_for_hash(&other).unwrap());
     }
 }

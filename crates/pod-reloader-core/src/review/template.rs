@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_far_down_is_a_difference_and_its_order_is_none() {
+    fn a_difference_far_down_matters_and_the_order_of_members_does_not() {
         let template = |text: &str| {
             let depth = 50;
             let text = format!("{}{text}{}", "{\"a\":[1,".repeat(depth), "]}".repeat(depth));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_counts_as_a_difference() {
+    fn a_value_that_is_too_deep_is_treated_as_a_difference() {
         let nested = |text: &str| {
             let text = format!("{}{text}{}", "[".repeat(100_000), "]".repeat(100_000));
             serde_json::value::RawValue::from_string(text)

@@ -69,7 +69,11 @@ fn read(config_maps: &str, secrets: &str) -> References {
         "spec": {"template": {}},
     });
     let object: WorkloadObject = serde_json::from_value(object).expect("it is a workload");
-    let workload = object.into_workload(WorkloadKind::DEPLOYMENT, &Reading::default());
+    let workload = object.into_workload(
+        WorkloadKind::DEPLOYMENT,
+        &Reading::default(),
+        &pod_reloader_core::annotations::Inherited::default(),
+    );
     workload.expect("its namespace is a name").references
 }
 

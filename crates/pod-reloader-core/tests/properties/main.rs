@@ -17,12 +17,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn lists_come_to_the_first_256_valid_names(lists in "[a-c.A\\-, |\u{0}ä]{0,60}") {
+    fn lists_are_read_up_to_the_first_256_valid_names(lists in "[a-c.A\\-, |\u{0}ä]{0,60}") {
         annotations::hold(lists.as_bytes());
     }
 
     #[test]
-    fn of_long_lists_the_first_256_names_count(names in vec("[a-z0-9]{2}", 200..600)) {
+    fn the_first_256_names_of_long_lists_are_tracked(names in vec("[a-z0-9]{2}", 200..600)) {
         annotations::hold(names.join(",").as_bytes());
     }
 
@@ -42,7 +42,7 @@ proptest! {
     }
 
     #[test]
-    fn the_loops_write_applies_to_what_it_was_decided_from_alone(choices in vec(any::<u8>(), 0..60)) {
+    fn the_loops_write_applies_only_to_what_it_was_based_on(choices in vec(any::<u8>(), 0..60)) {
         patches::hold(&choices);
     }
 

@@ -67,7 +67,7 @@ fn tested(object: &Value) -> Vec<Option<&Value>> {
     let annotation = |key| ["metadata", "annotations", key];
     let of_the_user = KEYS
         .iter()
-        .filter(|it| it.place == Place::Annotation && !it.is_ours);
+        .filter(|it| it.place == Place::Annotation && !it.is_ours && !it.is_timing);
     let read: Vec<_> = of_the_user.map(|it| annotation(it.key).to_vec()).collect();
     let paths = [
         vec!["metadata", "uid"],
@@ -138,6 +138,14 @@ const PLACES: [Member; 6] = [
             annotations::PER_KEY,
             annotations::RESTART,
             annotations::RESTART_ON,
+            annotations::STAGED,
+            annotations::STAGE,
+            annotations::SOAK,
+            annotations::DEADLINE,
+            annotations::HOLD,
+            annotations::RESTART_WINDOW,
+            annotations::APPROVAL,
+            annotations::APPROVE,
             annotations::SETTLE_PERIOD,
             annotations::BASELINE,
             "other",

@@ -143,7 +143,7 @@ fn holds(request: &Request<'_>, answer: &Answer, objects: Option<&Objects>) {
     }
     // If the hash was retained without a read, nothing else in the template may differ.
     if let Some(old) = &old
-        && (answer.outcome, objects) == (Outcome::Kept, None)
+        && (answer.outcome, objects) == (Outcome::Unchanged, None)
     {
         assert_eq!(template(old), template(&object), "an edit went unseen");
     }

@@ -6,14 +6,20 @@ use std::time::Duration;
 
 use futures::io::AsyncBufReadExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
 use kube::Client;
 use kube::api::ListParams;
 use kube::core::{ListMeta, Selector};
 use pod_reloader_core::digest::{Aspects, ConfigObject, DataKeys, Objects, Presence};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
+use pod_reloader_core::release::Tool;
+use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::Workload;
-use tokio::sync::Semaphore;
+use serde::Deserialize;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use webhook_certs::first_expiry;
 
 use crate::config::error::ReadError;
 use crate::metrics::Reads;
@@ -61,20 +67,24 @@ pub(crate) struct Source {
     budget: Budget,
     /// The labels that tracked objects must have, if any.
     selector: Option<Arc<Selector>>,
+    /// The tools to whose releases objects may belong.
+    tools: Arc<[Tool]>,
     counted: Reads,
 }
 
 impl Source {
-    /// Returns a source whose reads take `deadline` at most, draw memory from `budget`, and are counted.
+    /// Returns a source of what `scope` tracks. Its reads take `deadline` at most, draw memory from `budget`,
+    /// and are counted.
     pub(crate) fn new(
         client: Client,
         deadline: Duration,
         budget: Budget,
-        selector: Option<&Selector>,
+        scope: &Scope,
         counted: Reads,
     ) -> Self {
         Self {
-            selector: selector.cloned().map(Arc::new),
+            selector: scope.config_selector().cloned().map(Arc::new),
+            tools: scope.tools().clone(),
             client,
             deadline,
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
@@ -91,21 +101,8 @@ impl Source {
         reference: &Reference,
         keys: DataKeys,
     ) -> Result<Presence, ReadError> {
-        let _read = self
-            .reads
-            .acquire()
-            .await
-            .expect("the semaphore is never closed");
-        let Reference {
-            kind,
-            namespace,
-            name,
-        } = reference;
-        let path = format!("/api/v1/namespaces/{namespace}/{}/{name}", kind.plural());
-        let request = http::Request::get(path)
-            .body(Vec::new())
-            .expect("a Name is safe in a path");
-        let presence = match within(self.deadline, self.receive(request)).await {
+        let _read = self.turn().await;
+        let presence = match self.receive(reference).await {
             Ok(received) => self.parse(received, keys).await.map(Presence::Present),
             Err(error) if error.is_not_found() => Ok(Presence::Absent),
             Err(error) => Err(error),
@@ -117,14 +114,44 @@ impl Source {
         })
     }
 
-    /// Returns the body of the answer. Its bytes are taken from the budget as long as the share exists.
+    /// Returns the resourceVersion of a Secret, if it is there, and when the first of its certificates expires.
+    pub(crate) async fn certificate_expiry(
+        &self,
+        secret: &Reference,
+    ) -> Result<Option<(Box<str>, Option<Timestamp>)>, CallError> {
+        let _read = self.turn().await;
+        match self.receive(secret).await {
+            Ok((body, _share)) => Ok(certificate_expiry(&body)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn turn(&self) -> SemaphorePermit<'_> {
+        let turn = self.reads.acquire().await;
+        turn.expect("the semaphore is never closed")
+    }
+
+    /// Returns an object as the apiserver sends it. Its bytes are taken from the budget as long as the share
+    /// exists.
+    async fn receive(&self, reference: &Reference) -> Result<(Vec<u8>, Share), CallError> {
+        let Reference {
+            kind,
+            namespace,
+            name,
+        } = reference;
+        let path = format!("/api/v1/namespaces/{namespace}/{}/{name}", kind.plural());
+        let request = http::Request::get(path)
+            .body(Vec::new())
+            .expect("a Name is safe in a path");
+        within(self.deadline, self.answer(request)).await
+    }
+
+    /// Returns the body of the answer.
     ///
     /// The body never goes through the typed calls of the client, because they log bodies that they cannot
     /// read. Nor does it go through the calls that copy it.
-    async fn receive(
-        &self,
-        request: http::Request<Vec<u8>>,
-    ) -> Result<(Vec<u8>, Share), CallError> {
+    async fn answer(&self, request: http::Request<Vec<u8>>) -> Result<(Vec<u8>, Share), CallError> {
         let mut share = self.budget.share();
         share.grow_in_turn(USUAL).await;
         let mut answer = pin!(self.client.request_stream(request).await?);
@@ -199,11 +226,7 @@ impl Source {
         page: &ListParams,
         names: &mut Vec<ConfigMetadata>,
     ) -> Result<ListMeta, CallError> {
-        let _read = self
-            .reads
-            .acquire()
-            .await
-            .expect("the semaphore is never closed");
+        let _read = self.turn().await;
         let mut unreadable = None;
         let listed = objects.page(page, |item| match item {
             Ok(object) => names.push(object),
@@ -220,13 +243,16 @@ impl Source {
         (body, share): (Vec<u8>, Share),
         keys: DataKeys,
     ) -> Result<ConfigObject, CallError> {
-        let selector = self.selector.clone();
+        let (selector, tools) = (self.selector.clone(), self.tools.clone());
         let is_usual = body.len() <= USUAL;
         let parse = move || {
             let _share = share;
-            let selector = selector.as_deref();
-            let keys = Some(&keys);
-            ConfigObject::parse(&body, Aspects { selector, keys })
+            let aspects = Aspects {
+                selector: selector.as_deref(),
+                keys: Some(&keys),
+                tools: &tools,
+            };
+            ConfigObject::parse(&body, aspects)
         };
         if is_usual {
             return Ok(parse()?);
@@ -234,6 +260,30 @@ impl Source {
         let parsed = tokio::task::spawn_blocking(parse).await;
         Ok(parsed.expect("nothing ends it but a panic, which goes on here")?)
     }
+}
+
+/// Returns the resourceVersion of a Secret, and when the first of the certificates in its key `tls.crt` expires.
+/// Nothing of an error is reported: it might quote the Secret.
+fn certificate_expiry(body: &[u8]) -> Option<(Box<str>, Option<Timestamp>)> {
+    #[derive(Deserialize)]
+    struct Secret {
+        metadata: Metadata,
+        data: Option<Data>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        resource_version: Box<str>,
+    }
+    #[derive(Deserialize)]
+    struct Data {
+        #[serde(rename = "tls.crt")]
+        certificates: Option<ByteString>,
+    }
+    let secret: Secret = serde_json::from_slice(body).ok()?;
+    let certificates = secret.data.and_then(|data| data.certificates);
+    let expires = certificates.and_then(|it| Timestamp::try_from(first_expiry(&it.0)?).ok());
+    Some((secret.metadata.resource_version, expires))
 }
 
 /// Makes room for more of an object. A share that waits here holds no more than [`USUAL`] bytes, so it

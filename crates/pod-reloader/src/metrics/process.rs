@@ -29,14 +29,14 @@ impl Collector for Process {
         let cpu = ConstCounter::new(cpu_seconds());
         show(
             "process_cpu",
-            "Time that it has run on a processor",
+            "User and system CPU time, in seconds",
             seconds,
             &cpu,
         )?;
         let since = ConstGauge::new(super::since_1970(self.since));
         show(
             "process_start_time",
-            "When it began, in seconds since 1970",
+            "Start time of the process, in seconds since 1970",
             seconds,
             &since,
         )?;
@@ -44,7 +44,7 @@ impl Collector for Process {
             let resident = ConstGauge::new(resident);
             show(
                 "process_resident_memory",
-                "Memory that it has now",
+                "Resident memory",
                 bytes,
                 &resident,
             )?;
@@ -53,7 +53,7 @@ impl Collector for Process {
             let open = ConstGauge::new(open);
             show(
                 "process_open_fds",
-                "File descriptors that are open",
+                "Number of open file descriptors",
                 None,
                 &open,
             )?;
@@ -62,7 +62,7 @@ impl Collector for Process {
             let limit = ConstGauge::new(i64::try_from(limit).unwrap_or(i64::MAX));
             show(
                 "process_max_fds",
-                "File descriptors that may be open",
+                "Maximum number of open file descriptors",
                 None,
                 &limit,
             )?;

@@ -5,9 +5,8 @@ use prometheus_client::registry::{Registry, Unit};
 use super::Metrics;
 use super::process::Process;
 
-/// Returns a registry of all `metrics`.
-pub(super) fn registry(metrics: &Metrics, version: &'static str) -> Registry {
-    let mut registry = Registry::default();
+/// Registers all `metrics`.
+pub(super) fn register(registry: &mut Registry, metrics: &Metrics, version: &'static str) {
     registry.register_collector(Box::new(Process {
         since: std::time::SystemTime::now(),
     }));
@@ -15,13 +14,12 @@ pub(super) fn registry(metrics: &Metrics, version: &'static str) -> Registry {
     counters(ours, metrics);
     workloads(ours, metrics);
     others(ours, metrics, version);
-    registry
 }
 
 fn counters(registry: &mut Registry, metrics: &Metrics) {
     registry.register(
         "admissions",
-        "Admission reviews, by what became of the config hash",
+        "Admission reviews, by the outcome for the config hash",
         metrics.admissions.clone(),
     );
     registry.register_with_unit(
@@ -37,17 +35,17 @@ fn counters(registry: &mut Registry, metrics: &Metrics) {
     );
     registry.register(
         "would_restart",
-        "Config hashes that the reconcile loop would have set, had it not only observed",
+        "Config hashes that the reconcile loop would have set if it did not only observe",
         metrics.would_restart.clone(),
     );
     registry.register(
         "stalled_restarts",
-        "Config hashes set on workloads that restart no pods by themselves, by what keeps them from it",
+        "Config hashes set on workloads that restart no pods by themselves, by the reason",
         metrics.stalled.clone(),
     );
     registry.register(
         "saved_restarts",
-        "Restarts that were due, and were needed no more when the settle period was over",
+        "Restarts that were due, and were no longer needed when the settle period was over",
         metrics.saved.clone(),
     );
     registry.register_with_unit(
@@ -63,22 +61,32 @@ fn counters(registry: &mut Registry, metrics: &Metrics) {
     );
     registry.register(
         "patch_conflicts",
-        "Patches that were not applied because the workload had moved meanwhile, as happens: it is looked at again",
+        "Patches that were not applied because the workload had changed in the meantime. This is normal: it is reconciled again",
         metrics.patch_conflicts.clone(),
     );
     registry.register(
+        "release_waits",
+        "Restarts that waited for a release",
+        metrics.release_waits.clone(),
+    );
+    registry.register(
+        "release_timeouts",
+        "Waits for a release that had not ended in time",
+        metrics.release_timeouts.clone(),
+    );
+    registry.register(
         "reconcile_errors",
-        "Reconciliations that failed and are tried again, by reason",
+        "Reconciliations that failed and are retried, by reason",
         metrics.errors.family(),
     );
     registry.register(
         "notifications",
-        "Messages sent, or not, to the receiver of notifications, and what was dropped before",
+        "Notifications, by outcome: sent, failed, or dropped before sending",
         metrics.notifications.clone(),
     );
     registry.register(
         "config_reads",
-        "Calls of the apiserver for the content of a ConfigMap or Secret, or for the names of those of a namespace",
+        "Calls to the apiserver that read ConfigMaps and Secrets, or list their names",
         metrics.config_reads.clone(),
     );
 }
@@ -86,13 +94,23 @@ fn counters(registry: &mut Registry, metrics: &Metrics) {
 fn workloads(registry: &mut Registry, metrics: &Metrics) {
     registry.register(
         "workloads",
-        "Workloads that are kept",
+        "Workloads that are managed",
         metrics.workloads.clone(),
     );
     registry.register(
-        "waiting_workloads",
+        "missing_config_workloads",
         "Workloads whose restart waits for an object that their pods need",
-        metrics.waiting.clone(),
+        metrics.missing_config.clone(),
+    );
+    registry.register(
+        "pending_workloads",
+        "Workloads whose restart waits for an approval, or until a hold ends",
+        metrics.gated.clone(),
+    );
+    registry.register(
+        "halted_workloads",
+        "Workloads that failed with changed config, and those that are not restarted because of that",
+        metrics.halted.clone(),
     );
     registry.register(
         "braked_workloads",
@@ -101,32 +119,32 @@ fn workloads(registry: &mut Registry, metrics: &Metrics) {
     );
     registry.register(
         "reverted_workloads",
-        "Workloads whose config hash somebody takes back again and again",
+        "Workloads whose config hash somebody reverts again and again",
         metrics.reverted.clone(),
     );
     registry.register(
         "refused_workloads",
-        "Workloads that the apiserver, or a policy in it, does not let us patch",
+        "Workloads that the apiserver, or a policy in it, does not allow us to patch",
         metrics.refused.clone(),
     );
     registry.register(
         "unreadable_workloads",
-        "Workloads of whose ConfigMaps and Secrets one may not be read",
+        "Workloads that track a ConfigMap or Secret that cannot be read",
         metrics.unreadable.clone(),
     );
     registry.register(
         "left_out_workloads",
-        "Workloads that are not managed because those of their namespace take more memory than its share",
+        "Workloads that are not managed because the workloads of their namespace take more memory than its share",
         metrics.left_out.clone(),
     );
     registry.register(
         "foreign_hash_workloads",
-        "Workloads whose config hash cannot be verified: they rely on their baseline",
+        "Workloads whose config hash cannot be verified: their baseline is used",
         metrics.foreign.clone(),
     );
     registry.register(
         "hashes",
-        "Workloads whose config hash, or baseline, was made under a key",
+        "Workloads by the key of their config hash or baseline",
         metrics.hashes.clone(),
     );
 }
@@ -134,17 +152,17 @@ fn workloads(registry: &mut Registry, metrics: &Metrics) {
 fn others(registry: &mut Registry, metrics: &Metrics, version: &'static str) {
     registry.register(
         "config_objects",
-        "ConfigMaps and Secrets that workloads name, whether they are there or not",
+        "ConfigMaps and Secrets that workloads reference, existing or not",
         metrics.config_objects.clone(),
     );
     registry.register(
         "references",
-        "References of workloads to ConfigMaps and Secrets by their names",
+        "References of workloads to ConfigMaps and Secrets by name",
         metrics.references.clone(),
     );
     registry.register(
         "digests",
-        "ConfigMaps and Secrets of which the loop remembers what was last read",
+        "ConfigMaps and Secrets whose last state the loop remembers",
         metrics.digests.clone(),
     );
     registry.register(
@@ -154,19 +172,19 @@ fn others(registry: &mut Registry, metrics: &Metrics, version: &'static str) {
     );
     registry.register(
         "reconcile_mode",
-        "1 for what the reconcile loop is told to do",
+        "1 for the mode of the reconcile loop",
         metrics.mode.clone(),
     );
     registry.register_with_unit(
         "loop_heartbeat_timestamp",
-        "When the reconcile loop last said that it turns, in seconds since 1970; 0 while this replica does not run it",
+        "Time of the last heartbeat of the reconcile loop, in seconds since 1970; 0 while this replica does not run it",
         Unit::Seconds,
         metrics.heartbeat.clone(),
     );
     registry.register_collector(Box::new(metrics.watches.clone()));
     registry.register_with_unit(
         "webhook_certificate_not_after",
-        "When the webhook's certificate expires, in seconds since 1970",
+        "Expiry of the webhook's certificate, in seconds since 1970",
         Unit::Seconds,
         metrics.certificate_not_after.clone(),
     );

@@ -2,13 +2,20 @@
 
 use std::time::Duration;
 
+use jiff::{Timestamp, Zoned};
 use k8s_openapi::api::core::v1::ObjectReference;
+use pod_reloader_core::annotations::{APPROVE, HOLD, RESTART_WINDOW};
 use pod_reloader_core::brake::INTERVAL;
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::discovery::Requirement;
+use pod_reloader_core::gate::Closed;
+use pod_reloader_core::limit::Full;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::references::Rejected;
-use pod_reloader_core::workload::{Stall, Workload};
+use pod_reloader_core::release::Release;
+use pod_reloader_core::stages::halted_by;
+use pod_reloader_core::window;
+use pod_reloader_core::workload::{Stall, Workload, WorkloadId};
 
 use crate::runtime::events::Report;
 
@@ -21,16 +28,34 @@ pub(crate) enum Notice {
     Stalled(Cause, Vec<Reference>, Stall),
     /// Somebody reverts the config hash or the baseline that we write.
     Reverted,
-    /// Its pods would be restarted because of these objects, but we only observe.
-    WouldRestart(Cause, Vec<Reference>),
+    /// Its pods would be restarted because of these objects, in this stage if that matters, but we only
+    /// observe.
+    WouldRestart(Cause, Vec<Reference>, Option<i32>),
     /// Its pods cannot start without these objects or keys, so no change restarts them.
-    Waiting(Vec<Requirement>),
+    MissingConfig(Vec<Requirement>),
     /// Its next restart waits until so long after the last one, because there were many recently.
     Braked(Duration),
     /// Some items of its lists are not references.
     Rejected(Vec<Rejected>),
     /// A tracked object cannot be read.
     Unreadable(Reference, String),
+    /// Its restart waits for this release, which is under way.
+    AwaitsRelease(Release),
+    /// Its restart has waited for this release, which has not ended in time.
+    ReleaseUnfinished(Release),
+    /// Its restart waits until its users open this gate.
+    Gated(Closed),
+    /// Its restart waits for this workload, which gets the content first.
+    AwaitsStage(WorkloadId),
+    /// It is restarted although no restart window is open: a certificate that its pods have loaded expires at
+    /// this time, before the next one opens.
+    OutsideWindow(Timestamp, Zoned),
+    /// Its restart waits until fewer rollouts are under way.
+    AwaitsSlot(Full),
+    /// Its restart waits for this workload, which has got the content and has not become healthy.
+    Halted(WorkloadId),
+    /// It has got the content before others, and has not become healthy in time.
+    FailedFirst,
     /// The workload is a CronJob, and could not be run.
     NotRun(String),
     /// The apiserver refuses our patch.
@@ -47,10 +72,17 @@ impl Notice {
             Self::Stalled(..) => "RestartStalled",
             Self::Reverted => "ConfigHashReverted",
             Self::WouldRestart(..) => "WouldRestart",
-            Self::Waiting(_) => "WaitingForConfig",
+            Self::MissingConfig(_) => "MissingConfig",
             Self::Braked(_) => "RestartedTooOften",
             Self::Rejected(_) => "InvalidReference",
             Self::Unreadable(..) => "ConfigUnreadable",
+            Self::AwaitsRelease(_) => "WaitingForRelease",
+            Self::ReleaseUnfinished(_) => "ReleaseUnfinished",
+            Self::Gated(_) => "RestartPending",
+            Self::AwaitsStage(_) => "WaitingForStage",
+            Self::AwaitsSlot(_) => "WaitingForSlot",
+            Self::OutsideWindow(..) => "OutsideWindow",
+            Self::Halted(_) | Self::FailedFirst => "RestartHalted",
             Self::NotRun(_) => "CronJobNotRun",
             Self::Refused(_) => "PatchRefused",
             Self::NamespaceTooLarge(_) => "NamespaceTooLarge",
@@ -70,16 +102,18 @@ impl Notice {
                 why(*cause, changed)
             ),
             Self::Reverted => format!(
-                "somebody takes the config hash back, such as an owner of this object or a GitOps tool: trying again every {} s",
+                "somebody reverts the config hash, such as an owner of this object or a GitOps tool: trying again every {} s",
                 INTERVAL.as_secs()
             ),
-            Self::WouldRestart(cause, changed) => {
+            Self::WouldRestart(cause, changed, stage) => {
+                let stage = stage.map(|stage| format!(" in stage {stage}"));
                 format!(
-                    "would restart pods (--reconcile=observe): {}",
+                    "would restart pods{} (--reconcile=observe): {}",
+                    stage.unwrap_or_default(),
                     why(*cause, changed)
                 )
             }
-            Self::Waiting(missing) => {
+            Self::MissingConfig(missing) => {
                 let missing = missing
                     .iter()
                     .map(|Requirement { reference, key }| match key {
@@ -102,6 +136,51 @@ impl Notice {
                     reference.kind, reference.name
                 )
             }
+            Self::AwaitsRelease(release) => {
+                format!("waiting for the {release}, which is under way, before restarting pods")
+            }
+            Self::ReleaseUnfinished(release) => {
+                format!("the {release} is still under way: not waiting for it any longer")
+            }
+            Self::Gated(Closed::Held) => format!("not restarting pods: the annotation {HOLD} says so"),
+            Self::Gated(Closed::HeldByNamespace) => {
+                format!("not restarting pods: their Namespace has the annotation {HOLD}")
+            }
+            Self::Gated(Closed::HeldBy(reference)) => format!(
+                "not restarting pods: {} {} has the annotation {HOLD}",
+                reference.kind, reference.name
+            ),
+            Self::Gated(Closed::NotApproved(digits)) => format!(
+                "not restarting pods until somebody approves the changed config with the annotation {APPROVE}={digits}"
+            ),
+            Self::Gated(Closed::Until(opens)) => format!(
+                "not restarting pods until its restart window opens at {}",
+                window::shown(opens)
+            ),
+            Self::Gated(Closed::NoWindow) => format!(
+                "not restarting pods: the annotation {RESTART_WINDOW} names no window such as Mon-Fri 02:00-04:00 Europe/Berlin"
+            ),
+            Self::AwaitsStage(WorkloadId { kind, name, .. }) => format!(
+                "waiting for {kind} {name}, which gets the changed config first, before restarting pods"
+            ),
+            Self::OutsideWindow(expires, opens) => format!(
+                "not waiting for the restart window that opens at {}: a certificate that the pods have loaded expires at {}",
+                window::shown(opens),
+                expires.strftime("%Y-%m-%d %H:%M UTC")
+            ),
+            Self::AwaitsSlot(full) => {
+                let (limit, of) = match full {
+                    Full::Cluster(limit) => (limit, "the cluster"),
+                    Full::Namespace(limit) => (limit, "the namespace"),
+                };
+                format!(
+                    "waiting before restarting pods: {limit} rollouts are under way, which is the limit of {of}"
+                )
+            }
+            Self::Halted(failed) => halted_by(failed),
+            Self::FailedFirst => {
+                "its pods have not become healthy with the changed config: no other workload is restarted until they are, or until the config changes again".to_owned()
+            }
             Self::NotRun(error) => format!("its config changed, but it cannot be run: {error}"),
             Self::Refused(error) => format!("cannot set the config hash: {error}"),
             Self::NamespaceTooLarge(share) => format!(
@@ -113,7 +192,27 @@ impl Notice {
 
     /// Returns true if something keeps the workload from the state that its users want.
     pub(crate) fn is_problem(&self) -> bool {
-        !matches!(self, Self::Restarted(..) | Self::WouldRestart(..))
+        match self {
+            Self::Restarted(..)
+            | Self::WouldRestart(..)
+            | Self::AwaitsRelease(_)
+            | Self::ReleaseUnfinished(_)
+            | Self::Gated(_)
+            | Self::AwaitsStage(_)
+            | Self::AwaitsSlot(_)
+            | Self::OutsideWindow(..) => false,
+            Self::Stalled(..)
+            | Self::Reverted
+            | Self::MissingConfig(_)
+            | Self::Braked(_)
+            | Self::Rejected(_)
+            | Self::Unreadable(..)
+            | Self::Halted(_)
+            | Self::FailedFirst
+            | Self::NotRun(_)
+            | Self::Refused(_)
+            | Self::NamespaceTooLarge(_) => true,
+        }
     }
 
     /// Returns the Event for this notice.
@@ -138,12 +237,24 @@ impl Notice {
         match self {
             Self::Restarted(_, changed)
             | Self::Stalled(_, changed, _)
-            | Self::WouldRestart(_, changed) => changed.first(),
-            Self::Waiting(missing) => missing.first().map(|requirement| &requirement.reference),
-            Self::Unreadable(reference, _) => Some(reference),
-            Self::Braked(_)
+            | Self::WouldRestart(_, changed, _) => changed.first(),
+            Self::MissingConfig(missing) => {
+                missing.first().map(|requirement| &requirement.reference)
+            }
+            Self::Unreadable(reference, _) | Self::Gated(Closed::HeldBy(reference)) => {
+                Some(reference)
+            }
+            Self::Gated(_)
+            | Self::Braked(_)
             | Self::Reverted
             | Self::Rejected(_)
+            | Self::AwaitsRelease(_)
+            | Self::ReleaseUnfinished(_)
+            | Self::AwaitsStage(_)
+            | Self::AwaitsSlot(_)
+            | Self::OutsideWindow(..)
+            | Self::Halted(_)
+            | Self::FailedFirst
             | Self::NotRun(_)
             | Self::Refused(_)
             | Self::NamespaceTooLarge(_) => None,
@@ -158,7 +269,7 @@ fn why(cause: Cause, changed: &[Reference]) -> String {
             "its config changed before pod-reloader took over".to_owned()
         }
         Cause::Changed if changed.is_empty() => {
-            "its config changed while nobody watched".to_owned()
+            "its config changed while pod-reloader was not watching".to_owned()
         }
         Cause::Changed => {
             let names = changed
@@ -230,12 +341,12 @@ mod tests {
         );
         assert_eq!(
             note(&[]),
-            "restarting pods: its config changed while nobody watched"
+            "restarting pods: its config changed while pod-reloader was not watching"
         );
     }
 
     #[test]
-    fn a_held_change_says_what_it_waits_for() {
+    fn a_change_with_missing_config_says_what_it_waits_for() {
         let missing = vec![
             Requirement {
                 reference: reference("a"),
@@ -247,7 +358,7 @@ mod tests {
             },
         ];
         assert_eq!(
-            Notice::Waiting(missing).note(),
+            Notice::MissingConfig(missing).note(),
             "not restarting pods: they could not start without Secret a, key k of Secret b"
         );
     }
@@ -279,7 +390,7 @@ mod tests {
         });
         let changed = vec![reference(&"a".repeat(253)); 5];
         for notice in [
-            Notice::Waiting(missing.to_vec()),
+            Notice::MissingConfig(missing.to_vec()),
             Notice::Refused("\u{1f980}".repeat(500)),
             Notice::Restarted(Cause::Changed, changed),
         ] {

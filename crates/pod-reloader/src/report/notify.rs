@@ -35,9 +35,9 @@ const BACKLOG: usize = 4096;
 /// The time for which a process that is told to stop continues to send.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(3);
 
-/// Returns true if `told` includes news of this kind.
-fn includes(told: NotifyOn, news: &News) -> bool {
-    match told {
+/// Returns true if news of this kind is wanted.
+fn is_wanted(wanted: NotifyOn, news: &News) -> bool {
+    match wanted {
         NotifyOn::Restarts => !news.topic.is_problem,
         NotifyOn::Problems => news.topic.is_problem,
         NotifyOn::All => true,
@@ -57,7 +57,7 @@ pub(crate) struct Style {
 #[derive(Clone)]
 pub(crate) struct Notifications {
     sender: mpsc::Sender<News>,
-    told: NotifyOn,
+    wanted: NotifyOn,
     metrics: Metrics,
     is_dropping: Arc<AtomicBool>,
 }
@@ -67,14 +67,14 @@ impl Notifications {
     pub(crate) fn new(
         sink: Sink,
         style: Style,
-        told: NotifyOn,
+        wanted: NotifyOn,
         metrics: Metrics,
         stop: CancellationToken,
     ) -> (Self, impl Future<Output = ()>) {
         let (sender, receiver) = mpsc::channel(BACKLOG);
         let notifications = Self {
             sender,
-            told,
+            wanted,
             metrics: metrics.clone(),
             is_dropping: Arc::default(),
         };
@@ -91,14 +91,14 @@ impl Notifications {
     /// Hands in a notice about `workload`, if notices of its kind are wanted. Never waits.
     pub(crate) fn publish(&self, workload: &Workload, notice: &Notice) {
         let news = News::of(workload, notice);
-        if !includes(self.told, &news) {
+        let Some(news) = news.filter(|news| is_wanted(self.wanted, news)) else {
             return;
-        }
+        };
         let is_dropped = match self.sender.try_send(news) {
             Ok(()) => false,
             Err(TrySendError::Full(_)) => true,
             Err(TrySendError::Closed(_)) => {
-                return debug!("stopping, without a notification of what happens yet");
+                return debug!("stopping: notifications of what still happens are not sent");
             }
         };
         if is_dropped {
@@ -124,7 +124,7 @@ struct Outbox {
 impl Outbox {
     async fn run(self, mut receiver: mpsc::Receiver<News>) {
         if let Err(failure) = self.sink.check() {
-            warn!(%failure, "no notification can be sent until it holds what it should");
+            warn!(%failure, "no notification can be sent until this is corrected");
         }
         let mut stopped = pin!(self.stop.cancelled());
         let mut batch: Option<Batch> = None;
@@ -154,7 +154,7 @@ impl Outbox {
     async fn farewell(&self, sending: BoxFuture<'_, ()>) {
         if timeout(FAREWELL, sending).await.is_err() {
             self.metrics.notification(Delivery::Failed);
-            warn!("stopping, with a notification that could not be sent");
+            warn!("stopping: a notification could not be sent");
         }
     }
 

@@ -11,9 +11,8 @@ use tokio::time::{Instant, interval, interval_at, sleep};
 use tracing::info;
 
 use crate::config::keys::Keys;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, RESTART};
 use crate::report::notify::Notifications;
-use crate::restart::CONTROLLER;
 use crate::restart::brakes::Brakes;
 use crate::restart::progress::Progress;
 use crate::restart::reconcile::{Reconciler, Settings};
@@ -89,7 +88,7 @@ impl Restarts {
 
 impl Controller for Restarts {
     fn name(&self) -> &'static str {
-        CONTROLLER
+        RESTART
     }
 
     fn lead(&self) -> BoxFuture<'static, ()> {

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_suspended_stays_so() {
+    fn a_suspended_cron_job_is_not_run() {
         assert!(job(cron_job(true)).is_none());
     }
 }

@@ -3,7 +3,7 @@
 //! The memory can only ever say "nothing to do". Before a write, the loop asks for reads that began after a
 //! given moment, so a late watch cannot move a config hash back.
 
-mod memory;
+mod entry;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use pod_reloader_core::digest::{Objects, Presence};
-use pod_reloader_core::index::Turned;
+use pod_reloader_core::index::Affected;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::references::Rejected;
@@ -19,7 +19,7 @@ use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 use tracing::warn;
 
-use self::memory::{Entry, Listed, Listing, Read};
+use self::entry::{Entry, Listed, Listing, Read};
 use crate::config::error::ReadError;
 use crate::config::source::Source;
 use crate::restart::workloads::Workloads;
@@ -40,7 +40,7 @@ pub(crate) struct Digests {
 }
 
 /// The known state of the objects of one workload.
-pub(crate) struct Known {
+pub(crate) struct Snapshot {
     /// Each object as it was read.
     pub(crate) objects: Objects,
     /// The first of the objects for which there was no room.
@@ -63,11 +63,11 @@ impl Digests {
 
     /// Returns the known state of all objects that `workload` may track. If `since` is given, relies only
     /// on reads that began then or later.
-    pub(crate) async fn known(
+    pub(crate) async fn snapshot(
         &self,
         workload: &Workload,
         since: Option<Instant>,
-    ) -> Result<Known, ReadError> {
+    ) -> Result<Snapshot, ReadError> {
         let (references, namespace) = (&workload.references, &workload.id.namespace);
         let mut there = Vec::new();
         let mut changed = None;
@@ -76,9 +76,9 @@ impl Digests {
             let listed = self.listed(kind, namespace, since).await?;
             there.extend(listed.names.iter().cloned());
             changed = changed.max(Some(listed.first));
-            let turned = listed.turned.iter();
-            let turned = turned.filter(|(reference, _)| references.matches(reference));
-            changes.extend(turned.map(|(reference, at)| (reference.clone(), *at)));
+            let matching = listed.changed.iter();
+            let matching = matching.filter(|(reference, _)| references.matches(reference));
+            changes.extend(matching.map(|(reference, at)| (reference.clone(), *at)));
         }
         let (all, left_out) = references.with_matches(there);
         let reads: Vec<(Reference, Read)> = stream::iter(all)
@@ -97,7 +97,7 @@ impl Digests {
                 changes.push((reference.clone(), read.changed));
             }
         }
-        Ok(Known {
+        Ok(Snapshot {
             changed,
             changes,
             left_out,
@@ -106,6 +106,11 @@ impl Digests {
                 .map(|(reference, read)| (reference, read.presence))
                 .collect(),
         })
+    }
+
+    /// Returns where the objects are read.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
     }
 
     /// Takes in a watch event: the object has this resourceVersion, or is gone. Unless that is the known
@@ -143,21 +148,21 @@ impl Digests {
     }
 
     /// Forgets objects whose events were ignored so far, or will be from now on: the references of
-    /// `turned`, and the objects in its namespaces except those for which `stays` holds. A namespace for
+    /// `affected`, and the objects in its namespaces except those for which `stays` holds. A namespace for
     /// which `is_asked_for` holds is listed anew, because no event has reported the objects that only a new
     /// regular expression matches.
     pub(crate) fn forget(
         &self,
-        turned: &Turned,
+        affected: &Affected,
         stays: impl Fn(&Reference) -> bool,
         is_asked_for: impl Fn(&(ConfigKind, Name)) -> bool,
     ) {
         let mut entries = self.entries.lock();
-        for reference in &turned.references {
+        for reference in &affected.references {
             entries.remove(reference);
         }
         let mut listings = self.listings.lock();
-        for place in &turned.namespaces {
+        for place in &affected.namespaces {
             let (kind, namespace) = place;
             let is_there = |it: &Reference| it.kind == *kind && it.namespace == *namespace;
             entries.retain(|reference, _| !is_there(reference) || stays(reference));

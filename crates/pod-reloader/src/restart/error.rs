@@ -22,6 +22,17 @@ pub(crate) enum RestartError {
         #[source]
         source: CallError,
     },
-    #[error("setting the config hash of {0}: it was accepted and taken back")]
+    #[error("setting the config hash of {0}: it was accepted and reverted")]
     Undone(WorkloadId),
+}
+
+impl RestartError {
+    /// Returns true if the apiserver has refused a write, or somebody has reverted it at once.
+    pub(crate) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Patch { source, .. } => source.is_refusal(),
+            Self::Undone(_) => true,
+            Self::Read(_) | Self::ReadWorkload { .. } => false,
+        }
+    }
 }

@@ -1,8 +1,10 @@
-//! The namespaces that match the namespace selector.
+//! The namespaces that match the namespace selector, and what their workloads inherit.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
+use pod_reloader_core::annotations::Inherited;
 use pod_reloader_core::name::Name;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -11,16 +13,22 @@ use tokio::time::Instant;
 pub(crate) struct SelectedNamespaces(Option<Picked>);
 
 struct Picked {
-    /// The selected namespaces, each with the time since when.
-    since: Mutex<HashMap<Name, Instant>>,
+    namespaces: Mutex<HashMap<Name, Namespace>>,
     are_listed: watch::Sender<bool>,
 }
 
+struct Namespace {
+    /// The time since when it has been selected.
+    since: Instant,
+    /// The annotations that its workloads have unless they say otherwise.
+    inherited: Arc<Inherited>,
+}
+
 impl SelectedNamespaces {
-    /// Returns an empty set if namespaces are selected by their labels, or else the set of all namespaces.
+    /// Returns an empty set if namespaces have to be read, or else the set of all namespaces.
     pub(crate) fn new(are_picked: bool) -> Self {
         Self(are_picked.then(|| Picked {
-            since: Mutex::default(),
+            namespaces: Mutex::default(),
             are_listed: watch::Sender::new(false),
         }))
     }
@@ -28,40 +36,60 @@ impl SelectedNamespaces {
     pub(crate) fn contain(&self, namespace: &Name) -> bool {
         self.0
             .as_ref()
-            .is_none_or(|picked| picked.since.lock().contains_key(namespace))
+            .is_none_or(|picked| picked.namespaces.lock().contains_key(namespace))
     }
 
     /// Returns true if the namespace was already selected at `then`, and has been since.
     pub(crate) fn contain_since(&self, then: Instant, namespace: &Name) -> bool {
         self.0.as_ref().is_none_or(|picked| {
-            let since = picked.since.lock();
-            since.get(namespace).is_some_and(|since| *since <= then)
+            let namespaces = picked.namespaces.lock();
+            let namespace = namespaces.get(namespace);
+            namespace.is_some_and(|namespace| namespace.since <= then)
         })
     }
 
-    /// Adds a namespace. Returns true if it was not selected before.
-    pub(crate) fn insert(&self, namespace: &Name) -> bool {
-        self.0.as_ref().is_some_and(|picked| {
-            let mut since = picked.since.lock();
-            let is_news = !since.contains_key(namespace);
+    /// Returns what the workloads of a namespace inherit.
+    pub(crate) fn inherited(&self, namespace: &Name) -> Arc<Inherited> {
+        let inherited = self.0.as_ref().and_then(|picked| {
+            let namespaces = picked.namespaces.lock();
+            Some(namespaces.get(namespace)?.inherited.clone())
+        });
+        inherited.unwrap_or_default()
+    }
+
+    /// Adds a namespace, or what its workloads inherit. Returns true if either is news.
+    pub(crate) fn insert(&self, namespace: &Name, inherited: Inherited) -> bool {
+        let Some(picked) = &self.0 else {
+            return false;
+        };
+        let mut namespaces = picked.namespaces.lock();
+        if let Some(known) = namespaces.get_mut(namespace) {
+            let is_news = *known.inherited != inherited;
             if is_news {
-                since.insert(namespace.clone(), Instant::now());
+                known.inherited = Arc::new(inherited);
             }
-            is_news
-        })
+            return is_news;
+        }
+        let new = Namespace {
+            since: Instant::now(),
+            inherited: Arc::new(inherited),
+        };
+        namespaces.insert(namespace.clone(), new);
+        true
     }
 
     pub(crate) fn remove(&self, namespace: &Name) {
         if let Some(picked) = &self.0 {
-            picked.since.lock().remove(namespace);
+            picked.namespaces.lock().remove(namespace);
         }
     }
 
-    /// Returns the namespaces that are selected by their labels and for which `matches` holds.
+    /// Returns the namespaces that have been read and for which `matches` holds.
     pub(crate) fn picked(&self, matches: impl Fn(&Name) -> bool) -> Vec<Name> {
         self.0.as_ref().map_or_else(Vec::new, |picked| {
-            let since = picked.since.lock();
-            since.keys().filter(|name| matches(name)).cloned().collect()
+            let namespaces = picked.namespaces.lock();
+            let names = namespaces.keys().filter(|name| matches(name));
+            names.cloned().collect()
         })
     }
 
@@ -79,7 +107,7 @@ impl SelectedNamespaces {
             .is_none_or(|picked| *picked.are_listed.borrow())
     }
 
-    /// Waits until the namespaces have been listed, if they are selected by their labels.
+    /// Waits until the namespaces have been listed, if they have to be read.
     pub(crate) async fn listed(&self) {
         if let Some(picked) = &self.0 {
             let mut are_listed = picked.are_listed.subscribe();

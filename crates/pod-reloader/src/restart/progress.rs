@@ -1,5 +1,7 @@
 //! Remembers between two passes what the loop knows of a workload, and what it has reported to the user.
 
+mod releases;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use pod_reloader_core::brake::{INTERVAL, WINDOW};
 use pod_reloader_core::hash::KeyId;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::references::Rejected;
+use pod_reloader_core::release::Release;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
@@ -49,9 +52,9 @@ struct Entry {
     /// True if the last failure was a refusal.
     refused: bool,
     /// The last notice to the user, and when it was published, so as not to repeat it.
-    told: Option<(Notice, Instant)>,
+    last_notice: Option<(Notice, Instant)>,
     /// The bad items that were last reported to the user.
-    told_rejected: Vec<Rejected>,
+    last_rejected: Vec<Rejected>,
 }
 
 /// A restart that is due.
@@ -63,11 +66,17 @@ struct Pending {
     config_hash: Box<str>,
     /// The time when that hash last changed.
     changed: Instant,
+    /// The release that the restart waits for.
+    awaits: Option<Release>,
+    /// The time since when it has waited for releases.
+    waiting_since: Option<Instant>,
+    /// The time when the last such wait ended.
+    release_ended: Option<Instant>,
 }
 
 impl Entry {
-    fn told(&self) -> Option<&Notice> {
-        self.told.as_ref().map(|(notice, _)| notice)
+    fn last_notice(&self) -> Option<&Notice> {
+        self.last_notice.as_ref().map(|(notice, _)| notice)
     }
 }
 
@@ -102,14 +111,24 @@ impl Progress {
     ) -> Instant {
         self.with(id, |entry| {
             entry.missing_since = None;
-            let since = entry.pending.as_ref().map_or(changed, |it| it.since);
-            let unchanged = entry.pending.take();
-            let unchanged = unchanged.filter(|it| *it.config_hash == *config_hash);
-            let pending = entry.pending.insert(unchanged.unwrap_or_else(|| Pending {
-                since,
-                config_hash: config_hash.into(),
-                changed,
-            }));
+            let pending = match entry.pending.take() {
+                Some(pending) if *pending.config_hash == *config_hash => pending,
+                Some(pending) => Pending {
+                    config_hash: config_hash.into(),
+                    changed,
+                    ..pending
+                },
+                None => Pending {
+                    since: changed,
+                    config_hash: config_hash.into(),
+                    changed,
+                    awaits: None,
+                    waiting_since: None,
+                    release_ended: None,
+                },
+            };
+            let pending = entry.pending.insert(pending);
+            let since = pending.since;
             (pending.changed + period).min(since + period * MAX_SETTLE_PERIODS)
         })
     }
@@ -123,17 +142,32 @@ impl Progress {
     }
 
     /// Returns true if the last notice to the user was that somebody reverts writes.
-    pub(crate) fn is_told_reverted(&self, id: &WorkloadId) -> bool {
+    pub(crate) fn is_reported_reverted(&self, id: &WorkloadId) -> bool {
+        self.last_notice_is(id, |notice| matches!(notice, Notice::Reverted))
+    }
+
+    /// Returns true if the last notice to the user was that the workload is not restarted because another one
+    /// has failed.
+    pub(crate) fn is_reported_halted(&self, id: &WorkloadId) -> bool {
+        self.last_notice_is(id, |notice| matches!(notice, Notice::Halted(_)))
+    }
+
+    /// Returns true if the last notice to the user was that others wait for the workload, which has failed.
+    pub(crate) fn is_reported_failed_first(&self, id: &WorkloadId) -> bool {
+        self.last_notice_is(id, |notice| matches!(notice, Notice::FailedFirst))
+    }
+
+    fn last_notice_is(&self, id: &WorkloadId, is_meant: impl FnOnce(&Notice) -> bool) -> bool {
         let entries = self.lock();
-        let told = entries.get(id).and_then(Entry::told);
-        matches!(told, Some(Notice::Reverted))
+        let last = entries.get(id).and_then(Entry::last_notice);
+        last.is_some_and(is_meant)
     }
 
     /// Returns when the last write will have stood for long enough. `None` if it already has, or if the
     /// last notice to the user was not [`Notice::Reverted`].
     pub(crate) fn disputed_until(&self, id: &WorkloadId) -> Option<Instant> {
         let until = self.brakes.last_write(id)? + INTERVAL;
-        (self.is_told_reverted(id) && Instant::now() < until).then_some(until)
+        (self.is_reported_reverted(id) && Instant::now() < until).then_some(until)
     }
 
     /// Stores the fingerprints of the entries that a workload tracks by key. If its hash is right, they
@@ -170,6 +204,15 @@ impl Progress {
         Some(self.lock().get(id)?.pending.as_ref()?.since)
     }
 
+    /// Returns since when a workload has been about to be restarted, and when the hash that it would get last
+    /// changed.
+    pub(crate) fn due_since(&self, id: &WorkloadId) -> (Instant, Instant) {
+        let entries = self.lock();
+        let pending = entries.get(id).and_then(|entry| entry.pending.as_ref());
+        let now = Instant::now();
+        pending.map_or((now, now), |pending| (pending.since, pending.changed))
+    }
+
     /// Notes that a workload is not about to be restarted. Changes from here on settle anew.
     pub(crate) fn not_pending(&self, id: &WorkloadId) {
         if let Some(entry) = self.lock().get_mut(id) {
@@ -204,13 +247,13 @@ impl Progress {
     pub(crate) fn at_rest(&self, id: &WorkloadId) {
         let mut entries = self.lock();
         if let Some(entry) = entries.remove(id) {
-            self.count_kept_from(entry.told(), None);
-            let told_rejected = entry.told_rejected;
-            if !told_rejected.is_empty() {
+            self.update_gauges(entry.last_notice(), None);
+            let last_rejected = entry.last_rejected;
+            if !last_rejected.is_empty() {
                 entries.insert(
                     id.clone(),
                     Entry {
-                        told_rejected,
+                        last_rejected,
                         ..Entry::default()
                     },
                 );
@@ -221,7 +264,7 @@ impl Progress {
     /// Forgets a workload that is no longer managed.
     pub(crate) fn forget(&self, id: &WorkloadId) {
         if let Some(entry) = self.lock().remove(id) {
-            self.count_kept_from(entry.told(), None);
+            self.update_gauges(entry.last_notice(), None);
         }
         self.entries_at_rest.lock().remove(id);
         self.foreign(id, false);
@@ -229,16 +272,16 @@ impl Progress {
 
     /// Publishes `notice`, unless it is the same as the user's last one. Returns true if it is news. A
     /// lasting problem gets another Event every [`WINDOW`], because Events are gone after an hour.
-    pub(crate) fn tell(&self, workload: &Workload, notice: Notice) -> bool {
+    pub(crate) fn report(&self, workload: &Workload, notice: Notice) -> bool {
         let now = Instant::now();
         self.with(&workload.id, |entry| {
-            let told_at = match &entry.told {
-                Some((told, at)) if *told == notice => Some(*at),
+            let published = match &entry.last_notice {
+                Some((last, at)) if *last == notice => Some(*at),
                 _ => None,
             };
-            match told_at {
+            match published {
                 None => {
-                    self.count_kept_from(entry.told(), Some(&notice));
+                    self.update_gauges(entry.last_notice(), Some(&notice));
                     self.publish(workload, notice.clone());
                 }
                 Some(at) if notice.is_problem() && now.duration_since(at) >= WINDOW => {
@@ -246,8 +289,8 @@ impl Progress {
                 }
                 Some(_) => return false,
             }
-            entry.told = Some((notice, now));
-            told_at.is_none()
+            entry.last_notice = Some((notice, now));
+            published.is_none()
         })
     }
 
@@ -258,18 +301,18 @@ impl Progress {
 
     /// Publishes the items of a workload's lists that are not references, and the object that was
     /// `left_out`, if that is news.
-    pub(crate) fn tell_rejected(&self, workload: &Workload, left_out: Option<&Rejected>) {
+    pub(crate) fn report_rejected(&self, workload: &Workload, left_out: Option<&Rejected>) {
         let rejected = workload.references.rejected.iter().chain(left_out);
         let rejected: Vec<_> = rejected.cloned().collect();
         let mut entries = self.lock();
-        let told = entries
+        let last = entries
             .get(&workload.id)
-            .map_or(&[][..], |entry| &entry.told_rejected);
-        if told != rejected {
+            .map_or(&[][..], |entry| &entry.last_rejected);
+        if last != rejected {
             entries
                 .entry(workload.id.clone())
                 .or_default()
-                .told_rejected
+                .last_rejected
                 .clone_from(&rejected);
             if !rejected.is_empty() {
                 self.publish(workload, Notice::Rejected(rejected));
@@ -281,7 +324,7 @@ impl Progress {
     fn publish(&self, workload: &Workload, notice: Notice) {
         if notice.is_problem() {
             let (reason, note) = (notice.reason(), notice.note());
-            info!(workload = %workload.id, reason, note, "a workload is not as it should be");
+            info!(workload = %workload.id, reason, note, "a workload has a problem");
         }
         self.send(workload, notice);
     }
@@ -306,14 +349,14 @@ impl Progress {
     }
 
     /// Logs once that config hashes were made under a key that does not exist.
-    pub(crate) fn tell_unknown_key(&self, key_id: KeyId, workloads: usize) {
+    pub(crate) fn log_unknown_key(&self, key_id: KeyId, workloads: usize) {
         if self.unknown_keys.lock().insert(key_id) {
-            warn!(%key_id, workloads, "config hashes were made under a key that is not in the Secret of the hash keys: they are kept, and changes from before now are not seen; restore the key if you can");
+            warn!(%key_id, workloads, "config hashes were made under a key that is not in the Secret of the hash keys: they stay, and changes from before now are missed; restore the key if you can");
         }
     }
 
     /// Updates the gauges that count workloads by the last notice to their users.
-    fn count_kept_from(&self, before: Option<&Notice>, after: Option<&Notice>) {
+    fn update_gauges(&self, before: Option<&Notice>, after: Option<&Notice>) {
         if let Some(gauge) = before.and_then(|notice| self.gauge(notice)) {
             gauge.dec();
         }
@@ -325,11 +368,13 @@ impl Progress {
     /// Returns the gauge of the workloads that are held up for the reason of this notice.
     fn gauge(&self, notice: &Notice) -> Option<&Gauge> {
         match notice {
-            Notice::Waiting(_) => Some(&self.metrics.waiting),
+            Notice::MissingConfig(_) => Some(&self.metrics.missing_config),
             Notice::Braked(_) => Some(&self.metrics.braked),
             Notice::Reverted => Some(&self.metrics.reverted),
             Notice::Refused(_) => Some(&self.metrics.refused),
             Notice::Unreadable(..) => Some(&self.metrics.unreadable),
+            Notice::Gated(_) => Some(&self.metrics.gated),
+            Notice::Halted(_) | Notice::FailedFirst => Some(&self.metrics.halted),
             // Restarts have counters of their own. The rest are single events, or have a gauge of their
             // own.
             Notice::Restarted(..)
@@ -337,6 +382,11 @@ impl Progress {
             | Notice::WouldRestart(..)
             | Notice::Rejected(_)
             | Notice::NotRun(_)
+            | Notice::AwaitsRelease(_)
+            | Notice::AwaitsStage(_)
+            | Notice::AwaitsSlot(_)
+            | Notice::OutsideWindow(..)
+            | Notice::ReleaseUnfinished(_)
             | Notice::NamespaceTooLarge(_) => None,
         }
     }

@@ -1,21 +1,26 @@
 //! The reconcile loop: brings the config hash of each workload in line with its objects.
 
 mod failed;
+mod gates;
 mod kinds;
 mod left_out;
 mod pass;
+mod releases;
+mod stages;
 mod write;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::Client;
 use parking_lot::Mutex;
+use pod_reloader_core::annotations::Inherited;
 use pod_reloader_core::decision::FirstStamp;
-use pod_reloader_core::index::{Applied, LeftOut, Turned};
+use pod_reloader_core::index::{Affected, Applied, LeftOut};
 use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::limit::Limits;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::scope::Scope;
@@ -28,12 +33,15 @@ use tracing::warn;
 use self::kinds::ServedAs;
 use crate::config::keys::Keys;
 use crate::config::source::Source;
-use crate::metrics::{Metrics, Reader};
+use crate::metrics::{Metrics, RESTART, Reader};
 use crate::report::notice::Notice;
-use crate::restart::CONTROLLER;
+use crate::restart::certificates::Certificates;
 use crate::restart::digests::Digests;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
+use crate::restart::releases::Releases;
+use crate::restart::slots::Slots;
+use crate::restart::stages::Stages;
 use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::DEADLINE;
@@ -50,12 +58,18 @@ pub(crate) struct Settings {
     pub(crate) max_restarts: usize,
     /// The treatment of a workload that has just opted in.
     pub(crate) first_stamp: FirstStamp,
+    /// The time for which a restart waits after the last sign of a release that is under way.
+    pub(crate) release_wait: Duration,
     /// True if the loop only reports what it would restart.
     pub(crate) observe: bool,
     /// True if a CronJob is run at once when its config changes.
     pub(crate) run_cron_jobs: bool,
     /// The memory that the workloads of one namespace may take, in bytes.
     pub(crate) namespace_memory: usize,
+    /// The maximum numbers of rollouts that are under way at once.
+    pub(crate) limits: Limits,
+    /// The clock by which restart windows open.
+    pub(crate) clock: fn() -> Timestamp,
 }
 
 /// The state of the loop during one term of leadership. It starts empty: the current state is read.
@@ -70,10 +84,14 @@ pub(crate) struct Reconciler {
     namespaces: SelectedNamespaces,
     workloads: Arc<Workloads>,
     digests: Digests,
+    releases: Releases,
+    stages: Stages,
+    slots: Slots,
+    certificates: Certificates,
     worker: Worker<WorkloadId>,
     progress: Progress,
-    /// The number of lists of workloads that have not arrived yet.
-    lists_due: AtomicUsize,
+    /// The lists of workloads that have not arrived yet: of a kind, in a namespace or in all of them.
+    lists_due: Mutex<HashSet<(WorkloadKind, Option<Name>)>>,
     /// The kinds that are not built in and that the cluster serves, each with its version and its watches.
     /// Holding the watches here lets their records outlive a resync.
     served: Mutex<HashMap<WorkloadKind, ServedAs>>,
@@ -89,17 +107,23 @@ impl Reconciler {
         progress: Progress,
         metrics: Metrics,
     ) -> Self {
-        let namespaces = scope.namespaces().map_or(1, Iterator::count);
-        let lists = namespaces * WorkloadKind::BUILT_IN.len();
+        let namespaces = scope.watched();
+        let of_kind = |kind| namespaces.iter().map(move |it| (kind, it.clone()));
+        let lists_due = WorkloadKind::BUILT_IN.into_iter().flat_map(of_kind);
+        let lists_due = Mutex::new(lists_due.collect());
         let workloads = Arc::new(Workloads::new(settings.namespace_memory));
         let source = Source::new(
             client.clone(),
             DEADLINE,
             budget.clone(),
-            scope.config_selector(),
+            &scope,
             metrics.reads(Reader::Reconcile),
         );
         Self {
+            releases: Releases::new(settings.release_wait, scope.releases()),
+            stages: Stages::default(),
+            slots: Slots::new(settings.limits),
+            certificates: Certificates::default(),
             settings,
             digests: Digests::new(source, workloads.clone()),
             workloads,
@@ -107,11 +131,11 @@ impl Reconciler {
             budget,
             keys,
             progress,
-            errors: metrics.errors.of(CONTROLLER),
+            errors: metrics.errors.of(RESTART),
             metrics,
-            namespaces: SelectedNamespaces::new(scope.namespace_selector().is_some()),
+            namespaces: SelectedNamespaces::new(scope.reads_namespaces()),
             worker: Worker::default(),
-            lists_due: AtomicUsize::new(lists),
+            lists_due,
             served: Mutex::default(),
             scope,
         }
@@ -119,6 +143,7 @@ impl Reconciler {
 
     /// Reconciles workloads as they become due, for ever.
     pub(crate) async fn run(self: &Arc<Self>) {
+        self.releases.listed().await;
         self.worker.run(self).await;
     }
 
@@ -133,7 +158,7 @@ impl Reconciler {
         self.metrics.digests.set(self.digests.len() as i64);
         self.metrics.left_out.set(self.workloads.left_out() as i64);
         // While lists are missing, some workloads are unknown, and so are the keys that they rely on.
-        if self.lists_due.load(Ordering::Relaxed) > 0 {
+        if self.lists_are_due() {
             return;
         }
         let Some(keys) = self.keys.keyring() else {
@@ -144,7 +169,7 @@ impl Reconciler {
             if keys.has(key_id) {
                 return (Some(key_id), workloads);
             }
-            self.progress.tell_unknown_key(key_id, workloads);
+            self.progress.log_unknown_key(key_id, workloads);
             (None, workloads)
         });
         self.metrics.hashes(relied_on);
@@ -178,26 +203,29 @@ impl Reconciler {
     }
 
     fn workload(&self, kind: WorkloadKind, object: impl Object) -> Option<Workload> {
-        self.scope.read(kind, object).ok()
+        let namespace = Name::parse(object.meta().namespace.as_deref()?).ok()?;
+        let inherited = self.namespaces.inherited(&namespace);
+        self.scope.read_in(kind, object, &inherited).ok()
     }
 
     fn take_in(&self, workload: Workload, version: u64) {
-        if !self.workloads.is_known_later_than(&workload.id, version) {
+        if !self.workloads.is_seen_later_than(&workload.id, version) {
             self.apply(workload, version);
         }
     }
 
     fn apply(&self, workload: Workload, version: u64) -> Option<WorkloadId> {
         let id = workload.id.clone();
-        if !self.scope.keeps(&workload) || !self.namespaces.contain(&id.namespace) {
+        if !self.scope.manages(&workload) || !self.namespaces.contain(&id.namespace) {
             self.workload_gone(&id);
             return None;
         }
         let now = Instant::now();
         match self.workloads.apply(workload, version, now) {
             Applied::Unchanged => {}
-            Applied::Managed(turned) => {
-                self.turned(&turned);
+            Applied::Managed(affected) => {
+                self.saw_staged(&id);
+                self.forget_affected(&affected);
                 self.push(id.clone(), now);
                 // The workload may have become smaller, which makes room for others.
                 self.take_in_what_fits(&id.namespace);
@@ -218,19 +246,22 @@ impl Reconciler {
     /// Takes in that a workload is gone, or is no longer managed.
     pub(crate) fn workload_gone(&self, id: &WorkloadId) {
         if let Some(orphaned) = self.workloads.delete(id) {
-            self.turned(&orphaned);
+            self.forget_affected(&orphaned);
             self.progress.forget(id);
             self.take_in_what_fits(&id.namespace);
         }
+        // A pass that had begun before may have left something behind.
+        self.certificates.forget(id);
+        self.staged_gone(id);
     }
 
-    /// Takes in that the objects of `turned` are tracked from now on, or no longer.
-    fn turned(&self, turned: &Turned) {
+    /// Takes in that the objects of `affected` are tracked from now on, or no longer.
+    fn forget_affected(&self, affected: &Affected) {
         // An object that nobody referenced may be remembered in an old state, because its events were
         // ignored.
         self.digests.forget(
-            turned,
-            |reference| self.workloads.stays_tracked(reference, turned),
+            affected,
+            |reference| self.workloads.stays_tracked(reference, affected),
             |place| self.workloads.has_patterns(place),
         );
         self.metrics.workloads.set(self.workloads.len() as i64);
@@ -240,14 +271,15 @@ impl Reconciler {
     fn left_out(&self, left_out: LeftOut) {
         let LeftOut {
             workload,
-            turned,
+            affected,
             is_news,
             is_first,
         } = left_out;
         let WorkloadId { namespace, .. } = &workload.id;
-        if let Some(turned) = turned {
-            self.turned(&turned);
+        if let Some(affected) = affected {
+            self.forget_affected(&affected);
             self.progress.forget(&workload.id);
+            self.staged_gone(&workload.id);
             self.take_in_what_fits(namespace);
         }
         let share = self.settings.namespace_memory;
@@ -262,25 +294,28 @@ impl Reconciler {
 
     /// Queues the left-out workloads of a namespace that fit by now.
     fn take_in_what_fits(&self, namespace: &Name) {
-        let now = Instant::now();
-        for id in self.workloads.that_fit(namespace) {
-            self.push(id, now);
-        }
+        self.push_all(self.workloads.that_fit(namespace));
     }
 
-    /// Takes in that a list of workloads is complete.
-    pub(crate) fn list_is_whole(&self) {
-        let one_less = |due: usize| due.checked_sub(1);
-        // Only the first lists are waited for, so the number stays at zero.
-        let _ = self
-            .lists_due
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
+    /// Takes in that a list of the workloads of a kind is complete, in a namespace or in all of them. Only the
+    /// first lists are waited for.
+    pub(crate) fn list_is_whole(&self, kind: WorkloadKind, namespace: Option<Name>) {
+        self.lists_due.lock().remove(&(kind, namespace));
     }
 
-    /// Takes in that a namespace matches the selector. Returns true if that is news: its workloads are then
-    /// unknown, and have to be listed.
-    pub(crate) fn namespace_selected(&self, namespace: &Name) -> bool {
-        self.scope.covers(namespace) && self.namespaces.insert(namespace)
+    /// Returns true if some lists of workloads have not arrived yet.
+    fn lists_are_due(&self) -> bool {
+        !self.lists_due.lock().is_empty()
+    }
+
+    /// Takes in that a namespace matches the selector. Returns true if its workloads have to be listed: they
+    /// are unknown, or have been read with other annotations of the namespace.
+    pub(crate) fn namespace_selected(&self, namespace: &Name, inherited: Inherited) -> bool {
+        let inherited = match self.scope.inherits() {
+            true => inherited,
+            false => Inherited::default(),
+        };
+        self.scope.covers(namespace) && self.namespaces.insert(namespace, inherited)
     }
 
     /// Takes in that a namespace does not, or no longer, match the selector.
@@ -301,10 +336,10 @@ impl Reconciler {
     pub(crate) fn config_seen(&self, reference: &Reference, resource_version: Option<&str>) {
         let now = Instant::now();
         let is_news = self.digests.observe(reference, resource_version, now);
-        let heard = is_news.then_some(now);
-        for id in self.workloads.consumers(reference, heard) {
-            self.push(id, now);
-        }
+        let first_news = is_news.then_some(now);
+        let consumers = self.workloads.consumers(reference, first_news);
+        self.stages.news(&consumers);
+        self.push_all(consumers);
     }
 
     /// Returns true if any workload references the object.
@@ -329,6 +364,14 @@ impl Reconciler {
 
     fn push(&self, id: WorkloadId, at: Instant) {
         self.worker.push(id, at);
+    }
+
+    /// Queues workloads for now.
+    fn push_all(&self, ids: impl IntoIterator<Item = WorkloadId>) {
+        let now = Instant::now();
+        for id in ids {
+            self.push(id, now);
+        }
     }
 }
 

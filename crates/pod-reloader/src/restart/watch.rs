@@ -2,6 +2,7 @@
 
 pub(super) mod custom;
 mod picked;
+mod releases;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -38,10 +39,7 @@ pub(crate) fn spawn(
     budget: &Budget,
 ) -> JoinSet<()> {
     let mut watches = JoinSet::new();
-    let namespaces: Vec<Option<Name>> = match scope.namespaces() {
-        Some(namespaces) => namespaces.cloned().map(Some).collect(),
-        None => vec![None],
-    };
+    let namespaces = scope.watched();
     if !scope.custom_kinds().is_empty() {
         watches.spawn(watch_kinds(
             client.clone(),
@@ -73,10 +71,13 @@ pub(crate) fn spawn(
             watches.spawn(watch_config(config, kind, namespace, reconciler.clone()));
         }
     }
-    if let Some(selector) = scope.namespace_selector() {
+    releases::spawn(&mut watches, client, scope.releases(), reconciler, budget);
+    if scope.reads_namespaces() {
         let (picked, to_list) = mpsc::unbounded_channel();
-        let namespaces = Resources::new(Api::all(client.clone()), "Namespace", budget)
-            .with_labels(selector.to_string());
+        let mut namespaces = Resources::new(Api::all(client.clone()), "Namespace", budget);
+        if let Some(selector) = scope.namespace_selector() {
+            namespaces = namespaces.with_labels(selector.to_string());
+        }
         watches.spawn(watch_namespaces(namespaces, reconciler.clone(), picked));
         let listing = list_picked(client.clone(), reconciler.clone(), budget.clone(), to_list);
         watches.spawn(listing);
@@ -85,37 +86,31 @@ pub(crate) fn spawn(
 }
 
 /// Follows the namespaces that match the selector. Sends to `picked` those that need lists of their own,
-/// because the lists of all workloads had begun before they matched.
+/// because the lists of all workloads had begun before they matched or got other annotations.
 async fn watch_namespaces(
     namespaces: Resources<NamespaceMetadata>,
     reconciler: Arc<Reconciler>,
     picked: mpsc::UnboundedSender<Name>,
 ) {
-    let selected = |name: &Name| {
+    let selected = |object: &NamespaceMetadata| {
+        let name = object.name()?;
+        let is_news = reconciler.namespace_selected(&name, object.inherited());
         // The lists of all workloads begin once the namespaces have been listed.
-        if reconciler.namespace_selected(name) && reconciler.namespaces().are_listed() {
+        if is_news && reconciler.namespaces().are_listed() {
             let _ = picked.send(name.clone());
         }
+        Some(name)
     };
     let watches = &reconciler.metrics().watches;
-    let _watching = watches.begin(namespaces.path(), "Namespace");
-    let name = NamespaceMetadata::name;
+    let _watching = watches.begin(&namespaces.watch_id(), "Namespace");
     let mut listed: HashSet<Name> = HashSet::new();
     let watching = namespaces.follow(|event| match event {
         Event::Init => listed.clear(),
-        Event::InitApply(object) => {
-            if let Some(name) = name(&object) {
-                selected(&name);
-                listed.insert(name);
-            }
-        }
-        Event::Apply(object) => {
-            name(&object).iter().for_each(selected);
-        }
+        Event::InitApply(object) => listed.extend(selected(&object)),
+        Event::Apply(object) => drop(selected(&object)),
         Event::Delete(object) => {
-            name(&object)
-                .iter()
-                .for_each(|name| reconciler.namespace_left(name));
+            let name = object.name();
+            name.iter().for_each(|it| reconciler.namespace_left(it));
         }
         Event::InitDone => {
             let namespaces = reconciler.namespaces();
@@ -138,7 +133,7 @@ pub(crate) async fn watch_workloads<O: Object>(
     let namespaces = reconciler.namespaces();
     namespaces.listed().await;
     let watches = &reconciler.metrics().watches;
-    let _watching = watches.begin(resources.path(), kind.as_str());
+    let _watching = watches.begin(&resources.watch_id(), kind.as_str());
     let mut listed: HashSet<WorkloadId> = HashSet::new();
     let mut began = Instant::now();
     let watching = resources.follow(|event| match event {
@@ -167,7 +162,7 @@ pub(crate) async fn watch_workloads<O: Object>(
             }
             // Only the lists of built-in kinds are waited for: the other kinds come and go.
             if kind.is_built_in() {
-                reconciler.list_is_whole();
+                reconciler.list_is_whole(kind, namespace.clone());
             }
             listed = HashSet::new();
         }
@@ -182,7 +177,7 @@ async fn watch_config(
     reconciler: Arc<Reconciler>,
 ) {
     let watches = &reconciler.metrics().watches;
-    let _watching = watches.begin(resources.path(), kind.as_str());
+    let _watching = watches.begin(&resources.watch_id(), kind.as_str());
     let mut listed: HashSet<Reference> = HashSet::new();
     // Nothing is stored about an object that no workload references.
     let referenced = |object: &ConfigMetadata| {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use pod_reloader_core::decision::keys_relied_on;
 use pod_reloader_core::digest::DataKeys;
 use pod_reloader_core::hash::KeyId;
-use pod_reloader_core::index::{Applied, Index, Turned};
+use pod_reloader_core::index::{Affected, Applied, Index};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::workload::{Workload, WorkloadId};
@@ -23,11 +23,11 @@ struct Inner {
 
 struct Seen {
     /// The time when the current config hash and baseline were first seen.
-    key: Instant,
+    hash_since: Instant,
     /// The last resourceVersion that was seen.
     version: u64,
     /// The time of the first news of one of its objects that no pass has handled yet.
-    heard: Option<Instant>,
+    first_news: Option<Instant>,
 }
 
 impl Workloads {
@@ -43,7 +43,7 @@ impl Workloads {
     pub(crate) fn apply(&self, workload: Workload, version: u64, now: Instant) -> Applied {
         let mut inner = self.0.lock();
         let known = inner.index.workload(&workload.id);
-        let same_key = known.is_some_and(|known| {
+        let same_hash = known.is_some_and(|known| {
             known.uid == workload.uid
                 && known.templates == workload.templates
                 && known.markers.baseline == workload.markers.baseline
@@ -57,15 +57,15 @@ impl Workloads {
         match inner.seen.get_mut(&id) {
             Some(seen) => {
                 seen.version = version;
-                if !same_key {
-                    seen.key = now;
+                if !same_hash {
+                    seen.hash_since = now;
                 }
             }
             None => {
                 let seen = Seen {
-                    key: now,
+                    hash_since: now,
                     version,
-                    heard: None,
+                    first_news: None,
                 };
                 inner.seen.insert(id, seen);
             }
@@ -74,7 +74,7 @@ impl Workloads {
     }
 
     /// Forgets a workload. If it was managed, returns the objects that this affects.
-    pub(crate) fn delete(&self, id: &WorkloadId) -> Option<Turned> {
+    pub(crate) fn delete(&self, id: &WorkloadId) -> Option<Affected> {
         let mut inner = self.0.lock();
         inner.seen.remove(id);
         inner.index.delete(id)
@@ -83,11 +83,11 @@ impl Workloads {
     /// Returns the workload, and since when it has carried its current config hash and baseline.
     pub(crate) fn get(&self, id: &WorkloadId) -> Option<(Arc<Workload>, Instant)> {
         let inner = self.0.lock();
-        Some((inner.index.workload(id)?, inner.seen.get(id)?.key))
+        Some((inner.index.workload(id)?, inner.seen.get(id)?.hash_since))
     }
 
     /// Returns true if the workload has been seen at a later resourceVersion than this.
-    pub(crate) fn is_known_later_than(&self, id: &WorkloadId, version: u64) -> bool {
+    pub(crate) fn is_seen_later_than(&self, id: &WorkloadId, version: u64) -> bool {
         self.0
             .lock()
             .seen
@@ -95,18 +95,18 @@ impl Workloads {
             .is_some_and(|seen| seen.version > version)
     }
 
-    /// Returns the workloads that may track the object. `heard` is the time of news of it, if there is any.
+    /// Returns the workloads that may track the object. `first_news` is the time of news of it, if there is any.
     pub(crate) fn consumers(
         &self,
         reference: &Reference,
-        heard: Option<Instant>,
+        first_news: Option<Instant>,
     ) -> Vec<WorkloadId> {
         let mut inner = self.0.lock();
         let ids: Vec<_> = inner.index.workloads_of(reference).cloned().collect();
-        if let Some(heard) = heard {
+        if let Some(first_news) = first_news {
             for id in &ids {
                 if let Some(seen) = inner.seen.get_mut(id) {
-                    seen.heard.get_or_insert(heard);
+                    seen.first_news.get_or_insert(first_news);
                 }
             }
         }
@@ -114,14 +114,14 @@ impl Workloads {
     }
 
     /// Takes out the time of the first news of a workload's objects, for a pass to handle.
-    pub(crate) fn take_heard(&self, id: &WorkloadId) -> Option<Instant> {
-        self.0.lock().seen.get_mut(id)?.heard.take()
+    pub(crate) fn take_first_news(&self, id: &WorkloadId) -> Option<Instant> {
+        self.0.lock().seen.get_mut(id)?.first_news.take()
     }
 
     /// Puts the time back, because the pass has not handled the news.
-    pub(crate) fn put_back(&self, id: &WorkloadId, heard: Option<Instant>) {
+    pub(crate) fn put_back(&self, id: &WorkloadId, first_news: Option<Instant>) {
         if let Some(seen) = self.0.lock().seen.get_mut(id) {
-            seen.heard = heard.or(seen.heard);
+            seen.first_news = first_news.or(seen.first_news);
         }
     }
 
@@ -140,9 +140,9 @@ impl Workloads {
         self.0.lock().index.referenced()
     }
 
-    /// Returns true if a workload tracks the object that already did so before `turned`.
-    pub(crate) fn stays_tracked(&self, reference: &Reference, turned: &Turned) -> bool {
-        self.0.lock().index.stays_tracked(reference, turned)
+    /// Returns true if a workload tracks the object that already did so before `affected`.
+    pub(crate) fn stays_tracked(&self, reference: &Reference, affected: &Affected) -> bool {
+        self.0.lock().index.stays_tracked(reference, affected)
     }
 
     /// Returns true if any workload has a regular expression for names of a kind in a namespace.

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_can_be_taken_again() {
+    fn bytes_that_are_released_can_be_taken_again() {
         let budget = Budget::new();
         let (mut one, mut other) = (budget.share(), budget.share());
         one.grow(BYTES - 1).unwrap();
@@ -139,14 +139,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_remain_is_not_taken() {
+    fn bytes_that_are_to_remain_are_not_taken() {
         let mut share = Budget::new().share();
         assert_eq!(share.grow_leaving(1, BYTES), Err(Exhausted));
         share.grow_leaving(1, BYTES - 1).unwrap();
     }
 
     #[tokio::test]
-    async fn one_that_waits_goes_on_when_another_is_dropped() {
+    async fn a_share_that_waits_goes_on_when_another_is_dropped() {
         let budget = Budget::new();
         let (mut one, mut other) = (budget.share(), budget.share());
         one.grow(BYTES).unwrap();

@@ -24,11 +24,11 @@ pub(crate) enum StartError {
         source: CallError,
     },
     #[error(
-        "outside a cluster, --namespace must name the namespace of our Lease and our hash keys, which is not kept itself"
+        "outside a cluster, --namespace must name the namespace of our Lease and our hash keys, which is never managed itself"
     )]
     NoNamespace,
-    #[error("--namespaces names none that can be kept: kube-system and our own never are")]
-    NothingToKeep,
+    #[error("--namespaces names none that can be managed: kube-system and our own never are")]
+    NothingToManage,
     #[error("listening on {address}")]
     Listen {
         address: SocketAddr,
@@ -56,7 +56,7 @@ pub(crate) enum StartError {
 pub(crate) enum CallError {
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
-    #[error("the apiserver says {code}: {message}")]
+    #[error("the apiserver answered {code}: {message}")]
     Refused {
         code: u16,
         reason: String,
@@ -164,7 +164,7 @@ impl From<kube::Error> for CallError {
                 message: if is_status(&status) {
                     status.message.chars().take(MAX_MESSAGE).collect()
                 } else {
-                    "in words that are no Status".to_owned()
+                    "with something that is not a Status".to_owned()
                 },
                 reason: status.reason,
             },
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_test_is_told_from_a_policy_that_refuses() {
+    fn a_failed_test_is_distinguished_from_a_denial_by_a_policy() {
         let details = |name: &str, causes| StatusDetails {
             name: name.to_owned(),
             group: String::new(),
@@ -219,12 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_proxy_says_is_not_quoted() {
+    fn the_answer_of_a_proxy_is_not_quoted() {
         let status = Status::failure("hunter2", "Failed to parse error data").with_code(502);
         let error = CallError::from(kube::Error::Api(status.boxed()));
         assert_eq!(
             error.to_string(),
-            "the apiserver says 502: in words that are no Status"
+            "the apiserver answered 502: with something that is not a Status"
         );
     }
 
@@ -238,7 +238,7 @@ mod tests {
         for (error, expected) in [
             (
                 api(status(410, "too old resource version")),
-                "the apiserver says 410: too old resource version",
+                "the apiserver answered 410: too old resource version",
             ),
             (api(status(0, "")), "the answer cannot be read"),
             (kube::Error::SerdeError(json), "the answer cannot be read"),
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_by_itself_is_no_refusal() {
+    fn an_error_that_passes_by_itself_is_not_a_refusal() {
         for code in [401, 429, 500, 503, 504] {
             assert!(!refused(code, "", None).is_refusal(), "{code}");
         }

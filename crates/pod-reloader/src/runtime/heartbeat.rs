@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_loop_is_stuck_that_has_not_been_heard_of_for_a_while() {
+    async fn a_loop_without_a_recent_heartbeat_is_stuck() {
         let heartbeat = Heartbeat::default();
         tokio::time::advance(STUCK_AFTER * 2).await;
         assert!(!heartbeat.is_stuck(), "none runs");

@@ -232,7 +232,7 @@ impl Candidate {
         }
         // The last renewal may have been interrupted, so our view of the Lease may be out of date.
         let released = async {
-            self.look().await?;
+            self.read().await?;
             if self.is_ours() {
                 let nobody = json!({"holderIdentity": null, "leaseDurationSeconds": 1});
                 self.write(nobody).await?;
@@ -246,7 +246,7 @@ impl Candidate {
 
     /// Takes the Lease if it is free. Returns true if it is ours.
     async fn try_to_take(&mut self) -> Result<bool, CallError> {
-        match self.look().await {
+        match self.read().await {
             Err(error) if error.is_not_found() => return Ok(self.create().await?.is_some()),
             looked => looked.map(drop)?,
         }
@@ -277,10 +277,10 @@ impl Candidate {
         let mut sight = match self.write(renewal.clone()).await {
             Err(error) if error.is_not_found() => match self.create().await? {
                 Some(sight) => sight,
-                None => self.look().await?,
+                None => self.read().await?,
             },
             // Somebody wrote the Lease, or the cluster was restored.
-            Err(error) if error.is_conflict() => self.look().await?,
+            Err(error) if error.is_conflict() => self.read().await?,
             written => return written.map(|_| None),
         };
         if sight == Sight::Usual && self.is_ours() {
@@ -311,7 +311,7 @@ impl Candidate {
     }
 
     /// Reads the Lease.
-    async fn look(&mut self) -> Result<Sight, CallError> {
+    async fn read(&mut self) -> Result<Sight, CallError> {
         let name = self.name.as_str();
         let lease = self.call(self.leases.get(name, &GetParams::default()));
         let lease = lease.await?;

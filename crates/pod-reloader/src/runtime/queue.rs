@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_while_a_workload_is_looked_at_is_not_lost() {
+    fn a_push_while_a_workload_is_reconciled_is_not_lost() {
         let (mut queue, start) = (Queue::default(), Instant::now());
         queue.push(id("web"), start);
         queue.pop(start);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_been_due_for_longest_goes_first() {
+    fn the_workload_that_has_been_due_for_longest_goes_first() {
         let (mut queue, start) = (Queue::default(), Instant::now());
         queue.push(id("b"), seconds(start, 2));
         queue.push(id("a"), seconds(start, 1));

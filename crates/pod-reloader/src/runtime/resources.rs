@@ -19,6 +19,7 @@ use crate::runtime::client::{WATCH_CALL, within};
 use crate::runtime::error::CallError;
 use crate::runtime::objects::cut::Lines;
 use crate::runtime::objects::{Next, Objects, one, page, parse};
+use crate::runtime::watch_age::watch_id;
 use pod_reloader_core::error::chain;
 
 #[cfg(test)]
@@ -86,9 +87,9 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
         Self { labels, ..self }
     }
 
-    /// Returns the path of the calls.
-    pub(crate) fn path(&self) -> &str {
-        &self.request.url_path
+    /// Returns the ID under which the watch of these objects is known.
+    pub(crate) fn watch_id(&self) -> String {
+        watch_id(&self.request.url_path, self.labels.as_deref())
     }
 
     /// Lists the objects, and watches them from there on, for ever.

@@ -38,7 +38,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
 /// A queue, and the loop that works through it.
 ///
 /// # Caveats
-/// It is for one term: an item that is in progress when the loop is dropped is not handled again.
+/// A worker is for one term: an item that is in progress when the loop is dropped is not handled again.
 pub(crate) struct Worker<T> {
     queue: Mutex<Queue<T>>,
     pushed: Notify,

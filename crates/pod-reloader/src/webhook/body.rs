@@ -19,7 +19,7 @@ pub(super) const SMALL_REVIEW: usize = 64 << 10;
 /// The length above which a review waits for its turn, and is parsed on a thread of its own, in bytes.
 pub(super) const LARGE_REVIEW: usize = 256 << 10;
 /// The number of bytes of the budget that large reviews leave to others.
-pub(super) const KEPT_FOR_OTHERS: usize = 8 << 20;
+pub(super) const RESERVED_FOR_OTHERS: usize = 8 << 20;
 /// The maximum number of reviews that are answered at once.
 pub(super) const REVIEWS_AT_ONCE: usize = 256;
 /// The maximum time that a body may take to arrive, because it takes room from others all that time.
@@ -37,7 +37,7 @@ pub(super) struct Limits {
     pub(super) large_reviews: Arc<Semaphore>,
     /// The turn of status queries. Finding out what the loop would do takes longer than answering a write,
     /// so they are answered one at a time.
-    pub(super) inquiries: Arc<Semaphore>,
+    pub(super) status_queries: Arc<Semaphore>,
     budget: Budget,
 }
 
@@ -47,7 +47,7 @@ impl Limits {
         Self {
             reviews: Semaphore::new(REVIEWS_AT_ONCE),
             large_reviews: Arc::new(Semaphore::new(1)),
-            inquiries: Arc::new(Semaphore::new(1)),
+            status_queries: Arc::new(Semaphore::new(1)),
             budget,
         }
     }
@@ -118,7 +118,7 @@ impl ReviewBody {
                 return Err(Trouble::TooLarge);
             }
             let rest = match so_far > LARGE_REVIEW {
-                true => KEPT_FOR_OTHERS,
+                true => RESERVED_FOR_OTHERS,
                 false => 0,
             };
             let grown = self.share.grow_leaving(rest, part.len());

@@ -13,13 +13,13 @@ pub(crate) enum AuthorityError {
         #[source]
         source: webhook_certs::Error,
     },
-    #[error("keeping the webhook's CA and certificate in {secret}")]
+    #[error("managing the webhook's CA and certificate in {secret}")]
     Secret {
         secret: Reference,
         #[source]
         source: CallError,
     },
-    #[error("keeping the CA in MutatingWebhookConfiguration {name}")]
+    #[error("managing the CA in MutatingWebhookConfiguration {name}")]
     WebhookConfiguration {
         name: Name,
         #[source]

@@ -32,7 +32,7 @@ impl Readiness {
             return Some("the hash keys have not been read");
         }
         if self.ourselves.get().is_none() {
-            return Some("the apiserver has not told who we are");
+            return Some("the apiserver has not reported our user name");
         }
         let certificate = match &self.certificate {
             None => return None,

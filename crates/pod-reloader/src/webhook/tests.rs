@@ -13,6 +13,7 @@ use json_patch::Patch;
 use k8s_openapi::ByteString;
 use kube::Client;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
+use pod_reloader_core::gate::digits;
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
@@ -38,7 +39,7 @@ enum Apiserver {
 }
 
 #[tokio::test]
-async fn a_create_gets_the_hash_and_keeps_fields_of_the_future() {
+async fn a_create_gets_the_hash_and_preserves_fields_of_the_future() {
     let mut object = of_the_future(deployment("app:1"));
     let answer = reviewed(&webhook(Apiserver::Up).await, &create(&object)).await;
     assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
@@ -104,40 +105,45 @@ async fn a_field_of_the_future_in_the_pod_spec_is_a_change_of_the_template() {
 }
 
 #[tokio::test]
-async fn a_dry_run_that_asks_is_told_and_changes_nothing() {
+async fn a_status_query_is_answered_and_changes_nothing() {
     let router = webhook(Apiserver::Up).await;
-    for (object, standing) in [
-        (stamped(deployment("app:1"), &hash()), "current"),
-        (deployment("app:1"), "restart due for the first hash"),
+    let content = format!("; content {}", digits(&hash()));
+    for (object, sync_status, content) in [
+        (stamped(deployment("app:1"), &hash()), "current", ""),
+        (
+            deployment("app:1"),
+            "restart due for the first hash",
+            &*content,
+        ),
     ] {
         let mut review = update(&object, &object);
         review["request"]["dryRun"] = json!(true);
-        review["request"]["options"] = json!({"fieldManager": "pod-reloader-inquiry"});
+        review["request"]["options"] = json!({"fieldManager": "pod-reloader-status-query"});
         let answer = reviewed(&router, &review).await;
         assert_eq!(operations(&answer), [] as [Value; 0]);
         let version = env!("CARGO_PKG_VERSION");
-        let told = format!("pod-reloader: asked: {standing}; version {version}");
+        let told = format!("pod-reloader: status: {sync_status}; version {version}{content}");
         assert_eq!(answer["response"]["warnings"], json!([told]));
     }
 }
 
 /// Returns a dry run that asks for the sync status of the workload.
-fn inquiry(object: &Value) -> Value {
+fn status_query(object: &Value) -> Value {
     let mut review = update(object, object);
     review["request"]["dryRun"] = json!(true);
-    review["request"]["options"] = json!({"fieldManager": "pod-reloader-inquiry"});
+    review["request"]["options"] = json!({"fieldManager": "pod-reloader-status-query"});
     review
 }
 
 #[tokio::test]
-async fn a_dry_run_whose_turn_does_not_come_in_time_is_told_nothing_and_keeps_no_review_waiting() {
+async fn a_status_query_whose_turn_comes_too_late_gets_no_status_and_delays_no_review() {
     let (webhook, keys) = parts(Apiserver::Up);
     keys.read_since(Instant::now()).await.unwrap();
-    let inquiries = webhook.limits.inquiries.clone();
+    let status_queries = webhook.limits.status_queries.clone();
     let router = webhook.router();
     let object = stamped(deployment("app:1"), &hash());
-    let asks = || post("/mutate?timeout=1s", &inquiry(&object).to_string());
-    let turn = inquiries.acquire_owned().await.unwrap();
+    let asks = || post("/mutate?timeout=1s", &status_query(&object).to_string());
+    let turn = status_queries.acquire_owned().await.unwrap();
     let mut asked = std::pin::pin!(call(&router, asks()));
     let write = async { reviewed(&router, &create(&deployment("app:1"))).await };
     tokio::select! {
@@ -146,12 +152,15 @@ async fn a_dry_run_whose_turn_does_not_come_in_time_is_told_nothing_and_keeps_no
         answer = write => assert!(!operations(&answer).is_empty()),
     }
     let told = asked.await.json();
-    let is_told =
-        |told: &Value, standing| told["response"]["warnings"].to_string().contains(standing);
-    assert!(is_told(&told, "asked: unknown"), "{told}");
+    let is_told = |told: &Value, sync_status| {
+        told["response"]["warnings"]
+            .to_string()
+            .contains(sync_status)
+    };
+    assert!(is_told(&told, "status: unknown"), "{told}");
     drop(turn);
     let told = call(&router, asks()).await.json();
-    assert!(is_told(&told, "asked: current"), "{told}");
+    assert!(is_told(&told, "status: current"), "{told}");
 }
 
 /// Each of these dry runs used to block the thread of the webhook, the Lease and the probes for 15 seconds.
@@ -173,7 +182,7 @@ async fn reviews_are_answered_while_the_worst_dry_runs_are_under_way() {
         let spec = &mut object["spec"]["template"]["spec"];
         spec["containers"][0]["envFrom"] = json!([{"configMapRef": {"name": "app"}}]);
         spec["volumes"] = x.iter().map(volume).collect();
-        post("/mutate?timeout=30s", &inquiry(&object).to_string())
+        post("/mutate?timeout=30s", &status_query(&object).to_string())
     };
     let dry_runs = [4_000, 35_000, 600_000].map(|keys| {
         let request = worst(keys);
@@ -195,11 +204,11 @@ async fn reviews_are_answered_while_the_worst_dry_runs_are_under_way() {
     // The whole object is tracked instead of its keys.
     assert!(told[1].contains("restart due for a change"), "{told:?}");
     // The apiserver refuses so many annotations, whatever we answer.
-    assert!(told[2].contains("not kept"), "{told:?}");
+    assert!(told[2].contains("not managed"), "{told:?}");
 }
 
 #[tokio::test]
-async fn a_misspelt_key_is_answered_with_a_warning_and_without_a_read() {
+async fn a_misspelt_annotation_is_answered_with_a_warning_and_without_a_read() {
     let mut object = of_the_future(deployment("app:1"));
     object["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/config-maps": "app"});
     let answer = reviewed(&webhook(Apiserver::Down).await, &create(&object)).await;
@@ -212,7 +221,7 @@ async fn a_misspelt_key_is_answered_with_a_warning_and_without_a_read() {
 }
 
 #[tokio::test]
-async fn what_is_no_review_is_refused() {
+async fn a_body_that_is_not_a_review_is_refused() {
     let router = webhook(Apiserver::Up).await;
     let object = deployment("app:1");
     let without = |member: &str| {
@@ -269,7 +278,7 @@ async fn what_is_no_review_is_refused() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_text_are_refused() {
+async fn bytes_that_are_not_text_are_refused() {
     let router = webhook(Apiserver::Up).await;
     let request = HttpRequest::post("/mutate").header("content-type", "application/json");
     let answer = call(&router, request.body(Body::from(vec![0xff; 64])).unwrap()).await;
@@ -379,7 +388,7 @@ async fn a_body_that_breaks_off_is_refused() {
 }
 
 #[tokio::test]
-async fn a_review_that_comes_before_the_keys_are_read_waits_for_them() {
+async fn a_review_that_comes_before_the_hash_keys_are_read_waits_for_them() {
     let (webhook, keys) = parts(Apiserver::Up);
     let request = post("/mutate", &create(&deployment("app:1")).to_string());
     let mut waiting = begun([webhook.router().oneshot(request)].into_iter());
@@ -389,7 +398,7 @@ async fn a_review_that_comes_before_the_keys_are_read_waits_for_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_keys_a_review_is_to_come_again_before_its_time_is_over() {
+async fn without_hash_keys_a_review_is_asked_to_come_again_before_its_timeout() {
     let began = Instant::now();
     let (webhook, _) = parts(Apiserver::Up);
     let review = create(&deployment("app:1")).to_string();
@@ -432,7 +441,7 @@ async fn a_timeout_that_cannot_be_read_is_the_usual_one() {
 }
 
 #[tokio::test]
-async fn an_apiserver_in_trouble_keeps_the_hash() {
+async fn an_apiserver_in_trouble_leaves_the_hash_unchanged() {
     let old = stamped(deployment("app:1"), &hash());
     let new = stamped(deployment("app:2"), "stale");
     let answer = reviewed(&webhook(Apiserver::Down).await, &update(&old, &new)).await;
@@ -453,7 +462,7 @@ async fn a_body_that_does_not_arrive_ends_within_the_timeout() {
 }
 
 #[tokio::test]
-async fn too_many_reviews_at_once_are_to_come_again() {
+async fn too_many_reviews_at_once_are_asked_to_come_again() {
     let router = webhook(Apiserver::Slow).await;
     let create = create(&deployment("app:1")).to_string();
     let review = || post("/mutate", &create);
@@ -487,7 +496,7 @@ async fn bodies_that_do_not_arrive_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn large_reviews_that_do_not_fit_are_to_come_again_and_small_ones_do_fit() {
+async fn large_reviews_that_do_not_fit_are_asked_to_come_again_and_small_ones_fit() {
     let router = webhook(Apiserver::Up).await;
     let begin = |length| {
         let mut request = post("/mutate", "");
@@ -495,7 +504,7 @@ async fn large_reviews_that_do_not_fit_are_to_come_again_and_small_ones_do_fit()
         router.clone().oneshot(request)
     };
     let waiting = begun(
-        [MAX_REVIEW, MAX_REVIEW - KEPT_FOR_OTHERS]
+        [MAX_REVIEW, MAX_REVIEW - RESERVED_FOR_OTHERS]
             .map(begin)
             .into_iter(),
     );
@@ -632,19 +641,20 @@ fn parts(apiserver: Apiserver) -> (Webhook, Arc<Keys>) {
     let secret = Name::parse("hash-keys").unwrap();
     let keys = Arc::new(Keys::new(client.clone(), &operator, &secret));
     let (budget, metrics) = (Budget::new(), Metrics::new());
+    let scope = Scope::new([], operator);
     let webhook = Webhook::new(
-        Scope::new([], operator),
+        scope.clone(),
         keys.clone(),
         Source::new(
             client,
             Duration::from_secs(60),
             budget.clone(),
-            None,
+            &scope,
             metrics.reads(Reader::Admission),
         ),
         metrics,
         Arc::default(),
-        Told {
+        StatusFacts {
             certificate: CurrentCertificate::new(),
             first_stamp: FirstStamp::Rollout,
         },

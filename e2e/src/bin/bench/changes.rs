@@ -24,7 +24,7 @@ use crate::{
 
 /// Pause between two independent changes.
 const PAUSE: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Rate of the stream, in changes per second, and its duration.
 const RATE: usize = 200;
 const STREAM: Duration = Duration::from_secs(20);
@@ -168,10 +168,10 @@ pub(crate) async fn measure_settled(figures: &mut Figures, quick: bool) -> Resul
 }
 
 /// A scene, and the means to observe it.
-struct Bench<'a> {
+pub(crate) struct Bench<'a> {
     scene: &'a Scene,
     config_maps: Api<ConfigMap>,
-    observer: Observer,
+    pub(crate) observer: Observer,
 }
 
 /// The result of many changes in a row.
@@ -183,7 +183,7 @@ struct Streamed {
 }
 
 impl<'a> Bench<'a> {
-    async fn begin(scene: &'a Scene) -> Result<Self> {
+    pub(crate) async fn begin(scene: &'a Scene) -> Result<Self> {
         Ok(Self {
             config_maps: Api::namespaced(scene.client.clone(), &scene.namespace),
             observer: Observer::begin(&scene.client, &scene.namespace),
@@ -216,7 +216,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Changes a ConfigMap, and returns the time at which that was done.
-    async fn change(&self, config_map: &str, value: &str) -> Result<Instant> {
+    pub(crate) async fn change(&self, config_map: &str, value: &str) -> Result<Instant> {
         let patch = json!({"data": {"key": value}});
         let params = PatchParams::default();
         self.config_maps

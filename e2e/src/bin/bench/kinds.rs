@@ -7,7 +7,7 @@ use pod_reloader_e2e::{
     Attempt, ControlPlane, ControlPlaneOptions, Options, Scene,
     crds::crd,
     wait_for,
-    workload::{CONFIG_MAPS, KEY, config_map},
+    workload::{CONFIG_HASH, CONFIG_MAPS, config_map},
 };
 use serde_json::{Value, json};
 
@@ -153,7 +153,7 @@ async fn carried(scene: &Scene, kind: &str, count: usize) -> Result<()> {
     };
     wait_for(&what, Duration::from_secs(300), async || {
         let output = scene.kubectl(&["get", resource, "--output=json"]).await?;
-        let carrying = output.matches(&format!("\"{KEY}\":")).count();
+        let carrying = output.matches(&format!("\"{CONFIG_HASH}\":")).count();
         Ok(match carrying >= count {
             true => Attempt::Done(()),
             false => Attempt::NotYet(format!("{carrying} of {count}")),

@@ -11,6 +11,7 @@ mod memory;
 mod observer;
 mod rounds;
 mod scale;
+mod staged;
 mod subject;
 
 use std::{env, ffi::OsString, fs, path::PathBuf};
@@ -32,7 +33,7 @@ struct Args {
     /// Fewer repeats and smaller crowds: done in two minutes, and less exact.
     #[arg(long)]
     quick: bool,
-    /// What to measure [default: all; with --quick changes, admission and memory].
+    /// Parts to measure [default: all; with --quick changes, admission and memory].
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
     /// Where the figures are written to, as JSON.
@@ -61,8 +62,10 @@ enum Part {
     Memory,
     /// How all grows with the number of workloads.
     Scale,
-    /// What three kinds more cost.
+    /// The cost of three more kinds.
     Kinds,
+    /// A change of which one workload gets the new config first.
+    Staged,
 }
 
 #[tokio::main]
@@ -92,6 +95,7 @@ async fn main() -> Result<()> {
             Part::Memory => memory::measure(&mut figures, quick).await?,
             Part::Scale => scale::measure(&mut figures, quick).await?,
             Part::Kinds => kinds::measure(&mut figures, quick).await?,
+            Part::Staged => staged::measure(&mut figures, quick).await?,
         }
     }
     println!("\n{figures}");
@@ -105,14 +109,20 @@ async fn main() -> Result<()> {
 
 /// Sets up an operator on a control plane of its own, which looks after every namespace.
 async fn scene(settle_period: &'static str) -> Result<Scene> {
+    scene_with(settle_period, serde_json::json!({})).await
+}
+
+/// The same with these values.
+async fn scene_with(settle_period: &'static str, mut values: serde_json::Value) -> Result<Scene> {
+    // Same as the chart's default.
+    values["webhook"] = serde_json::json!({"timeoutSeconds": 3});
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let options = Options {
         settle_period,
         args: vec!["--log-level=info".to_owned()],
         failure_policy: "Ignore",
         everywhere: true,
-        // Same as the chart's default.
-        values: serde_json::json!({"webhook": {"timeoutSeconds": 3}}),
+        values,
         ..Options::default()
     };
     Scene::set(control_plane, "bench", options).await

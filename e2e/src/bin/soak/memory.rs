@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_and_a_step_are_no_growth() {
+    fn a_restart_and_a_step_are_not_growth() {
         let restarted = growth(|_, pid| if pid == 1 { 5_000.0 } else { 9_000.0 });
         assert!(restarted.is_flat(), "{restarted:?}");
         let stepped = growth(|at, _| if at < 70 { 5_000.0 } else { 9_000.0 });
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_in_every_run_is_seen() {
+    fn growth_in_every_run_is_seen() {
         let growing = growth(|at, _| 5_000.0 + 50.0 * at as f64);
         assert!((growing.slope - 300.0).abs() < 0.1, "{growing:?}");
         let staircase = growth(|at, _| 5_000.0 + 300.0 * (at / 6) as f64);

@@ -102,7 +102,9 @@ impl<'a> Reader<'a> {
                 system if system.starts_with("kube-") => continue,
                 other => &["delete", "namespace", other],
             };
-            kubectl.run(&[delete, &["--wait=false"]].concat()).await?;
+            // One that was being deleted may be gone by now.
+            let quietly = &["--wait=false", "--ignore-not-found"];
+            kubectl.run(&[delete, quietly].concat()).await?;
         }
         Ok(())
     }

@@ -55,7 +55,7 @@ fn panels_of_the_dashboard_stand_side_by_side() -> Result<()> {
 }
 
 #[test]
-fn the_dashboard_is_made_as_it_is_and_only_where_it_is_wanted() -> Result<()> {
+fn the_dashboard_is_installed_verbatim_and_only_if_it_is_enabled() -> Result<()> {
     let shown = ["--show-only=templates/dashboard.yaml"];
     ensure!(template(&shown).is_err(), "nobody asked for it");
     let set = ["--set=grafanaDashboard.enabled=true", shown[0]];

@@ -49,7 +49,7 @@ async fn each_alert_fires_when_it_should_and_not_before() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_prometheus_has_an_answer_to_all_and_no_alert() -> Result<()> {
+async fn a_prometheus_has_an_answer_to_every_query_and_no_alert() -> Result<()> {
     let Some(programs) = programs()? else {
         return Ok(());
     };

@@ -209,7 +209,7 @@ fn series_matchers_and_groupings_are_read() -> Result<()> {
 }
 
 #[test]
-fn what_prometheus_would_refuse_is_refused() {
+fn queries_that_prometheus_would_refuse_are_refused() {
     for wrong in [
         "sum(a",
         "sum(a))",

@@ -16,7 +16,7 @@ use super::promql::{Query, Selector};
 const OF_TARGETS: [&str; 2] = ["job", "instance"];
 
 #[tokio::test]
-async fn dashboard_and_alerts_ask_for_what_is_there() -> Result<()> {
+async fn dashboard_and_alerts_query_metrics_that_exist() -> Result<()> {
     let options = Options {
         failure_policy: "Ignore",
         ..Options::default()
@@ -27,7 +27,7 @@ async fn dashboard_and_alerts_ask_for_what_is_there() -> Result<()> {
         let ours = wait_for("a watch and a key to be shown", PATIENCE, async || {
             let shown = Exposition::parse(&scene.operator.metrics().await?)?;
             let is_there = |name: &str| shown.series.contains_key(name);
-            let all = is_there("pod_reloader_watch_heard_timestamp_seconds")
+            let all = is_there("pod_reloader_watch_last_answer_timestamp_seconds")
                 && is_there("pod_reloader_hashes");
             Ok(match all {
                 true => Attempt::Done(shown),

@@ -61,18 +61,18 @@ fn each_mark_of_256_objects_is_tried_within_what_may_be_hashed() {
     let hash = keyring(&[1])
         .hash(&workload.references.contents(&all))
         .to_string();
-    let mut turned = all;
-    turned.extend(objects(&[(
+    let mut inverted = all;
+    inverted.extend(objects(&[(
         &names[MAX_REFERENCES - 1],
         object(&content, Marks::NONE),
     )]));
-    let (stood, hashed) = asked(&workload, &turned, &hash);
+    let (stood, hashed) = asked(&workload, &inverted, &hash);
     assert!(stood && hashed < MAX_HASHED, "{hashed} bytes hashed");
 }
 
 /// The search used to go over 600,000 keys in 257 passes, which took 15 seconds.
 #[test]
-fn of_more_than_may_be_hashed_the_answer_is_no() {
+fn the_search_finds_nothing_once_too_much_would_be_hashed() {
     let keys: Vec<_> = (0..4000).map(|n| format!("k{n}")).collect();
     let x = |n: usize| format!("x{n}");
     let list = (1..MAX_REFERENCES)

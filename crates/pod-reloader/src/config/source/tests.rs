@@ -13,8 +13,8 @@ use crate::runtime::budget::BYTES;
 fn without_keys() -> Aspects<'static> {
     const NONE: &DataKeys = &DataKeys::new();
     Aspects {
-        selector: None,
         keys: Some(NONE),
+        ..Aspects::default()
     }
 }
 
@@ -66,7 +66,7 @@ async fn an_object_for_which_there_is_no_room_is_unknown() {
 }
 
 #[tokio::test]
-async fn names_whose_items_are_null_are_none() {
+async fn a_list_of_names_whose_items_are_null_is_empty() {
     let null = json!({"metadata": {"resourceVersion": "1"}, "items": null});
     let source = answering(null, &Budget::new());
     let namespace = Name::parse("ns").unwrap();
@@ -76,7 +76,7 @@ async fn names_whose_items_are_null_are_none() {
 }
 
 #[tokio::test]
-async fn names_that_cannot_be_read_are_unknown_all_of_them() {
+async fn all_names_are_unknown_if_one_cannot_be_read() {
     let items = [config_map(0), json!({"metadata": 7})];
     let source = answering(json!({"metadata": {}, "items": items}), &Budget::new());
     let namespace = Name::parse("ns").unwrap();
@@ -105,7 +105,14 @@ fn answering(answer: Value, budget: &Budget) -> Source {
         async move { Ok(answer) }
     });
     let reads = Metrics::new().reads(Reader::Reconcile);
-    Source::new(client, Duration::from_secs(60), budget.clone(), None, reads)
+    let scope = Scope::new([], Name::parse("operator").unwrap());
+    Source::new(
+        client,
+        Duration::from_secs(60),
+        budget.clone(),
+        &scope,
+        reads,
+    )
 }
 
 /// Returns a source in which each object has a value of `size` bytes.

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_other_objects_are_told_apart_until_there_are_too_many() {
+    fn changes_of_different_objects_are_listed_apart_until_there_are_too_many() {
         let now = Instant::now();
         let mut batch = Batch::new(now);
         for number in 0..MAX_CHANGES + 5 {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_waits_for_quiet_but_not_for_ever() {
+    fn a_message_waits_for_an_idle_moment_but_not_for_ever() {
         let start = Instant::now();
         let mut batch = Batch::new(start);
         batch.add(restarted("web", &["a"]), start, time());

@@ -4,6 +4,7 @@
 //! quote what they refuse, and the readers of a chat may not be allowed to read the cluster.
 
 use pod_reloader_core::decision::Cause;
+use pod_reloader_core::gate::Closed;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Stall, Workload, WorkloadId};
 
@@ -38,22 +39,23 @@ pub(super) struct Topic {
 }
 
 impl News {
-    /// Returns the news that `notice` brings of `workload`.
-    pub(super) fn of(workload: &Workload, notice: &Notice) -> Self {
+    /// Returns the news that `notice` brings of `workload`. `None` if only the users of the
+    /// workload need to know.
+    pub(super) fn of(workload: &Workload, notice: &Notice) -> Option<Self> {
         let mut objects = objects(notice);
         objects.sort();
         objects.dedup();
-        Self {
-            topic: Topic::of(notice),
+        Some(Self {
+            topic: Topic::of(notice)?,
             objects,
             api_version: workload.api_version().to_owned(),
             workload: workload.id.clone(),
-        }
+        })
     }
 }
 
 impl Topic {
-    fn of(notice: &Notice) -> Self {
+    fn of(notice: &Notice) -> Option<Self> {
         let (heading, predicate) = match notice {
             Notice::Restarted(..) => ("Restarted", "changed"),
             Notice::WouldRestart(..) => ("Would be restarted (--reconcile=observe)", "changed"),
@@ -63,26 +65,46 @@ impl Topic {
             Notice::Stalled(_, _, Stall::OnDelete) => {
                 ("OnDelete, each pod is restarted when deleted", "changed")
             }
-            Notice::Waiting(_) => ("Not restarted, pods could not start", "missing"),
+            Notice::MissingConfig(_) => ("Not restarted, pods could not start", "missing"),
             Notice::Braked(_) => ("Restarted too often, the next restart waits", ""),
             Notice::Reverted => (
-                "Config hash taken back again and again, the next restart waits",
+                "Config hash reverted again and again, the next restart waits",
                 "",
             ),
-            Notice::Rejected(_) => ("Items of its lists are no valid names", ""),
-            Notice::Unreadable(..) => ("Not known whether its config changed", "cannot be read"),
+            Notice::Rejected(_) => ("Items of its lists are not valid names", ""),
+            Notice::Unreadable(..) => ("Unknown whether its config changed", "cannot be read"),
+            Notice::AwaitsRelease(_)
+            | Notice::ReleaseUnfinished(_)
+            | Notice::AwaitsStage(_)
+            | Notice::AwaitsSlot(_)
+            | Notice::OutsideWindow(..) => return None,
+            Notice::Gated(Closed::NotApproved(_)) => ("Not restarted, waits for approval", ""),
+            Notice::Gated(Closed::NoWindow) => {
+                ("Not restarted, its restart window is no window", "")
+            }
+            Notice::Gated(
+                Closed::Held | Closed::HeldByNamespace | Closed::HeldBy(_) | Closed::Until(_),
+            ) => return None,
+            Notice::Halted(_) => (
+                "Not restarted, another one failed with the changed config",
+                "",
+            ),
+            Notice::FailedFirst => ("Not healthy with the changed config, others wait", ""),
             Notice::NotRun(_) => ("Config changed, but its Job could not be created", ""),
             Notice::Refused(_) => ("Not restarted, the apiserver refuses the config hash", ""),
             Notice::NamespaceTooLarge(_) => {
-                ("Not managed, its namespace has no memory left for it", "")
+                ("Not managed, its namespace has no room left for it", "")
             }
         };
         let (cause, why) = match notice {
             Notice::Restarted(cause, _)
-            | Notice::WouldRestart(cause, _)
+            | Notice::WouldRestart(cause, ..)
             | Notice::Stalled(cause, ..) => match cause {
                 Cause::FirstStamp => (Some("first_stamp"), Some("first config hash")),
-                Cause::Changed => (Some("changed"), Some("changed while nobody watched")),
+                Cause::Changed => (
+                    Some("changed"),
+                    Some("changed while pod-reloader was not watching"),
+                ),
                 Cause::ChangedBeforeTakeover => (
                     Some("changed_before_takeover"),
                     Some("changed before pod-reloader took over"),
@@ -90,25 +112,42 @@ impl Topic {
             },
             _ => (None, None),
         };
-        Self {
+        Some(Self {
             reason: notice.reason(),
             is_problem: notice.is_problem(),
             cause,
             why,
             heading,
             predicate,
-        }
+        })
     }
 }
 
 fn objects(notice: &Notice) -> Vec<Reference> {
     match notice {
         Notice::Restarted(Cause::Changed, changed)
-        | Notice::WouldRestart(Cause::Changed, changed)
+        | Notice::WouldRestart(Cause::Changed, changed, _)
         | Notice::Stalled(Cause::Changed, changed, _) => changed.clone(),
-        Notice::Waiting(missing) => missing.iter().map(|it| it.reference.clone()).collect(),
+        Notice::MissingConfig(missing) => missing.iter().map(|it| it.reference.clone()).collect(),
         Notice::Unreadable(reference, _) => vec![reference.clone()],
-        _ => Vec::new(),
+        // These are about no object, or their cause is none.
+        Notice::Restarted(..)
+        | Notice::WouldRestart(..)
+        | Notice::Stalled(..)
+        | Notice::Reverted
+        | Notice::Braked(_)
+        | Notice::Rejected(_)
+        | Notice::AwaitsRelease(_)
+        | Notice::ReleaseUnfinished(_)
+        | Notice::Gated(_)
+        | Notice::AwaitsStage(_)
+        | Notice::AwaitsSlot(_)
+        | Notice::OutsideWindow(..)
+        | Notice::Halted(_)
+        | Notice::FailedFirst
+        | Notice::NotRun(_)
+        | Notice::Refused(_)
+        | Notice::NamespaceTooLarge(_) => Vec::new(),
     }
 }
 
@@ -119,18 +158,18 @@ mod tests {
     use pod_reloader_core::discovery::Requirement;
 
     #[test]
-    fn no_word_of_anybody_else_gets_out() {
+    fn text_of_others_is_never_sent() {
         let secret = "hunter2";
         for notice in [
             Notice::Unreadable(reference("a"), secret.to_owned()),
             Notice::Refused(secret.to_owned()),
             Notice::NotRun(secret.to_owned()),
-            Notice::Waiting(vec![Requirement {
+            Notice::MissingConfig(vec![Requirement {
                 reference: reference("a"),
                 key: Some(secret.into()),
             }]),
         ] {
-            let news = News::of(&workload("web"), &notice);
+            let news = News::of(&workload("web"), &notice).unwrap();
             assert!(!format!("{news:?}").contains(secret), "{news:?}");
             assert!(news.topic.is_problem);
         }
@@ -142,7 +181,7 @@ mod tests {
             reference: reference("a"),
             key: Some(key.into()),
         });
-        let news = News::of(&workload("web"), &Notice::Waiting(missing.into()));
+        let news = News::of(&workload("web"), &Notice::MissingConfig(missing.into())).unwrap();
         assert_eq!(news.objects, [reference("a")]);
     }
 
@@ -155,7 +194,7 @@ mod tests {
     #[test]
     fn a_first_hash_is_nobodys_change() {
         let notice = Notice::Restarted(Cause::FirstStamp, vec![reference("a")]);
-        let news = News::of(&workload("web"), &notice);
+        let news = News::of(&workload("web"), &notice).unwrap();
         assert_eq!(news.objects, []);
         assert!(!news.topic.is_problem);
     }

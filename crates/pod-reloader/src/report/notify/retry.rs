@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_pass_by_itself_is_not_tried_again() {
+    fn an_error_that_cannot_pass_by_itself_is_not_retried() {
         for status in [301, 302, 307, 308, 400, 401, 403, 404, 410, 413] {
             assert_eq!(pause(1, &refused(status, Some(1))), None, "{status}");
         }

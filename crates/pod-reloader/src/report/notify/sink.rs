@@ -111,16 +111,18 @@ impl Sink {
             .map_err(|_| Failure::BadUrl("holds no URL"))?;
         if uri.authority().is_some_and(|it| it.as_str().contains('@')) {
             return Err(Failure::BadUrl(
-                "holds one with a user, which is not supported",
+                "holds a URL with a user, which is not supported",
             ));
         }
         match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTPS => Ok(uri),
             Some(scheme) if *scheme == Scheme::HTTP && self.proxy.is_none() => Ok(uri),
             Some(scheme) if *scheme == Scheme::HTTP => Err(Failure::BadUrl(
-                "holds one without https, which a proxy is not used for",
+                "holds a URL without https, for which no proxy is used",
             )),
-            _ => Err(Failure::BadUrl("holds one that is neither https nor http")),
+            _ => Err(Failure::BadUrl(
+                "holds a URL that is neither https nor http",
+            )),
         }
     }
 }

@@ -45,7 +45,7 @@ async fn a_message_arrives_by_https() {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_tried_again_and_what_may_not_is_not() {
+async fn only_errors_that_may_pass_are_retried() {
     let receiver = Receiver::start([answer(503), answer(500), answer(200)]).await;
     let outbox = receiver.outbox();
     outbox.send(json!({})).await;
@@ -106,7 +106,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_receiver_with_a_certificate_of_nobody_gets_nothing() {
+async fn a_receiver_with_an_untrusted_certificate_gets_nothing() {
     let receiver = Receiver::start([]).await;
     let outbox = Outbox {
         sink: Sink::new(receiver.url_file(), None, None),
@@ -119,7 +119,7 @@ async fn a_receiver_with_a_certificate_of_nobody_gets_nothing() {
 }
 
 #[tokio::test]
-async fn a_file_of_authorities_that_is_of_no_use_fails_messages_until_it_is_of_use() {
+async fn an_unusable_file_of_authorities_fails_messages_until_it_is_usable() {
     let receiver = Receiver::start([]).await;
     let ca_file = receiver.directory.path().join("ca.crt");
     let outbox = Outbox {
@@ -160,7 +160,7 @@ async fn a_proxy_is_asked_for_a_tunnel() {
 }
 
 #[tokio::test]
-async fn the_url_is_read_anew_and_told_to_nobody() {
+async fn the_url_is_read_anew_and_never_shown() {
     let receiver = Receiver::start([]).await;
     let outbox = receiver.outbox();
     let mut failures = Vec::new();
@@ -190,7 +190,7 @@ async fn the_url_is_read_anew_and_told_to_nobody() {
 }
 
 #[tokio::test]
-async fn what_comes_while_too_much_waits_is_dropped_and_counted() {
+async fn messages_that_arrive_while_too_many_wait_are_dropped_and_counted() {
     let receiver = Receiver::start([]).await;
     let metrics = Metrics::new();
     let (notifications, _unsent) = Notifications::new(
@@ -208,7 +208,7 @@ async fn what_comes_while_too_much_waits_is_dropped_and_counted() {
 }
 
 #[tokio::test]
-async fn a_fan_out_is_one_message_also_while_the_receiver_is_slow() {
+async fn a_fan_out_is_one_message_even_while_the_receiver_is_slow() {
     let receiver = Receiver::start([answer(503), answer(200)]).await;
     let (notifications, sending, metrics, stop) = of_restarts(&receiver);
     let sending = tokio::spawn(sending);
@@ -226,7 +226,7 @@ async fn a_fan_out_is_one_message_also_while_the_receiver_is_slow() {
 }
 
 #[tokio::test]
-async fn what_waits_when_the_process_is_told_to_stop_is_sent_before() {
+async fn waiting_messages_are_sent_before_the_process_stops() {
     let receiver = Receiver::start([]).await;
     let (notifications, sending, metrics, stop) = of_restarts(&receiver);
     notifications.publish(&workload("web"), &notice());
@@ -236,7 +236,7 @@ async fn what_waits_when_the_process_is_told_to_stop_is_sent_before() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_does_not_answer_does_not_keep_the_process() {
+async fn a_receiver_that_does_not_answer_does_not_keep_the_process_from_stopping() {
     let silent = Answer {
         is_silent: true,
         ..answer(200)
@@ -252,7 +252,7 @@ async fn a_receiver_that_does_not_answer_does_not_keep_the_process() {
 }
 
 #[tokio::test]
-async fn a_message_that_waits_to_be_sent_again_keeps_no_other_from_the_farewell() {
+async fn a_message_that_waits_for_its_retry_does_not_block_others_at_shutdown() {
     let later = Answer {
         retry_after: Some("60"),
         ..answer(503)
@@ -314,7 +314,7 @@ pub(super) fn workload(name: &str) -> Workload {
 /// Returns the news that a workload was restarted because of these Secrets.
 pub(super) fn restarted(name: &str, secrets: &[&str]) -> News {
     let changed = secrets.iter().map(|name| reference(name)).collect();
-    News::of(&workload(name), &Notice::Restarted(Cause::Changed, changed))
+    News::of(&workload(name), &Notice::Restarted(Cause::Changed, changed)).unwrap()
 }
 
 pub(super) fn time() -> Timestamp {

@@ -13,7 +13,7 @@ use crate::report::notice::Notice;
 use crate::restart::error::RestartError;
 use crate::runtime::error::CallError;
 
-const UNDONE: &str = "another webhook or policy takes it back";
+const UNDONE: &str = "another webhook or policy reverts it";
 
 impl Reconciler {
     /// Reports a failure, once, and returns when to try again.
@@ -38,7 +38,7 @@ impl Reconciler {
         };
         self.errors.count(cause);
         if let Some(notice) = notice {
-            self.progress.tell(workload, notice);
+            self.progress.report(workload, notice);
         }
         // A conflict is not a refusal: the workload may stop changing at any time.
         let moves = |cause: &CallError| cause.is_conflict() || cause.is_failed_test();

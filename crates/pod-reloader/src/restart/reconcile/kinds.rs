@@ -6,7 +6,7 @@ use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::object::Served;
 
 use super::Reconciler;
-use crate::runtime::watches::Watching;
+use crate::runtime::watch_age::Watching;
 
 /// The version in which the cluster serves a kind that is not built in, and its watches.
 pub(crate) type ServedAs = (Arc<str>, Vec<Watching>);

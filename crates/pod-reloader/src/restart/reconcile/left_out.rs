@@ -39,7 +39,7 @@ impl Reconciler {
                 None
             }
             Err(error) => {
-                debug!(workload = %id, %error, "reading a workload failed that there is room for now");
+                debug!(workload = %id, %error, "cannot read a workload that there is room for now");
                 Some(Instant::now() + TAKE_IN_PAUSE)
             }
         }

@@ -1,6 +1,7 @@
 //! One pass over a workload: checks if there is anything to do, and if it is time, and then writes.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use pod_reloader_core::decision::{Decision, decide};
 use pod_reloader_core::discovery::Requirement;
@@ -10,8 +11,11 @@ use tokio::time::Instant;
 
 use super::Reconciler;
 use crate::report::notice::Notice;
-use crate::restart::digests::Known;
+use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
+
+/// The time after which certificates are read again that could not be read.
+const READ_AGAIN: Duration = Duration::from_secs(60);
 
 /// The outcome of a pass over a workload.
 pub(super) enum Action {
@@ -28,17 +32,21 @@ impl Reconciler {
             self.progress.forget(id);
             return None;
         }
-        let Some((workload, key_seen)) = self.workloads.get(id) else {
+        let Some((workload, hash_since)) = self.workloads.get(id) else {
             return self.take_in_again(id).await;
         };
-        let heard = self.workloads.take_heard(id);
-        let next = self.reconcile(&workload, key_seen, heard).await;
+        self.slots.stops_waiting(id);
+        let first_news = self.workloads.take_first_news(id);
+        let next = self.reconcile(&workload, hash_since, first_news).await;
         if !matches!(next, Ok(Action::AwaitChange)) {
-            self.workloads.put_back(id, heard);
+            self.workloads.put_back(id, first_news);
         }
         match next {
             Ok(next) => self.after(id, next),
-            Err(error) => Some(self.failed(&workload, &error)),
+            Err(error) => {
+                self.looked_in_vain(&workload, error.is_refusal());
+                Some(self.failed(&workload, &error))
+            }
         }
     }
 
@@ -47,77 +55,104 @@ impl Reconciler {
     async fn reconcile(
         &self,
         workload: &Workload,
-        key_seen: Instant,
-        heard: Option<Instant>,
+        hash_since: Instant,
+        first_news: Option<Instant>,
     ) -> Result<Action, RestartError> {
-        let known = self.known(workload, None).await?;
+        let snapshot = self.snapshot(workload, None).await?;
         self.progress
-            .tell_rejected(workload, known.left_out.as_ref());
-        let (since, cause) = match self.decide(workload, &known, key_seen).await? {
-            Decision::Keep => return Ok(self.keep(workload, &known)),
-            Decision::Hold(missing) => return Ok(self.hold(workload, missing)),
+            .report_rejected(workload, snapshot.left_out.as_ref());
+        let decision = self.decide(workload, &snapshot, hash_since).await?;
+        self.looked(workload, &decision);
+        let (since, cause) = match decision {
+            Decision::Unchanged => return Ok(self.unchanged(workload, &snapshot).await),
+            Decision::MissingConfig(missing) => return Ok(self.missing_config(workload, missing)),
             Decision::Baseline(baseline) => {
                 if let Some(next) = self.next_write(workload, &baseline) {
                     return Ok(Action::RequeueAt(next));
                 }
-                (key_seen, None)
+                (hash_since, None)
             }
             Decision::Set { config_hash, cause } => {
-                let settled = self.settled(workload, &config_hash, known.changed);
-                if Instant::now() < settled {
-                    return Ok(Action::RequeueAt(settled));
+                let next = self.not_before(workload, &config_hash, &snapshot, hash_since);
+                if next.is_none()
+                    && let Some(action) = self.gated(workload, &snapshot, &config_hash)
+                {
+                    return Ok(action);
                 }
-                let released = self.braked(workload, &config_hash);
-                if let Some(next) = released.or_else(|| self.next_write(workload, &config_hash)) {
+                let next = next.or_else(|| {
+                    let next = self.braked(workload, &config_hash)?;
+                    self.is_held_up(workload);
+                    Some(next)
+                });
+                let next = next.or_else(|| self.staged(workload, &snapshot, cause, false));
+                let next = next.or_else(|| self.limited(workload, false));
+                if let Some(next) = next.or_else(|| self.next_write(workload, &config_hash)) {
                     return Ok(Action::RequeueAt(next));
                 }
-                (key_seen.max(settled), Some(cause))
+                let settled = self.settled(workload, &config_hash, snapshot.changed);
+                // What was read while a release was under way says nothing about its end.
+                let ended = self.progress.release_ended(&workload.id);
+                (
+                    hash_since.max(settled).max(ended.unwrap_or(settled)),
+                    Some(cause),
+                )
             }
         };
-        let fresh = self.known(workload, Some(since)).await?;
+        let fresh = self.snapshot(workload, Some(since)).await?;
+        if self.workloads.get(&workload.id).is_none() {
+            return Ok(Action::AwaitChange);
+        }
         // The result if the decision has changed to another kind in the meantime.
         let changed_kind = Ok(Action::RequeueAt(Instant::now()));
-        match self.decide(workload, &fresh, key_seen).await? {
-            Decision::Keep => Ok(self.keep(workload, &fresh)),
+        match self.decide(workload, &fresh, hash_since).await? {
+            Decision::Unchanged => Ok(self.unchanged(workload, &fresh).await),
             Decision::Baseline(baseline) => self.set_baseline(workload, &baseline).await,
             Decision::Set { config_hash, .. } => {
                 let Some(cause) = cause else {
                     return changed_kind;
                 };
-                let settled = self.settled(workload, &config_hash, fresh.changed);
-                if Instant::now() < settled {
-                    return Ok(Action::RequeueAt(settled));
+                let next = self.not_before(workload, &config_hash, &fresh, hash_since);
+                if next.is_none()
+                    && let Some(action) = self.gated(workload, &fresh, &config_hash)
+                {
+                    return Ok(action);
                 }
-                self.restart(workload, &config_hash, cause, &fresh, heard)
+                let next = next.or_else(|| self.staged(workload, &fresh, cause, true));
+                let next = next.or_else(|| self.limited(workload, true));
+                if let Some(next) = next {
+                    return Ok(Action::RequeueAt(next));
+                }
+                self.report_outside_window(workload, &fresh);
+                self.restart(workload, &config_hash, cause, &fresh, first_news)
                     .await
             }
-            Decision::Hold(_) => changed_kind,
+            Decision::MissingConfig(_) => changed_kind,
         }
     }
 
-    async fn known(
+    async fn snapshot(
         &self,
         workload: &Workload,
         since: Option<Instant>,
-    ) -> Result<Known, RestartError> {
-        Ok(self.digests.known(workload, since).await?)
+    ) -> Result<Snapshot, RestartError> {
+        Ok(self.digests.snapshot(workload, since).await?)
     }
 
     async fn decide(
         &self,
         workload: &Workload,
-        known: &Known,
-        key_seen: Instant,
+        snapshot: &Snapshot,
+        hash_since: Instant,
     ) -> Result<Decision, RestartError> {
         let mut keys = match self.keys.keyring() {
             Some(keys) => keys,
-            None => self.keys.read_since(key_seen).await?,
+            None => self.keys.read_since(hash_since).await?,
         };
         if workload
             .config_hash()
             .is_some_and(|value| keys.lacks_key_of(value))
         {
-            keys = self.keys.read_since(key_seen).await?;
+            keys = self.keys.read_since(hash_since).await?;
         }
         let is_foreign = workload
             .config_hash()
@@ -125,19 +160,38 @@ impl Reconciler {
         self.progress.foreign(&workload.id, is_foreign);
         Ok(decide(
             workload,
-            &known.objects,
+            &snapshot.objects,
             &keys,
             self.settings.first_stamp,
         ))
     }
 
+    /// Returns when a workload may get `config_hash`, if its objects have not settled or its release is under
+    /// way.
+    fn not_before(
+        &self,
+        workload: &Workload,
+        config_hash: &str,
+        snapshot: &Snapshot,
+        hash_since: Instant,
+    ) -> Option<Instant> {
+        let settled = self.settled(workload, config_hash, snapshot.changed);
+        match Instant::now() < settled {
+            true => Some(settled),
+            false => self.awaits_release(workload, snapshot, hash_since),
+        }
+    }
+
     /// Returns when a workload may get `config_hash`. Its objects last changed at `changed`.
     fn settled(&self, workload: &Workload, config_hash: &str, changed: Instant) -> Instant {
-        let period = workload
-            .settle_period
-            .unwrap_or(self.settings.settle_period);
+        let period = self.settle_period(workload);
         self.progress
             .settled(&workload.id, config_hash, changed, period)
+    }
+
+    fn settle_period(&self, workload: &Workload) -> Duration {
+        let own = workload.settle_period;
+        own.unwrap_or(self.settings.settle_period)
     }
 
     /// Returns when a workload that was restarted too often may be restarted again, and reports that.
@@ -151,7 +205,7 @@ impl Reconciler {
             .brakes
             .braked(&workload.id, config_hash, limit)?;
         (Instant::now() < released).then(|| {
-            self.progress.tell(workload, Notice::Braked(pause));
+            self.progress.report(workload, Notice::Braked(pause));
             released
         })
     }
@@ -165,35 +219,39 @@ impl Reconciler {
             .brakes
             .next_write(&workload.id, max_restarts)?;
         if self.progress.brakes.is_again(&workload.id, value) {
-            self.progress.tell(workload, Notice::Reverted);
+            self.progress.report(workload, Notice::Reverted);
         }
         Some(next)
     }
 
     /// Leaves a workload alone that carries the right hash.
-    fn keep(&self, workload: &Workload, known: &Known) -> Action {
+    async fn unchanged(&self, workload: &Workload, snapshot: &Snapshot) -> Action {
         let id = &workload.id;
         if self.progress.pending_since(id).is_some() {
             self.metrics.saved();
         }
-        self.tracked_by_key(workload, known, true);
+        self.tracked_by_key(workload, snapshot, true);
         // Somebody who reverted the hash before may do so again in a moment.
-        if self.progress.disputed_until(id).is_none() {
+        if self.progress.disputed_until(id).is_none() && !self.fails_first(id) {
             self.progress.at_rest(id);
         }
         self.progress.not_pending(id);
-        Action::AwaitChange
+        match self.has_loaded(workload, snapshot).await {
+            true => Action::AwaitChange,
+            false => Action::RequeueAt(Instant::now() + READ_AGAIN),
+        }
     }
 
     /// Leaves a workload alone whose pods cannot start. It gets an Event after the settle period, because
     /// the config and the workload of one release may be that far apart.
-    fn hold(&self, workload: &Workload, missing: Vec<Requirement>) -> Action {
+    fn missing_config(&self, workload: &Workload, missing: Vec<Requirement>) -> Action {
         let since = self.progress.missing_since(&workload.id);
-        let told_from = since + self.settings.settle_period;
-        if Instant::now() < told_from {
-            return Action::RequeueAt(told_from);
+        let report_at = since + self.settle_period(workload);
+        if Instant::now() < report_at {
+            return Action::RequeueAt(report_at);
         }
-        self.progress.tell(workload, Notice::Waiting(missing));
+        self.progress
+            .report(workload, Notice::MissingConfig(missing));
         Action::AwaitChange
     }
 
@@ -201,10 +259,10 @@ impl Reconciler {
     pub(super) fn tracked_changes(
         &self,
         workload: &Workload,
-        known: &Known,
+        snapshot: &Snapshot,
     ) -> Vec<(Reference, Instant)> {
-        let unchanged = self.tracked_by_key(workload, known, false);
-        let changes = known.changes.iter().cloned();
+        let unchanged = self.tracked_by_key(workload, snapshot, false);
+        let changes = snapshot.changes.iter().cloned();
         let is_tracked = |(reference, _): &(Reference, Instant)| !unchanged.contains(reference);
         changes.filter(is_tracked).collect()
     }
@@ -214,10 +272,10 @@ impl Reconciler {
     fn tracked_by_key(
         &self,
         workload: &Workload,
-        known: &Known,
+        snapshot: &Snapshot,
         is_right: bool,
     ) -> HashSet<Reference> {
-        let fingerprints = workload.references.fingerprints(&known.objects);
+        let fingerprints = workload.references.fingerprints(&snapshot.objects);
         let fingerprints = fingerprints.map(|(reference, print)| (reference.clone(), print));
         self.progress.entries(&workload.id, fingerprints, is_right)
     }

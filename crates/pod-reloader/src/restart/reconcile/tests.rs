@@ -2,9 +2,15 @@
 //! happens.
 
 mod apiserver;
+mod gates;
 mod metrics;
+mod releases;
+mod reverted_hash;
 mod share;
-mod takers_back;
+mod slots;
+mod stages;
+
+use std::cell::Cell;
 
 use pod_reloader_core::annotations::{BASELINE, CONFIG_HASH, CONFIG_MAPS, SETTLE_PERIOD};
 use pod_reloader_core::brake::WINDOW;
@@ -14,7 +20,9 @@ use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::WorkloadObject;
 use pod_reloader_core::reference::ConfigKind;
+use pod_reloader_core::release::Tool;
 use pod_reloader_core::scope::Labels;
+use pod_reloader_core::staging::Defaults;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -26,7 +34,7 @@ use crate::runtime::events::Events;
 use crate::runtime::worker::PANIC_PAUSE;
 
 #[tokio::test(start_paused = true)]
-async fn a_change_is_not_lost_to_a_workload_that_was_looked_at_before_its_event() {
+async fn a_change_is_not_lost_if_the_workload_was_reconciled_before_its_event() {
     let operator = Operator::with([deployment("web"), deployment("api")]).await;
     operator.apiserver.write_config_map("app", "2");
     operator.apiserver.write_deployment(deployment("new"));
@@ -44,7 +52,7 @@ async fn a_change_is_not_lost_to_a_workload_that_was_looked_at_before_its_event(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_huge_settle_period_is_an_hour_and_ends_no_loop() {
+async fn a_huge_settle_period_is_an_hour_and_does_not_end_the_loop() {
     let operator = Operator::with([]).await;
     operator.apiserver.write_config_map("app", "1");
     let huge = settling(deployment("web"), "9000000000000000000s");
@@ -58,7 +66,7 @@ async fn a_huge_settle_period_is_an_hour_and_ends_no_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patch_that_is_taken_back_is_no_restart_and_is_tried_again_with_pauses() {
+async fn a_patch_that_is_reverted_is_not_a_restart_and_is_retried_with_pauses() {
     let operator = Operator::with([deployment("web")]).await;
     let restarts = operator.restarts();
     operator.apiserver.reacts([Reaction::TakenBack]);
@@ -71,7 +79,7 @@ async fn a_patch_that_is_taken_back_is_no_restart_and_is_tried_again_with_pauses
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hash_that_would_make_the_annotations_too_long_is_told_and_not_written() {
+async fn a_hash_that_would_make_the_annotations_too_long_is_reported_and_not_written() {
     let operator = Operator::with([]).await;
     operator.apiserver.write_config_map("app", "1");
     let mut web = deployment("web");
@@ -84,7 +92,7 @@ async fn a_hash_that_would_make_the_annotations_too_long_is_told_and_not_written
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_read_while_nobody_referenced_an_object_is_not_relied_on() {
+async fn content_read_while_nobody_referenced_the_object_is_not_relied_on() {
     let operator = Operator::with([deployment("web")]).await;
     operator.reconciler.workload_gone(&id("web"));
     // Stands for a pass that was in progress when the workload was deleted.
@@ -95,7 +103,7 @@ async fn what_was_read_while_nobody_referenced_an_object_is_not_relied_on() {
         .workload(WorkloadKind::DEPLOYMENT, object);
     let web = web.unwrap();
     let digests = &operator.reconciler.digests;
-    drop(digests.known(&web, None).await);
+    drop(digests.snapshot(&web, None).await);
     operator.apiserver.write_config_map("app", "2");
     assert!(
         !operator.reconciler.is_referenced(&app),
@@ -121,7 +129,7 @@ async fn changes_within_the_settle_period_make_one_restart_with_the_last_content
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_keeps_changing_waits_for_five_settle_periods_at_most() {
+async fn config_that_keeps_changing_waits_for_five_settle_periods_at_most() {
     let operator = Operator::with([deployment("web")]).await;
     let began = Instant::now();
     operator.changes_every_second("app", 11).await;
@@ -130,7 +138,7 @@ async fn what_keeps_changing_waits_for_five_settle_periods_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_while_a_restart_is_written_settles_anew() {
+async fn config_that_changes_while_a_restart_is_written_settles_anew() {
     let operator = Operator::with([deployment("web")]).await;
     operator
         .apiserver
@@ -145,7 +153,7 @@ async fn what_changes_while_a_restart_is_written_settles_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_leads_to_no_patch_and_is_read_again_with_pauses() {
+async fn config_that_cannot_be_read_causes_no_patch_and_is_read_again_with_pauses() {
     let operator = Operator::with([deployment("web")]).await;
     operator
         .apiserver
@@ -182,7 +190,7 @@ async fn an_outage_that_ends_in_a_refusal_does_not_make_its_pause_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forbidden_read_is_told_once() {
+async fn a_forbidden_read_is_reported_once() {
     let operator = Operator::with([deployment("web")]).await;
     operator
         .apiserver
@@ -194,7 +202,7 @@ async fn a_forbidden_read_is_told_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_that_moved_while_it_was_patched_is_patched_again_at_once_and_quietly() {
+async fn a_workload_that_changed_while_it_was_patched_is_patched_again_silently_at_once() {
     let operator = Operator::with([deployment("web")]).await;
     operator.apiserver.now(|state| state.moves = 1);
     operator.apiserver.write_config_map("app", "2");
@@ -208,7 +216,7 @@ async fn a_workload_that_moved_while_it_was_patched_is_patched_again_at_once_and
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patch_whose_tests_never_hold_is_given_a_pause_after_a_few_moves() {
+async fn a_patch_whose_tests_always_fail_is_given_a_pause_after_a_few_conflicts() {
     let operator = Operator::with([deployment("web")]).await;
     operator.apiserver.now(|state| state.fails_tests = true);
     operator.apiserver.write_config_map("app", "2");
@@ -368,28 +376,40 @@ async fn created_before_its_config() -> Operator {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_that_is_created_before_a_required_object_is_told_to_wait_for_it() {
+async fn a_workload_that_is_created_before_a_required_object_is_reported_as_waiting() {
     let operator = created_before_its_config().await;
     pass(Duration::from_secs(60)).await;
-    assert_eq!(operator.events("WaitingForConfig"), 1);
-    assert_eq!(operator.metrics.waiting.get(), 1);
+    assert_eq!(operator.events("MissingConfig"), 1);
+    assert_eq!(operator.metrics.missing_config.get(), 1);
     assert_eq!(operator.patches().len(), 0);
 
     operator.apiserver.write_config_map("app", "1");
     operator.hears("app").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
-    assert_eq!(operator.metrics.waiting.get(), 0);
+    assert_eq!(operator.metrics.missing_config.get(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_creates_the_config_a_moment_after_the_workload_is_told_nothing() {
+async fn a_workload_is_reported_as_waiting_after_its_own_settle_period() {
+    let operator = created_before_its_config().await;
+    let web = operator.apiserver.deployment("web");
+    operator.apiserver.write_deployment(settling(web, "30s"));
+    operator.sees("web");
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(operator.events("MissingConfig"), 0);
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(operator.events("MissingConfig"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_whose_config_follows_at_once_is_not_reported_as_waiting() {
     let operator = created_before_its_config().await;
     operator.apiserver.write_config_map("app", "1");
     operator.hears("app").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
-    assert_eq!(operator.events("WaitingForConfig"), 0);
+    assert_eq!(operator.events("MissingConfig"), 0);
 }
 
 fn of_team_shop() -> Option<kube::core::Selector> {
@@ -426,7 +446,7 @@ async fn a_workload_whose_label_was_taken_away_unseen_is_not_restarted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waited_when_its_namespace_was_deselected_settles_anew() {
+async fn a_change_that_waited_when_its_namespace_was_deselected_settles_anew() {
     let operator = Operator::with_namespace().await;
     operator.apiserver.write_config_map("app", "2");
     operator.hears("app").await;
@@ -436,7 +456,9 @@ async fn what_waited_when_its_namespace_was_deselected_settles_anew() {
     operator.apiserver.write_config_map("app", "3");
     operator.hears("app").await;
     let selected = Instant::now();
-    operator.reconciler.namespace_selected(&name("ns"));
+    operator
+        .reconciler
+        .namespace_selected(&name("ns"), Inherited::default());
     operator.sees("web");
     pass(Duration::from_secs(30)).await;
     let patches = operator.patches();
@@ -445,7 +467,7 @@ async fn what_waited_when_its_namespace_was_deselected_settles_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_leaves_while_its_config_is_read_is_written_to_no_more() {
+async fn a_namespace_that_leaves_while_its_config_is_read_is_no_longer_written_to() {
     let operator = Operator::with_namespace().await;
     operator.apiserver.write_config_map("app", "2");
     operator
@@ -458,17 +480,19 @@ async fn a_namespace_that_leaves_while_its_config_is_read_is_written_to_no_more(
     operator.reconciler.namespace_left(&name("ns"));
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.patches().len(), 0);
-    operator.reconciler.namespace_selected(&name("ns"));
+    operator
+        .reconciler
+        .namespace_selected(&name("ns"), Inherited::default());
     operator.sees("web");
     pass(Duration::from_secs(60)).await;
     assert_eq!(operator.patches().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_kept_of_namespaces_that_are_not_picked() {
+async fn nothing_is_stored_about_namespaces_that_are_not_selected() {
     let operator = Operator::with_namespace().await;
-    for _ in WorkloadKind::BUILT_IN {
-        operator.reconciler.list_is_whole();
+    for kind in WorkloadKind::BUILT_IN {
+        operator.reconciler.list_is_whole(kind, None);
     }
     let shown = || {
         operator.reconciler.publish();
@@ -511,7 +535,7 @@ async fn nothing_is_kept_of_namespaces_that_are_not_picked() {
 
 /// This happens if a second release includes the same workload by mistake.
 #[tokio::test(start_paused = true)]
-async fn a_config_hash_that_an_owner_takes_back_is_written_once_in_a_while() {
+async fn a_config_hash_that_an_owner_reverts_is_written_once_in_a_while() {
     let operator = Operator::with([deployment("web")]).await;
     operator.apiserver.write_config_map("app", "2");
     operator.hears("app").await;
@@ -543,7 +567,7 @@ async fn a_config_hash_that_an_owner_takes_back_is_written_once_in_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_that_comes_to_nothing_is_told() {
+async fn a_restart_that_comes_to_nothing_is_reported() {
     let paused = |name: &str| {
         let mut object = deployment(name);
         object["spec"]["paused"] = json!(true);
@@ -600,6 +624,16 @@ impl Operator {
         Self::start_with(apiserver, settings(), labels, dialects, Brakes::default())
     }
 
+    /// Starts a loop that reads annotations of Namespaces.
+    fn start_in_namespaces(apiserver: Apiserver) -> Self {
+        Self::start_in(
+            scope().and_namespaces(true),
+            apiserver,
+            settings(),
+            Brakes::default(),
+        )
+    }
+
     /// Starts a loop that also knows the writes of an earlier term.
     fn start_with(
         apiserver: Apiserver,
@@ -608,12 +642,24 @@ impl Operator {
         dialects: Dialects,
         brakes: Brakes,
     ) -> Self {
+        let staging = Defaults {
+            judges_all: settings.limits != Limits::default(),
+            ..Defaults::default()
+        };
+        let scope = scope().with(labels, dialects).and_stages(staging);
+        Self::start_in(scope, apiserver, settings, brakes)
+    }
+
+    fn start_in(scope: Scope, apiserver: Apiserver, settings: Settings, brakes: Brakes) -> Self {
         let (client, own) = (apiserver.client(), name("operator"));
         let keys = Arc::new(Keys::new(client.clone(), &own, &name("keys")));
         let (events, sending) = Events::new(client.clone());
         tokio::spawn(sending);
         let metrics = Metrics::new();
-        let scope = Scope::new([], own).with(labels, dialects);
+        // The tests tell the loop what watches of releases would see, so no list of them is due.
+        let tools = [Tool::Helm, Tool::Flux, Tool::ArgoCd];
+        let places = tools.map(|tool| (tool, Vec::new()));
+        let scope = scope.and_releases(places.into());
         let reconciler = Reconciler::new(
             settings,
             scope,
@@ -665,7 +711,9 @@ impl Operator {
         operator.sees("web");
         pass(Duration::from_secs(10)).await;
         assert_eq!(operator.config_hash("web"), "", "nothing is selected yet");
-        operator.reconciler.namespace_selected(&name("ns"));
+        operator
+            .reconciler
+            .namespace_selected(&name("ns"), Inherited::default());
         operator.sees("web");
         pass(Duration::from_secs(20)).await;
         assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
@@ -756,15 +804,38 @@ impl Operator {
     }
 }
 
+/// Returns the scope of an operator that manages all namespaces.
+fn scope() -> Scope {
+    Scope::new([], name("operator"))
+}
+
 fn settings() -> Settings {
     Settings {
         settle_period: SETTLE_PERIOD_OF_ALL,
         max_restarts: 5,
         first_stamp: FirstStamp::Rollout,
+        release_wait: RELEASE_WAIT,
         observe: false,
         run_cron_jobs: false,
         namespace_memory: 32 << 20,
+        limits: Limits::default(),
+        clock,
     }
+}
+
+thread_local! {
+    /// A time of day, and the moment of the test when the clock shows it.
+    static CLOCK: Cell<Option<(Timestamp, Instant)>> = const { Cell::new(None) };
+}
+
+/// Sets the clock, which runs as time passes in the test.
+fn set_clock(time: &str) {
+    CLOCK.set(Some((time.parse().unwrap(), Instant::now())));
+}
+
+fn clock() -> Timestamp {
+    let set = CLOCK.get();
+    set.map_or(Timestamp::UNIX_EPOCH, |(time, at)| time + at.elapsed())
 }
 
 /// Waits until ConfigMap `app` has been read so often.
@@ -871,4 +942,5 @@ fn assert_about(actual: Duration, expected: Duration) {
     );
 }
 
+const RELEASE_WAIT: Duration = Duration::from_secs(60);
 const SETTLE_PERIOD_OF_ALL: Duration = Duration::from_secs(2);

@@ -15,7 +15,7 @@ use super::pass::Action;
 use super::{Reconciler, version};
 use crate::report::notice::Notice;
 use crate::restart::cron_jobs;
-use crate::restart::digests::Known;
+use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
 use crate::runtime::client::{DEADLINE, patch_params, within};
 use crate::runtime::error::CallError;
@@ -28,8 +28,8 @@ struct Due<'a> {
     cause: Cause,
     /// The time when the content for the hash had been read.
     began: Instant,
-    /// The time when the change was first heard of.
-    heard: Option<Instant>,
+    /// The time of the first news of the change.
+    first_news: Option<Instant>,
     /// The objects that changed.
     changed: Vec<Reference>,
     /// True if one of them has changed since the last write.
@@ -45,13 +45,13 @@ impl Reconciler {
         workload: &Workload,
         config_hash: &str,
         cause: Cause,
-        known: &Known,
-        heard: Option<Instant>,
+        snapshot: &Snapshot,
+        first_news: Option<Instant>,
     ) -> Result<Action, RestartError> {
         let began = Instant::now();
         let id = &workload.id;
         let since = self.progress.pending_since(id);
-        let changes = self.tracked_changes(workload, known);
+        let changes = self.tracked_changes(workload, snapshot);
         let last_write = self.progress.brakes.last_write(id).or(since);
         let is_changed = changes.iter().any(|(_, at)| Some(*at) >= last_write);
         let changed = changes.into_iter().filter(|(_, at)| Some(*at) >= since);
@@ -61,7 +61,7 @@ impl Reconciler {
             cause,
             began,
             // A change that no event has reported, such as one from before our term, was found by a read.
-            heard: heard.or(since),
+            first_news: first_news.or(since),
             changed: changed.map(|(reference, _)| reference).collect(),
             is_changed,
             is_again: self.progress.brakes.is_again(id, config_hash),
@@ -110,8 +110,9 @@ impl Reconciler {
             changed,
             ..
         } = due;
-        let notice = Notice::WouldRestart(cause, changed);
-        if self.progress.tell(workload, notice) {
+        let stage = self.stage_for(workload, cause, &changed);
+        let notice = Notice::WouldRestart(cause, changed, stage);
+        if self.progress.report(workload, notice) {
             self.metrics.would_restart(workload.id.kind, cause);
             log_restart(workload, cause, "would restart pods");
         }
@@ -136,8 +137,8 @@ impl Reconciler {
             max_restarts,
         );
         self.metrics.restart(id.kind, cause);
-        if let (Cause::Changed, Some(heard)) = (cause, due.heard) {
-            self.metrics.patched_after(heard.elapsed());
+        if let (Cause::Changed, Some(first_news)) = (cause, due.first_news) {
+            self.metrics.patched_after(first_news.elapsed());
         }
         log_restart(workload, cause, "restarting pods");
         let notice = match workload.stall {
@@ -147,8 +148,8 @@ impl Reconciler {
                 Notice::Stalled(cause, due.changed, stall)
             }
         };
-        if !(due.is_again && self.progress.is_told_reverted(id)) {
-            self.progress.tell(workload, notice);
+        if !(due.is_again && self.progress.is_reported_reverted(id)) {
+            self.progress.report(workload, notice);
         }
     }
 
@@ -163,7 +164,7 @@ impl Reconciler {
             Ok(None) => info!(%namespace, name, "a CronJob is suspended, and was not run"),
             Err(error) => {
                 let notice = Notice::NotRun(chain(&error));
-                self.progress.tell(workload, notice);
+                self.progress.report(workload, notice);
             }
         }
     }
@@ -261,7 +262,7 @@ impl Reconciler {
                 Ok(Action::AwaitChange)
             }
             Err(error) if error.is_failed_test() || error.is_conflict() => {
-                debug!(workload = %id, "it moved while it was patched");
+                debug!(workload = %id, "the workload changed while it was patched");
                 self.metrics.patch_conflict();
                 match within(DEADLINE, api.get(&id.name)).await {
                     Ok(object) => {

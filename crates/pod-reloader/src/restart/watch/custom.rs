@@ -41,9 +41,10 @@ pub(crate) async fn watch_kinds(
     let mut complaint = Complaint::default();
     loop {
         match within(DEADLINE, groups(&client, &budget, &kinds)).await {
-            Err(error) => {
-                complaint.warn(&error, "cannot tell which kinds are served, trying again")
-            }
+            Err(error) => complaint.warn(
+                &error,
+                "cannot find out which kinds are served, trying again",
+            ),
             Ok(groups) => {
                 complaint.settled();
                 for kind in &kinds {
@@ -63,7 +64,7 @@ pub(crate) async fn watch_kinds(
                             Some(version) => {
                                 info!(%kind, group, %version, "the cluster serves a kind")
                             }
-                            None => info!(%kind, group, "the cluster serves a kind no more"),
+                            None => info!(%kind, group, "the cluster no longer serves a kind"),
                         }
                     }
                     watched.remove(kind);

@@ -1,10 +1,11 @@
 //! Lists the workloads of namespaces that the selector has come to match.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use kube::Client;
 use kube::runtime::watcher::DefaultBackoff;
+use parking_lot::Mutex;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
@@ -34,11 +35,16 @@ pub(super) async fn list_picked(
 ) {
     let mut lists = JoinSet::new();
     let mut turns: HashMap<WorkloadKind, Arc<Semaphore>> = HashMap::new();
+    let waiting = Waiting::default();
     loop {
         tokio::select! {
             namespace = picked.recv() => {
                 let Some(namespace) = namespace else { return };
                 for Served { kind, .. } in reconciler.kinds_served() {
+                    // A list that has not begun will show everything.
+                    if !waiting.lock().insert((kind, namespace.clone())) {
+                        continue;
+                    }
                     let turns = turns.entry(kind);
                     let turns = turns.or_insert_with(|| Arc::new(Semaphore::new(LISTS_AT_ONCE)));
                     let list = List {
@@ -46,6 +52,7 @@ pub(super) async fn list_picked(
                         reconciler: reconciler.clone(),
                         budget: budget.clone(),
                         turns: turns.clone(),
+                        waiting: waiting.clone(),
                         namespace: namespace.clone(),
                         kind,
                     };
@@ -57,12 +64,16 @@ pub(super) async fn list_picked(
     }
 }
 
+/// The lists that have not begun.
+type Waiting = Arc<Mutex<HashSet<(WorkloadKind, Name)>>>;
+
 /// The list of one kind in one namespace.
 struct List {
     client: Client,
     reconciler: Arc<Reconciler>,
     budget: Budget,
     turns: Arc<Semaphore>,
+    waiting: Waiting,
     namespace: Name,
     kind: WorkloadKind,
 }
@@ -78,6 +89,7 @@ impl List {
             && let Some(served) = self.reconciler.served(self.kind)
         {
             let turn = self.turns.acquire().await;
+            self.waits_no_longer();
             let listed = match self.kind.is_built_in() {
                 true => self.list::<WorkloadObject>(served, &mut limit).await,
                 false => self.list::<CustomObject>(served, &mut limit).await,
@@ -92,6 +104,12 @@ impl List {
             }
             pause(&mut pauses).await;
         }
+        self.waits_no_longer();
+    }
+
+    fn waits_no_longer(&self) {
+        let list = (self.kind, self.namespace.clone());
+        self.waiting.lock().remove(&list);
     }
 
     async fn list<O: Object>(&self, served: Served, limit: &mut u32) -> Result<(), CallError> {

@@ -23,7 +23,7 @@ use crate::restart::reconcile::Settings;
 use crate::runtime::events::Events;
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_of_config_that_never_counts_is_not_watched() {
+async fn a_kind_of_config_that_is_never_tracked_is_not_watched() {
     for (ignored, expected) in [
         (None, ["/api/v1/configmaps", "/api/v1/secrets"].as_slice()),
         (Some(ConfigKind::Secret), &["/api/v1/configmaps"]),
@@ -82,7 +82,7 @@ async fn a_kind_that_cannot_be_listed_holds_up_no_other_kind_and_no_other_namesp
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_served_no_more_is_listed_no_more() {
+async fn a_kind_that_is_no_longer_served_is_no_longer_listed() {
     let asked = Arc::new(Mutex::new(0));
     let operator = Operator::start(of_team_shop(), move |uri| {
         let is_watch = uri.query().is_some_and(|query| query.contains("watch"));
@@ -154,9 +154,12 @@ impl Operator {
             settle_period: Duration::ZERO,
             max_restarts: 5,
             first_stamp: FirstStamp::Rollout,
+            release_wait: Duration::ZERO,
             observe: false,
             run_cron_jobs: false,
             namespace_memory: 32 << 20,
+            limits: Default::default(),
+            clock: jiff::Timestamp::now,
         };
         let reconciler = Arc::new(Reconciler::new(
             settings,

@@ -17,9 +17,7 @@ use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata};
 use pod_reloader_core::scope::Scope;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -69,7 +67,7 @@ async fn a_second_controller_works_beside_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_work_while_this_replica_leads_and_stop_with_it() {
+async fn both_controllers_work_while_this_replica_leads_and_stop_with_it() {
     let apiserver = Apiserver::with(&["a"]);
     let both = Both::new(&apiserver);
     let (cluster, stop) = (Cluster::default(), CancellationToken::new());
@@ -178,9 +176,12 @@ impl Both {
                 settle_period: Duration::from_secs(5),
                 max_restarts: 5,
                 first_stamp: FirstStamp::Rollout,
+                release_wait: Duration::ZERO,
                 observe: false,
                 run_cron_jobs: false,
                 namespace_memory: usize::MAX,
+                limits: Default::default(),
+                clock: jiff::Timestamp::now,
             },
             budget: Budget::new(),
             resync_period: A_MINUTE * 60,
@@ -214,10 +215,10 @@ struct Counter {
     events: Events,
     errors: ControllerErrors,
     metrics: CounterMetrics,
-    registry: Registry,
+    all: Metrics,
 }
 
-/// What is counted, in one term or in all.
+/// The counts, of one term or of all.
 #[derive(Clone, Default)]
 struct CounterMetrics {
     counted: Gauge,
@@ -250,21 +251,22 @@ impl Item for Counted {
 
 impl Counter {
     fn new(client: Client, events: Events, metrics: &Metrics) -> Self {
-        let (mut registry, own) = (Registry::default(), CounterMetrics::default());
-        registry.register("counted", "ConfigMaps with the label", own.counted.clone());
+        let own = CounterMetrics::default();
+        metrics.register(|registry| {
+            registry.register("counted", "ConfigMaps with the label", own.counted.clone());
+        });
         Self {
             client,
             events,
             errors: metrics.errors.of("counter"),
             metrics: own,
-            registry,
+            all: metrics.clone(),
         }
     }
 
     /// The line of its metric.
     fn counted(&self) -> String {
-        let mut text = String::new();
-        encode(&mut text, &self.registry).unwrap();
+        let text = self.all.text();
         let line = text.lines().find(|line| line.starts_with("counted "));
         line.unwrap().to_owned()
     }

@@ -6,7 +6,7 @@ use super::*;
 use crate::mock::{self, Answer};
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_first_makes_the_lease_and_keeps_it() {
+async fn the_first_candidate_creates_the_lease_and_keeps_it() {
     let cluster = Cluster::default();
     let mut first = cluster.candidate();
     first.elected().await;
@@ -38,7 +38,7 @@ async fn a_lease_is_taken_once_it_has_not_changed_for_its_duration_whatever_its_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_time_is_beyond_what_we_can_hold_is_taken() {
+async fn a_lease_whose_time_is_out_of_range_is_taken() {
     for renewed in ["9999-12-31T23:59:59.999999Z", "0000-01-01T00:00:00.000000Z"] {
         let times = json!({"renewTime": renewed, "acquireTime": renewed});
         let mut spec = json!({"holderIdentity": "dead", "leaseDurationSeconds": 15});
@@ -202,7 +202,7 @@ async fn a_call_that_is_lost_or_slow_costs_no_term() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_was_frozen_gives_up_at_once() {
+async fn a_leader_that_was_frozen_gives_up_at_once() {
     let cluster = Cluster::default();
     let mut candidate = cluster.candidate();
     candidate.elected().await;
@@ -223,7 +223,7 @@ async fn a_lease_that_somebody_else_took_is_given_up_with_the_next_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_touched_is_kept() {
+async fn a_leader_whose_lease_somebody_touched_stays_leader() {
     let cluster = Cluster::default();
     let mut candidate = cluster.candidate();
     candidate.elected().await;

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn items_that_are_no_objects_are_items() {
+    fn items_that_are_not_objects_are_still_items() {
         let items = [
             json!(null),
             json!("a,]"),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_or_breaks_off_is_none() {
+    fn text_that_is_not_a_list_or_breaks_off_is_refused() {
         let whole = r#"{"metadata":{"continue":"x"},"items":[{"a":1},{"b":[]}]}"#;
         assert!(cut(whole, 5).1.is_ok());
         for end in 0..whole.len() {

@@ -51,7 +51,7 @@ async fn a_long_object_waits_for_its_turn_and_a_short_one_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_object_that_stops_coming_keeps_its_turn_from_others_for_a_while_only() {
+async fn a_long_object_that_stops_coming_blocks_others_only_for_a_while() {
     let budget = Budget::new();
     let mut objects = lines(&budget, mock::open("x".repeat(SHORT + 1))).await;
     let began = Instant::now();

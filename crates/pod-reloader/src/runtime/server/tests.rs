@@ -325,7 +325,7 @@ async fn clients_that_leave_their_handshake_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn what_is_no_tls_ends_its_own_connection_only() {
+async fn a_client_that_does_not_speak_tls_ends_only_its_own_connection() {
     let server = start(Limits::default()).await;
     let mut plain = server.connect_without_tls().await;
     plain.send("GET / HTTP/1.1\r\nhost: webhook\r\n\r\n").await;
@@ -343,7 +343,7 @@ async fn a_panic_is_a_500_for_that_request_only() {
 }
 
 #[tokio::test]
-async fn while_draining_old_and_new_connections_are_served_and_told_to_close() {
+async fn while_draining_old_and_new_connections_are_served_and_asked_to_close() {
     let mut server = start(Limits::default()).await;
     let (mut slow, mut idle) = (server.connect().await, server.connect().await);
     idle.ask("/").await;
@@ -367,7 +367,7 @@ async fn while_draining_old_and_new_connections_are_served_and_told_to_close() {
 }
 
 #[tokio::test]
-async fn what_is_in_flight_at_the_end_of_the_drain_is_finished_and_the_idle_closed() {
+async fn requests_in_flight_at_the_end_of_the_drain_finish_and_idle_connections_close() {
     let mut server = start(Limits {
         drain: Duration::ZERO,
         ..Limits::default()

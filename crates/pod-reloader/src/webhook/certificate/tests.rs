@@ -24,7 +24,7 @@ use crate::webhook::readiness::Readiness;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 #[tokio::test(start_paused = true)]
-async fn readiness_and_the_metric_tell_of_a_certificate_that_serves_nobody() {
+async fn readiness_and_the_metric_report_a_certificate_that_serves_nobody() {
     let mounted = Mounted::new().await;
     let now = SystemTime::now();
     assert_eq!(mounted.readiness().await, "there is no serving certificate");
@@ -50,7 +50,7 @@ async fn readiness_and_the_metric_tell_of_a_certificate_that_serves_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_pair_leaves_the_last_good_one_in_force_and_readiness_as_it_was() {
+async fn an_invalid_pair_leaves_the_last_good_one_in_force_and_readiness_unchanged() {
     let mounted = Mounted::new().await;
     let until = SystemTime::now() + HOUR;
     write_pair(

@@ -22,6 +22,7 @@ pub(super) struct Apiserver(Arc<Mutex<State>>);
 #[derive(Default)]
 pub(super) struct State {
     config_maps: BTreeMap<String, Value>,
+    secrets: BTreeMap<String, Value>,
     deployments: BTreeMap<String, Value>,
     version: u64,
     calls: Vec<(Instant, Call)>,
@@ -104,11 +105,45 @@ impl Apiserver {
     /// Creates or overwrites a ConfigMap.
     pub(super) fn write_data(&self, name: &str, data: Value) {
         let mut state = self.lock();
-        let version = state.next_version();
-        let metadata =
-            json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": version});
-        let object = json!({"metadata": metadata, "data": data});
+        let object = state.config_object(name, data);
         state.config_maps.insert(name.to_owned(), object);
+    }
+
+    /// Creates or overwrites a Secret. Returns its resourceVersion.
+    pub(super) fn write_secret(&self, name: &str, key: &str, value: &str) -> String {
+        let mut state = self.lock();
+        let value = ByteString(value.as_bytes().to_vec());
+        let object = state.config_object(name, json!({key: value}));
+        let version = object["metadata"]["resourceVersion"].as_str();
+        let version = version.unwrap().to_owned();
+        state.secrets.insert(name.to_owned(), object);
+        version
+    }
+
+    /// Creates or overwrites a ConfigMap that belongs to a Helm release in its namespace.
+    pub(super) fn write_config_map_of(&self, release: &str, name: &str, value: &str) {
+        self.write_config_map(name, value);
+        let mut state = self.lock();
+        let object = state.config_maps.get_mut(name).unwrap();
+        object["metadata"]["annotations"] = json!({
+            "meta.helm.sh/release-name": release,
+            "meta.helm.sh/release-namespace": "ns",
+        });
+    }
+
+    /// Sets an annotation of a ConfigMap, or removes it.
+    pub(super) fn annotate_config_map(&self, name: &str, key: &str, value: Option<&str>) {
+        let mut state = self.lock();
+        let object = state.config_maps.get_mut(name).unwrap();
+        object["metadata"]["annotations"] = match value {
+            Some(value) => json!({key: value}),
+            None => json!({}),
+        };
+    }
+
+    /// Returns the resourceVersion of a write to an object that nobody here reads.
+    pub(super) fn another_version(&self) -> u64 {
+        self.lock().next_version().parse().unwrap()
     }
 
     /// Creates or overwrites a Deployment.
@@ -121,6 +156,15 @@ impl Apiserver {
 
     pub(super) fn delete_deployment(&self, name: &str) {
         self.lock().deployments.remove(name);
+    }
+
+    /// Returns the names of all Deployments.
+    pub(super) fn deployments(&self) -> Vec<String> {
+        self.lock().deployments.keys().cloned().collect()
+    }
+
+    pub(super) fn delete_config_map(&self, name: &str) {
+        self.lock().config_maps.remove(name);
     }
 
     pub(super) fn config_map(&self, name: &str) -> Value {
@@ -160,6 +204,9 @@ impl Apiserver {
             (Ok(keys), Duration::ZERO)
         } else if let Some(name) = path.strip_prefix("/api/v1/namespaces/ns/configmaps/") {
             (state.read_config_map(name), state.read_takes)
+        } else if let Some(name) = path.strip_prefix("/api/v1/namespaces/ns/secrets/") {
+            let object = state.secrets.get(name).cloned();
+            (object.ok_or((404, "NotFound")), state.read_takes)
         } else if path == "/api/v1/namespaces/ns/configmaps" {
             let items: Vec<_> = state.config_maps.values().collect();
             (Ok(json!({"metadata": {}, "items": items})), Duration::ZERO)
@@ -191,6 +238,13 @@ impl Apiserver {
 }
 
 impl State {
+    fn config_object(&mut self, name: &str, data: Value) -> Value {
+        let version = self.next_version();
+        let metadata =
+            json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": version});
+        json!({"metadata": metadata, "data": data})
+    }
+
     fn read_config_map(&mut self, name: &str) -> Answer {
         self.record(Call::ReadConfigMap(name.to_owned()));
         assert_ne!(self.panicking_read, Some(name), "as the test asked for");

@@ -29,7 +29,7 @@ async fn the_time_to_a_patch_begins_with_the_first_event_about_its_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_watch_of_a_custom_kind_is_no_younger_when_all_is_listed_again() {
+async fn the_watch_of_a_custom_kind_is_no_younger_after_everything_is_listed_again() {
     let operator = Operator::start(Apiserver::default());
     let resource: CustomResource = serde_json::from_value(json!({
         "group": "argoproj.io", "resource": "rollouts", "kind": "Rollout",
@@ -58,16 +58,16 @@ async fn the_watch_of_a_custom_kind_is_no_younger_when_all_is_listed_again() {
             Budget::new(),
         ))
     };
-    let heard = || operator.shows("watch_heard_timestamp_seconds{kind=\"Rollout\"}");
+    let first_news = || operator.shows("watch_last_answer_timestamp_seconds{kind=\"Rollout\"}");
     let before = watch();
     pass(Duration::from_secs(1)).await;
-    let at = heard();
+    let at = first_news();
     assert!(at > 0.0);
     before.abort();
     pass(Duration::from_secs(1)).await;
     let again = watch();
     pass(Duration::from_secs(1)).await;
-    assert_eq!(heard(), at);
+    assert_eq!(first_news(), at);
     operator.reconciler.kind_served(kind, None);
     again.abort();
     pass(Duration::from_secs(1)).await;
@@ -75,7 +75,7 @@ async fn the_watch_of_a_custom_kind_is_no_younger_when_all_is_listed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_keys_that_are_not_there_are_one_series() {
+async fn all_unknown_hash_keys_are_one_series() {
     let operator = Operator::with([deployment("web")]).await;
     let hash = operator.config_hash("web");
     let known = hash.split('.').nth(1).unwrap();
@@ -87,8 +87,8 @@ async fn all_keys_that_are_not_there_are_one_series() {
         operator.apiserver.write_deployment(object);
         operator.sees(&name);
     }
-    for _ in WorkloadKind::BUILT_IN {
-        operator.reconciler.list_is_whole();
+    for kind in WorkloadKind::BUILT_IN {
+        operator.reconciler.list_is_whole(kind, None);
     }
     operator.reconciler.publish();
     assert_eq!(operator.shows("hashes{key_id=\"unknown\"}"), 2.0);
@@ -100,7 +100,7 @@ async fn all_keys_that_are_not_there_are_one_series() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_while_a_patch_is_on_its_way_is_timed_from_its_own_event() {
+async fn a_change_while_a_patch_is_on_its_way_is_timed_from_its_own_event() {
     let operator = Operator::with([deployment("web")]).await;
     let takes = |time| {
         let set = |state: &mut apiserver::State| state.patch_answer_takes = time;
@@ -160,7 +160,7 @@ async fn a_restart_that_the_release_makes_itself_is_saved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_patch_of_what_has_moved_is_no_error() {
+async fn a_patch_of_a_workload_that_has_changed_is_not_an_error() {
     let operator = Operator::with([deployment("web")]).await;
     operator.apiserver.now(|state| state.moves = 1);
     operator.apiserver.write_config_map("app", "2");
@@ -171,7 +171,7 @@ async fn a_patch_of_what_has_moved_is_no_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_that_is_not_let_be_patched_is_counted_for_as_long() {
+async fn a_workload_is_counted_for_as_long_as_its_patches_are_refused() {
     let operator = Operator::with([deployment("web")]).await;
     operator.apiserver.reacts([Reaction::TakenBack]);
     operator.apiserver.write_config_map("app", "2");
@@ -186,7 +186,7 @@ async fn a_workload_that_is_not_let_be_patched_is_counted_for_as_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_whose_config_may_not_be_read_is_counted_for_as_long() {
+async fn a_workload_is_counted_for_as_long_as_its_config_may_not_be_read() {
     let operator = Operator::with([deployment("web")]).await;
     let fails = |code| operator.apiserver.now(|state| state.failing_reads = code);
     fails(Some(403));
@@ -201,7 +201,7 @@ async fn a_workload_whose_config_may_not_be_read_is_counted_for_as_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_referenced_is_counted() {
+async fn referenced_objects_are_counted() {
     let api = listing(deployment("api"), "app,absent");
     let operator = Operator::with([deployment("web")]).await;
     operator.apiserver.write_deployment(api);

@@ -49,7 +49,11 @@ fn large(name: &str) -> Value {
 
 fn weight(object: Value) -> usize {
     let object: WorkloadObject = serde_json::from_value(object).unwrap();
-    let workload = object.into_workload(WorkloadKind::DEPLOYMENT, &Reading::default());
+    let workload = object.into_workload(
+        WorkloadKind::DEPLOYMENT,
+        &Reading::default(),
+        &Inherited::default(),
+    );
     workload.unwrap().weight()
 }
 
@@ -67,7 +71,7 @@ impl Operator {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_that_its_namespace_has_no_room_for_is_told_and_is_managed_once_there_is() {
+async fn a_workload_without_room_in_its_namespace_is_reported_and_managed_once_it_fits() {
     let operator = with_memory(weight(large("large")));
     operator.writes(large("large"));
     operator.writes(deployment("web"));
@@ -105,7 +109,7 @@ async fn a_workload_that_becomes_smaller_makes_room_for_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workload_that_is_gone_is_left_out_no_more() {
+async fn a_workload_that_is_gone_is_no_longer_left_out() {
     let operator = with_memory(weight(large("large")));
     operator.writes(large("large"));
     operator.writes(deployment("web"));
@@ -122,7 +126,7 @@ async fn a_workload_that_is_gone_is_left_out_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_regular_expression_that_comes_or_goes_makes_no_change_of_others_look_unwatched() {
+async fn a_regular_expression_that_comes_or_goes_leaves_changes_of_others_watched() {
     let operator = speaking_stakater();
     operator.writes(deployment("web"));
     pass(Duration::from_secs(20)).await;
@@ -142,7 +146,7 @@ async fn a_regular_expression_that_comes_or_goes_makes_no_change_of_others_look_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_a_new_regular_expression_matches_is_listed_anew() {
+async fn objects_that_only_a_new_regular_expression_matches_are_listed_anew() {
     let operator = speaking_stakater();
     operator.writes(matching(deployment("web"), "app.*"));
     pass(Duration::from_secs(20)).await;

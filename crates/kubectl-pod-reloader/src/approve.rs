@@ -1,0 +1,380 @@
+//! `approve`: approves the content that a workload waits for.
+
+use pod_reloader_core::annotations::APPROVE;
+use pod_reloader_core::gate::{self, Gates};
+use pod_reloader_core::sync_status::SyncStatus;
+use serde::Serialize;
+
+use crate::args::Target;
+use crate::cluster::{Cluster, Unseen};
+use crate::operators::Operators;
+use crate::print::{Answer, Text, Verdict, by};
+use crate::workloads::{self, Reply, Seen};
+
+/// The outcome of an approval.
+#[derive(Debug, Serialize)]
+pub(crate) struct Approval {
+    kind: String,
+    namespace: String,
+    name: String,
+    /// The content that waits, by its digits. `None` if none does, or if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pending: Option<String>,
+    /// True if the content that waits is approved.
+    approved: bool,
+    /// True if that was written just now.
+    changed: bool,
+    /// The outcome in words.
+    state: String,
+    #[serde(skip)]
+    verdict: Verdict,
+}
+
+/// The content to write an approval for, or the reason not to write any.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Approve(String),
+    /// This content is approved already.
+    Approved(String),
+    /// The content that waits is another one than asked for.
+    Refused {
+        pending: String,
+        asked: String,
+    },
+    End(Verdict, String),
+}
+
+/// Approves the content that a workload waits for. If `content` is given, only if it is that content.
+///
+/// # Errors
+/// When the workload cannot be read.
+pub(crate) async fn approve(
+    cluster: &Cluster,
+    operators: &Operators,
+    target: &Target,
+    content: Option<&str>,
+) -> Result<(Approval, Verdict), Unseen> {
+    let seen = workloads::get(cluster, operators, target).await?;
+    let step = match without_asking(&seen) {
+        Some(step) => step,
+        None => {
+            let reply = seen.query_status(cluster).await;
+            given_reply(&seen, &reply, content)
+        }
+    };
+    let approval = match step {
+        Step::End(verdict, state) => Approval::of(&seen, verdict, state),
+        Step::Refused { pending, asked } => {
+            let state = format!("not approved: content {pending} waits, not {asked}");
+            Approval {
+                pending: Some(pending),
+                ..Approval::of(&seen, Verdict::Bad, state)
+            }
+        }
+        Step::Approved(content) => {
+            let state = format!("content {content} was already approved{}", held(&seen));
+            Approval {
+                pending: Some(content),
+                approved: true,
+                ..Approval::of(&seen, Verdict::Good, state)
+            }
+        }
+        Step::Approve(content) => write(cluster, &seen, content).await,
+    };
+    let verdict = approval.verdict;
+    Ok((approval, verdict))
+}
+
+/// Returns the reason to approve nothing if the workload itself shows one.
+fn without_asking(seen: &Seen<'_>) -> Option<Step> {
+    let state = match (&seen.obstacle, &seen.workload.gates) {
+        (Some(obstacle), _) => format!("it is not managed: {obstacle}"),
+        (None, Some(gates)) if gates.needs_approval => return None,
+        (None, _) => "it needs no approval".to_owned(),
+    };
+    Some(Step::End(Verdict::Bad, state))
+}
+
+/// Returns what to do about a workload that needs approval, given what the operator says of it.
+fn given_reply(seen: &Seen<'_>, reply: &Reply, asked: Option<&str>) -> Step {
+    let report = match reply {
+        Reply::Answered(report) => report,
+        Reply::Unanswered => {
+            let text = "the webhook of pod-reloader does not answer, and only it knows the content";
+            return Step::End(Verdict::Unknown, text.to_owned());
+        }
+        Reply::Impossible(error) if error.is_forbidden() => {
+            return Step::End(Verdict::Bad, error.to_string());
+        }
+        Reply::Impossible(error) => return Step::End(Verdict::Unknown, error.to_string()),
+    };
+    match (report.sync_status, &report.content) {
+        (SyncStatus::Due(_), Some(pending)) => step(pending, asked, seen.workload.gates.as_deref()),
+        (SyncStatus::Due(_), None) => {
+            let text = "the operator does not tell the content: it is of another version";
+            Step::End(Verdict::Unknown, text.to_owned())
+        }
+        (SyncStatus::Current | SyncStatus::BaselineDue, _) => nothing_is_pending(seen, asked),
+        (SyncStatus::MissingConfig, _) => {
+            let text = "there is nothing to approve yet: its pods could not start, because config is missing";
+            Step::End(Verdict::Bad, text.to_owned())
+        }
+        (SyncStatus::NotManaged, _) => {
+            let text = "it is not managed: it is outside the operator's scope";
+            Step::End(Verdict::Bad, text.to_owned())
+        }
+        (SyncStatus::Unknown, _) => {
+            let text = "pod-reloader cannot read its objects now";
+            Step::End(Verdict::Unknown, text.to_owned())
+        }
+    }
+}
+
+/// Returns what to do if `pending` waits and `asked`, if given, is to be approved.
+fn step(pending: &str, asked: Option<&str>, gates: Option<&Gates>) -> Step {
+    let approved = gates.and_then(|it| it.approved.as_deref());
+    match asked {
+        Some(asked) if asked != pending => Step::Refused {
+            pending: pending.to_owned(),
+            asked: asked.to_owned(),
+        },
+        _ if approved == Some(pending) => Step::Approved(pending.to_owned()),
+        _ => Step::Approve(pending.to_owned()),
+    }
+}
+
+/// Refuses to approve content that the pods do not have and that does not wait.
+fn nothing_is_pending(seen: &Seen<'_>, asked: Option<&str>) -> Step {
+    let workload = &seen.workload;
+    let own = [workload.config_hash(), workload.markers.baseline.as_deref()];
+    let has = |asked: &str| {
+        own.into_iter()
+            .flatten()
+            .any(|it| gate::digits(it) == asked)
+    };
+    match asked.filter(|asked| !has(asked)) {
+        Some(asked) => Step::End(
+            Verdict::Bad,
+            format!("not approved: nothing is pending, so content {asked} does not wait"),
+        ),
+        None => Step::End(Verdict::Good, "nothing is pending".to_owned()),
+    }
+}
+
+async fn write(cluster: &Cluster, seen: &Seen<'_>, content: String) -> Approval {
+    let (place, name) = (seen.place(), &seen.workload.id.name);
+    let written = cluster.annotate(place, name, APPROVE, Some(&content)).await;
+    let is_written = written.is_ok();
+    let (verdict, state) = match written {
+        Ok(()) => {
+            let state = format!("approved content {content}{}", held(seen));
+            (Verdict::Good, state)
+        }
+        Err(error) => (Verdict::Bad, error.to_string()),
+    };
+    Approval {
+        pending: Some(content),
+        approved: is_written,
+        changed: is_written,
+        ..Approval::of(seen, verdict, state)
+    }
+}
+
+/// Returns a remark if the approval alone changes nothing.
+fn held(seen: &Seen<'_>) -> &'static str {
+    let gates = seen.workload.gates.as_deref();
+    match gates.is_some_and(|gates| gates.hold.is_some()) {
+        true => ", but it is on hold",
+        false => "",
+    }
+}
+
+impl Approval {
+    /// Returns an answer that approves nothing.
+    fn of(seen: &Seen<'_>, verdict: Verdict, state: String) -> Self {
+        let id = &seen.workload.id;
+        Self {
+            kind: id.kind.to_string(),
+            namespace: id.namespace.to_string(),
+            name: id.name.to_string(),
+            pending: None,
+            approved: false,
+            changed: false,
+            state,
+            verdict,
+        }
+    }
+}
+
+impl Answer for Approval {
+    fn text(&self) -> Text {
+        let mut text = Text::default();
+        let head = format!(
+            "{} {} in namespace {}: ",
+            self.kind, self.name, self.namespace
+        );
+        text.line([head.into(), by(self.verdict, &*self.state)]);
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::canned::{Canned, deployment, operator};
+    use serde_json::{Value, json};
+
+    const PENDING: &str = "restart due for a change; version 0.1.0; content 48a63946";
+
+    /// Returns a cluster whose workload has these annotations, and about which the webhook reports
+    /// `sync_status`.
+    fn shop(annotations: &[(&str, &str)], sync_status: &str) -> Canned {
+        let mut web = deployment("web");
+        web["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/configmaps": "app"});
+        for (key, value) in annotations {
+            web["metadata"]["annotations"][format!("pod-reloader.cs.sap.com/{key}")] = json!(value);
+        }
+        web["spec"]["template"]["metadata"]["annotations"] = json!({
+            "pod-reloader.cs.sap.com/config-hash": "v1.dcdaaec6.00112233467b0198a29241395d135eb7",
+        });
+        Canned::shop()
+            .with("/apis/apps/v1/deployments", json!({"items": [operator()]}))
+            .with_all("/apis/apps/v1/namespaces/shop/deployments", &[web])
+            .reporting(sync_status)
+    }
+
+    fn gated(sync_status: &str) -> Canned {
+        shop(&[("approval", "required")], sync_status)
+    }
+
+    async fn approved(canned: Canned, content: Option<&str>) -> (String, Verdict, Vec<Value>) {
+        let writes = canned.writes();
+        let cluster = canned.cluster();
+        let operators = Operators::find(&cluster, None).await;
+        let web = Target {
+            kind: "deploy".to_owned(),
+            name: "web".to_owned(),
+        };
+        let told = approve(&cluster, &operators, &web, content).await;
+        let (approval, verdict) = told.unwrap();
+        let text = approval.text().without_styles();
+        let head = "Deployment web in namespace shop: ";
+        let text = text.strip_prefix(head).unwrap().trim_end().to_owned();
+        let writes = writes.lock().unwrap();
+        let written = writes.iter().map(|(_, patch)| patch.clone()).collect();
+        (text, verdict, written)
+    }
+
+    #[tokio::test]
+    async fn exactly_the_content_that_waits_is_approved() {
+        for asked in [None, Some("48a63946")] {
+            let (text, verdict, written) = approved(gated(PENDING), asked).await;
+            assert_eq!(text, "approved content 48a63946");
+            assert_eq!(verdict, Verdict::Good);
+            let patch = json!({"metadata": {"annotations": {APPROVE: "48a63946"}}});
+            assert_eq!(written, [patch]);
+        }
+        let (text, verdict, written) = approved(gated(PENDING), Some("00000000")).await;
+        assert_eq!(text, "not approved: content 48a63946 waits, not 00000000");
+        assert_eq!((verdict, written), (Verdict::Bad, vec![]));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_written_if_nothing_waits_for_an_approval() {
+        let ungated = |annotations: &[(&str, &str)]| shop(annotations, PENDING);
+        for (canned, asked, verdict, told) in [
+            (ungated(&[]), None, Verdict::Bad, "it needs no approval"),
+            (
+                ungated(&[("hold", "true")]),
+                None,
+                Verdict::Bad,
+                "it needs no approval",
+            ),
+            (
+                gated("current; version 0.1.0"),
+                None,
+                Verdict::Good,
+                "nothing is pending",
+            ),
+            (
+                gated("baseline due; version 0.1.0"),
+                None,
+                Verdict::Good,
+                "nothing is pending",
+            ),
+            // A pipeline that is repeated.
+            (
+                gated("current; version 0.1.0"),
+                Some("00112233"),
+                Verdict::Good,
+                "nothing is pending",
+            ),
+            (
+                gated("current; version 0.1.0"),
+                Some("48a63946"),
+                Verdict::Bad,
+                "not approved: nothing is pending, so content 48a63946 does not wait",
+            ),
+        ] {
+            let answer = approved(canned, asked).await;
+            assert_eq!(answer, (told.to_owned(), verdict, vec![]));
+        }
+    }
+
+    #[tokio::test]
+    async fn content_that_is_not_known_is_not_approved() {
+        let old = "restart due for a change; version 0.1.0";
+        for (canned, asked, verdict, told) in [
+            (
+                gated("missing config; version 0.1.0"),
+                None,
+                Verdict::Bad,
+                "there is nothing to approve yet: its pods could not start, because config is missing",
+            ),
+            (
+                gated("unknown; version 0.1.0"),
+                None,
+                Verdict::Unknown,
+                "pod-reloader cannot read its objects now",
+            ),
+            (
+                gated(old),
+                None,
+                Verdict::Unknown,
+                "the operator does not tell the content: it is of another version",
+            ),
+        ] {
+            let answer = approved(canned, asked).await;
+            assert_eq!(answer, (told.to_owned(), verdict, vec![]));
+        }
+    }
+
+    #[tokio::test]
+    async fn content_that_is_approved_already_is_not_approved_again() {
+        let held = shop(
+            &[
+                ("approval", "required"),
+                ("approve", "48a63946"),
+                ("hold", "true"),
+            ],
+            PENDING,
+        );
+        let (text, verdict, written) = approved(held, None).await;
+        assert_eq!(
+            text,
+            "content 48a63946 was already approved, but it is on hold"
+        );
+        assert_eq!((verdict, written), (Verdict::Good, vec![]));
+    }
+
+    #[tokio::test]
+    async fn an_approval_that_is_refused_names_the_right() {
+        let web = "/apis/apps/v1/namespaces/shop/deployments/web";
+        let (text, verdict, written) = approved(gated(PENDING).forbids_writes(web), None).await;
+        assert_eq!(
+            text,
+            "you may not patch deployments in namespace shop (web)"
+        );
+        assert_eq!((verdict, written), (Verdict::Bad, vec![]));
+    }
+}

@@ -1,0 +1,60 @@
+//! Reads and writes single annotations. Nothing else is ever written.
+
+use std::collections::BTreeMap;
+
+use http::{Method, Request, header};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Cluster, Place, Unseen, unreadable};
+
+/// The field manager of what users write through the plugin.
+const FIELD_MANAGER: &str = "pod-reloader-plugin";
+/// Asks for the metadata of an object, so that the content of a Secret is never sent.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+impl Cluster {
+    /// Returns the value of an annotation of an object.
+    pub(crate) async fn annotation(
+        &self,
+        place: Place<'_>,
+        name: &str,
+        key: &str,
+    ) -> Result<Option<String>, Unseen> {
+        #[derive(Deserialize)]
+        struct Object {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        struct Metadata {
+            annotations: Option<BTreeMap<String, String>>,
+        }
+        let what = format!("{} ({name})", place.words("get"));
+        let body = self.read(&place.path_of(name), &what, METADATA).await?;
+        let object: Object =
+            serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))?;
+        Ok(object.metadata.annotations.unwrap_or_default().remove(key))
+    }
+
+    /// Writes an annotation of an object, or removes it if `value` is `None`.
+    pub(crate) async fn annotate(
+        &self,
+        place: Place<'_>,
+        name: &str,
+        key: &str,
+        value: Option<&str>,
+    ) -> Result<(), Unseen> {
+        let what = format!("{} ({name})", place.words("patch"));
+        let patch: Value = json!({"metadata": {"annotations": {key: value}}});
+        let path = place.path_of(name);
+        let request = Request::builder()
+            .method(Method::PATCH)
+            .uri(format!("{path}?fieldManager={FIELD_MANAGER}"))
+            .header(header::CONTENT_TYPE, "application/merge-patch+json")
+            .header(header::ACCEPT, METADATA)
+            .body(patch.to_string().into_bytes())
+            .expect("names are safe in a path");
+        self.call(request, &what).await?;
+        Ok(())
+    }
+}

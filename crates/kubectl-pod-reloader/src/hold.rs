@@ -1,0 +1,265 @@
+//! `hold` and `release`: keep workloads from being restarted, and let them go on.
+
+use pod_reloader_core::annotations::HOLD;
+use pod_reloader_core::mark::is_hold;
+use serde::Serialize;
+
+use crate::args::{Target, config_kind};
+use crate::cluster::{Cluster, Place, Unseen};
+use crate::operators::Operators;
+use crate::print::{Answer, Text, Verdict, by};
+use crate::workloads;
+
+/// The outcome of holding or releasing objects.
+#[derive(Debug, Serialize)]
+pub(crate) struct Held {
+    objects: Vec<Outcome>,
+}
+
+#[derive(Debug, Serialize)]
+struct Outcome {
+    /// Type and name as typed: `deployment/web`.
+    object: String,
+    /// True if the object is now as it should be.
+    done: bool,
+    /// True if its annotation was written or removed.
+    changed: bool,
+    /// State of the object, or the reason for not changing it.
+    state: String,
+}
+
+/// Puts objects on hold. Tries each, whatever happens to the others.
+pub(crate) async fn hold(
+    cluster: &Cluster,
+    operators: &Operators,
+    targets: &[Target],
+) -> (Held, Verdict) {
+    each(cluster, operators, targets, true).await
+}
+
+/// Ends the hold of objects. Tries each, whatever happens to the others.
+pub(crate) async fn release(
+    cluster: &Cluster,
+    operators: &Operators,
+    targets: &[Target],
+) -> (Held, Verdict) {
+    each(cluster, operators, targets, false).await
+}
+
+async fn each(
+    cluster: &Cluster,
+    operators: &Operators,
+    targets: &[Target],
+    hold: bool,
+) -> (Held, Verdict) {
+    let mut objects = Vec::new();
+    for target in targets {
+        let outcome = hold_one(cluster, operators, target, hold).await;
+        objects.push(Outcome::of(target, outcome));
+    }
+    let verdict = match objects.iter().all(|it| it.done) {
+        true => Verdict::Good,
+        false => Verdict::Bad,
+    };
+    (Held { objects }, verdict)
+}
+
+/// Puts an object on hold or releases it. Returns true if that made a difference, and the state of the object.
+async fn hold_one(
+    cluster: &Cluster,
+    operators: &Operators,
+    target: &Target,
+    hold: bool,
+) -> Result<(bool, String), Unseen> {
+    let namespace = cluster.namespace.as_str();
+    let name = target.name.as_str();
+    if let Some(kind) = config_kind(&target.kind) {
+        let place = Place::new("v1", kind.plural(), Some(namespace));
+        let changed = match set_hold(cluster, place, name, hold).await {
+            Err(Unseen::Absent(_)) => {
+                let none = || format!("there is no {kind} {name} in namespace {namespace}");
+                let lacking = cluster.lacks_namespace(&cluster.namespace).await;
+                return Err(lacking.unwrap_or_else(|| Unseen::Absent(none())));
+            }
+            other => other?,
+        };
+        return Ok((changed, words(hold, changed).to_owned()));
+    }
+    let seen = workloads::get(cluster, operators, target).await?;
+    let changed = set_hold(cluster, seen.place(), name, hold).await?;
+    let words = words(hold, changed);
+    let state = match &seen.obstacle {
+        Some(obstacle) => format!("{words}, but it is not managed: {obstacle}"),
+        None => words.to_owned(),
+    };
+    Ok((changed, state))
+}
+
+/// Writes or removes the annotation. Returns false if that is not necessary.
+async fn set_hold(
+    cluster: &Cluster,
+    place: Place<'_>,
+    name: &str,
+    hold: bool,
+) -> Result<bool, Unseen> {
+    let value = cluster.annotation(place, name, HOLD).await?;
+    if value.as_deref().is_some_and(is_hold) == hold {
+        return Ok(false);
+    }
+    let value = hold.then_some("true");
+    cluster.annotate(place, name, HOLD, value).await?;
+    Ok(true)
+}
+
+fn words(hold: bool, changed: bool) -> &'static str {
+    match (hold, changed) {
+        (true, true) => "on hold",
+        (true, false) => "was already on hold",
+        (false, true) => "released",
+        (false, false) => "was not on hold",
+    }
+}
+
+impl Outcome {
+    fn of(target: &Target, outcome: Result<(bool, String), Unseen>) -> Self {
+        let done = outcome.is_ok();
+        let (changed, state) = outcome.unwrap_or_else(|error| (false, error.to_string()));
+        Self {
+            object: format!("{}/{}", target.kind, target.name),
+            done,
+            changed,
+            state,
+        }
+    }
+}
+
+impl Answer for Held {
+    fn text(&self) -> Text {
+        let mut text = Text::default();
+        for outcome in &self.objects {
+            let verdict = match outcome.done {
+                true => Verdict::Good,
+                false => Verdict::Bad,
+            };
+            let state = by(verdict, &*outcome.state);
+            text.line([format!("{}: ", outcome.object).into(), state]);
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::canned::{Canned, config_map, deployment, operator};
+    use serde_json::{Value, json};
+
+    /// Returns a cluster with Deployment `web`, which is managed, Deployment `alone`, which is not, ConfigMap
+    /// `app`, and Secret `creds`, which is on hold.
+    fn shop() -> Canned {
+        let mut web = deployment("web");
+        web["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/configmaps": "app"});
+        let mut creds = config_map("creds", "key");
+        creds["metadata"]["annotations"] = json!({HOLD: "yes"});
+        Canned::shop()
+            .with("/apis/apps/v1/deployments", json!({"items": [operator()]}))
+            .with_all(
+                "/apis/apps/v1/namespaces/shop/deployments",
+                &[web, deployment("alone")],
+            )
+            .with_all(
+                "/api/v1/namespaces/shop/configmaps",
+                &[config_map("app", "key")],
+            )
+            .with_all("/api/v1/namespaces/shop/secrets", &[creds])
+    }
+
+    async fn told(canned: Canned, objects: &[&str], is_hold: bool) -> (String, Verdict) {
+        let cluster = canned.cluster();
+        let operators = Operators::find(&cluster, None).await;
+        let target = |typed: &&str| {
+            let (kind, name) = typed.split_once('/').unwrap();
+            let (kind, name) = (kind.to_owned(), name.to_owned());
+            Target { kind, name }
+        };
+        let targets: Vec<_> = objects.iter().map(target).collect();
+        let (held, verdict) = each(&cluster, &operators, &targets, is_hold).await;
+        (held.text().without_styles(), verdict)
+    }
+
+    #[tokio::test]
+    async fn a_hold_writes_one_annotation_of_each_object() {
+        let canned = shop();
+        let writes = canned.writes();
+        let (text, verdict) = told(canned, &["deploy/web", "cm/app", "secret/creds"], true).await;
+        assert_eq!(
+            text,
+            "deploy/web: on hold\ncm/app: on hold\nsecret/creds: was already on hold\n"
+        );
+        assert_eq!(verdict, Verdict::Good);
+        let shop = "namespaces/shop";
+        let manager = "fieldManager=pod-reloader-plugin";
+        let held = |value: Value| json!({"metadata": {"annotations": {HOLD: value}}});
+        assert_eq!(
+            *writes.lock().unwrap(),
+            [
+                (
+                    format!("/apis/apps/v1/{shop}/deployments/web?{manager}"),
+                    held(json!("true")),
+                ),
+                (
+                    format!("/api/v1/{shop}/configmaps/app?{manager}"),
+                    held(json!("true")),
+                ),
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_release_removes_the_annotation_if_there_is_one() {
+        let canned = shop();
+        let writes = canned.writes();
+        let (text, verdict) = told(canned, &["secret/creds", "deploy/web"], false).await;
+        assert_eq!(
+            text,
+            "secret/creds: released\ndeploy/web: was not on hold\n"
+        );
+        assert_eq!(verdict, Verdict::Good);
+        let writes = writes.lock().unwrap();
+        let (_, patch) = &writes[0];
+        assert_eq!(
+            (writes.len(), patch),
+            (1, &json!({"metadata": {"annotations": {HOLD: null}}}))
+        );
+    }
+
+    #[tokio::test]
+    async fn each_object_is_tried_whatever_happens_to_the_others() {
+        let canned = shop().forbids_writes("/api/v1/namespaces/shop/configmaps/app");
+        let canned = canned.forbids("/api/v1/namespaces/shop/secrets/creds");
+        let objects = ["cm/app", "secret/creds", "cm/gone", "pod/x", "deploy/web"];
+        let (text, verdict) = told(canned, &objects, true).await;
+        let told: Vec<_> = text.lines().collect();
+        assert_eq!(
+            told,
+            [
+                "cm/app: you may not patch configmaps in namespace shop (app)",
+                "secret/creds: you may not get secrets in namespace shop (creds)",
+                "cm/gone: there is no ConfigMap gone in namespace shop",
+                "pod/x: no kind of workload is called pod: there are deployments, statefulsets, daemonsets",
+                "deploy/web: on hold",
+            ]
+        );
+        assert_eq!(verdict, Verdict::Bad);
+    }
+
+    #[tokio::test]
+    async fn a_hold_of_a_workload_that_is_not_managed_says_so() {
+        let (text, verdict) = told(shop(), &["deploy/alone"], true).await;
+        assert!(
+            text.starts_with("deploy/alone: on hold, but it is not managed: "),
+            "{text}"
+        );
+        assert_eq!(verdict, Verdict::Good);
+    }
+}

@@ -1,0 +1,108 @@
+//! Tells what workloads that are due wait for, by the workloads themselves and the newest Events.
+
+use pod_reloader_core::gate::Gates;
+use pod_reloader_core::sync_status::Report;
+
+use crate::gates;
+use crate::history::Event;
+use crate::print::Verdict;
+
+/// Returns what a workload that is due waits for, and whether that is well. `None` if it should not wait.
+/// `latest` is the newest Event about it.
+pub(super) fn waits_for(
+    gates: Option<&Gates>,
+    report: &Report,
+    latest: Option<&Event>,
+) -> Option<(Verdict, &'static str)> {
+    if let Some(closed) = gates::closed_by_itself(gates, report) {
+        return Some((Verdict::Good, gates::in_short(&closed)));
+    }
+    match &*latest?.reason {
+        "RestartPending" => Some((Verdict::Good, "on hold by an object that they track")),
+        "WaitingForStage" => Some((Verdict::Good, "waiting for their stage")),
+        "WaitingForRelease" => Some((Verdict::Good, "waiting for a release")),
+        "WaitingForSlot" => Some((Verdict::Good, "waiting until fewer rollouts are under way")),
+        "RestartHalted" => Some((Verdict::Bad, "halted by a workload that has failed")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::canned::deployment;
+    use crate::operators::read;
+    use pod_reloader_core::decision::Cause;
+    use pod_reloader_core::kind::WorkloadKind;
+    use pod_reloader_core::name::Name;
+    use pod_reloader_core::scope::Scope;
+    use pod_reloader_core::sync_status::SyncStatus;
+    use serde_json::json;
+    use serde_json::value::to_raw_value;
+
+    fn due() -> Report {
+        Report {
+            sync_status: SyncStatus::Due(Cause::Changed),
+            content: Some("48a63946".to_owned()),
+            version: "0.1.0".to_owned(),
+            not_after: None,
+        }
+    }
+
+    fn latest(reason: &str) -> Event {
+        Event {
+            at: jiff::Timestamp::UNIX_EPOCH,
+            reason: reason.to_owned(),
+            message: String::new(),
+            is_warning: false,
+            about: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_gates_of_a_workload_say_more_than_an_event() {
+        let own = |is_held: bool, approved: Option<&str>| {
+            let mut web = deployment("web");
+            web["metadata"]["annotations"] = json!({
+                "pod-reloader.cs.sap.com/hold": is_held.to_string(),
+                "pod-reloader.cs.sap.com/approval": "required",
+                "pod-reloader.cs.sap.com/approve": approved.unwrap_or_default(),
+            });
+            let web = to_raw_value(&web).unwrap();
+            let scope = Scope::new([], Name::parse("ops").unwrap());
+            let web = read(&scope, WorkloadKind::DEPLOYMENT, &web).unwrap();
+            *web.gates.unwrap()
+        };
+        let halted = latest("RestartHalted");
+        let text = |gates: &Gates| waits_for(Some(gates), &due(), Some(&halted)).unwrap().1;
+        assert_eq!(text(&own(true, None)), "on hold");
+        assert_eq!(text(&own(false, Some("00000000"))), "waiting for approval");
+        let approved = own(false, Some("48a63946"));
+        assert!(text(&approved).starts_with("halted"));
+        let current = Report {
+            sync_status: SyncStatus::Current,
+            ..due()
+        };
+        let held = own(true, None);
+        assert_eq!(gates::closed_by_itself(Some(&held), &current), None);
+    }
+
+    #[test]
+    fn only_a_halt_is_a_fault() {
+        let verdict = |reason| {
+            let (verdict, _) = waits_for(None, &due(), Some(&latest(reason)))?;
+            Some(verdict)
+        };
+        for reason in [
+            "RestartPending",
+            "WaitingForStage",
+            "WaitingForRelease",
+            "WaitingForSlot",
+        ] {
+            assert_eq!(verdict(reason), Some(Verdict::Good));
+        }
+        assert_eq!(verdict("RestartHalted"), Some(Verdict::Bad));
+        assert_eq!(verdict("ConfigChanged"), None);
+        assert_eq!(waits_for(None, &due(), None), None);
+    }
+}

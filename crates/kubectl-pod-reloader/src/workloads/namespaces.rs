@@ -1,0 +1,72 @@
+//! Reads namespaces, by whose labels and annotations operators may go.
+
+use std::collections::BTreeMap;
+
+use crate::cluster::{Cluster, Unseen};
+use crate::operators::{self, Namespace, Operators};
+use crate::print::some;
+
+/// The namespaces, if they matter. Each is read once.
+#[derive(Default)]
+pub(super) struct Namespaces(BTreeMap<String, Result<Namespace, Unseen>>);
+
+impl Namespaces {
+    /// Returns a namespace. `None` if no operator goes by it, or if it cannot be read.
+    pub(super) async fn of(
+        &mut self,
+        cluster: &Cluster,
+        operators: &Operators,
+        name: &str,
+    ) -> Option<&Namespace> {
+        if !operators.read_namespaces() {
+            return None;
+        }
+        if !self.0.contains_key(name) {
+            let namespace = operators::namespace(cluster, name).await;
+            self.0.insert(name.to_owned(), namespace);
+        }
+        self.0.get(name)?.as_ref().ok()
+    }
+
+    /// Describes everything that could not be read.
+    pub(super) fn unseen(&self, operators: &Operators) -> Option<String> {
+        const NAMED: usize = 3;
+        let mut namespaces = Vec::new();
+        let mut first = None;
+        for (name, namespace) in &self.0 {
+            if let Err(error) = namespace {
+                namespaces.push(name.as_str());
+                first = first.or(Some(error));
+            }
+        }
+        let error = first?;
+        let of = some(&namespaces, NAMED);
+        Some(match operators.select_namespaces() {
+            true => format!("whether the operator selects namespace {of}: {error}"),
+            false => format!("what the annotations of namespace {of} say: {error}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_that_cannot_be_read_are_reported_in_one_line() {
+        let forbidden = || Err(Unseen::Forbidden("get namespaces".to_owned()));
+        let operators = Operators::without_any(true);
+        let mut namespaces = Namespaces::default();
+        namespaces
+            .0
+            .insert("seen".to_owned(), Ok(Namespace::default()));
+        assert_eq!(namespaces.unseen(&operators), None);
+        for namespace in ["a", "b", "c", "d", "e"] {
+            namespaces.0.insert(namespace.to_owned(), forbidden());
+        }
+        let told = namespaces.unseen(&operators).unwrap();
+        let expected =
+            "what the annotations of namespace a, b, c and 2 more say: you may not get namespaces";
+        assert_eq!(told, expected);
+    }
+}

@@ -1,0 +1,111 @@
+//! The parts of metadata that watched objects need. The rest is never parsed: somebody may have put a time
+//! into the managed fields that our types cannot represent, and that should not get in the way.
+
+use std::collections::BTreeMap;
+
+use kube_core::ObjectMeta;
+use serde::{Deserialize, Deserializer};
+
+/// Parses the identity alone.
+pub(crate) fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Identity {
+        name: Option<String>,
+        namespace: Option<String>,
+        resource_version: Option<String>,
+    }
+    let identity = Identity::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: identity.name,
+        namespace: identity.namespace,
+        resource_version: identity.resource_version,
+        ..ObjectMeta::default()
+    })
+}
+
+/// Parses the identity and the annotations alone.
+pub(crate) fn annotated_identity<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Annotated {
+        name: Option<String>,
+        resource_version: Option<String>,
+        annotations: Option<BTreeMap<String, String>>,
+    }
+    let annotated = Annotated::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: annotated.name,
+        resource_version: annotated.resource_version,
+        annotations: annotated.annotations,
+        ..ObjectMeta::default()
+    })
+}
+
+/// Parses the identity and the labels alone.
+pub(crate) fn labelled_identity<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Labelled {
+        name: Option<String>,
+        namespace: Option<String>,
+        resource_version: Option<String>,
+        labels: Option<BTreeMap<String, String>>,
+    }
+    let labelled = Labelled::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: labelled.name,
+        namespace: labelled.namespace,
+        resource_version: labelled.resource_version,
+        labels: labelled.labels,
+        ..ObjectMeta::default()
+    })
+}
+
+/// Makes a type with a field `metadata` a resource of the API. `of_metadata` is true if only its metadata is
+/// read.
+macro_rules! resource {
+    (
+        $object:ty, $scope:ty, of_metadata: $of_metadata:literal,
+        group: $group:literal, version: $version:literal, kind: $kind:literal, plural: $plural:literal
+    ) => {
+        impl ::kube_core::Resource for $object {
+            type DynamicType = ();
+            type Scope = $scope;
+
+            fn metadata_api() -> bool {
+                $of_metadata
+            }
+
+            fn kind((): &()) -> ::std::borrow::Cow<'_, str> {
+                $kind.into()
+            }
+
+            fn group((): &()) -> ::std::borrow::Cow<'_, str> {
+                $group.into()
+            }
+
+            fn version((): &()) -> ::std::borrow::Cow<'_, str> {
+                $version.into()
+            }
+
+            fn plural((): &()) -> ::std::borrow::Cow<'_, str> {
+                $plural.into()
+            }
+
+            fn meta(&self) -> &::kube_core::ObjectMeta {
+                &self.metadata
+            }
+
+            fn meta_mut(&mut self) -> &mut ::kube_core::ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    };
+}
+
+pub(crate) use resource;

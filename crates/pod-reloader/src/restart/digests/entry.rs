@@ -1,0 +1,123 @@
+//! The memory of one object, and of the objects of a kind in a namespace.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use pod_reloader_core::digest::Presence;
+use pod_reloader_core::duration::MAX_SETTLE_PERIOD;
+use pod_reloader_core::reference::Reference;
+use tokio::time::Instant;
+
+#[derive(Default)]
+pub(super) struct Entry {
+    pub(super) state: Mutex<State>,
+    /// Locked while the object is read, so that a fan-out shares one GET.
+    pub(super) reading: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) read: Option<Read>,
+    /// The time of the last event that reported something new.
+    pub(super) forgotten: Option<Instant>,
+    /// True if the last attempt to read the object failed.
+    pub(super) is_failing: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Listing {
+    pub(super) state: Mutex<ListingState>,
+    /// Locked while the objects are listed, so that a fan-out shares one list.
+    pub(super) listing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+pub(super) struct ListingState {
+    pub(super) listed: Option<Arc<Listed>>,
+    /// The time of the last event that reported an object as created or deleted.
+    pub(super) forgotten: Option<Instant>,
+}
+
+/// The result of a list.
+pub(super) struct Listed {
+    pub(super) names: BTreeSet<Reference>,
+    pub(super) began: Instant,
+    /// The time when the first list began.
+    pub(super) first: Instant,
+    /// The objects that recently appeared or disappeared, and when the list began that showed it.
+    pub(super) changed: HashMap<Reference, Instant>,
+}
+
+/// The result of a read.
+#[derive(Clone)]
+pub(super) struct Read {
+    pub(super) presence: Presence,
+    pub(super) began: Instant,
+    pub(super) changed: Instant,
+    pub(super) first_sight: bool,
+}
+
+impl Listed {
+    pub(super) fn after(last: Option<&Self>, names: BTreeSet<Reference>, began: Instant) -> Self {
+        let Some(last) = last else {
+            return Self {
+                names,
+                began,
+                first: began,
+                changed: HashMap::new(),
+            };
+        };
+        let is_recent = |at: &Instant| began.duration_since(*at) < MAX_SETTLE_PERIOD;
+        let earlier = last.changed.iter().filter(|(_, at)| is_recent(at));
+        let mut changed: HashMap<_, _> = earlier.map(|(it, at)| (it.clone(), *at)).collect();
+        let now = names.symmetric_difference(&last.names);
+        changed.extend(now.map(|it| (it.clone(), began)));
+        Self {
+            names,
+            began,
+            first: last.first,
+            changed,
+        }
+    }
+}
+
+impl State {
+    /// Returns the last read, if it began at `since` or later and no event has reported news since it
+    /// began.
+    pub(super) fn fresh(&self, since: Option<Instant>) -> Option<&Read> {
+        let read = self.read.as_ref()?;
+        let is_late_enough = since.is_none_or(|since| read.began >= since);
+        let is_latest = self
+            .forgotten
+            .is_none_or(|forgotten| read.began > forgotten);
+        (is_late_enough && is_latest).then_some(read)
+    }
+}
+
+impl Read {
+    /// Returns true if the read covers each of these keys.
+    pub(super) fn covers<'a>(&self, keys: impl Iterator<Item = &'a str>) -> bool {
+        match &self.presence {
+            Presence::Present(object) => object.covers(keys),
+            Presence::Absent => true,
+        }
+    }
+
+    pub(super) fn after(last: Option<&Self>, presence: Presence, began: Instant) -> Self {
+        match last {
+            Some(last) if last.presence.same_content(&presence) => Self {
+                presence,
+                began,
+                changed: last.changed,
+                first_sight: last.first_sight,
+            },
+            last => Self {
+                presence,
+                began,
+                changed: began,
+                first_sight: last.is_none(),
+            },
+        }
+    }
+}

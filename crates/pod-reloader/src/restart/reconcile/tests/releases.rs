@@ -1,0 +1,264 @@
+//! Restarts that wait for a release.
+
+use pod_reloader_core::release::{Application, Kustomization, ReleaseObject, ReleaseSecret};
+use serde::de::DeserializeOwned;
+
+use super::*;
+
+const ENDED: &str = "deployed";
+const UNDER_WAY: &str = "pending-upgrade";
+
+/// Lets Helm write the Secret of a revision of the release `shop`.
+fn helm(operator: &Operator, number: u64, status: &str, is_modified: bool) {
+    let mut labels = json!({
+        "owner": "helm", "name": "shop", "version": number.to_string(), "status": status,
+    });
+    if !is_modified {
+        labels["createdAt"] = json!("1790000000");
+    }
+    let secret: ReleaseSecret = serde_json::from_value(json!({"metadata": {
+        "name": format!("sh.helm.release.v1.shop.v{number}"),
+        "namespace": "ns",
+        "resourceVersion": operator.apiserver.another_version().to_string(),
+        "labels": labels,
+    }}))
+    .unwrap();
+    operator.reconciler.release_seen(secret.revision().unwrap());
+}
+
+/// Starts with a Deployment `web` and a ConfigMap `app` of the release `shop`, which has ended.
+async fn released() -> Operator {
+    let mut web = deployment("web");
+    web["metadata"]["annotations"]["meta.helm.sh/release-name"] = json!("shop");
+    web["metadata"]["annotations"]["meta.helm.sh/release-namespace"] = json!("ns");
+    let operator = Operator::with([web]).await;
+    operator.apiserver.write_config_map_of("shop", "app", "1");
+    operator.hears("app").await;
+    helm(&operator, 1, ENDED, true);
+    pass(Duration::from_secs(60)).await;
+    operator.apiserver.forget_calls();
+    operator
+}
+
+async fn changes(operator: &Operator, value: &str) {
+    operator.apiserver.write_config_map_of("shop", "app", value);
+    operator.hears("app").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_waits_until_its_release_has_written_the_workload() {
+    let operator = released().await;
+    helm(&operator, 2, UNDER_WAY, false);
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(30)).await;
+    assert_eq!(operator.patches().len(), 0);
+    let note = "waiting for the Helm release ns/shop, which is under way, before restarting pods";
+    assert_eq!(operator.notes("WaitingForRelease"), [note]);
+
+    // Helm writes the workload, and the webhook sets the hash.
+    let mut web = operator.apiserver.deployment("web");
+    web["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH] =
+        json!(operator.hash_of("app"));
+    operator.apiserver.write_deployment(web);
+    operator.sees("web");
+    helm(&operator, 2, ENDED, true);
+    pass(Duration::from_secs(120)).await;
+    assert_eq!(operator.patches().len(), 0);
+    assert_eq!(operator.metrics.release_waits.get(), 1);
+    assert_eq!(operator.metrics.release_timeouts.get(), 0);
+}
+
+/// Passes an object in which a tool stores a release to the loop.
+fn stores<O: ReleaseObject + DeserializeOwned>(operator: &Operator, status: &Value) {
+    let object: O = serde_json::from_value(json!({
+        "metadata": {"name": "shop", "namespace": "deploy", "resourceVersion": "1"},
+        "operation": {},
+        "status": status,
+    }))
+    .unwrap();
+    operator.reconciler.release_seen(object.revision().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn kustomizations_and_applications_are_waited_for_like_helm_releases() {
+    let applying = json!({"conditions": [
+        {"type": "Reconciling", "status": "True", "reason": "Progressing", "message": "Detecting drift"},
+    ]});
+    let syncing = json!({"operationState": {"phase": "Running", "startedAt": "now"}});
+    for (labels, store, under_way, shown) in [
+        (
+            json!({
+                "kustomize.toolkit.fluxcd.io/name": "shop",
+                "kustomize.toolkit.fluxcd.io/namespace": "deploy",
+            }),
+            stores::<Kustomization> as fn(&Operator, &Value),
+            applying,
+            "Kustomization deploy/shop",
+        ),
+        (
+            json!({"app.kubernetes.io/instance": "shop"}),
+            stores::<Application>,
+            syncing,
+            "Application deploy/shop",
+        ),
+    ] {
+        let mut web = deployment("web");
+        web["metadata"]["labels"] = labels;
+        let operator = Operator::with([web]).await;
+        operator.apiserver.forget_calls();
+        store(&operator, &under_way);
+        operator.apiserver.write_config_map("app", "2");
+        operator.hears("app").await;
+        pass(Duration::from_secs(40)).await;
+        assert_eq!(operator.patches().len(), 0, "{shown}");
+        let note = format!("waiting for the {shown}, which is under way, before restarting pods");
+        assert_eq!(operator.notes("WaitingForRelease"), [note]);
+
+        let end = Instant::now();
+        store(&operator, &json!({}));
+        pass(Duration::from_secs(60)).await;
+        let patches = operator.patches();
+        assert_eq!(patches.len(), 1, "{shown}");
+        assert_about(patches[0] - end, Duration::ZERO);
+
+        // Its controller dies in the middle of the next release.
+        operator.sees("web");
+        operator.apiserver.forget_calls();
+        store(&operator, &under_way);
+        let began = Instant::now();
+        operator.apiserver.write_config_map("app", "3");
+        operator.hears("app").await;
+        pass(Duration::from_secs(120)).await;
+        let patches = operator.patches();
+        assert_eq!(patches.len(), 1, "{shown}");
+        assert_about(patches[0] - began, RELEASE_WAIT);
+        assert_eq!(operator.events("ReleaseUnfinished"), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_changes_only_config_is_one_restart_at_its_end() {
+    // After a failure, Helm may roll back, which is another revision.
+    for (ended, pause) in [(ENDED, 0), ("failed", 5)] {
+        let operator = released().await;
+        helm(&operator, 2, UNDER_WAY, false);
+        changes(&operator, "2").await;
+        pass(Duration::from_secs(20)).await;
+        assert_eq!(operator.patches().len(), 0);
+        let end = Instant::now();
+        helm(&operator, 2, ended, true);
+        pass(Duration::from_secs(60)).await;
+        let patches = operator.patches();
+        assert_eq!(patches.len(), 1, "{ended}");
+        assert_about(patches[0] - end, Duration::from_secs(pause));
+        assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_fails_and_rolls_back_restarts_nothing() {
+    let operator = released().await;
+    helm(&operator, 2, UNDER_WAY, false);
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(20)).await;
+    helm(&operator, 2, "failed", true);
+    pass(Duration::from_secs(1)).await;
+    helm(&operator, 3, "pending-rollback", false);
+    pass(Duration::from_secs(10)).await;
+    changes(&operator, "1").await;
+    helm(&operator, 3, ENDED, true);
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.patches().len(), 0);
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_after_the_change_ends_the_wait_because_it_may_wait_for_the_restart() {
+    let operator = released().await;
+    helm(&operator, 2, UNDER_WAY, false);
+    helm(&operator, 2, UNDER_WAY, true);
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(30)).await;
+    assert_eq!(operator.patches().len(), 0, "the hook came before");
+    let hook = Instant::now();
+    helm(&operator, 2, UNDER_WAY, true);
+    pass(Duration::from_secs(60)).await;
+    let patches = operator.patches();
+    assert_eq!(patches.len(), 1);
+    assert!(patches[0] - hook < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_killed_is_waited_for_twice() {
+    let operator = released().await;
+    helm(&operator, 2, UNDER_WAY, false);
+    let began = Instant::now();
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(120)).await;
+    let patches = operator.patches();
+    assert_eq!(patches.len(), 1);
+    assert_about(patches[0] - began, RELEASE_WAIT);
+    assert_eq!(operator.events("ReleaseUnfinished"), 1);
+    assert_eq!(operator.metrics.release_timeouts.get(), 1);
+
+    // The second change may be by the release, after a long hook. The third is not.
+    for (value, wait) in [("3", RELEASE_WAIT), ("4", SETTLE_PERIOD_OF_ALL)] {
+        operator.apiserver.forget_calls();
+        operator.sees("web");
+        let began = Instant::now();
+        changes(&operator, value).await;
+        pass(Duration::from_secs(120)).await;
+        let patches = operator.patches();
+        assert_eq!(patches.len(), 1, "{value}");
+        assert_about(patches[0] - began, wait);
+    }
+    assert_eq!(operator.metrics.release_timeouts.get(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_with_a_long_settle_period_gives_up_no_release_for_others() {
+    let operator = released().await;
+    let mut slow = settling(operator.apiserver.deployment("web"), "2m");
+    slow["metadata"]["name"] = json!("slow");
+    slow["metadata"]["uid"] = json!("slow");
+    operator.apiserver.write_deployment(slow);
+    operator.sees("slow");
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(115)).await;
+    operator.sees("web");
+    operator.apiserver.forget_calls();
+    helm(&operator, 2, UNDER_WAY, false);
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 0, "its change has settled");
+    assert_eq!(operator.metrics.release_timeouts.get(), 0);
+    helm(&operator, 2, ENDED, true);
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_by_somebody_else_during_a_release_is_not_lost() {
+    let operator = released().await;
+    helm(&operator, 2, UNDER_WAY, false);
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(10)).await;
+    changes(&operator, "by hand").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 0);
+    helm(&operator, 2, ENDED, true);
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.patches().len(), 1);
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn workloads_and_objects_of_no_release_wait_for_none() {
+    let operator = Operator::with([deployment("web")]).await;
+    helm(&operator, 2, UNDER_WAY, false);
+    let began = Instant::now();
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    assert_about(operator.patches()[0] - began, SETTLE_PERIOD_OF_ALL);
+    assert_eq!(operator.events("WaitingForRelease"), 0);
+}

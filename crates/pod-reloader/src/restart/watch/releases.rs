@@ -1,0 +1,82 @@
+//! Watches the objects in which tools store how far their releases are.
+
+use std::sync::Arc;
+
+use kube::Client;
+use kube::runtime::watcher::Event;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::release::{
+    Application, Kustomization, Listed, Places, ReleaseObject, ReleaseSecret, Tool,
+};
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
+
+use crate::restart::reconcile::Reconciler;
+use crate::runtime::budget::Budget;
+use crate::runtime::resources::{Resources, api};
+
+/// Adds a watch of the releases in each of `places`.
+pub(super) fn spawn(
+    watches: &mut JoinSet<()>,
+    client: &Client,
+    places: &Places,
+    reconciler: &Arc<Reconciler>,
+    budget: &Budget,
+) {
+    for (tool, namespaces) in places {
+        for namespace in namespaces {
+            let parts = (
+                client.clone(),
+                namespace.clone(),
+                reconciler.clone(),
+                budget.clone(),
+            );
+            match tool {
+                Tool::Helm => watches.spawn(watch::<ReleaseSecret>("HelmRelease", parts)),
+                Tool::Flux => watches.spawn(watch::<Kustomization>("Kustomization", parts)),
+                Tool::ArgoCd => watches.spawn(watch::<Application>("Application", parts)),
+            };
+        }
+    }
+}
+
+/// Follows the revisions of the releases in a namespace, or in all of them. The log and metrics call them
+/// `kind`.
+async fn watch<O: ReleaseObject + DeserializeOwned>(
+    kind: &'static str,
+    (client, namespace, reconciler, budget): (Client, Option<Name>, Arc<Reconciler>, Budget),
+) {
+    let objects = api(&client, namespace.as_ref(), ());
+    let mut objects = Resources::<O>::new(objects, kind, &budget);
+    if let Some(selector) = O::SELECTOR {
+        objects = objects.with_labels(selector.to_owned());
+    }
+    let watches = &reconciler.metrics().watches;
+    let _watching = watches.begin(&objects.watch_id(), kind);
+    let mut listed = Listed::new();
+    let watching = objects.follow(|event| match event {
+        Event::Init => listed.clear(),
+        Event::InitApply(object) => {
+            if let Some(revision) = object.revision() {
+                let numbers = listed.entry(revision.release.clone()).or_default();
+                numbers.insert(revision.number);
+                reconciler.release_seen(revision);
+            }
+        }
+        Event::Apply(object) => {
+            if let Some(revision) = object.revision() {
+                reconciler.release_seen(revision);
+            }
+        }
+        Event::Delete(object) => {
+            if let Some(revision) = object.revision() {
+                reconciler.release_gone(&revision);
+            }
+        }
+        Event::InitDone => {
+            reconciler.releases_listed(O::TOOL, namespace.as_ref(), &listed);
+            listed = Listed::new();
+        }
+    });
+    watching.await;
+}

@@ -1,0 +1,214 @@
+//! Gates keep workloads as they are, until their users say otherwise.
+
+use anyhow::{Result, ensure};
+use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
+use pod_reloader_e2e::{Options, Scene};
+use serde_json::{Value, json};
+
+use crate::held_up::{RESTART_WINDOW, closed_window, open_window};
+use crate::staged::{STAGE, patched, staged};
+
+#[tokio::test]
+async fn changes_while_a_window_is_closed_are_one_rollout_when_it_opens() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let closed = closed_window();
+        let all = Kind::ALL.map(|kind| {
+            let web = Workload::new(kind, &kind.as_str().to_lowercase()).lists("app");
+            web.annotated(RESTART_WINDOW, &closed)
+        });
+        scene.apply(&[config_map("app", "1")]).await?;
+        scene.create_all(&all).await?;
+        scene.quiet().await?;
+        let before = scene.snapshots(&all).await?;
+
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.quiet().await?;
+        scene.operator.stop().await;
+        scene.apply(&[config_map("app", "3")]).await?;
+        scene.operator.start_again().await?;
+        scene.apply(&[config_map("app", "4")]).await?;
+        let opens = closed.split('-').next().unwrap_or_default();
+        for workload in &all {
+            let note = scene.event(workload, "RestartPending").await?;
+            ensure!(note.contains(&format!(" {opens} UTC")), "{closed}: {note}");
+        }
+        scene.quiet().await?;
+        let waiting = scene.snapshots(&all).await?;
+        ensure!(waiting == before, "{before:?}, {waiting:?}");
+
+        let open = json!({"metadata": {"annotations": {RESTART_WINDOW: open_window()}}});
+        for workload in &all {
+            scene.patch(workload, &open).await?;
+        }
+        for (workload, before) in all.iter().zip(&before) {
+            scene.rolls_once(workload, before).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn values_that_mean_nothing_are_warned_of_and_open_no_gate() -> Result<()> {
+    let options = Options {
+        settle_period: "300ms",
+        ..staged("configmaps")
+    };
+    Scene::play(options, async |scene| {
+        let web = |name: &str| Workload::deployment(name).lists("app");
+        let bad = |name: &str, key: &str, value: &str| {
+            web(name).annotated(&format!("pod-reloader.cs.sap.com/{key}"), value)
+        };
+        let in_stages = [
+            web("z-early").annotated(STAGE, "0"),
+            bad("stage-x", "stage", "x"),
+            web("a-late").annotated(STAGE, "2"),
+        ];
+        let gated = [
+            bad("days", "restart-window", "Mon-"),
+            bad("zone", "restart-window", "02:00-04:00 Mars"),
+            bad("hold", "hold", "maybe"),
+            bad("approval", "approval", "yes"),
+        ];
+        scene.apply(&[config_map("app", "1")]).await?;
+        let items = in_stages.iter().chain(&gated).map(Workload::manifest);
+        let items: Vec<_> = items.collect();
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+        let apply = ["apply", "--filename=-"];
+        let output = scene.kubectl_output(&apply, &list).await?;
+        for warning in [
+            "stage \"x\" has no effect; it takes a whole number",
+            "restart-window \"Mon-\" prevents restarts; it takes windows",
+            "restart-window \"02:00-04:00 Mars\" prevents restarts; it takes windows",
+            "hold \"maybe\" prevents restarts; it takes true or false",
+            "approval \"yes\" prevents restarts; it takes required",
+        ] {
+            let warning = format!("Warning: pod-reloader: pod-reloader.cs.sap.com/{warning}");
+            ensure!(output.stderr.contains(&warning), "{warning}: {output:?}");
+        }
+        let warnings = output.stderr.matches("Warning: ").count();
+        ensure!(warnings == 5, "{output:?}");
+        for workload in &in_stages {
+            let status = ["rollout", "status", "--timeout=60s", &workload.reference()];
+            scene.kubectl(&status).await?;
+        }
+        scene.quiet().await?;
+
+        let before = scene.snapshots(&gated).await?;
+        let mark = scene.mark().await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        for (workload, why) in gated.iter().zip([
+            "/restart-window names no window",
+            "/restart-window names no window",
+            "/hold says so",
+            "/approve=",
+        ]) {
+            let note = scene.event(workload, "RestartPending").await?;
+            ensure!(note.contains(why), "{note}");
+        }
+        for workload in &in_stages {
+            scene.right(workload).await?;
+        }
+        scene.quiet().await?;
+        let order = patched(scene, mark).await?;
+        ensure!(order == ["z-early", "stage-x", "a-late"], "{order:?}");
+        let after = scene.snapshots(&gated).await?;
+        ensure!(after == before, "{before:?}, {after:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_hold_on_a_secret_or_a_config_map_is_one_rollout_once_it_is_gone() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let (app, key) = (config_map("app", "1"), secret("key", "1"));
+        scene.apply(&[app, key]).await?;
+        let web = Workload::deployment;
+        let all = [
+            web("of-secret").lists_secrets("key"),
+            web("of-config-map").lists("app"),
+            web("of-both").lists("app").lists_secrets("key"),
+        ];
+        scene.create_all(&all).await?;
+        scene.quiet().await?;
+        let before = scene.snapshots(&all).await?;
+
+        let (app, key) = (config_map("app", "2"), secret("key", "2"));
+        scene.apply(&[on_hold(&app), on_hold(&key)]).await?;
+        for (workload, object) in all.iter().zip(["Secret key", "ConfigMap app", ""]) {
+            let note = scene.event(workload, "RestartPending").await?;
+            let why = format!("{object} has the annotation");
+            ensure!(note.contains(&why), "{note}");
+        }
+        scene.quiet().await?;
+        let held = scene.snapshots(&all).await?;
+        ensure!(held == before, "{before:?}, {held:?}");
+
+        scene.apply(&[key]).await?;
+        scene.rolls_once(&all[0], &before[0]).await?;
+        let held = scene.snapshots(&all[1..]).await?;
+        ensure!(held == before[1..], "{before:?}, {held:?}");
+        scene.apply(&[app]).await?;
+        for (workload, before) in all.iter().zip(&before).skip(1) {
+            scene.rolls_once(workload, before).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+fn on_hold(object: &Value) -> Value {
+    let mut object = object.clone();
+    object["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/hold": "true"});
+    object
+}
+
+#[tokio::test]
+async fn an_annotation_of_a_namespace_holds_its_workloads_until_it_is_removed() -> Result<()> {
+    let label = std::process::id().to_string();
+    let options = Options {
+        everywhere: true,
+        namespace_labels: vec![format!("gates={label}")],
+        values: json!({
+            "namespaceAnnotations": true,
+            "webhook": {"namespaceSelector": {"matchLabels": {"gates": label}}},
+        }),
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        let hold = "pod-reloader.cs.sap.com/hold";
+        let web = Workload::deployment("web").lists("app");
+        let free = Workload::deployment("free")
+            .lists("app")
+            .annotated(hold, "false");
+        scene.apply(&[config_map("app", "1")]).await?;
+        let both = [web.clone(), free.clone()];
+        scene.create_all(&both).await?;
+        scene.quiet().await?;
+        let before = scene.snapshots(&both).await?;
+
+        let annotate = async |text: &str| {
+            let command = [
+                "annotate",
+                "--overwrite",
+                "namespace",
+                &scene.namespace,
+                text,
+            ];
+            scene.tool().run(&command).await
+        };
+        annotate(&format!("{hold}=true")).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        // What shows that all is quiet is a workload, which would be on hold, too.
+        scene.right(&free).await?;
+        let note = scene.event(&web, "RestartPending").await?;
+        ensure!(note.contains("their Namespace"), "{note}");
+        ensure!(scene.snapshot(&web).await? == before[0], "it is on hold");
+
+        annotate(&format!("{hold}-")).await?;
+        scene.rolls_once(&web, &before[0]).await?;
+        Ok(())
+    })
+    .await
+}

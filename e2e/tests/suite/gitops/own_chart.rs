@@ -1,0 +1,126 @@
+//! Syncs and upgrades of our own chart leave the CA in its webhook configuration alone.
+
+use anyhow::Result;
+use pod_reloader_e2e::workload::{Workload, config_map};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, chart, wait_for};
+use serde_json::{Value, json};
+
+use super::{Sync, no_drift};
+
+#[tokio::test]
+async fn syncs_of_our_chart_leave_the_ca_of_cert_manager_alone() -> Result<()> {
+    syncs_leave_the_ca_alone(CertificateOf::CertManager).await
+}
+
+#[tokio::test]
+async fn syncs_of_our_chart_leave_the_operators_own_ca_alone() -> Result<()> {
+    syncs_leave_the_ca_alone(CertificateOf::Operator).await
+}
+
+#[tokio::test]
+async fn upgrades_of_our_chart_leave_the_ca_alone() -> Result<()> {
+    for certificate in [CertificateOf::CertManager, CertificateOf::Operator] {
+        let options = Options {
+            released: true,
+            ..certificate.options()
+        };
+        let values = options.clone();
+        Scene::play(options, async |scene| {
+            let ca = ca_bundle(scene).await?;
+            let mut installation = scene.installation.clone();
+            for _ in 0..2 {
+                installation
+                    .upgrade(&values.values(&scene.namespace))
+                    .await?;
+                assert_eq!(ca_bundle(scene).await?, ca);
+            }
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn syncs_leave_the_ca_alone(certificate: CertificateOf) -> Result<()> {
+    let options = certificate.options();
+    let values = options.clone();
+    Scene::play(options, async |scene| {
+        let rendered = rendered(scene, &values).await?;
+        let kubectl = async |args: &[&str]| scene.tool().run_with_input(args, &rendered).await;
+        // The first sync creates it, without a CA.
+        let name = &scene.installation.namespace;
+        kubectl(&["delete", "mutatingwebhookconfiguration", name]).await?;
+        kubectl(Sync::ArgoServerSide.args()).await?;
+        let ca = ca_bundle(scene).await?;
+        for way in [Sync::ArgoServerSide, Sync::ArgoClientSide, Sync::Flux] {
+            for _ in 0..2 {
+                kubectl(way.args()).await?;
+                assert_eq!(ca_bundle(scene).await?, ca);
+            }
+            no_drift(way, &kubectl).await?;
+        }
+        // The webhook is called, too.
+        let web = Workload::deployment("web").lists("app");
+        let before = scene.create(&web).await?;
+        scene.apply(&[config_map("app", "1")]).await?;
+        scene.rolls_once(&web, &before).await.map(|_| ())
+    })
+    .await
+}
+
+/// The issuer of the webhook's certificate, which also writes the `caBundle`.
+#[derive(Clone, Copy)]
+enum CertificateOf {
+    CertManager,
+    Operator,
+}
+
+impl CertificateOf {
+    fn options(self) -> Options {
+        Options {
+            values: match self {
+                Self::CertManager => json!({"webhook": {"certManager": {"enabled": true}}}),
+                Self::Operator => Value::Null,
+            },
+            ..Options::default()
+        }
+    }
+}
+
+/// Renders our chart like Argo CD's repo server.
+async fn rendered(scene: &Scene, options: &Options) -> Result<String> {
+    let installation = &scene.installation;
+    let chart = chart().display().to_string();
+    let template = [
+        "template",
+        &installation.namespace,
+        &chart,
+        "--namespace",
+        &installation.namespace,
+        "--skip-tests",
+        "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
+        "--values=-",
+    ];
+    let values = installation.values(&options.values(&scene.namespace));
+    installation
+        .helm
+        .run_with_input(&template, &values.to_string())
+        .await
+}
+
+/// Returns the CA in the webhook configuration, once there is one, with the generation. The generation shows
+/// if somebody wiped the CA and somebody else wrote it again.
+async fn ca_bundle(scene: &Scene) -> Result<(String, Option<i64>)> {
+    let name = &scene.installation.namespace;
+    let get = ["get", "mutatingwebhookconfiguration", name, "--output=json"];
+    wait_for("a caBundle", PATIENCE, async || {
+        let configuration: Value = serde_json::from_str(&scene.tool().run(&get).await?)?;
+        let bundle = &configuration["webhooks"][0]["clientConfig"]["caBundle"];
+        let generation = configuration["metadata"]["generation"].as_i64();
+        Ok(match bundle.as_str() {
+            Some(bundle) => Attempt::Done((bundle.to_owned(), generation)),
+            None => Attempt::NotYet("there is none".to_owned()),
+        })
+    })
+    .await
+}

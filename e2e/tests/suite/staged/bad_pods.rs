@@ -1,0 +1,64 @@
+//! Pods that cannot start, because their ConfigMap is bad.
+
+use anyhow::Result;
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
+use serde_json::json;
+
+/// Makes the apiserver refuse pods while ConfigMap `app` is bad, which stands for pods that cannot start with
+/// it.
+pub(crate) async fn refuses_bad_pods(scene: &Scene) -> Result<()> {
+    let name = format!("{}-bad", scene.namespace);
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": name},
+        "spec": {
+            "failurePolicy": "Fail",
+            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"],
+            }]},
+            "validations": [{
+                "expression": format!("params.data.key != '{BAD}' && object.metadata.?name.orValue('') != 'probe'"),
+            }],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": name},
+        "spec": {
+            "policyName": name,
+            "validationActions": ["Deny"],
+            "paramRef": {"name": "app", "namespace": scene.namespace, "parameterNotFoundAction": "Allow"},
+            "matchResources": {"namespaceSelector": {"matchLabels": {
+                "kubernetes.io/metadata.name": scene.namespace,
+            }}},
+        },
+    });
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]});
+    let apply = ["apply", "--server-side", "--filename=-"];
+    scene
+        .tool()
+        .run_with_input(&apply, &list.to_string())
+        .await?;
+    // A pod that the policy refuses in any case shows that it is in force.
+    let probe = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe"},
+        "spec": {"containers": [{"name": "main", "image": "app:1"}]},
+    });
+    let create = ["create", "--dry-run=server", "--filename=-"];
+    wait_for("the policy", PATIENCE, async || {
+        let output = scene.kubectl_output(&create, &probe.to_string()).await?;
+        Ok(match output.stderr.contains(&name) {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(output.stderr),
+        })
+    })
+    .await
+}
+
+/// The value of ConfigMap `app` with which no pod can start.
+pub(crate) const BAD: &str = "bad";
