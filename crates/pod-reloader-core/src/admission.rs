@@ -14,8 +14,8 @@ mod tests;
 use serde_json::value::RawValue;
 
 pub use self::answer::{Answer, Outcome};
-use self::answer::{Desired, Stored, warnings};
-pub use self::pending::Pending;
+use self::answer::{Stored, warnings};
+pub use self::pending::{Facts, Pending};
 use crate::annotations;
 use crate::hash::Keyring;
 use crate::kind::WorkloadKind;
@@ -73,7 +73,7 @@ pub fn begin(
     }
     match operation {
         _ if is_status_query => Ok(begin_status_query(workload, operation)),
-        Operation::Create => Ok(begin_create(workload)),
+        Operation::Create => Ok(begin_create(workload, request)),
         Operation::Update => begin_update(workload, request, kind, keys, ourselves),
     }
 }
@@ -110,22 +110,18 @@ fn begin_status_query(workload: Workload, operation: Operation) -> Step {
             ..Answer::unchanged(&workload)
         }),
         Operation::Update => Step::Read(Box::new(Pending {
-            workload,
-            stored: None,
-            claims_hash: false,
             is_status_query: true,
+            ..Pending::create(workload)
         })),
     }
 }
 
 /// Begins to answer the creation of a workload that has opted in.
-fn begin_create(workload: Workload) -> Step {
+fn begin_create(workload: Workload, request: &Request<'_>) -> Step {
     match carries_hash(&workload) {
         true => Step::Read(Box::new(Pending {
-            workload,
-            stored: None,
-            claims_hash: false,
-            is_status_query: false,
+            is_dry_run: request.dry_run == Some(true),
+            ..Pending::create(workload)
         })),
         false => Step::Answer(Answer::unchanged(&workload)),
     }
@@ -142,11 +138,12 @@ fn begin_update(
     let raw = |part, name| RawWorkload::of(required(part, name)?, kind).map_err(InvalidReview::at);
     let new = raw(request.object, "object")?;
     let old = raw(request.old_object, "oldObject")?;
-    let same_template = new.same_templates_but_for_hash(&old);
+    let same_template = new.same_templates_but_for_ours(&old);
     let same_template = same_template.map_err(InvalidReview::at)?;
     let stored = Stored {
-        config_hashes: old.config_hashes(),
+        stamps: old.stamps(),
         baseline: old.baseline.map(Into::into),
+        undone: old.undone.map(Into::into),
     };
     let claims_hash =
         field_manager(request).is_some_and(|manager| new.claims_config_hash(kind, manager));
@@ -156,6 +153,9 @@ fn begin_update(
             stored: Some(stored),
             claims_hash,
             is_status_query: false,
+            has_same_template: false,
+            applies_pins: new.applies_pins,
+            is_dry_run: request.dry_run == Some(true),
         })));
     }
     if is_our_own_write(&workload, &stored, request, keys, ourselves) {
@@ -164,13 +164,19 @@ fn begin_update(
             ..Answer::default()
         }));
     }
-    Ok(Step::Answer(Answer::giving(
-        Desired::Stored,
-        &workload,
-        &stored,
+    let pending = Pending {
+        workload,
+        stored: Some(stored),
         claims_hash,
-        Outcome::Unchanged,
-    )))
+        is_status_query: false,
+        has_same_template: true,
+        applies_pins: new.applies_pins,
+        is_dry_run: request.dry_run == Some(true),
+    };
+    Ok(match pending.asks_for_undo() {
+        true => Step::Read(Box::new(pending)),
+        false => Step::Answer(pending.answer_unread(keys)),
+    })
 }
 
 /// Returns true if the workload has a config hash annotation. One that is restarted by a time has none, so

@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::annotations::{
-    ANY, APPROVAL, APPROVE, AT, AUTO, CONFIG_HASH, DEADLINE, HOLD, KEYS, Key, NEEDED, PER_KEY,
-    PREFIX, Place, REQUIRED, RESTART, RESTART_ON, RESTART_WINDOW, SETTLE_PERIOD, SOAK, STAGE,
-    STAGED, TEMPLATE,
+    ANY, APPROVAL, APPROVE, AT, AUTO, CONFIG_HASH, DEADLINE, HELD, HOLD, KEYS, Key, NEEDED,
+    ON_FAILURE, PER_KEY, PIN, PREFIX, Place, REQUIRED, RESTART, RESTART_ON, RESTART_WINDOW,
+    REVERTED, SETTLE_PERIOD, SOAK, STAGE, STAGED, TEMPLATE,
 };
 use crate::dialect::Dialect;
 use crate::dialects::{Dialects, is_auto};
 use crate::duration::{self, MAX_SETTLE_PERIOD};
 use crate::gate;
 use crate::list::{escaped, quoted};
+use crate::pins::is_pin;
 use crate::staging::Staged;
 use crate::window::Windows;
 
@@ -178,6 +179,8 @@ fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
             "windows such as Mon-Fri 02:00-04:00 Europe/Berlin; Sat,Sun 00:00-24:00 UTC",
         ),
         APPROVAL => takes(value == REQUIRED, REQUIRED),
+        PIN => takes(is_pin(value), "configmaps, or names of ConfigMaps"),
+        ON_FAILURE => takes([HELD, REVERTED].contains(&value), "hold or revert"),
         APPROVE => takes(
             gate::are_digits(value),
             "the first eight digits of a config hash",

@@ -7,7 +7,7 @@ use std::fmt;
 pub const PREFIX: &str = "pod-reloader.cs.sap.com/";
 
 /// All our annotations and labels, with the place in which each is read.
-pub const KEYS: [Key; 21] = [
+pub const KEYS: [Key; 25] = [
     Key::of_the_user(CONFIG_MAPS, Place::Annotation),
     Key::of_the_user(SECRETS, Place::Annotation),
     Key::of_the_user(AUTO, Place::Annotation),
@@ -25,10 +25,14 @@ pub const KEYS: [Key; 21] = [
     Key::of_timing(RESTART_WINDOW),
     Key::of_timing(APPROVAL),
     Key::of_timing(APPROVE),
+    Key::of_timing(PIN),
+    Key::of_timing(ON_FAILURE),
     Key::of_the_user(IGNORED, Place::Label),
     Key::of_the_user(DISABLED, Place::Label),
     Key::of_ours(CONFIG_HASH, Place::TemplateAnnotation),
+    Key::of_ours(PINS, Place::TemplateAnnotation),
     Key::of_ours(BASELINE, Place::Annotation),
+    Key::of_ours(UNDONE, Place::Annotation),
 ];
 
 /// The annotations that a Namespace may have for all its workloads.
@@ -62,8 +66,8 @@ pub struct Key {
     pub place: Place,
     /// True if only we write it.
     pub is_ours: bool,
-    /// True if it says only when pods are restarted. If it changes while a restart is being written, that restart
-    /// came first.
+    /// True if it says only when pods are restarted, or how they can be put back. If it changes while a restart is
+    /// being written, that restart came first.
     pub is_timing: bool,
 }
 
@@ -199,6 +203,32 @@ pub const REQUIRED: &str = "required";
 
 /// On a workload: the first eight digits of the config hash that is approved.
 pub const APPROVE: &str = "pod-reloader.cs.sap.com/approve";
+
+/// On a workload: the tracked ConfigMaps of which each revision keeps a copy, comma-separated, or
+/// [`ALL_CONFIG_MAPS`].
+pub const PIN: &str = "pod-reloader.cs.sap.com/pin";
+
+/// The value of [`PIN`] that stands for all ConfigMaps that the workload tracks.
+pub const ALL_CONFIG_MAPS: &str = "configmaps";
+
+/// On a pod template: the copies that its pods use in place of ConfigMaps: see [`pins`](crate::pins). Only we
+/// write it.
+pub const PINS: &str = "pod-reloader.cs.sap.com/pins";
+
+/// On a workload: the pins of the content that was undone. Only we write it.
+///
+/// As long as the ConfigMaps still have that content, the workload keeps the pins that it has.
+pub const UNDONE: &str = "pod-reloader.cs.sap.com/undone";
+
+/// On a workload that does not become healthy with a new configuration: [`HELD`] leaves it as it is, and
+/// [`REVERTED`] puts the old configuration back.
+pub const ON_FAILURE: &str = "pod-reloader.cs.sap.com/on-failure";
+
+/// A value of [`ON_FAILURE`], and the default.
+pub const HELD: &str = "hold";
+
+/// A value of [`ON_FAILURE`].
+pub const REVERTED: &str = "revert";
 
 /// Label of a workload: `"true"` makes pod-reloader leave it alone.
 pub const IGNORED: &str = "pod-reloader.cs.sap.com/ignored";

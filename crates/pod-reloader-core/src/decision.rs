@@ -45,6 +45,8 @@ pub enum Cause {
     Changed,
     /// SAP's hash does not verify: something changed while no controller was running.
     ChangedBeforeTakeover,
+    /// The workload has just asked for pins.
+    Pinned,
 }
 
 /// Decides what `workload` should carry, given the `objects` that it may track.
@@ -90,6 +92,9 @@ pub fn decide(
     };
     let decision = match decision {
         Decision::Unchanged if !workload.templates_agree() => facts.set(Cause::Changed),
+        Decision::Unchanged if first_stamp == FirstStamp::Rollout && facts.lacks_pins() => {
+            facts.set(Cause::Pinned)
+        }
         decision => decision,
     };
     // This holds even for a hash that stands for an absent object: no pod starts until the object exists.
@@ -176,6 +181,12 @@ impl<'a> Facts<'a> {
                 }
             }
         }
+    }
+
+    /// Returns true if the pods have the right content, but not from copies, because the workload pinned nothing
+    /// when they were rolled out.
+    fn lacks_pins(&self) -> bool {
+        self.workload.config_hash().is_some() && self.workload.lacks_pins(self.objects)
     }
 
     fn is_current(&self, hash: &str) -> bool {

@@ -170,6 +170,17 @@ impl ConfigObject {
         self.marks.contain(Marks::HELD)
     }
 
+    /// Returns this object with the content of another one.
+    #[must_use]
+    pub(crate) fn with_content_of(&self, other: &Self) -> Self {
+        Self {
+            digest: other.digest,
+            entries: other.entries.clone(),
+            has_all_entries: other.has_all_entries,
+            ..self.clone()
+        }
+    }
+
     /// Parses a ConfigMap or Secret as the apiserver serialises it, and drops its values.
     ///
     /// Values are digested exactly as the JSON spells them: base64 is injective, so decoding it would copy

@@ -26,6 +26,7 @@ pub mod staging;
 pub mod digest;
 pub mod gate;
 pub mod hash;
+pub mod pins;
 
 pub mod claim;
 pub mod references;
@@ -41,6 +42,7 @@ pub mod scope;
 mod weight;
 pub mod workload;
 
+pub mod copies;
 pub mod index;
 pub mod limit;
 pub mod stages;

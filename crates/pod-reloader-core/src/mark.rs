@@ -24,6 +24,9 @@ impl Marks {
     pub const NOT_SELECTED: Self = Self(1 << 5);
     /// [`HOLD`](crate::annotations::HOLD) holds it back. This mark does not decide whether the object is tracked.
     pub const HELD: Self = Self(1 << 6);
+    /// The label [`COPY`] says that we have made it. This mark does not decide whether the object
+    /// is tracked.
+    pub const COPY: Self = Self(1 << 7);
 
     /// Returns true if all of `others` are among these marks.
     pub fn contain(self, others: Self) -> bool {
@@ -56,6 +59,9 @@ pub const STAKATER_IGNORE: &str = "reloader.stakater.com/ignore";
 pub const STAKATER_MATCH: &str = "reloader.stakater.com/match";
 /// Label of a config object: in Stackable's dialect, `"true"` keeps it from being tracked.
 pub const STACKABLE_IGNORE: &str = "restarter.stackable.tech/ignore";
+
+/// Label of a ConfigMap: we have made it, as a copy for [`pins`](crate::pins).
+pub const COPY: &str = "pod-reloader.cs.sap.com/copy";
 
 /// Returns true if a value of the annotation [`HOLD`](crate::annotations::HOLD) holds, on a workload as on a
 /// config object.

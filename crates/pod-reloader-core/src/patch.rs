@@ -10,22 +10,60 @@ use crate::annotations;
 use crate::kind::Template;
 use crate::workload::{Restart, Workload};
 
-/// Returns the loop's patch that sets the config hash. It fails if anything changed that the decision rests
-/// on.
+/// What a restart writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp<'a> {
+    /// The config hash.
+    pub config_hash: &'a str,
+    /// The pins. `None` means no annotation at all.
+    pub pins: Option<&'a str>,
+    /// The pins of the content that was undone and still is, or is undone by this. `None` means no annotation at
+    /// all. Only written to a workload that pins.
+    pub undone: Option<&'a str>,
+}
+
+impl<'a> Stamp<'a> {
+    /// Returns a stamp without pins.
+    pub fn of(config_hash: &'a str) -> Self {
+        Self {
+            config_hash,
+            pins: None,
+            undone: None,
+        }
+    }
+}
+
+/// Returns the loop's patch that sets the config hash and the pins. It fails if anything changed that the
+/// decision rests on.
 ///
-/// The patch tests UID, generation, every annotation and label that was read, and the config hash. A churning
-/// status cannot make it fail, and a leader that was frozen and thawed cannot overwrite newer state.
-pub fn set_config_hash(workload: &Workload, config_hash: &str) -> Patch {
+/// The patch tests UID, generation, every annotation and label that was read, the config hash, and the pins if
+/// there are any. A churning status cannot make it fail, and a leader that was frozen and thawed cannot overwrite
+/// newer state.
+pub fn stamp(workload: &Workload, stamp: &Stamp<'_>) -> Patch {
     let mut operations = tests(workload);
+    let undone = workload.pinning.as_deref().map(|it| it.undone.as_deref());
+    let undone = undone.filter(|_| workload.markers.has_annotations);
+    operations.extend(undone.map(|value| test(&UNDONE, value)));
     for (_, slot) in workload.slots() {
-        let path = key(&slot.template);
-        operations.extend(add_with_parents(&path, slot.depth, json!(config_hash)));
+        let path = key(&slot.template, annotations::CONFIG_HASH);
+        let value = json!(stamp.config_hash);
+        operations.extend(add_with_parents(&path, slot.depth, value));
+        let path = key(&slot.template, annotations::PINS);
+        operations.extend(change(
+            &path,
+            slot.depth,
+            slot.state.pins.as_deref(),
+            stamp.pins,
+        ));
+    }
+    if let Some(undone) = undone {
+        operations.extend(change(&UNDONE, 2, undone, stamp.undone));
     }
     Patch(once(operations))
 }
 
 /// Returns the loop's patch that restarts the pods by writing a time, together with the baseline that goes
-/// with it. It is tested like [`set_config_hash`]. `time` is in RFC 3339.
+/// with it. It is tested like [`stamp`]. `time` is in RFC 3339.
 pub fn restart_at(workload: &Workload, time: &str, baseline: &str) -> Patch {
     let mut operations = tests(workload);
     if workload.markers.has_annotations {
@@ -45,7 +83,7 @@ pub fn restart_at(workload: &Workload, time: &str, baseline: &str) -> Patch {
     Patch(operations)
 }
 
-/// Returns the loop's patch that writes a baseline, tested like [`set_config_hash`]. It restarts nothing.
+/// Returns the loop's patch that writes a baseline, tested like [`stamp`]. It restarts nothing.
 pub fn set_baseline(workload: &Workload, baseline: &str) -> Patch {
     let mut operations = tests(workload);
     if workload.markers.has_annotations {
@@ -55,24 +93,59 @@ pub fn set_baseline(workload: &Workload, baseline: &str) -> Patch {
     Patch(operations)
 }
 
-/// Returns the webhook's patch of the pod templates that can carry a config hash: one `add` for each, and
-/// any missing parents. `desired` gives the value for each template in turn; `None` removes the annotation.
+/// Returns the webhook's patch of the pod templates that can carry a config hash: one `add` for each annotation
+/// of ours, and any missing parents. `desired` gives config hash and pins for each template in turn; `None` removes
+/// the annotation.
 pub fn change_templates<'a>(
     workload: &Workload,
-    desired: impl Fn(usize) -> Option<&'a str>,
+    desired: impl Fn(usize) -> [Option<&'a str>; 2],
 ) -> Vec<PatchOperation> {
     let mut operations = Vec::new();
     for (at, (_, slot)) in workload.slots().enumerate() {
-        let path = key(&slot.template);
-        match desired(at) {
-            value if value == slot.state.config_hash.as_deref() => {}
-            Some(value) => operations.extend(add_with_parents(&path, slot.depth, json!(value))),
-            None => operations.push(PatchOperation::Remove(RemoveOperation {
-                path: PointerBuf::from_tokens(path),
-            })),
+        let [config_hash, pins] = desired(at);
+        let state = slot.state;
+        for (name, own, value) in [
+            (
+                annotations::CONFIG_HASH,
+                state.config_hash.as_deref(),
+                config_hash,
+            ),
+            (annotations::PINS, state.pins.as_deref(), pins),
+        ] {
+            operations.extend(change(&key(&slot.template, name), slot.depth, own, value));
         }
     }
     once(operations)
+}
+
+/// Returns the patch that writes to the metadata of `workload` what was undone, or removes it.
+pub(crate) fn change_undone(workload: &Workload, undone: Option<&str>) -> Vec<PatchOperation> {
+    let own = workload
+        .pinning
+        .as_deref()
+        .and_then(|it| it.undone.as_deref());
+    let depth = if workload.markers.has_annotations {
+        2
+    } else {
+        1
+    };
+    change(&UNDONE, depth, own, undone)
+}
+
+/// Changes the value at a path whose first `depth` fields exist from `own` to `value`.
+fn change(
+    path: &[&str],
+    depth: usize,
+    own: Option<&str>,
+    value: Option<&str>,
+) -> Vec<PatchOperation> {
+    match value {
+        value if value == own => Vec::new(),
+        Some(value) => add_with_parents(path, depth, json!(value)).collect(),
+        None => vec![PatchOperation::Remove(RemoveOperation {
+            path: PointerBuf::from_tokens(path.iter().copied()),
+        })],
+    }
 }
 
 /// Returns the patch that writes a baseline to the metadata of `workload`: one `add`, and any missing parent.
@@ -83,8 +156,10 @@ pub fn add_baseline(workload: &Workload, baseline: &str) -> Vec<PatchOperation> 
 }
 
 const BASELINE: [&str; 3] = ["metadata", "annotations", annotations::BASELINE];
+const UNDONE: [&str; 3] = ["metadata", "annotations", annotations::UNDONE];
+
 /// Drops repeated `add`s of a parent: the second would overwrite what the first one holds.
-fn once(operations: Vec<PatchOperation>) -> Vec<PatchOperation> {
+pub(crate) fn once(operations: Vec<PatchOperation>) -> Vec<PatchOperation> {
     let mut made = BTreeSet::new();
     let is_first = |operation: &PatchOperation| match operation {
         PatchOperation::Add(add) if add.value == json!({}) => made.insert(add.path.to_string()),
@@ -95,13 +170,9 @@ fn once(operations: Vec<PatchOperation>) -> Vec<PatchOperation> {
     operations
 }
 
-/// Returns the path to the config hash annotation of a pod template.
-fn key(template: &Template) -> Vec<&'static str> {
-    [
-        template.path,
-        &["metadata", "annotations", annotations::CONFIG_HASH],
-    ]
-    .concat()
+/// Returns the path to an annotation of a pod template.
+fn key(template: &Template, annotation: &'static str) -> Vec<&'static str> {
+    [template.path, &["metadata", "annotations", annotation]].concat()
 }
 
 /// Adds a value at a path whose first `depth` fields exist, and any missing parents.
@@ -147,11 +218,16 @@ fn tests(workload: &Workload) -> Vec<PatchOperation> {
         }
     }
     for (_, slot) in workload.slots() {
+        let path = key(&slot.template, annotations::CONFIG_HASH);
         tests.push(test_at(
-            &key(&slot.template),
+            &path,
             slot.depth,
             slot.state.config_hash.as_deref(),
         ));
+        if workload.pinning.is_some() || slot.state.pins.is_some() {
+            let path = key(&slot.template, annotations::PINS);
+            tests.push(test_at(&path, slot.depth, slot.state.pins.as_deref()));
+        }
     }
     if let (Restart::At { depth, value }, Some(path)) =
         (&workload.restart, workload.id.kind.shape().restart_at)
@@ -224,7 +300,7 @@ mod tests {
         for builder in shapes {
             let before = builder.json();
             let builder = || Builder::from(before.clone());
-            let after = applied(&set_config_hash(&builder().build(), "new"), builder()).unwrap();
+            let after = applied(&stamp(&builder().build(), &Stamp::of("new")), builder()).unwrap();
             let mut expected = before.clone();
             expected["spec"]["template"]["metadata"]["annotations"][annotations::CONFIG_HASH] =
                 json!("new");
@@ -241,7 +317,7 @@ mod tests {
                 .label("other", "x")
         };
         for patch in [
-            set_config_hash(&decided_from().build(), "new"),
+            stamp(&decided_from().build(), &Stamp::of("new")),
             set_baseline(&decided_from().build(), "old=new"),
         ] {
             let moved = [
@@ -268,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_write_onto_no_labels_and_no_template_annotations_notices_both() {
-        let patch = set_config_hash(&deployment("web").lists("a").build(), "new");
+        let patch = stamp(&deployment("web").lists("a").build(), &Stamp::of("new"));
         assert!(
             applied(
                 &patch,

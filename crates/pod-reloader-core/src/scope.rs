@@ -88,7 +88,8 @@ impl Scope {
         Self {
             reading: Reading::new(dialects, selecting.iter().map(String::as_str))
                 .and_releases_of(self.reading.tools)
-                .and_stages(self.reading.staging),
+                .and_stages(self.reading.staging)
+                .and_pins(self.reading.pins),
             labels,
             ..self
         }
@@ -112,6 +113,20 @@ impl Scope {
             reading: self.reading.and_stages(staging),
             ..self
         }
+    }
+
+    /// Lets workloads pin their configuration, if `pins` is true.
+    #[must_use]
+    pub fn and_pins(self, pins: bool) -> Self {
+        Self {
+            reading: self.reading.and_pins(pins),
+            ..self
+        }
+    }
+
+    /// Returns true if workloads may pin their configuration.
+    pub fn pins(&self) -> bool {
+        self.reading.pins
     }
 
     /// Reads the annotations of Namespaces, if `inherits` is true.

@@ -31,11 +31,12 @@ pub enum SyncStatus {
 }
 
 impl SyncStatus {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Current,
         Self::Due(Cause::FirstStamp),
         Self::Due(Cause::Changed),
         Self::Due(Cause::ChangedBeforeTakeover),
+        Self::Due(Cause::Pinned),
         Self::MissingConfig,
         Self::BaselineDue,
         Self::NotManaged,
@@ -49,6 +50,7 @@ impl SyncStatus {
             Self::Due(Cause::FirstStamp) => "restart due for the first hash",
             Self::Due(Cause::Changed) => "restart due for a change",
             Self::Due(Cause::ChangedBeforeTakeover) => "restart due for a change before takeover",
+            Self::Due(Cause::Pinned) => "restart due for the first pins",
             Self::MissingConfig => "missing config",
             Self::BaselineDue => "baseline due",
             Self::NotManaged => "not managed",

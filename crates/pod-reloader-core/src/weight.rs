@@ -8,6 +8,7 @@ use crate::discovery::Requirement;
 use crate::extent::Extent;
 use crate::gate::Gates;
 use crate::name::Name;
+use crate::pins::Pinning;
 use crate::references::{References, Rejected};
 use crate::release::Release;
 use crate::workload::{Restart, Values, Workload};
@@ -33,6 +34,7 @@ impl Workload {
             releases,
             staging,
             gates,
+            pinning,
             generation: _,
             opt_in: _,
             stall: _,
@@ -57,6 +59,12 @@ impl Workload {
             + releases.iter().map(of_release).sum::<usize>()
             + staging.as_deref().map_or(0, size_of_val)
             + gates.as_deref().map_or(0, Gates::weight)
+            + pinning.as_deref().map_or(0, Pinning::weight)
+            + templates
+                .iter()
+                .filter_map(|it| it.pins.as_deref())
+                .map(text)
+                .sum::<usize>()
     }
 }
 

@@ -15,6 +15,7 @@ use crate::discovery::Requirement;
 use crate::gate::Gates;
 use crate::kind::{Template, WorkloadKind};
 use crate::name::Name;
+use crate::pins::Pinning;
 use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
 use crate::release::{Release, Tool};
@@ -78,6 +79,8 @@ pub struct Workload {
     pub settle_period: Option<Duration>,
     /// The gates that its users have put in the way of a restart, if there are any.
     pub gates: Option<Box<Gates>>,
+    /// What the workload says about its pins. `None` if it pins nothing, or pins are switched off.
+    pub pinning: Option<Box<Pinning>>,
     /// The workload's place in the stages, and its health. `None` if its restarts are neither staged nor
     /// limited.
     pub staging: Option<Box<Staging>>,
@@ -108,7 +111,12 @@ impl Markers {
     /// Returns true if Kubernetes accepts this baseline beside the other annotations.
     pub(crate) fn has_room_for(&self, baseline: &str) -> bool {
         let own = self.baseline.as_deref();
-        let size = size_with(self.annotations_size, annotations::BASELINE, own, baseline);
+        let size = size_with(
+            self.annotations_size,
+            annotations::BASELINE,
+            own,
+            Some(baseline),
+        );
         size + RESERVED_FOR_REPLICA_SETS <= MAX_ANNOTATIONS_SIZE
     }
 }
@@ -174,6 +182,8 @@ pub struct Reading {
     pub(crate) tools: Arc<[Tool]>,
     /// The staging of workloads without annotations of their own.
     pub(crate) staging: Defaults,
+    /// True if workloads may pin their configuration.
+    pub(crate) pins: bool,
 }
 
 impl Reading {
@@ -189,6 +199,7 @@ impl Reading {
             labels: labels.into_iter().collect(),
             tools: Arc::default(),
             staging: Defaults::default(),
+            pins: false,
             dialects,
         }
     }
@@ -203,6 +214,12 @@ impl Reading {
     #[must_use]
     pub(crate) fn and_stages(self, staging: Defaults) -> Self {
         Self { staging, ..self }
+    }
+
+    /// Lets workloads pin their configuration, if `pins` is true.
+    #[must_use]
+    pub(crate) fn and_pins(self, pins: bool) -> Self {
+        Self { pins, ..self }
     }
 
     pub(crate) fn annotations_of(&self, annotations: &BTreeMap<String, String>) -> Values {
@@ -228,20 +245,24 @@ pub struct TemplateState {
     pub depth: Option<usize>,
     /// The config hash on the template.
     pub config_hash: Option<Box<str>>,
+    /// The pins on the template. Empty if it was rolled out without copies.
+    pub pins: Option<Box<str>>,
     /// The total size of all annotations, measured the way Kubernetes limits it.
     pub annotations_size: usize,
 }
 
 impl TemplateState {
-    /// Returns the size of the template's annotations once it carries this config hash.
-    pub(crate) fn size_with(&self, config_hash: &str) -> usize {
-        let own = self.config_hash.as_deref();
-        size_with(
-            self.annotations_size,
-            annotations::CONFIG_HASH,
-            own,
-            config_hash,
-        )
+    /// Returns the config hash and the pins.
+    pub(crate) fn ours(&self) -> [Option<&str>; 2] {
+        [self.config_hash.as_deref(), self.pins.as_deref()]
+    }
+
+    /// Returns the size of the template's annotations once it carries this config hash and these pins.
+    pub(crate) fn size_with(&self, config_hash: &str, pins: Option<&str>) -> usize {
+        let hash = self.config_hash.as_deref();
+        let size = self.annotations_size;
+        let size = size_with(size, annotations::CONFIG_HASH, hash, Some(config_hash));
+        size_with(size, annotations::PINS, self.pins.as_deref(), pins)
     }
 }
 
@@ -254,9 +275,9 @@ pub(crate) fn annotations_size(annotations: &BTreeMap<String, String>) -> usize 
 }
 
 /// Returns the size of a map of `size` bytes once the value of `key` changes from `old` to `new`.
-fn size_with(size: usize, key: &str, old: Option<&str>, new: &str) -> usize {
-    let old = old.map_or(0, |old| key.len() + old.len());
-    size - old + key.len() + new.len()
+fn size_with(size: usize, key: &str, old: Option<&str>, new: Option<&str>) -> usize {
+    let of = |value: Option<&str>| value.map_or(0, |value| key.len() + value.len());
+    size - of(old) + of(new)
 }
 
 /// The reason why pods are not restarted although their workload has a new config hash.
@@ -344,18 +365,19 @@ impl Workload {
         templates.find_map(|template| template.config_hash.as_deref())
     }
 
-    /// Returns the size of a pod template's annotations with this config hash, if Kubernetes would refuse it.
-    pub fn too_long_with(&self, config_hash: &str) -> Option<usize> {
+    /// Returns the size of a pod template's annotations with this config hash and these pins, if Kubernetes would
+    /// refuse it.
+    pub fn too_long_with(&self, config_hash: &str, pins: Option<&str>) -> Option<usize> {
         let sizes = self.slots();
-        let sizes = sizes.map(|(_, slot)| slot.state.size_with(config_hash));
+        let sizes = sizes.map(|(_, slot)| slot.state.size_with(config_hash, pins));
         sizes.max().filter(|size| *size > MAX_ANNOTATIONS_SIZE)
     }
 
-    /// Returns true if all pod templates carry the same config hash.
+    /// Returns true if all pod templates carry the same config hash and the same pins.
     pub fn templates_agree(&self) -> bool {
         let mut slots = self.slots();
-        let first = slots.next().map(|(_, slot)| &slot.state.config_hash);
-        slots.all(|(_, slot)| Some(&slot.state.config_hash) == first)
+        let first = slots.next().map(|(_, slot)| slot.state.ours());
+        slots.all(|(_, slot)| Some(slot.state.ours()) == first)
     }
 
     /// Returns the pod templates that should carry the config hash annotation, each with its index.

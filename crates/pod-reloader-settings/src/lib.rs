@@ -168,6 +168,10 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_NAMESPACE_ANNOTATIONS", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub namespace_annotations: bool,
 
+    /// Let workloads pin their ConfigMaps: each revision keeps copies of what it was rolled out with, so that an undo brings it back.
+    #[arg(long, env = "POD_RELOADER_PIN", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub pin: bool,
+
     /// Number of rollouts of managed workloads, whoever began them, that may be under way in the cluster when a restart begins. 0 means no limit.
     #[arg(
         long,
@@ -336,6 +340,7 @@ impl Args {
             .and_releases(releases)
             .and_stages(staging)
             .and_namespaces(self.namespace_annotations)
+            .and_pins(self.pin)
     }
 
     /// Returns the places of the releases that restarts wait for.

@@ -78,6 +78,8 @@ pub(crate) struct Metrics {
     pub(crate) foreign: Gauge,
     /// Config objects that workloads reference.
     pub(crate) config_objects: Gauge,
+    /// Workloads some of whose content was undone.
+    pub(crate) undone: Gauge,
     /// References of workloads to config objects.
     pub(crate) references: Gauge,
     /// Config objects for which a read is remembered.
@@ -129,6 +131,7 @@ impl Metrics {
             unreadable: of_a_term(),
             left_out: of_a_term(),
             foreign: of_a_term(),
+            undone: of_a_term(),
             config_objects: of_a_term(),
             references: of_a_term(),
             digests: of_a_term(),
@@ -178,6 +181,7 @@ impl Metrics {
                 Cause::FirstStamp,
                 Cause::Changed,
                 Cause::ChangedBeforeTakeover,
+                Cause::Pinned,
             ] {
                 drop(self.restarts.get_or_create(&labels(*kind, cause)));
                 drop(self.would_restart.get_or_create(&labels(*kind, cause)));
@@ -373,6 +377,7 @@ fn labels(kind: WorkloadKind, cause: Cause) -> Labels<2> {
         Cause::FirstStamp => "first_stamp",
         Cause::Changed => "changed",
         Cause::ChangedBeforeTakeover => "changed_before_takeover",
+        Cause::Pinned => "pinned",
     };
     [("kind", kind.as_str()), ("cause", cause)]
 }

@@ -15,14 +15,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, header};
 use jiff::Timestamp;
-use pod_reloader_core::admission::{Answer, Pending, Step, begin};
+use pod_reloader_core::admission::{Answer, Facts, Pending, Step, begin};
 use pod_reloader_core::decision::FirstStamp;
+use pod_reloader_core::digest::Objects;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::review::{self, InvalidReview, Request};
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::sync_status::{Report, SyncStatus};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, info, warn};
 use webhook_certs::CurrentCertificate;
 
@@ -162,18 +163,19 @@ impl Webhook {
                 false => keys.clone(),
             };
             let objects = self.source.objects(pending.workload()).await?;
-            Ok::<_, ReadError>((objects, keys))
+            let facts = self.facts(&pending, objects, deadline).await?;
+            Ok::<_, ReadError>((facts, keys))
         };
         let first_stamp = self.status_facts.first_stamp;
         match timeout_at(deadline, reads).await {
-            Ok(Ok((objects, newest))) if pending.is_status_query() => {
+            Ok(Ok((facts, newest))) if pending.is_status_query() => {
                 let pending = Arc::new(*pending);
                 let asked = pending.clone();
-                let answer = move || asked.answer(Some(&objects), &newest, first_stamp);
+                let answer = move || asked.answer(facts.as_ref(), &newest, first_stamp);
                 let answer = beside(&self.limits.status_queries, deadline, answer).await;
                 answer.unwrap_or_else(|| pending.answer(None, &keys, first_stamp))
             }
-            Ok(Ok((objects, keys))) => pending.answer(Some(&objects), &keys, first_stamp),
+            Ok(Ok((facts, keys))) => pending.answer(facts.as_ref(), &keys, first_stamp),
             Ok(Err(error)) => {
                 warn!(
                     error = chain(&error),
@@ -186,6 +188,37 @@ impl Webhook {
                 pending.answer(None, &keys, first_stamp)
             }
         }
+    }
+}
+
+impl Webhook {
+    /// Returns the facts for an answer, once the copies are there that the pods are to use. `None` if a copy is
+    /// gone that the pods have in place of what was undone.
+    async fn facts(
+        &self,
+        pending: &Pending,
+        objects: Objects,
+        deadline: Instant,
+    ) -> Result<Option<Facts>, ReadError> {
+        let (workload, pins) = (pending.workload(), pending.copies_to_read());
+        let copies = self.source.copies(workload, &pins).await?;
+        let Some(facts) = pending.facts(objects, &copies) else {
+            warn!(workload = %workload.id, "a copy is gone that the pods have in place of what was undone");
+            return Ok(None);
+        };
+        let missing = pending.copies(&facts);
+        if missing.is_empty() || pending.is_dry_run() {
+            return Ok(Some(facts));
+        }
+        // The hash must still get there in time.
+        let half = (deadline - Instant::now()) / 2;
+        let error = match timeout(half, self.source.make(&missing)).await {
+            Ok(Ok(_)) => return Ok(Some(facts)),
+            Ok(Err(error)) => chain(&error),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        warn!(workload = %workload.id, error, "pods get no copies of their config, because these could not be made");
+        Ok(Some(facts.without_copies()))
     }
 }
 

@@ -351,7 +351,7 @@ fn holds(event: &Event, managed: &Managed<'_>, is_current: bool) -> bool {
 }
 
 /// The reasons that warnings have.
-const REASONS: [&str; 10] = [
+const REASONS: [&str; 16] = [
     "MissingConfig",
     "RestartStalled",
     "ConfigHashReverted",
@@ -361,6 +361,12 @@ const REASONS: [&str; 10] = [
     "ConfigUnreadable",
     "CronJobNotRun",
     "PatchRefused",
+    "ConfigReverted",
+    "ConfigNotReverted",
+    "CopyFailed",
+    "CopyLost",
+    "PodsNotPinned",
+    "CopiesLarge",
     "NamespaceTooLarge",
 ];
 

@@ -1,11 +1,12 @@
 //! The most frequent paths through the rules, each from the bytes received to the bytes sent.
 
 use pod_reloader_core::admission::{Step, begin};
+use pod_reloader_core::copies::Copies;
 use pod_reloader_core::decision::{Decision, FirstStamp, decide};
 use pod_reloader_core::digest::Objects;
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::index::Index;
-use pod_reloader_core::patch;
+use pod_reloader_core::patch::{self, Stamp};
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::review::{Request, response};
 use pod_reloader_core::scope::Scope;
@@ -35,7 +36,8 @@ pub(crate) fn admission_read(
     let Step::Read(pending) = step else {
         panic!("the pod template stays the same");
     };
-    let answer = pending.answer(Some(&read(objects)), keys, FirstStamp::Rollout);
+    let facts = pending.facts(read(objects), &Copies::new());
+    let answer = pending.answer(facts.as_ref(), keys, FirstStamp::Rollout);
     response(&request.uid, &answer.patch, &answer.warnings)
 }
 
@@ -53,7 +55,7 @@ pub(crate) fn reconcile(
     let Decision::Set { config_hash, .. } = decision else {
         panic!("it stays as it is");
     };
-    let patch = patch::set_config_hash(&workload, &config_hash);
+    let patch = patch::stamp(&workload, &Stamp::of(&config_hash));
     let patch = serde_json::to_vec(&patch).expect("a patch can be JSON");
     index.apply(inputs::workload(answer));
     patch

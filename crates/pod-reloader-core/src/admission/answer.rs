@@ -46,9 +46,11 @@ pub enum Outcome {
 /// The annotations of ours that the stored object carries.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
-    /// The config hash of each pod template, in the order that the kind lists them. Empty during a create.
-    pub(super) config_hashes: Vec<Option<Box<str>>>,
+    /// Config hash and pins of each pod template, in the order that the kind lists them. Empty during a create.
+    pub(super) stamps: Vec<[Option<Box<str>>; 2]>,
     pub(super) baseline: Option<Box<str>>,
+    /// The pins of what was undone.
+    pub(super) undone: Option<Box<str>>,
 }
 
 impl Stored {
@@ -59,7 +61,17 @@ impl Stored {
     ) -> impl Iterator<Item = Option<&'a str>> {
         workload
             .slots()
-            .map(|(at, ..)| self.config_hashes.get(at)?.as_deref())
+            .map(|(at, ..)| self.stamps.get(at)?[0].as_deref())
+    }
+
+    /// Returns the stored pins of each such pod template.
+    pub(super) fn pins<'a>(
+        &'a self,
+        workload: &'a Workload,
+    ) -> impl Iterator<Item = Option<&'a str>> {
+        workload
+            .slots()
+            .map(|(at, ..)| self.stamps.get(at)?[1].as_deref())
     }
 }
 
@@ -74,6 +86,59 @@ pub(super) enum Desired<'a> {
     WithBaseline(&'a str, &'a str),
     /// No value at all.
     Nothing,
+}
+
+/// The desired pins.
+#[derive(Clone, Copy)]
+pub(super) enum DesiredPins<'a> {
+    /// The stored ones. A sender who drops them knows nothing of them, nor of what was undone.
+    Stored,
+    /// These, and what is undone.
+    These {
+        pins: Option<&'a str>,
+        undone: Option<&'a str>,
+    },
+}
+
+impl DesiredPins<'_> {
+    /// No annotations at all.
+    pub(super) const NONE: Self = Self::These {
+        pins: None,
+        undone: None,
+    };
+
+    /// Returns the value for each pod template.
+    pub(super) fn of_templates<'a>(
+        &'a self,
+        workload: &'a Workload,
+        stored: &'a Stored,
+    ) -> Vec<Option<&'a str>> {
+        let of = |stored| match self {
+            Self::Stored => stored,
+            Self::These { pins, .. } => *pins,
+        };
+        stored.pins(workload).map(of).collect()
+    }
+
+    /// Returns the patch that gives the workload what is undone.
+    fn undone(&self, workload: &Workload, stored: &Stored) -> Vec<PatchOperation> {
+        match self {
+            Self::Stored => {
+                let is_dropped = |(_, slot): (usize, Slot<'_>)| slot.state.pins.is_none();
+                let own = workload
+                    .pinning
+                    .as_deref()
+                    .and_then(|it| it.undone.as_deref());
+                match &stored.undone {
+                    Some(undone) if own.is_none() && workload.slots().all(is_dropped) => {
+                        patch::change_undone(workload, Some(undone))
+                    }
+                    _ => Vec::new(),
+                }
+            }
+            Self::These { undone, .. } => patch::change_undone(workload, *undone),
+        }
+    }
 }
 
 impl Answer {
@@ -91,6 +156,7 @@ impl Answer {
     /// nothing.
     pub(super) fn giving(
         desired: Desired<'_>,
+        pins: DesiredPins<'_>,
         workload: &Workload,
         stored: &Stored,
         claims_hash: bool,
@@ -98,7 +164,8 @@ impl Answer {
     ) -> Self {
         let old: Vec<_> = stored.hashes(workload).collect();
         let wanted = wanted(workload, stored, desired);
-        let mut patch = patch::change_templates(workload, |at| wanted[at]);
+        let wanted_pins = pins.of_templates(workload, stored);
+        let mut patch = patch::change_templates(workload, |at| [wanted[at], wanted_pins[at]]);
         let baseline = match desired {
             Desired::WithBaseline(_, baseline) => Some(baseline),
             _ => {
@@ -115,6 +182,10 @@ impl Answer {
         if let Some(baseline) = fitting {
             patch.extend(patch::add_baseline(workload, baseline));
         }
+        if workload.pinning.is_some() {
+            patch.extend(pins.undone(workload, stored));
+        }
+        let patch = patch::once(patch);
         let is_overridden = |(at, (_, slot)): (usize, (usize, Slot<'_>))| {
             let requested = slot.state.config_hash.as_deref();
             requested.is_some() && requested != wanted[at] && requested != old[at]

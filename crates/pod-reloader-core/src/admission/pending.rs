@@ -1,10 +1,12 @@
 //! Decides how to answer a review whose answer depends on objects, once these were read.
 
-use super::answer::{Answer, Desired, Outcome, Stored, wanted};
+use super::answer::{Answer, Desired, DesiredPins, OVERRIDDEN, Outcome, Stored, wanted};
+use crate::copies::{Copies, Copy};
 use crate::decision::{Cause, Decision, FirstStamp, baseline, decide};
 use crate::digest::Objects;
 use crate::gate;
 use crate::hash::{ConfigHash, Keyring, Verdict};
+use crate::pins::{Kept, Pins};
 use crate::sap;
 use crate::sync_status::SyncStatus;
 use crate::workload::{MAX_ANNOTATIONS_SIZE, Workload};
@@ -20,17 +22,115 @@ pub struct Pending {
     pub(super) claims_hash: bool,
     /// True if the request is a status query.
     pub(super) is_status_query: bool,
+    /// True if the request changes nothing in the pod templates but our annotations.
+    pub(super) has_same_template: bool,
+    /// True if pins stand in the manifest that was applied. Nobody means to undo anything by that.
+    pub(super) applies_pins: bool,
+    /// True if nothing will be stored.
+    pub(super) is_dry_run: bool,
+}
+
+/// What was read for an answer.
+#[derive(Debug)]
+pub struct Facts {
+    /// The objects. What was undone has the content that its pods have.
+    objects: Objects,
+    /// The pins of what was undone, or is by this request.
+    undone: Pins,
+    /// True if the request brings back the copies of an earlier revision.
+    is_undo: bool,
+    /// True if the copies that the pods are to use are there.
+    has_copies: bool,
+    /// The copies that the request brings back and that are of no use.
+    lost: Option<Pins>,
+}
+
+impl Facts {
+    /// Notes that some copies could not be made. The pods then use the ConfigMaps themselves.
+    #[must_use]
+    pub fn without_copies(self) -> Self {
+        Self {
+            has_copies: false,
+            ..self
+        }
+    }
 }
 
 impl Pending {
+    /// Returns the creation of a workload.
+    pub(super) fn create(workload: Workload) -> Self {
+        Self {
+            workload,
+            stored: None,
+            claims_hash: false,
+            is_status_query: false,
+            has_same_template: false,
+            applies_pins: false,
+            is_dry_run: false,
+        }
+    }
+
     /// Returns true if the request is a status query.
     pub fn is_status_query(&self) -> bool {
         self.is_status_query
     }
 
+    /// Returns true if nothing may be written for this request.
+    pub fn is_dry_run(&self) -> bool {
+        self.is_dry_run || self.is_status_query
+    }
+
     /// Returns the workload whose objects must be read, each by one consistent read.
     pub fn workload(&self) -> &Workload {
         &self.workload
+    }
+
+    /// Returns the copies that must be read, too.
+    pub fn copies_to_read(&self) -> Pins {
+        match self.asked_for() {
+            Some(pins) => pins,
+            None => self.kept().preferred(),
+        }
+    }
+
+    /// Returns the facts, given what was read. `None` if a copy that the pods use is not there any more.
+    pub fn facts(&self, objects: Objects, copies: &Copies) -> Option<Facts> {
+        let workload = &self.workload;
+        let mut lost = None;
+        if let Some(pins) = self.asked_for() {
+            if let Some(brought_back) = workload.with_copies(objects.clone(), &pins, copies) {
+                let present = workload.pins_for(&objects);
+                let differs = |source: &_, copy: &_| pins.get(source).is_some_and(|it| it != copy);
+                let undone = present.filtered(|source, copy| differs(source.as_str(), copy));
+                return Some(Facts {
+                    objects: brought_back,
+                    undone,
+                    is_undo: true,
+                    has_copies: true,
+                    lost,
+                });
+            }
+            lost = Some(pins);
+        }
+        // Then the copies that were read are others.
+        let none = Copies::new();
+        let copies = if lost.is_some() { &none } else { copies };
+        let (objects, undone) = workload.without_undone(&self.kept(), objects, copies)?;
+        Some(Facts {
+            objects,
+            undone,
+            is_undo: false,
+            has_copies: true,
+            lost,
+        })
+    }
+
+    /// Returns the copies that must be there before the pods use them.
+    pub fn copies(&self, facts: &Facts) -> Vec<Copy> {
+        let copies = self.workload.copies(&facts.objects);
+        let is_known =
+            |copy: &Copy| facts.is_undo && facts.undone.get(copy.source.name.as_str()).is_some();
+        copies.filter(|copy| !is_known(copy)).collect()
     }
 
     /// Returns true if the current config hash was made under a key that `keys` lacks. The stored keys may
@@ -39,51 +139,132 @@ impl Pending {
         self.current().is_some_and(|value| keys.lacks_key_of(value))
     }
 
-    /// Returns the answer, given what was read. `objects` is `None` if something could not be read: then
-    /// the stored config hash stays, and a new workload gets none unless it is being restored. `first_stamp`
-    /// says how the loop treats a newly opted-in workload, so that a status query is told the same.
-    pub fn answer(
-        &self,
-        objects: Option<&Objects>,
-        keys: &Keyring,
-        first_stamp: FirstStamp,
-    ) -> Answer {
-        if self.is_status_query {
-            return self.answer_status_query(objects, keys, first_stamp);
-        }
-        match objects {
-            Some(objects) => self.answer_by(objects, keys, first_stamp),
-            None => self.write(self.unchanged(), Outcome::Unknown),
+    /// Returns true if the request brings back the pins of an earlier revision.
+    pub(super) fn asks_for_undo(&self) -> bool {
+        self.asked_for().is_some()
+    }
+
+    /// Returns the pins of an earlier revision that the request brings back, if it does.
+    fn asked_for(&self) -> Option<Pins> {
+        let stored = self.stored.as_ref().filter(|_| !self.applies_pins)?;
+        self.workload.pinning.as_ref()?;
+        let (_, slot) = self.workload.slots().next()?;
+        let pins = slot.state.pins.as_deref()?;
+        let is_stored = stored.pins(&self.workload).next()? == Some(pins);
+        Pins::parse(pins).filter(|_| !is_stored)
+    }
+
+    /// Returns the workload's pins as they are: if the request drops them, its sender does not know them.
+    fn kept(&self) -> Kept {
+        let stored = self.stored.as_ref();
+        let pins = stored.and_then(|stored| stored.pins(&self.workload).next()?);
+        let own = self
+            .workload
+            .slots()
+            .next()
+            .and_then(|(_, slot)| slot.state.pins.as_deref());
+        match (pins, own, &self.workload.pinning) {
+            (_, _, None) => Kept::default(),
+            (Some(pins), None, _) => {
+                Kept::parse(Some(pins), stored.and_then(|it| it.undone.as_deref()))
+            }
+            _ => self.workload.kept(),
         }
     }
 
+    /// Returns the answer, given what was read. `facts` is `None` if something could not be read: then
+    /// the stored config hash stays, and a new workload gets none unless it is being restored. `first_stamp`
+    /// says how the loop treats a newly opted-in workload, so that a status query is told the same.
+    pub fn answer(&self, facts: Option<&Facts>, keys: &Keyring, first_stamp: FirstStamp) -> Answer {
+        if self.is_status_query {
+            return self.answer_status_query(facts, keys, first_stamp);
+        }
+        let lost = match facts {
+            Some(facts) => facts.lost.clone(),
+            None => self.asked_for(),
+        };
+        let mut answer = match facts {
+            Some(facts) if facts.lost.is_none() || !self.has_same_template => {
+                self.answer_by(facts, keys, first_stamp)
+            }
+            _ => self.write(self.unchanged(), self.unchanged_pins(), Outcome::Unknown),
+        };
+        if let Some(pins) = lost {
+            let copies: Vec<_> = pins
+                .iter()
+                .map(|(_, copy)| copy.as_str())
+                .take(SHOWN)
+                .collect();
+            let warning = format!(
+                "pod-reloader: no config was undone: {} cannot be read, or is no copy of pod-reloader",
+                copies.join(", ")
+            );
+            answer.warnings.insert(0, warning);
+        }
+        answer
+    }
+
+    /// Returns the answer to a write that leaves the pod templates as they are, apart from our annotations.
+    pub(super) fn answer_unread(&self, keys: &Keyring) -> Answer {
+        let mut answer = self.write(Desired::Stored, DesiredPins::Stored, Outcome::Unchanged);
+        let requested = self
+            .workload
+            .config_hash()
+            .filter(|value| keys.knows(value));
+        if requested.is_some()
+            && let Some(warning) = answer.warnings.iter_mut().find(|it| **it == OVERRIDDEN)
+        {
+            warning.push_str(NOTHING_UNDONE);
+        }
+        answer
+    }
+
     /// Returns the answer to a write, given the current state of the objects.
-    fn answer_by(&self, objects: &Objects, keys: &Keyring, first_stamp: FirstStamp) -> Answer {
+    fn answer_by(&self, facts: &Facts, keys: &Keyring, first_stamp: FirstStamp) -> Answer {
+        let objects = &facts.objects;
         let contents = self.workload.references.contents(objects);
         let is_moot = contents.is_empty() && self.current().is_none();
         // Nothing is tracked yet, so the loop will write a baseline that says so.
         if is_moot || self.workload.references.is_empty() {
-            return self.write(self.unchanged(), Outcome::Unchanged);
+            return self.write(self.unchanged(), DesiredPins::NONE, Outcome::Unchanged);
         }
+        let pins = self.pins_for(facts);
+        let undone = Some(facts.undone.to_string()).filter(|it| !it.is_empty());
+        let pins = DesiredPins::These {
+            pins: pins.as_deref(),
+            undone: undone.as_deref(),
+        };
         let hash = || keys.hash(&contents).to_string();
+        if facts.is_undo {
+            // The ReplicaSet of that revision is used again if the hash is the same as well.
+            let own = self.workload.config_hash();
+            let own = own.filter(|value| keys.verify(value, &contents) == Verdict::Current);
+            return match own {
+                Some(value) => self.write(Desired::Hash(value), pins, Outcome::Set),
+                None => self.write(Desired::Hash(&hash()), pins, Outcome::Set),
+            };
+        }
         if let Some(value) = self.current() {
             // Pods that restart anyway take the newest key along, so older keys fall out of use.
             let is_due_for_another = self.stored.is_some() && keys.outgrew(value);
             if !is_due_for_another && keys.verify(value, &contents) == Verdict::Current {
-                return self.write(Desired::Hash(value), Outcome::Unchanged);
+                return self.write(Desired::Hash(value), pins, Outcome::Unchanged);
             }
             // A workload restored before its Secrets waits for them, like one that lost them.
             let is_ours = self.stored.is_some() || self.restored().is_some();
             if is_ours && self.workload.missing(objects).next().is_some() {
-                return self.write(Desired::Hash(value), Outcome::MissingConfig);
+                let pins = self.unchanged_pins();
+                return self.write(Desired::Hash(value), pins, Outcome::MissingConfig);
             }
         }
         if let Some(value) = self.restored() {
             match decide(&self.workload, objects, keys, first_stamp) {
-                Decision::Unchanged => return self.write(Desired::Hash(value), Outcome::Unchanged),
+                Decision::Unchanged => {
+                    return self.write(Desired::Hash(value), pins, Outcome::Unchanged);
+                }
                 Decision::Baseline(baseline) => {
                     let desired = Desired::WithBaseline(value, &baseline);
-                    return self.write(desired, Outcome::Unchanged);
+                    return self.write(desired, pins, Outcome::Unchanged);
                 }
                 // SAP's value covers UIDs and resource versions, which differ in another cluster.
                 Decision::Set {
@@ -92,22 +273,32 @@ impl Pending {
                 } => {
                     let baseline = format!("{value}={}", hash());
                     let desired = Desired::WithBaseline(value, &baseline);
-                    return self.write(desired, Outcome::Unchanged);
+                    return self.write(desired, pins, Outcome::Unchanged);
                 }
                 Decision::Set { .. } | Decision::MissingConfig(_) => {}
             }
         }
-        self.write(Desired::Hash(&hash()), Outcome::Set)
+        self.write(Desired::Hash(&hash()), pins, Outcome::Set)
+    }
+
+    /// Returns the pins that the pods are to have. Empty ones say that there are no copies.
+    fn pins_for(&self, facts: &Facts) -> Option<String> {
+        let pins = self.workload.pins_for(&facts.objects);
+        match facts.has_copies {
+            _ if pins.is_empty() => None,
+            true => Some(pins.to_string()),
+            false => Some(String::new()),
+        }
     }
 
     /// Returns the answer to a status query, by the rule of the loop.
     fn answer_status_query(
         &self,
-        objects: Option<&Objects>,
+        facts: Option<&Facts>,
         keys: &Keyring,
         first_stamp: FirstStamp,
     ) -> Answer {
-        let decision = objects.map(|it| decide(&self.workload, it, keys, first_stamp));
+        let decision = facts.map(|it| decide(&self.workload, &it.objects, keys, first_stamp));
         let sync_status = decision.as_ref().map_or(SyncStatus::Unknown, Into::into);
         let due_content = match &decision {
             Some(Decision::Set { config_hash, .. }) => Some(gate::digits(config_hash).to_owned()),
@@ -125,6 +316,22 @@ impl Pending {
         self.restored().map_or(Desired::Stored, Desired::Hash)
     }
 
+    /// Returns the pins to leave in place together with that value.
+    fn unchanged_pins(&self) -> DesiredPins<'_> {
+        let undone = self
+            .workload
+            .pinning
+            .as_deref()
+            .and_then(|it| it.undone.as_deref());
+        match self.restored().and(self.workload.slots().next()) {
+            Some((_, slot)) => DesiredPins::These {
+                pins: slot.state.pins.as_deref(),
+                undone,
+            },
+            None => DesiredPins::Stored,
+        }
+    }
+
     /// Returns the config hash of a workload that is being created, if it looks like one that the workload
     /// had before, here or in another cluster. ReplicaSets restored beside the workload carry the same
     /// value, and it adopts them only if it retains that value.
@@ -136,21 +343,39 @@ impl Pending {
         (self.stored.is_none() && was_its_own).then_some(value)
     }
 
-    /// Answers a write that changes the template. Kubernetes would deny annotations that are too long, so
-    /// in that case the hash is left out.
-    fn write(&self, desired: Desired<'_>, outcome: Outcome) -> Answer {
+    /// Answers a write. Kubernetes would deny annotations that are too long, so in that case the pins are left
+    /// out, or even the hash.
+    fn write(&self, desired: Desired<'_>, pins: DesiredPins<'_>, outcome: Outcome) -> Answer {
         let nothing = Stored::default();
         let stored = self.stored.as_ref().unwrap_or(&nothing);
-        let answer = |desired, outcome| {
-            Answer::giving(desired, &self.workload, stored, self.claims_hash, outcome)
+        let answer = |desired, pins, outcome| {
+            let workload = &self.workload;
+            Answer::giving(desired, pins, workload, stored, self.claims_hash, outcome)
         };
+        if self.has_same_template {
+            return answer(desired, pins, outcome);
+        }
         let wanted = wanted(&self.workload, stored, desired);
-        let slots = self.workload.slots().enumerate();
-        let sizes = slots.filter_map(|(at, (_, slot))| Some(slot.state.size_with(wanted[at]?)));
-        match sizes.max().filter(|size| *size > MAX_ANNOTATIONS_SIZE) {
-            None => answer(desired, outcome),
-            Some(size) => {
-                let mut answer = answer(Desired::Nothing, Outcome::TooLong);
+        let too_long = |pins: DesiredPins<'_>| {
+            let wanted_pins = pins.of_templates(&self.workload, stored);
+            let slots = self.workload.slots().enumerate();
+            let sizes = slots.filter_map(|(at, (_, slot))| {
+                Some(slot.state.size_with(wanted[at]?, wanted_pins[at]))
+            });
+            sizes.max().filter(|size| *size > MAX_ANNOTATIONS_SIZE)
+        };
+        let unpinned = match pins {
+            DesiredPins::These { pins: Some(_), .. } => DesiredPins::These {
+                pins: Some(""),
+                undone: None,
+            },
+            pins => pins,
+        };
+        match (too_long(pins), too_long(unpinned)) {
+            (None, _) => answer(desired, pins, outcome),
+            (_, None) => answer(desired, unpinned, outcome),
+            (_, Some(size)) => {
+                let mut answer = answer(Desired::Nothing, DesiredPins::NONE, Outcome::TooLong);
                 let warning = format!(
                     "pod-reloader: the annotations of the pod template are too long to add the config \
                      hash: they would be {size} bytes, Kubernetes takes {MAX_ANNOTATIONS_SIZE} bytes; \
@@ -170,3 +395,9 @@ impl Pending {
         }
     }
 }
+
+/// The number of copies that a warning names.
+const SHOWN: usize = 5;
+/// Follows [`OVERRIDDEN`] if the hash is one of ours, as an undo brings it back.
+const NOTHING_UNDONE: &str = "; an undo brings back no config, as the pods keep no copy of it: see \
+                              pod-reloader.cs.sap.com/pin";

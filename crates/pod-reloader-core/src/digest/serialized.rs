@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{DataKeys, Digest};
 use crate::annotations::HOLD;
-use crate::mark::{Marks, STACKABLE_IGNORE, STAKATER_IGNORE, STAKATER_MATCH, is_hold};
+use crate::mark::{COPY, Marks, STACKABLE_IGNORE, STAKATER_IGNORE, STAKATER_MATCH, is_hold};
 use crate::release::{self, Release, Tool};
 
 /// A ConfigMap or Secret, borrowed from the answer. A Secret has no `binaryData`.
@@ -180,6 +180,7 @@ impl Serialized<'_> {
             false => Marks::NOT_SELECTED,
         });
         self.metadata.annotations.marks
+            | when(labels.contains_key(COPY), Marks::COPY)
             | when(self.immutable == Some(true), Marks::IMMUTABLE)
             | when(is_ignored, Marks::STACKABLE_IGNORE)
             | selected

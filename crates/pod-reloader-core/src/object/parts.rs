@@ -15,6 +15,7 @@ use crate::duration::{self, MAX_SETTLE_PERIOD};
 use crate::gate::Gates;
 use crate::kind::WorkloadKind;
 use crate::name::{InvalidName, Name};
+use crate::pins::Pinning;
 use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
 use crate::release::Release;
@@ -83,6 +84,10 @@ impl Parts {
             },
             settle_period: settle_period(&subject, reading),
             gates: Gates::read(|key| subject.annotation(key), inherited),
+            pinning: match reading.pins {
+                true => Pinning::read(|key| subject.annotation(key)),
+                false => None,
+            },
             staging: Staging::read(
                 |key| subject.annotation(key).or_else(|| inherited.get(key)),
                 &reading.staging,

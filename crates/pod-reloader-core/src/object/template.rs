@@ -60,18 +60,18 @@ impl Found {
         let depth = found(spec, &to_key).map(|(depth, _)| depth.min(to_key.len() - 1));
         let part = |below: &[&str]| found(spec, &[path, below].concat())?.1;
         let annotations = part(&["metadata", "annotations"]).and_then(read_as);
-        let config_hash = || {
-            let hash: String =
-                part(&["metadata", "annotations", annotations::CONFIG_HASH]).and_then(read_as)?;
-            Some(BTreeMap::from([(
-                annotations::CONFIG_HASH.to_owned(),
-                hash,
-            )]))
+        let ours = || {
+            let of = |key: &'static str| {
+                let value: String = part(&["metadata", "annotations", key]).and_then(read_as)?;
+                Some((key.to_owned(), value))
+            };
+            let ours = [annotations::CONFIG_HASH, annotations::PINS];
+            Some(ours.into_iter().filter_map(of).collect::<BTreeMap<_, _>>())
         };
         let template = PodTemplate {
-            // If other values are not strings, only the config hash is of use.
+            // If other values are not strings, only ours are of use.
             metadata: Some(TemplateMetadata {
-                annotations: annotations.or_else(config_hash),
+                annotations: annotations.or_else(ours),
             }),
             spec: part(&["spec"]).and_then(read_as),
         };
@@ -83,12 +83,14 @@ impl Found {
     }
 
     pub(super) fn state(&self) -> TemplateState {
-        let hash = self
-            .annotations()
-            .and_then(|it| it.get(annotations::CONFIG_HASH));
+        let own = |key: &str| {
+            let value = self.annotations().and_then(|it| it.get(key));
+            value.map(|value| value.as_str().into())
+        };
         TemplateState {
             depth: self.depth,
-            config_hash: hash.map(|value| value.as_str().into()),
+            config_hash: own(annotations::CONFIG_HASH),
+            pins: own(annotations::PINS),
             annotations_size: self.annotations().map_or(0, annotations_size),
         }
     }

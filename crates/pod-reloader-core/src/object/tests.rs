@@ -78,7 +78,7 @@ fn a_template_of_a_custom_resource_carries_the_hash() {
         json!({"template": {"metadata": {}, "spec": {"containers": []}}}),
         &[],
     );
-    let patch = patch::set_config_hash(&workload(rollout(), &object), "new");
+    let patch = patch::stamp(&workload(rollout(), &object), &patch::Stamp::of("new"));
     let after = patched(&object, &patch);
     let template = &after["spec"]["template"];
     assert_eq!(
@@ -93,7 +93,7 @@ fn a_template_of_a_custom_resource_carries_the_hash() {
 #[test]
 fn a_missing_template_is_created_if_it_may_consist_of_metadata_only() {
     let bare = object(json!({"replicas": 1}), &[]);
-    let patch = patch::set_config_hash(&workload(connect(), &bare), "new");
+    let patch = patch::stamp(&workload(connect(), &bare), &patch::Stamp::of("new"));
     let after = patched(&bare, &patch);
     let pod = &after["spec"]["template"]["pod"];
     assert_eq!(
@@ -219,7 +219,7 @@ fn templates_that_disagree_are_set_to_the_same() {
     };
     let after = patched(
         &object,
-        &patch::set_config_hash(&workload(both, &object), &config_hash),
+        &patch::stamp(&workload(both, &object), &patch::Stamp::of(&config_hash)),
     );
     assert_eq!(decided(&workload(both, &after), "1"), Decision::Unchanged);
     assert_eq!(
@@ -233,7 +233,7 @@ fn what_the_user_has_in_a_template_stays_whatever_it_is() {
     let odd = json!({"annotations": {"scrape": true}, "labels": {"app": "web"}});
     let spec = json!({"template": {"metadata": odd, "spec": {"containers": {}}}});
     let before = object(spec, &[]);
-    let patch = patch::set_config_hash(&workload(rollout(), &before), "new");
+    let patch = patch::stamp(&workload(rollout(), &before), &patch::Stamp::of("new"));
     let after = patched(&before, &patch);
     let metadata = &after["spec"]["template"]["metadata"];
     assert_eq!(metadata["labels"], odd["labels"]);
@@ -276,7 +276,7 @@ fn templates_with_one_missing_parent_do_not_wipe_each_other() {
     let bare = object(json!({}), &[]);
     let after = patched(
         &bare,
-        &patch::set_config_hash(&workload(both, &bare), "new"),
+        &patch::stamp(&workload(both, &bare), &patch::Stamp::of("new")),
     );
     for pod in ["pod", "buildPod"] {
         let annotations = &after["spec"]["template"][pod]["metadata"]["annotations"];

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::template::{Template, fields, same_template_but_for_key};
+use super::template::{Template, fields, same_template_but_for_ours};
 use crate::annotations;
 use crate::kind::WorkloadKind;
 
@@ -17,6 +17,10 @@ pub(crate) struct RawWorkload<'a> {
     managed_fields: Option<&'a RawValue>,
     /// The baseline in the metadata.
     pub(crate) baseline: Option<String>,
+    /// The pins of what was undone, in the metadata.
+    pub(crate) undone: Option<String>,
+    /// True if pins stand in the manifest that was applied.
+    pub(crate) applies_pins: bool,
 }
 
 impl<'a> RawWorkload<'a> {
@@ -55,11 +59,15 @@ impl<'a> RawWorkload<'a> {
             templates,
             managed_fields: metadata.managed_fields,
             baseline: annotations.remove(annotations::BASELINE),
+            undone: annotations.remove(annotations::UNDONE),
+            applies_pins: annotations
+                .get(LAST_APPLIED)
+                .is_some_and(|manifest| manifest.contains(annotations::PINS)),
         })
     }
 
-    /// Returns the config hash of each template.
-    pub(crate) fn config_hashes(&self) -> Vec<Option<Box<str>>> {
+    /// Returns config hash and pins of each template.
+    pub(crate) fn stamps(&self) -> Vec<[Option<Box<str>>; 2]> {
         #[derive(Deserialize)]
         struct PodTemplate {
             metadata: Option<Metadata>,
@@ -69,33 +77,38 @@ impl<'a> RawWorkload<'a> {
             annotations: Option<BTreeMap<String, String>>,
         }
         let of = |template: &RawValue| match serde_json::from_str(template.get()) {
-            Ok(PodTemplate { metadata }) => metadata?.annotations?.remove(annotations::CONFIG_HASH),
-            // In a custom resource, other annotations may not be strings.
-            Err(_) => {
-                let path = ["metadata", "annotations", annotations::CONFIG_HASH];
-                serde_json::from_str(inner(template, &path)?.get()).ok()
+            Ok(PodTemplate { metadata }) => {
+                let annotations = metadata.and_then(|it| it.annotations);
+                let mut annotations = annotations.unwrap_or_default();
+                OURS.map(|key| annotations.remove(key).map(Into::into))
             }
+            // In a custom resource, other annotations may not be strings.
+            Err(_) => OURS.map(|key| {
+                let path = ["metadata", "annotations", key];
+                let value = inner(template, &path)?;
+                serde_json::from_str(value.get()).ok()
+            }),
         };
         let templates = self.templates.iter();
         templates
-            .map(|template| of((*template)?).map(Into::into))
+            .map(|template| template.map(of).unwrap_or_default())
             .collect()
     }
 
-    /// Returns true if both have the same pod templates apart from the config hash annotation. An absent
-    /// map equals an empty one.
+    /// Returns true if both have the same pod templates apart from our annotations. An absent map equals an
+    /// empty one.
     ///
     /// The apiserver serialises both objects of a review in the same order, so their texts are compared.
     /// Only if those differ are they parsed, in case another webhook reordered them.
-    pub(crate) fn same_templates_but_for_hash(
+    pub(crate) fn same_templates_but_for_ours(
         &self,
         other: &Self,
     ) -> Result<bool, serde_json::Error> {
         for pair in self.templates.iter().zip(&other.templates) {
             let is_same = match pair {
                 (None, None) => true,
-                (Some(one), Some(other)) => same_template_but_for_key(one, other)?,
-                // A template that holds nothing but the config hash annotation was created for it.
+                (Some(one), Some(other)) => same_template_but_for_ours(one, other)?,
+                // A template that holds nothing but our annotations was created for them.
                 (Some(one), None) | (None, Some(one)) => Template::of(one)?.is_empty(),
             };
             if !is_same {
@@ -136,6 +149,12 @@ impl<'a> RawWorkload<'a> {
     }
 }
 
+/// The annotation in which `kubectl apply` stores the manifest.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Our annotations of a pod template.
+const OURS: [&str; 2] = [annotations::CONFIG_HASH, annotations::PINS];
+
 /// Returns the value at the end of a path, if there is one.
 fn inner<'a>(object: &'a RawValue, path: &[&str]) -> Option<&'a RawValue> {
     let below = |place: &'a RawValue, field: &&str| fields(place).ok()?.remove(*field);
@@ -154,7 +173,7 @@ mod tests {
         });
         let [one, other] =
             [&one, &other].map(|raw| RawWorkload::of(raw, WorkloadKind::DEPLOYMENT).unwrap());
-        one.same_templates_but_for_hash(&other).unwrap()
+        one.same_templates_but_for_ours(&other).unwrap()
     }
 
     #[test]
@@ -200,6 +219,6 @@ mod tests {
         let other = read(r#"{"spec":{"template":{"spec":{"a":{"y":2,"x":1}}}}}"#);
         let [one, other] =
             [&one, &other].map(|raw| RawWorkload::of(raw, WorkloadKind::DEPLOYMENT).unwrap());
-        assert!(one.same_templates_but_for_hash(&other).unwrap());
+        assert!(one.same_templates_but_for_ours(&other).unwrap());
     }
 }

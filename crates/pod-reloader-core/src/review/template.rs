@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use crate::annotations;
 
-pub(super) fn same_template_but_for_key(
+pub(super) fn same_template_but_for_ours(
     one: &RawValue,
     other: &RawValue,
 ) -> Result<bool, serde_json::Error> {
@@ -28,7 +28,7 @@ pub(super) struct Template<'a> {
     rest: Fields<'a>,
     /// The metadata except the annotations.
     metadata: Fields<'a>,
-    /// The annotations except the config hash.
+    /// The annotations except ours.
     annotations: BTreeMap<String, String>,
 }
 
@@ -47,6 +47,7 @@ impl<'a> Template<'a> {
             None => BTreeMap::new(),
         };
         annotations.remove(annotations::CONFIG_HASH);
+        annotations.remove(annotations::PINS);
         Ok(Self {
             rest,
             metadata,

@@ -4,7 +4,7 @@ use pod_reloader_core::annotations::{self, KEYS, Place};
 use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::patch::{set_baseline, set_config_hash};
+use pod_reloader_core::patch::{Stamp, set_baseline, stamp};
 use pod_reloader_core::scope::{Labels, Scope};
 
 use pod_reloader_core::object::WorkloadObject;
@@ -18,7 +18,7 @@ pub(crate) fn hold(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let decided_from = workload(&mut choices);
     let read = read(&decided_from);
-    let key = set_config_hash(&read, "new");
+    let key = stamp(&read, &Stamp::of("new"));
     let after = patched(&decided_from, &key).expect("it applies to what it was decided from");
     assert_eq!(config_hash(&after), Some("new"));
     assert_eq!(baseline(&after), baseline(&decided_from));

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use k8s_openapi::ByteString;
 use pod_reloader_core::admission::{Answer, Outcome, Pending, Step, begin};
+use pod_reloader_core::copies::Copies;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
 use pod_reloader_core::hash::{HashKey, Keyring};
@@ -28,11 +29,17 @@ pub(crate) fn hold(body: &[u8]) {
         Some(Step::Answer(answer)) => holds(&request, &answer, None),
         Some(Step::Read(pending)) => {
             for contents in possible_objects(&pending) {
-                let answer = pending.answer(contents.as_ref(), &keys(), FirstStamp::Rollout);
+                let answer = answered(&pending, contents.as_ref());
                 holds(&request, &answer, contents.as_ref());
             }
         }
     }
+}
+
+/// Returns the answer, given these objects, and no copies.
+fn answered(pending: &Pending, objects: Option<&Objects>) -> Answer {
+    let facts = objects.and_then(|it| pending.facts(it.clone(), &Copies::new()));
+    pending.answer(facts.as_ref(), &keys(), FirstStamp::Rollout)
 }
 
 /// Does the same for a review in the apiserver's form, with some changes.
@@ -178,7 +185,7 @@ fn holds_again(request: &Request<'_>, object: &Value, objects: Option<&Objects>)
     };
     let answer = match step(&again).expect("it was one before") {
         Step::Answer(answer) => answer,
-        Step::Read(pending) => pending.answer(objects, &keys(), FirstStamp::Rollout),
+        Step::Read(pending) => answered(&pending, objects),
     };
     if !is_ourselves(request) {
         assert_eq!(answer.patch, [], "asked again");

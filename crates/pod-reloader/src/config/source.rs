@@ -12,6 +12,7 @@ use kube::Client;
 use kube::api::ListParams;
 use kube::core::{ListMeta, Selector};
 use pod_reloader_core::digest::{Aspects, ConfigObject, DataKeys, Objects, Presence};
+use pod_reloader_core::mark::COPY;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
 use pod_reloader_core::release::Tool;
@@ -41,15 +42,20 @@ const USUAL: usize = 256 << 10;
 /// JSON escapes are larger.
 const LARGE: usize = 2 << 20;
 
-/// Returns the config objects of a kind that can be tracked, by their metadata.
+/// Returns the config objects of a kind that can be tracked, by their metadata. Copies for pins cannot.
 pub(crate) fn listed(
     client: &Client,
     namespace: Option<&Name>,
     kind: ConfigKind,
+    scope: &Scope,
     budget: &Budget,
 ) -> Resources<ConfigMetadata> {
     let api = api(client, namespace, kind);
-    Resources::new(api, kind.as_str(), budget).with_fields(config_fields(kind))
+    let listed = Resources::new(api, kind.as_str(), budget).with_fields(config_fields(kind));
+    match kind == ConfigKind::ConfigMap && scope.pins() {
+        true => listed.with_labels(format!("!{COPY}")),
+        false => listed,
+    }
 }
 
 /// Returns the field selector of watches and lists. It leaves out the Secrets in which Helm stores its
@@ -65,6 +71,7 @@ pub(crate) struct Source {
     deadline: Duration,
     reads: Arc<Semaphore>,
     budget: Budget,
+    scope: Arc<Scope>,
     /// The labels that tracked objects must have, if any.
     selector: Option<Arc<Selector>>,
     /// The tools to whose releases objects may belong.
@@ -85,6 +92,7 @@ impl Source {
         Self {
             selector: scope.config_selector().cloned().map(Arc::new),
             tools: scope.tools().clone(),
+            scope: Arc::new(scope.clone()),
             client,
             deadline,
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
@@ -134,7 +142,10 @@ impl Source {
 
     /// Returns an object as the apiserver sends it. Its bytes are taken from the budget as long as the share
     /// exists.
-    async fn receive(&self, reference: &Reference) -> Result<(Vec<u8>, Share), CallError> {
+    pub(super) async fn receive(
+        &self,
+        reference: &Reference,
+    ) -> Result<(Vec<u8>, Share), CallError> {
         let Reference {
             kind,
             namespace,
@@ -145,6 +156,12 @@ impl Source {
             .body(Vec::new())
             .expect("a Name is safe in a path");
         within(self.deadline, self.answer(request)).await
+    }
+
+    /// Sends a request whose answer says nothing new.
+    pub(super) async fn send(&self, request: http::Request<Vec<u8>>) -> Result<(), CallError> {
+        within(self.deadline, self.answer(request)).await?;
+        Ok(())
     }
 
     /// Returns the body of the answer.
@@ -199,7 +216,13 @@ impl Source {
         kind: ConfigKind,
         namespace: &Name,
     ) -> Result<Vec<Reference>, ReadError> {
-        let objects = listed(&self.client, Some(namespace), kind, &self.budget);
+        let objects = listed(
+            &self.client,
+            Some(namespace),
+            kind,
+            &self.scope,
+            &self.budget,
+        );
         let mut page = ListParams::default();
         let mut names = Vec::new();
         loop {

@@ -143,6 +143,11 @@ fn workloads(registry: &mut Registry, metrics: &Metrics) {
         metrics.foreign.clone(),
     );
     registry.register(
+        "undone_workloads",
+        "Workloads that keep earlier content of a ConfigMap, because its change was undone",
+        metrics.undone.clone(),
+    );
+    registry.register(
         "hashes",
         "Workloads by the key of their config hash or baseline",
         metrics.hashes.clone(),

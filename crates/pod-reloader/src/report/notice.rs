@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use jiff::{Timestamp, Zoned};
 use k8s_openapi::api::core::v1::ObjectReference;
-use pod_reloader_core::annotations::{APPROVE, HOLD, RESTART_WINDOW};
+use pod_reloader_core::annotations::{APPROVE, HOLD, RESTART_WINDOW, UNDONE};
 use pod_reloader_core::brake::INTERVAL;
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::discovery::Requirement;
 use pod_reloader_core::gate::Closed;
 use pod_reloader_core::limit::Full;
+use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::references::Rejected;
 use pod_reloader_core::release::Release;
@@ -60,6 +61,20 @@ pub(crate) enum Notice {
     NotRun(String),
     /// The apiserver refuses our patch.
     Refused(String),
+    /// Its pods keep the content of earlier copies, because its user has undone the changes of these ConfigMaps.
+    Undone(Vec<Name>),
+    /// It has not become healthy with the changed config, so its pods have the one before that again.
+    PutBack,
+    /// It has not become healthy with the changed config, and for this reason its pods keep it.
+    NotPutBack(&'static str),
+    /// Its pods use the ConfigMaps themselves, because a copy could not be made.
+    NotCopied(String),
+    /// A copy that its pods use is not there any more, and its content is not known.
+    CopyLost(Name),
+    /// So many of its pods have been created without regard to its pins.
+    PodsNotPinned(usize),
+    /// The copies that its revisions keep take so many bytes.
+    CopiesAreLarge(usize),
     /// The workload is not managed: with it, its namespace would take more memory than so many bytes.
     NamespaceTooLarge(usize),
 }
@@ -85,6 +100,13 @@ impl Notice {
             Self::Halted(_) | Self::FailedFirst => "RestartHalted",
             Self::NotRun(_) => "CronJobNotRun",
             Self::Refused(_) => "PatchRefused",
+            Self::Undone(_) => "ConfigUndone",
+            Self::PutBack => "ConfigReverted",
+            Self::NotPutBack(_) => "ConfigNotReverted",
+            Self::NotCopied(_) => "CopyFailed",
+            Self::CopyLost(_) => "CopyLost",
+            Self::PodsNotPinned(_) => "PodsNotPinned",
+            Self::CopiesAreLarge(_) => "CopiesLarge",
             Self::NamespaceTooLarge(_) => "NamespaceTooLarge",
         }
     }
@@ -183,6 +205,29 @@ impl Notice {
             }
             Self::NotRun(error) => format!("its config changed, but it cannot be run: {error}"),
             Self::Refused(error) => format!("cannot set the config hash: {error}"),
+            Self::Undone(names) => format!(
+                "its pods keep what they had before {}: undone, until the content changes again or the annotation {UNDONE} is removed",
+                list(names.iter().map(|name| format!("ConfigMap {name} changed")))
+            ),
+            Self::PutBack => format!(
+                "its pods have not become healthy with the changed config: they get the one before that again, until the content changes or the annotation {UNDONE} is removed"
+            ),
+            Self::NotPutBack(why) => format!(
+                "its pods have not become healthy with the changed config, which stays: {why}"
+            ),
+            Self::NotCopied(error) => format!(
+                "the pods of this revision use the ConfigMaps themselves, so an undo will not bring their content back: {error}"
+            ),
+            Self::CopyLost(copy) => format!(
+                "ConfigMap {copy} is gone, which kept the content that the pods are to have: new pods get the present content"
+            ),
+            Self::PodsNotPinned(pods) => format!(
+                "{pods} of its pods use the ConfigMaps themselves and not the copies: delete these pods to have them made anew"
+            ),
+            Self::CopiesAreLarge(bytes) => format!(
+                "the copies of its ConfigMaps may take {} MiB of etcd: set a lower revisionHistoryLimit, or pin less",
+                bytes >> 20
+            ),
             Self::NamespaceTooLarge(share) => format!(
                 "not restarting pods when config changes: the workloads of this namespace need more than the {} MiB of memory that pod-reloader has for one namespace; this one is managed once others are deleted or reference less",
                 share >> 20
@@ -200,7 +245,8 @@ impl Notice {
             | Self::Gated(_)
             | Self::AwaitsStage(_)
             | Self::AwaitsSlot(_)
-            | Self::OutsideWindow(..) => false,
+            | Self::OutsideWindow(..)
+            | Self::Undone(_) => false,
             Self::Stalled(..)
             | Self::Reverted
             | Self::MissingConfig(_)
@@ -211,6 +257,12 @@ impl Notice {
             | Self::FailedFirst
             | Self::NotRun(_)
             | Self::Refused(_)
+            | Self::PutBack
+            | Self::NotPutBack(_)
+            | Self::NotCopied(_)
+            | Self::CopyLost(_)
+            | Self::PodsNotPinned(_)
+            | Self::CopiesAreLarge(_)
             | Self::NamespaceTooLarge(_) => true,
         }
     }
@@ -257,6 +309,13 @@ impl Notice {
             | Self::FailedFirst
             | Self::NotRun(_)
             | Self::Refused(_)
+            | Self::Undone(_)
+            | Self::PutBack
+            | Self::NotPutBack(_)
+            | Self::NotCopied(_)
+            | Self::CopyLost(_)
+            | Self::PodsNotPinned(_)
+            | Self::CopiesAreLarge(_)
             | Self::NamespaceTooLarge(_) => None,
         }
     }
@@ -265,6 +324,7 @@ impl Notice {
 fn why(cause: Cause, changed: &[Reference]) -> String {
     match cause {
         Cause::FirstStamp => "first config hash of this workload".to_owned(),
+        Cause::Pinned => "first copies of its ConfigMaps".to_owned(),
         Cause::ChangedBeforeTakeover => {
             "its config changed before pod-reloader took over".to_owned()
         }
@@ -312,7 +372,6 @@ pub(crate) fn about(workload: &Workload) -> ObjectReference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pod_reloader_core::name::Name;
     use pod_reloader_core::reference::ConfigKind;
     use std::collections::BTreeSet;
 

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use pod_reloader_core::digest::{Objects, Presence};
 use pod_reloader_core::index::Affected;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::pins::Pins;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::references::Rejected;
 use pod_reloader_core::workload::Workload;
@@ -47,6 +48,8 @@ pub(crate) struct Snapshot {
     pub(crate) left_out: Option<Rejected>,
     /// The time when the read began that saw the latest change. The first read of an object is included.
     pub(crate) changed: Instant,
+    /// The pins of what was undone, and still is there. Its objects have the content that the pods have.
+    pub(crate) undone: Pins,
     /// The objects that were seen to change, with the time of the change. First reads are not included.
     pub(crate) changes: Vec<(Reference, Instant)>,
 }
@@ -101,6 +104,7 @@ impl Digests {
             changed,
             changes,
             left_out,
+            undone: Pins::default(),
             objects: reads
                 .into_iter()
                 .map(|(reference, read)| (reference, read.presence))

@@ -22,6 +22,12 @@ pub(crate) enum RestartError {
         #[source]
         source: CallError,
     },
+    #[error("copying the config of {workload}")]
+    Copy {
+        workload: WorkloadId,
+        #[source]
+        source: CallError,
+    },
     #[error("setting the config hash of {0}: it was accepted and reverted")]
     Undone(WorkloadId),
 }
@@ -32,7 +38,7 @@ impl RestartError {
         match self {
             Self::Patch { source, .. } => source.is_refusal(),
             Self::Undone(_) => true,
-            Self::Read(_) | Self::ReadWorkload { .. } => false,
+            Self::Read(_) | Self::ReadWorkload { .. } | Self::Copy { .. } => false,
         }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Progress {
     entries_at_rest: Mutex<HashMap<WorkloadId, HashMap<Reference, u64>>>,
     /// The workloads whose config hash cannot be verified.
     foreign: Mutex<HashSet<WorkloadId>>,
+    /// The workloads some of whose content was undone.
+    undone: Mutex<HashSet<WorkloadId>>,
     /// The keys that the log has already reported as missing.
     unknown_keys: Mutex<BTreeSet<KeyId>>,
 }
@@ -95,6 +97,7 @@ impl Progress {
             brakes,
             entries_at_rest: Mutex::default(),
             foreign: Mutex::default(),
+            undone: Mutex::default(),
             unknown_keys: Mutex::default(),
         }
     }
@@ -268,6 +271,7 @@ impl Progress {
         }
         self.entries_at_rest.lock().remove(id);
         self.foreign(id, false);
+        self.undone(id, false);
     }
 
     /// Publishes `notice`, unless it is the same as the user's last one. Returns true if it is news. A
@@ -321,7 +325,7 @@ impl Progress {
     }
 
     /// Publishes a notice. Problems are logged, too, because Events are gone after an hour.
-    fn publish(&self, workload: &Workload, notice: Notice) {
+    pub(crate) fn publish(&self, workload: &Workload, notice: Notice) {
         if notice.is_problem() {
             let (reason, note) = (notice.reason(), notice.note());
             info!(workload = %workload.id, reason, note, "a workload has a problem");
@@ -346,6 +350,17 @@ impl Progress {
             foreign.remove(id)
         };
         self.metrics.foreign.set(foreign.len() as i64);
+    }
+
+    /// Notes whether some content of a workload was undone. Returns true if that is news.
+    pub(crate) fn undone(&self, id: &WorkloadId, is_undone: bool) -> bool {
+        let mut undone = self.undone.lock();
+        let is_news = match is_undone {
+            true => undone.insert(id.clone()),
+            false => undone.remove(id),
+        };
+        self.metrics.undone.set(undone.len() as i64);
+        is_news && is_undone
     }
 
     /// Logs once that config hashes were made under a key that does not exist.
@@ -387,6 +402,13 @@ impl Progress {
             | Notice::AwaitsSlot(_)
             | Notice::OutsideWindow(..)
             | Notice::ReleaseUnfinished(_)
+            | Notice::Undone(_)
+            | Notice::PutBack
+            | Notice::NotPutBack(_)
+            | Notice::NotCopied(_)
+            | Notice::CopyLost(_)
+            | Notice::PodsNotPinned(_)
+            | Notice::CopiesAreLarge(_)
             | Notice::NamespaceTooLarge(_) => None,
         }
     }

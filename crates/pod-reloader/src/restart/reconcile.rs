@@ -5,6 +5,7 @@ mod gates;
 mod kinds;
 mod left_out;
 mod pass;
+mod pins;
 mod releases;
 mod stages;
 mod write;

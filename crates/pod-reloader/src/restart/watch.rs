@@ -66,7 +66,7 @@ pub(crate) fn spawn(
             .into_iter()
             .filter(|kind| scope.tracks(*kind))
         {
-            let config = listed(client, namespace.as_ref(), kind, budget);
+            let config = listed(client, namespace.as_ref(), kind, scope, budget);
             let namespace = namespace.clone();
             watches.spawn(watch_config(config, kind, namespace, reconciler.clone()));
         }

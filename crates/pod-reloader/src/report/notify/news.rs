@@ -77,7 +77,20 @@ impl Topic {
             | Notice::ReleaseUnfinished(_)
             | Notice::AwaitsStage(_)
             | Notice::AwaitsSlot(_)
-            | Notice::OutsideWindow(..) => return None,
+            | Notice::OutsideWindow(..)
+            | Notice::Undone(_)
+            | Notice::CopiesAreLarge(_) => return None,
+            Notice::PutBack => (
+                "Not healthy with the changed config, the old one was put back",
+                "",
+            ),
+            Notice::NotPutBack(_) => (
+                "Not healthy with the changed config, which could not be put back",
+                "",
+            ),
+            Notice::NotCopied(_) => ("Restarted without copies of its config", ""),
+            Notice::CopyLost(_) => ("A copy of its config is gone", ""),
+            Notice::PodsNotPinned(_) => ("Pods do not use the copies of its config", ""),
             Notice::Gated(Closed::NotApproved(_)) => ("Not restarted, waits for approval", ""),
             Notice::Gated(Closed::NoWindow) => {
                 ("Not restarted, its restart window is no window", "")
@@ -109,6 +122,7 @@ impl Topic {
                     Some("changed_before_takeover"),
                     Some("changed before pod-reloader took over"),
                 ),
+                Cause::Pinned => (Some("pinned"), Some("first copies of its config")),
             },
             _ => (None, None),
         };
@@ -147,6 +161,13 @@ fn objects(notice: &Notice) -> Vec<Reference> {
         | Notice::FailedFirst
         | Notice::NotRun(_)
         | Notice::Refused(_)
+        | Notice::Undone(_)
+        | Notice::PutBack
+        | Notice::NotPutBack(_)
+        | Notice::NotCopied(_)
+        | Notice::CopyLost(_)
+        | Notice::PodsNotPinned(_)
+        | Notice::CopiesAreLarge(_)
         | Notice::NamespaceTooLarge(_) => Vec::new(),
     }
 }

@@ -33,7 +33,8 @@ impl Reconciler {
             ),
             RestartError::Undone(_) => (None, Some(Notice::Refused(UNDONE.to_owned()))),
             RestartError::Read(ReadError::List { source, .. } | ReadError::Keys { source, .. })
-            | RestartError::ReadWorkload { source, .. } => (Some(source), None),
+            | RestartError::ReadWorkload { source, .. }
+            | RestartError::Copy { source, .. } => (Some(source), None),
             RestartError::Read(ReadError::NoKeys(_)) => (None, None),
         };
         self.errors.count(cause);

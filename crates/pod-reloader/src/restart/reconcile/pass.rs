@@ -58,7 +58,9 @@ impl Reconciler {
         hash_since: Instant,
         first_news: Option<Instant>,
     ) -> Result<Action, RestartError> {
-        let snapshot = self.snapshot(workload, None).await?;
+        let Some(snapshot) = self.snapshot(workload, None).await? else {
+            return Ok(Action::AwaitChange);
+        };
         self.progress
             .report_rejected(workload, snapshot.left_out.as_ref());
         let decision = self.decide(workload, &snapshot, hash_since).await?;
@@ -98,7 +100,9 @@ impl Reconciler {
                 )
             }
         };
-        let fresh = self.snapshot(workload, Some(since)).await?;
+        let Some(fresh) = self.snapshot(workload, Some(since)).await? else {
+            return Ok(Action::AwaitChange);
+        };
         if self.workloads.get(&workload.id).is_none() {
             return Ok(Action::AwaitChange);
         }
@@ -130,12 +134,14 @@ impl Reconciler {
         }
     }
 
+    /// Returns the objects of a workload. `None` if nobody knows what its pods have.
     async fn snapshot(
         &self,
         workload: &Workload,
         since: Option<Instant>,
-    ) -> Result<Snapshot, RestartError> {
-        Ok(self.digests.snapshot(workload, since).await?)
+    ) -> Result<Option<Snapshot>, RestartError> {
+        let snapshot = self.digests.snapshot(workload, since).await?;
+        self.without_undone(workload, snapshot).await
     }
 
     async fn decide(
@@ -227,6 +233,7 @@ impl Reconciler {
     /// Leaves a workload alone that carries the right hash.
     async fn unchanged(&self, workload: &Workload, snapshot: &Snapshot) -> Action {
         let id = &workload.id;
+        self.report_undone(workload, &snapshot.undone);
         if self.progress.pending_since(id).is_some() {
             self.metrics.saved();
         }

@@ -5,13 +5,14 @@ use kube::api::Patch;
 use pod_reloader_core::decision::{Cause, baseline_by_time};
 use pod_reloader_core::error::chain;
 use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
-use pod_reloader_core::patch;
+use pod_reloader_core::patch::{self, Stamp};
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Restart, Workload, WorkloadId};
 use tokio::time::Instant;
 use tracing::{debug, info};
 
 use super::pass::Action;
+use super::pins::Pinned;
 use super::{Reconciler, version};
 use crate::report::notice::Notice;
 use crate::restart::cron_jobs;
@@ -69,9 +70,20 @@ impl Reconciler {
         if self.settings.observe {
             return Ok(self.would_restart(due));
         }
+        let pins = match self.pin(workload, snapshot).await? {
+            // Without room for them, the pods use the ConfigMaps themselves.
+            Pinned::As(Some(pins))
+                if workload.too_long_with(config_hash, Some(&pins)).is_some() =>
+            {
+                Some(String::new())
+            }
+            Pinned::As(pins) => pins,
+            Pinned::Outdated => return Ok(Action::RequeueAt(Instant::now())),
+        };
+        let undone = Some(snapshot.undone.to_string()).filter(|it| !it.is_empty());
         // The apiserver would not always refuse it. For a custom resource, only the creation of its pods
         // would fail.
-        if let Some(size) = workload.too_long_with(config_hash) {
+        if let Some(size) = workload.too_long_with(config_hash, pins.as_deref()) {
             return Err(RestartError::Patch {
                 workload: id.clone(),
                 source: CallError::AnnotationsTooLong(size),
@@ -79,7 +91,14 @@ impl Reconciler {
         }
         let baseline = baseline_by_time(config_hash);
         let patch = match workload.restart {
-            Restart::Template => patch::set_config_hash(workload, config_hash),
+            Restart::Template => {
+                let stamp = Stamp {
+                    config_hash,
+                    pins: pins.as_deref(),
+                    undone: undone.as_deref(),
+                };
+                patch::stamp(workload, &stamp)
+            }
             Restart::At { .. } => {
                 let time = workload.restart.time(jiff::Timestamp::now());
                 patch::restart_at(workload, &time.to_string(), &baseline)

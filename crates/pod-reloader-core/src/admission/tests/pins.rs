@@ -1,0 +1,216 @@
+//! Pins in reviews: which copies a write names, and what counts as an undo.
+
+use super::*;
+use crate::digest::{Aspects, Presence};
+use crate::pins::copy_name;
+
+const PINS: &str = "/spec/template/metadata/annotations/pod-reloader.cs.sap.com~1pins";
+const UNDONE: &str = "/metadata/annotations/pod-reloader.cs.sap.com~1undone";
+
+fn pin_of(value: &str) -> String {
+    let a = Name::parse("a").unwrap();
+    format!("a={}", copy_name(&a, &holding(value).unwrap().digest))
+}
+
+fn copy(value: &str) -> Presence {
+    let json = json!({
+        "metadata": {"uid": "u", "resourceVersion": "1", "labels": {"pod-reloader.cs.sap.com/copy": "true"}},
+        "immutable": true,
+        "data": {"key": value},
+    });
+    Presence::Present(ConfigObject::parse(json.to_string().as_bytes(), Aspects::default()).unwrap())
+}
+
+/// Returns a Deployment that pins, as it was rolled out with this value.
+fn rolled_out(value: &str) -> Builder {
+    let annotations = json!({
+        annotations::CONFIG_HASH: hash(value),
+        annotations::PINS: pin_of(value),
+    });
+    let web = deployment("web").annotation("pin", "configmaps");
+    web.with("/spec/template/metadata/annotations", annotations)
+}
+
+fn pinning_step(review: &Value) -> Step {
+    let scope = Scope::new([], Name::parse("operator").unwrap()).and_pins(true);
+    let body = review.to_string();
+    let request = Request::parse(body.as_bytes()).unwrap();
+    begin(&request, &scope, &keyring(&[1]), OURSELVES).unwrap()
+}
+
+/// The values of ours after an answer.
+#[derive(Debug, PartialEq)]
+struct After {
+    hash: Option<String>,
+    pins: Option<String>,
+    undone: Option<String>,
+}
+
+fn after(review: &Value, answer: &Answer) -> After {
+    let mut object = review["request"]["object"].clone();
+    json_patch::patch(&mut object, &Patch(answer.patch.clone())).unwrap();
+    let at = |pointer: &str| Some(object.pointer(pointer)?.as_str()?.to_owned());
+    After {
+        hash: key_after(review, answer),
+        pins: at(PINS),
+        undone: at(UNDONE),
+    }
+}
+
+/// Answers when ConfigMap `a` holds `live`, and copies of `copies` are there.
+fn answer(review: &Value, live: &str, copies: &[&str], can_copy: bool) -> Answer {
+    match pinning_step(review) {
+        Step::Answer(answer) => answer,
+        Step::Read(pending) => {
+            let read = pending.copies_to_read();
+            let there = copies.iter().map(|value| (pin_of(value), copy(value)));
+            let there: Vec<_> = there.collect();
+            let copies = read.iter().map(|(source, name)| {
+                let pin = format!("{source}={name}");
+                let copy = there.iter().find(|(own, _)| *own == pin);
+                (
+                    source.clone(),
+                    copy.map_or(Presence::Absent, |(_, it)| it.clone()),
+                )
+            });
+            let facts = pending.facts(objects(&[("a", holding(live))]), &copies.collect());
+            let facts = facts.map(|it| if can_copy { it } else { it.without_copies() });
+            pending.answer(facts.as_ref(), &keyring(&[1]), FirstStamp::Rollout)
+        }
+    }
+}
+
+fn answered_with(review: &Value, live: &str, copies: &[&str]) -> After {
+    after(review, &answer(review, live, copies, true))
+}
+
+fn state(value: &str, undone: Option<&str>) -> After {
+    After {
+        hash: Some(hash(value)),
+        pins: Some(pin_of(value)),
+        undone: undone.map(pin_of),
+    }
+}
+
+#[test]
+fn a_create_and_a_change_of_the_template_get_the_pins_of_the_present_content() {
+    let create = review(None, deployment("web").annotation("pin", "a"));
+    assert_eq!(answered_with(&create, "1", &[]), state("1", None));
+    let image = review(Some(rolled_out("1")), rolled_out("1").image("app:2"));
+    assert_eq!(answered_with(&image, "2", &[]), state("2", None));
+}
+
+#[test]
+fn without_copies_the_template_says_so() {
+    let image = review(Some(rolled_out("1")), rolled_out("1").image("app:2"));
+    let unpinned = answer(&image, "2", &[], false);
+    let unpinned = after(&image, &unpinned);
+    assert_eq!(
+        (unpinned.hash, unpinned.pins),
+        (Some(hash("2")), Some(String::new()))
+    );
+}
+
+#[test]
+fn any_other_edit_leaves_the_pins_in_place() {
+    let bare = deployment("web").annotation("pin", "configmaps");
+    let replaced = review(Some(rolled_out("1")), bare);
+    assert_eq!(answered_with(&replaced, "2", &[]), state("1", None));
+    let scaled = rolled_out("1").with("/spec/replicas", json!(3));
+    let scaled = review(Some(rolled_out("1")), scaled);
+    assert_eq!(answer(&scaled, "2", &[], true).patch, []);
+}
+
+#[test]
+fn an_undo_brings_back_the_content_of_the_copies() {
+    let undo = review(Some(rolled_out("bad")), rolled_out("good"));
+    assert_eq!(
+        answered_with(&undo, "bad", &["good"]),
+        state("good", Some("bad"))
+    );
+    // kubectl takes the old annotations of the workload along.
+    let stale = rolled_out("good").annotation("undone", &pin_of("older"));
+    let undo = review(Some(rolled_out("bad")), stale);
+    assert_eq!(
+        answered_with(&undo, "bad", &["good"]),
+        state("good", Some("bad"))
+    );
+}
+
+#[test]
+fn an_undo_of_an_undo_leaves_nothing_undone() {
+    let undone = || rolled_out("good").annotation("undone", &pin_of("bad"));
+    let redo = review(
+        Some(undone()),
+        rolled_out("bad").annotation("undone", &pin_of("bad")),
+    );
+    assert_eq!(answered_with(&redo, "bad", &["bad"]), state("bad", None));
+}
+
+#[test]
+fn an_undo_without_its_copies_changes_nothing_and_says_so() {
+    let undo = review(Some(rolled_out("bad")), rolled_out("good"));
+    let answer = answer(&undo, "bad", &[], true);
+    assert_eq!(after(&undo, &answer), state("bad", None));
+    assert!(answer.warnings[0].starts_with("pod-reloader: no config was undone: a-"));
+}
+
+#[test]
+fn what_was_undone_stays_undone_through_every_other_write() {
+    let undone = || rolled_out("good").annotation("undone", &pin_of("bad"));
+    let image = review(Some(undone()), undone().image("app:2"));
+    let kept = state("good", Some("bad"));
+    assert_eq!(answered_with(&image, "bad", &["good"]), kept);
+    // A client that replaces the whole object drops all that is ours.
+    let bare = || deployment("web").annotation("pin", "configmaps");
+    for replaced in [bare(), bare().image("app:2")] {
+        let replaced = review(Some(undone()), replaced);
+        assert_eq!(answered_with(&replaced, "bad", &["good"]), kept);
+    }
+    let changed = review(Some(undone()), undone().image("app:2"));
+    assert_eq!(
+        answered_with(&changed, "better", &["good"]),
+        state("better", None)
+    );
+}
+
+#[test]
+fn a_user_can_take_the_mark_of_an_undo_away() {
+    let undone = rolled_out("good").annotation("undone", &pin_of("bad"));
+    let wanted = review(Some(undone), rolled_out("good"));
+    assert_eq!(
+        answered_with(&wanted, "bad", &["good"]),
+        state("good", None)
+    );
+}
+
+#[test]
+fn pins_in_an_applied_manifest_undo_nothing() {
+    let manifest =
+        json!({"spec": {"template": {"metadata": {"annotations": {annotations::PINS: "a=b"}}}}});
+    let applied = rolled_out("good").annotated(
+        "kubectl.kubernetes.io/last-applied-configuration",
+        &manifest.to_string(),
+    );
+    let review = review(Some(rolled_out("bad")), applied);
+    assert_eq!(answered_with(&review, "bad", &["good"]), state("bad", None));
+}
+
+#[test]
+fn an_undo_without_pins_gets_a_warning() {
+    let old = || deployment("web").stamped(&hash("2"));
+    let undo = review(Some(old()), deployment("web").stamped(&hash("1")));
+    let answer = answered_at_once(&undo);
+    assert_eq!(key_after(&undo, &answer), Some(hash("2")));
+    assert!(answer.warnings[0].contains("an undo brings back no config"));
+}
+
+#[test]
+fn a_status_query_about_undone_content_says_that_all_is_well() {
+    let undone = || rolled_out("good").annotation("undone", &pin_of("bad"));
+    let mut query = review(Some(undone()), undone());
+    query["request"]["dryRun"] = json!(true);
+    query["request"]["options"]["fieldManager"] = json!(annotations::STATUS_QUERY);
+    let answer = answer(&query, "bad", &["good"], true);
+    assert_eq!(answer.sync_status, Some(SyncStatus::Current));
+}

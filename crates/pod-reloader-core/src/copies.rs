@@ -1,0 +1,188 @@
+//! Decides which copies the pods of a workload use, and which content its user has undone.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::digest::{Aspects, ConfigObject, Digest, Objects, Presence};
+use crate::mark::{COPY, Marks};
+use crate::name::Name;
+use crate::pins::{COPY_OF, Kept, Pins, copy_name};
+use crate::reference::{ConfigKind, Reference};
+use crate::workload::Workload;
+
+/// A copy that has to exist before a pod template names it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// The ConfigMap that it is made of.
+    pub source: Reference,
+    /// The copy's own name.
+    pub name: Name,
+    /// The digest of its content.
+    pub digest: Digest,
+}
+
+/// The reason why an object cannot be copied: it is no ConfigMap with the content of the copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotTheContent;
+
+impl Copy {
+    /// Returns the copy as JSON, given the ConfigMap as the apiserver sends it.
+    ///
+    /// # Errors
+    ///
+    /// The ConfigMap has other content by now.
+    pub fn manifest(&self, source: &[u8]) -> Result<Vec<u8>, NotTheContent> {
+        #[derive(Deserialize, Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Content<'a> {
+            #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+            data: Option<&'a RawValue>,
+            #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+            binary_data: Option<&'a RawValue>,
+        }
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Manifest<'a> {
+            api_version: &'static str,
+            kind: &'static str,
+            metadata: serde_json::Value,
+            immutable: bool,
+            #[serde(flatten)]
+            content: Content<'a>,
+        }
+        let is_right = ConfigObject::parse(source, Aspects::default())
+            .is_ok_and(|object| object.digest == self.digest);
+        let content = serde_json::from_slice(source).map_err(|_| NotTheContent)?;
+        let manifest = Manifest {
+            api_version: "v1",
+            kind: ConfigKind::ConfigMap.as_str(),
+            metadata: json!({
+                "name": self.name.as_str(),
+                "labels": {COPY: "true"},
+                "annotations": {COPY_OF: self.source.name.as_str()},
+            }),
+            immutable: true,
+            content,
+        };
+        match serde_json::to_vec(&manifest) {
+            Ok(manifest) if is_right => Ok(manifest),
+            _ => Err(NotTheContent),
+        }
+    }
+
+    /// Returns true if this object, which has the copy's name, is the copy.
+    pub fn is(&self, object: &ConfigObject) -> bool {
+        is_copy(object) && object.digest == self.digest
+    }
+}
+
+/// The copies that a workload's pins name, as they were read, by the name of the ConfigMap that each stands for.
+pub type Copies = BTreeMap<Name, Presence>;
+
+impl Workload {
+    /// Returns the copies of these objects that the workload's pods are to use. None if it pins nothing.
+    pub fn copies<'a>(&'a self, objects: &'a Objects) -> impl Iterator<Item = Copy> + 'a {
+        let pinning = self.pinning.as_deref().filter(|_| self.has_slots());
+        let objects = objects.iter().filter(move |_| pinning.is_some());
+        objects.filter_map(move |(source, object)| match object {
+            Presence::Present(present)
+                if source.kind == ConfigKind::ConfigMap
+                    && pinning?.includes(&source.name)
+                    && self.references.tracks(source, object) =>
+            {
+                Some(Copy {
+                    source: source.clone(),
+                    name: copy_name(&source.name, &present.digest),
+                    digest: present.digest,
+                })
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns the pins for these objects.
+    pub fn pins_for(&self, objects: &Objects) -> Pins {
+        let copies = self.copies(objects);
+        copies.map(|copy| (copy.source.name, copy.name)).collect()
+    }
+
+    /// Returns the workload's pins as they are.
+    pub fn kept(&self) -> Kept {
+        let pins = self
+            .slots()
+            .next()
+            .and_then(|(_, slot)| slot.state.pins.as_deref());
+        let undone = self.pinning.as_deref().and_then(|it| it.undone.as_deref());
+        match self.pinning {
+            Some(_) => Kept::parse(pins, undone),
+            None => Kept::default(),
+        }
+    }
+
+    /// Returns `objects` with the content of `copies` in place of what was undone and is still there, and the
+    /// pins of the latter. `copies` are the [preferred](Kept::preferred) ones. `None` if one of them is not there
+    /// any more, or is no copy of ours.
+    pub fn without_undone(
+        &self,
+        kept: &Kept,
+        objects: Objects,
+        copies: &Copies,
+    ) -> Option<(Objects, Pins)> {
+        let present = self.pins_for(&objects);
+        let is_present = |source: &Name, copy: &Name| present.get(source.as_str()) == Some(copy);
+        let undone = kept.undone.filtered(is_present);
+        let preferred = kept
+            .pins
+            .filtered(|source, _| undone.get(source.as_str()).is_some());
+        Some((self.with_copies(objects, &preferred, copies)?, undone))
+    }
+
+    /// Returns `objects` with the content of the copies that `pins` names. `None` if one of them is not there,
+    /// or is no copy of ours.
+    pub(crate) fn with_copies(
+        &self,
+        mut objects: Objects,
+        pins: &Pins,
+        copies: &Copies,
+    ) -> Option<Objects> {
+        for (source, copy) in pins.iter() {
+            let Some(Presence::Present(object)) = copies.get(source) else {
+                return None;
+            };
+            if !is_copy(object) || copy_name(source, &object.digest) != *copy {
+                return None;
+            }
+            let source = Reference {
+                kind: ConfigKind::ConfigMap,
+                namespace: self.id.namespace.clone(),
+                name: source.clone(),
+            };
+            // One that is no longer tracked makes no difference.
+            if let Some(Presence::Present(present)) = objects.get_mut(&source) {
+                *present = present.with_content_of(object);
+            }
+        }
+        Some(objects)
+    }
+
+    /// Returns true if the workload has been rolled out without pins, because it pinned nothing then.
+    pub(crate) fn lacks_pins(&self, objects: &Objects) -> bool {
+        let is_bare = self.slots().any(|(_, slot)| slot.state.pins.is_none());
+        is_bare && self.copies(objects).next().is_some()
+    }
+
+    fn has_slots(&self) -> bool {
+        self.slots().next().is_some()
+    }
+}
+
+/// Returns true if we have made this object, and nobody can have changed its content since.
+fn is_copy(object: &ConfigObject) -> bool {
+    object.marks.contain(Marks::COPY | Marks::IMMUTABLE)
+}
+
+#[cfg(test)]
+mod tests;

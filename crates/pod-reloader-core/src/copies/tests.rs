@@ -1,0 +1,145 @@
+use serde_json::json;
+
+use super::*;
+use crate::annotations::Inherited;
+use crate::dialects::Dialects;
+use crate::digest::Aspects;
+use crate::fixtures::{Builder, deployment, holding, objects, reference};
+use crate::kind::WorkloadKind;
+use crate::object::{Object, WorkloadObject};
+use crate::workload::Reading;
+
+/// Returns a workload as it is read where pins are switched on.
+fn read(builder: Builder) -> Workload {
+    let object: WorkloadObject = serde_json::from_value(builder.json()).unwrap();
+    let reading = Reading::new(Dialects::default(), []).and_pins(true);
+    let workload = object.into_workload(WorkloadKind::DEPLOYMENT, &reading, &Inherited::default());
+    workload.unwrap()
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+/// Returns the name of the copy of a ConfigMap that holds this value.
+fn copy_of(source: &str, value: &str) -> String {
+    copy_name(&name(source), &holding(value).unwrap().digest).to_string()
+}
+
+/// Returns a copy that holds this value, as it is read.
+fn copy(value: &str) -> Presence {
+    let json = json!({
+        "metadata": {"uid": "u", "resourceVersion": "1", "labels": {"pod-reloader.cs.sap.com/copy": "true"}},
+        "immutable": true,
+        "data": {"key": value},
+    });
+    Presence::Present(ConfigObject::parse(json.to_string().as_bytes(), Aspects::default()).unwrap())
+}
+
+fn pinned() -> Builder {
+    deployment("web")
+        .lists("a,b")
+        .annotation("pin", "configmaps")
+}
+
+/// Pins a pod template, and says what was undone.
+fn undone(builder: Builder, pins: &str, undone: &str) -> Workload {
+    let annotations = json!({"pod-reloader.cs.sap.com/pins": pins});
+    let builder = builder.with("/spec/template/metadata/annotations", annotations);
+    read(builder.annotation("undone", undone))
+}
+
+fn digest(objects: &Objects, of: &str) -> Option<Digest> {
+    match &objects[&reference(of)] {
+        Presence::Present(object) => Some(object.digest),
+        Presence::Absent => None,
+    }
+}
+
+#[test]
+fn each_tracked_config_map_that_exists_and_is_asked_for_has_a_copy() {
+    let objects = objects(&[("a", holding("1")), ("b", None)]);
+    let both = read(pinned()).pins_for(&objects);
+    assert_eq!(both.to_string(), format!("a={}", copy_of("a", "1")));
+    let other = read(deployment("web").lists("a,b").annotation("pin", "b"));
+    assert!(other.pins_for(&objects).is_empty());
+    assert!(
+        read(deployment("web").lists("a"))
+            .pins_for(&objects)
+            .is_empty()
+    );
+    let switched_off = pinned().build();
+    assert!(switched_off.pins_for(&objects).is_empty());
+}
+
+#[test]
+fn a_secret_is_never_copied() {
+    let secret = Reference {
+        kind: ConfigKind::Secret,
+        ..reference("a")
+    };
+    let workload = read(
+        deployment("web")
+            .annotation("secrets", "a")
+            .annotation("pin", "a"),
+    );
+    let objects = Objects::from([(secret, Presence::Present(holding("1").unwrap()))]);
+    assert_eq!(workload.copies(&objects).count(), 0);
+}
+
+#[test]
+fn what_was_undone_has_the_content_of_the_copy_until_it_changes() {
+    let pins = format!("a={},b={}", copy_of("a", "good"), copy_of("b", "1"));
+    let workload = undone(pinned(), &pins, &format!("a={}", copy_of("a", "bad")));
+    let kept = workload.kept();
+    let copies = Copies::from([(name("a"), copy("good"))]);
+    assert_eq!(
+        kept.preferred().to_string(),
+        format!("a={}", copy_of("a", "good"))
+    );
+
+    let now = objects(&[("a", holding("bad")), ("b", holding("2"))]);
+    let (seen, undone) = workload.without_undone(&kept, now, &copies).unwrap();
+    assert_eq!(digest(&seen, "a"), Some(holding("good").unwrap().digest));
+    assert_eq!(digest(&seen, "b"), Some(holding("2").unwrap().digest));
+    assert_eq!(undone.to_string(), format!("a={}", copy_of("a", "bad")));
+
+    let later = objects(&[("a", holding("better")), ("b", holding("1"))]);
+    let (seen, undone) = workload
+        .without_undone(&kept, later.clone(), &copies)
+        .unwrap();
+    assert_eq!((seen, undone), (later, Pins::default()));
+}
+
+#[test]
+fn only_an_immutable_copy_of_ours_with_the_right_content_counts() {
+    let pins = format!("a={}", copy_of("a", "good"));
+    let workload = undone(pinned(), &pins, &format!("a={}", copy_of("a", "bad")));
+    let now = || objects(&[("a", holding("bad"))]);
+    let seen = |copy: Option<Presence>| {
+        let copies = copy.map(|copy| (name("a"), copy)).into_iter().collect();
+        workload.without_undone(&workload.kept(), now(), &copies)
+    };
+    assert!(seen(Some(copy("good"))).is_some());
+    for wrong in [
+        None,
+        Some(Presence::Absent),
+        Some(copy("other")),
+        holding("good").map(Presence::Present),
+    ] {
+        assert_eq!(seen(wrong.clone()), None, "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_workload_lacks_pins_only_before_its_first_rollout_with_them() {
+    let objects = objects(&[("a", holding("1"))]);
+    assert!(read(pinned()).lacks_pins(&objects));
+    for rolled_out in [format!("a={}", copy_of("a", "0")), String::new()] {
+        assert!(
+            !undone(pinned(), &rolled_out, "").lacks_pins(&objects),
+            "{rolled_out}"
+        );
+    }
+    assert!(!pinned().build().lacks_pins(&objects));
+}

@@ -1,0 +1,248 @@
+//! Pins: the copies that the pods of one revision use in place of ConfigMaps.
+//!
+//! A copy is an immutable ConfigMap whose name says which content it has. The pod template names the copies in
+//! an annotation, [`PINS`](crate::annotations::PINS), and only pods get their names in place of the others. So a
+//! revision keeps the configuration that it was rolled out with, and an undo brings it back.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::annotations::{ALL_CONFIG_MAPS, ON_FAILURE, PIN, REVERTED, UNDONE};
+use crate::digest::Digest;
+use crate::name::{MAX_LENGTH, Name};
+
+/// Annotation of a copy: the name of the ConfigMap that it was made of.
+pub const COPY_OF: &str = "pod-reloader.cs.sap.com/copy-of";
+
+/// The digits of a copy's name.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
+/// The number of digits in a copy's name: 50 bits of the digest.
+const DIGITS: usize = 10;
+
+/// The copies to use, by the name of the ConfigMap that each stands for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pins(BTreeMap<Name, Name>);
+
+impl Pins {
+    /// Parses a value of the annotation. `None` if it means nothing, or names no copy.
+    pub fn parse(value: &str) -> Option<Self> {
+        let mut pins = BTreeMap::new();
+        for pin in value.split(',') {
+            let (source, copy) = pin.trim().split_once('=')?;
+            let (source, copy) = (Name::parse(source).ok()?, Name::parse(copy).ok()?);
+            if pins.insert(source, copy).is_some() {
+                return None;
+            }
+        }
+        Some(Self(pins))
+    }
+
+    /// Returns the copy to use in place of a ConfigMap.
+    pub fn get(&self, source: &str) -> Option<&Name> {
+        self.0.get(source)
+    }
+
+    /// Returns each ConfigMap with the copy to use in its place, sorted.
+    pub fn iter(&self) -> impl Iterator<Item = (&Name, &Name)> {
+        self.0.iter()
+    }
+
+    /// Returns true if no copy is used.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns those for which `keeps` holds.
+    #[must_use]
+    pub fn filtered(&self, keeps: impl Fn(&Name, &Name) -> bool) -> Self {
+        let kept = self.iter().filter(|(source, copy)| keeps(source, copy));
+        kept.map(|(source, copy)| (source.clone(), copy.clone()))
+            .collect()
+    }
+}
+
+impl FromIterator<(Name, Name)> for Pins {
+    fn from_iter<T: IntoIterator<Item = (Name, Name)>>(pins: T) -> Self {
+        Self(pins.into_iter().collect())
+    }
+}
+
+impl fmt::Display for Pins {
+    /// Writes `app=app-0123456789,other=other-9876543210`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (source, copy)) in self.0.iter().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            write!(f, "{comma}{source}={copy}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the name of the copy of a ConfigMap whose content has this digest.
+pub fn copy_name(source: &Name, digest: &Digest) -> Name {
+    let digits = digest.as_bytes()[..DIGITS].iter();
+    let digits = digits.map(|byte| char::from(ALPHABET[usize::from(byte % 32)]));
+    let source = source.as_str();
+    let room = source.len().min(MAX_LENGTH - DIGITS - 1);
+    let source = source[..room].trim_end_matches(['.', '-']);
+    let name = format!("{source}-{}", digits.collect::<String>());
+    Name::parse(&name).expect("the beginning of a name, a dash and digits are a name")
+}
+
+/// The pins of a workload as they are: those of its pods, and those of the content that was undone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// The copies that its pods use.
+    pub pins: Pins,
+    /// The content that was undone, whether or not it still is there.
+    pub undone: Pins,
+}
+
+impl Kept {
+    /// Parses the values of both annotations. One that means nothing counts as missing.
+    pub fn parse(pins: Option<&str>, undone: Option<&str>) -> Self {
+        let parse = |value: Option<&str>| value.and_then(Pins::parse).unwrap_or_default();
+        Self {
+            pins: parse(pins),
+            undone: parse(undone),
+        }
+    }
+
+    /// Returns the copies in whose favour other content was undone.
+    pub fn preferred(&self) -> Pins {
+        self.pins
+            .filtered(|source, _| self.undone.get(source.as_str()).is_some())
+    }
+}
+
+/// What a workload says about its pins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pinning {
+    /// The names of the ConfigMaps of which copies are kept. `None` stands for all that are tracked.
+    names: Option<Box<[Name]>>,
+    /// The value of the annotation [`UNDONE`].
+    pub undone: Option<Box<str>>,
+    /// True if the old configuration is put back when the workload does not become healthy with the new one.
+    pub reverts: bool,
+}
+
+impl Pinning {
+    /// Reads the annotations of a workload. `None` if it pins nothing.
+    pub(crate) fn read<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Box<Self>> {
+        let names = pinned(annotation(PIN)?)?;
+        Some(Box::new(Self {
+            names,
+            undone: annotation(UNDONE).map(Into::into),
+            reverts: annotation(ON_FAILURE) == Some(REVERTED),
+        }))
+    }
+
+    /// Returns true if copies of this ConfigMap are kept, provided that it is tracked.
+    pub fn includes(&self, name: &Name) -> bool {
+        let names = self.names.as_deref();
+        names.is_none_or(|names| names.contains(name))
+    }
+
+    /// Returns the memory that it takes, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        let names = self.names.iter().flatten();
+        size_of_val(self)
+            + names
+                .map(|it| size_of_val(it) + it.as_str().len())
+                .sum::<usize>()
+            + self.undone.as_deref().map_or(0, str::len)
+    }
+}
+
+/// Returns true if a value of the annotation [`PIN`] means something.
+pub(crate) fn is_pin(value: &str) -> bool {
+    value == "false" || pinned(value).is_some()
+}
+
+/// Returns the ConfigMaps that a value of the annotation [`PIN`] asks for: `Some(None)` stands for all of them.
+fn pinned(value: &str) -> Option<Option<Box<[Name]>>> {
+    match value.trim() {
+        ALL_CONFIG_MAPS => Some(None),
+        // Somebody who writes this means no ConfigMap of that name.
+        "true" | "false" => None,
+        list => {
+            let names = list.split(',').map(|name| Name::parse(name.trim()));
+            let names: Result<Box<[Name]>, _> = names.collect();
+            names.ok().map(Some)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::digest_of;
+    use serde_json::json;
+
+    fn name(text: &str) -> Name {
+        Name::parse(text).unwrap()
+    }
+
+    #[test]
+    fn pins_survive_being_written_and_read() {
+        let text = "app=app-0123456789,other.one=other.one-abcdefghij";
+        let pins = Pins::parse(text).unwrap();
+        assert_eq!(pins.to_string(), text);
+        assert_eq!(pins.get("app"), Some(&name("app-0123456789")));
+        assert_eq!(pins.get("another"), None);
+    }
+
+    #[test]
+    fn a_value_that_is_wrong_anywhere_means_nothing() {
+        for value in [
+            "",
+            "app",
+            "app=",
+            "=app",
+            "app=a,",
+            "app=a,app=b",
+            "app=a,app=a",
+            "App=a",
+            "app=../a",
+            "app=a=b",
+            "app=a;b=c",
+            ",",
+        ] {
+            assert_eq!(Pins::parse(value), None, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_copy_says_what_it_is_a_copy_of() {
+        let (one, other) = (json!({"data": {"a": "1"}}), json!({"data": {"a": "2"}}));
+        let copy = copy_name(&name("app"), &digest_of(&one));
+        assert!(copy.as_str().starts_with("app-") && copy.as_str().len() == "app-".len() + DIGITS);
+        assert_eq!(copy, copy_name(&name("app"), &digest_of(&one)));
+        assert_ne!(copy, copy_name(&name("app"), &digest_of(&other)));
+    }
+
+    #[test]
+    fn the_longest_name_has_room_for_a_copy() {
+        let digest = digest_of(&json!({}));
+        for source in [
+            "a".repeat(253),
+            format!("{}.{}", "a".repeat(241), "b".repeat(11)),
+        ] {
+            let copy = copy_name(&name(&source), &digest);
+            assert!(copy.as_str().len() <= MAX_LENGTH, "{copy}");
+        }
+    }
+
+    #[test]
+    fn a_workload_pins_what_it_says() {
+        let read = |value: &'static str| Pinning::read(|key| (key == PIN).then_some(value));
+        assert!(read("configmaps").unwrap().includes(&name("app")));
+        let two = read("app, other").unwrap();
+        assert!(two.includes(&name("app")) && two.includes(&name("other")));
+        assert!(!two.includes(&name("third")));
+        for nothing in ["", "true", "false", "App", "a,,b"] {
+            assert_eq!(read(nothing), None, "{nothing}");
+        }
+        assert!(is_pin("false") && !is_pin("true"));
+    }
+}

@@ -1,0 +1,101 @@
+//! Pins: which copies the pods of a workload are to use, and what was undone.
+
+use pod_reloader_core::error::chain;
+use pod_reloader_core::pins::Pins;
+use pod_reloader_core::workload::Workload;
+
+use super::Reconciler;
+use crate::config::copies::NotCopied;
+use crate::report::notice::Notice;
+use crate::restart::digests::Snapshot;
+use crate::restart::error::RestartError;
+
+/// The bytes of copies above which users are told, if each of the revisions that Kubernetes keeps has them.
+const LARGE: usize = 8 << 20;
+/// The number of revisions that Kubernetes keeps by default, with the present one.
+const REVISIONS: usize = 11;
+
+/// The pins for a rollout.
+pub(super) enum Pinned {
+    /// The annotation to write, if any.
+    As(Option<String>),
+    /// A ConfigMap has changed since it was read.
+    Outdated,
+}
+
+impl Reconciler {
+    /// Returns `snapshot` with the content that the pods have in place of what was undone. `None` if a copy is
+    /// gone that has it: then nobody knows what the pods have.
+    pub(super) async fn without_undone(
+        &self,
+        workload: &Workload,
+        mut snapshot: Snapshot,
+    ) -> Result<Option<Snapshot>, RestartError> {
+        let kept = workload.kept();
+        let preferred = kept.preferred();
+        if preferred.is_empty() {
+            return Ok(Some(snapshot));
+        }
+        let source = self.digests.source();
+        let copies = source.copies(workload, &preferred).await?;
+        let objects = std::mem::take(&mut snapshot.objects);
+        match workload.without_undone(&kept, objects, &copies) {
+            Some((objects, undone)) => Ok(Some(Snapshot {
+                objects,
+                undone,
+                ..snapshot
+            })),
+            None => {
+                let lost = preferred.iter().next().map(|(_, copy)| copy.clone());
+                if let Some(copy) = lost {
+                    self.progress.report(workload, Notice::CopyLost(copy));
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Tells the users of a workload once that changes of its ConfigMaps were undone.
+    pub(super) fn report_undone(&self, workload: &Workload, undone: &Pins) {
+        let is_news = self.progress.undone(&workload.id, !undone.is_empty());
+        if is_news {
+            let names = undone.iter().map(|(source, _)| source.clone());
+            self.progress
+                .send(workload, Notice::Undone(names.collect()));
+        }
+    }
+
+    /// Makes the copies that the pods are to use, and returns the pins for them. If a copy cannot be made, the
+    /// pods use the ConfigMaps themselves, and their users are told.
+    pub(super) async fn pin(
+        &self,
+        workload: &Workload,
+        snapshot: &Snapshot,
+    ) -> Result<Pinned, RestartError> {
+        let copies: Vec<_> = workload.copies(&snapshot.objects).collect();
+        if copies.is_empty() {
+            return Ok(Pinned::As(None));
+        }
+        let pins = workload.pins_for(&snapshot.objects).to_string();
+        match self.digests.source().make(&copies).await {
+            Ok(bytes) => {
+                if bytes * REVISIONS > LARGE {
+                    let notice = Notice::CopiesAreLarge(bytes * REVISIONS);
+                    self.progress.send(workload, notice);
+                }
+                Ok(Pinned::As(Some(pins)))
+            }
+            Err(NotCopied::Changed(_)) => Ok(Pinned::Outdated),
+            Err(NotCopied::Read(error)) => Err(error.into()),
+            Err(NotCopied::Create { source, .. }) if !source.is_refusal() => {
+                let workload = workload.id.clone();
+                Err(RestartError::Copy { workload, source })
+            }
+            Err(error @ (NotCopied::Taken(_) | NotCopied::Create { .. })) => {
+                let notice = Notice::NotCopied(chain(&error));
+                self.progress.publish(workload, notice);
+                Ok(Pinned::As(Some(String::new())))
+            }
+        }
+    }
+}
