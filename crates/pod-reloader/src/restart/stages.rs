@@ -195,6 +195,7 @@ impl Stages {
                     });
                 }
             }
+            Look::Undone => known.trials.clear(),
             Look::Out => {}
         }
         let is_news = before != Some(look);
