@@ -48,7 +48,8 @@ fn replacements(pod: &RawValue) -> Option<Vec<PatchOperation>> {
 }
 
 /// Parses the value of the annotation: `NAME=COPY` for each ConfigMap, separated by commas. Nothing else is
-/// accepted.
+/// accepted, and no copy that is pinned itself: webhook and policy may be invoked again for the same pod, and
+/// would then replace the names of copies.
 fn parse(pins: &str) -> Option<BTreeMap<&str, &str>> {
     let mut parsed = BTreeMap::new();
     for pin in pins.split(',') {
@@ -58,7 +59,8 @@ fn parse(pins: &str) -> Option<BTreeMap<&str, &str>> {
             return None;
         }
     }
-    Some(parsed)
+    let is_pinned = |copy: &&str| parsed.contains_key(copy);
+    (!parsed.values().any(is_pinned)).then_some(parsed)
 }
 
 #[derive(Deserialize)]
@@ -387,6 +389,9 @@ mod tests {
             "a=x\0",
             "a=-x",
             "a=x..y",
+            "a=a",
+            "a=b,b=c",
+            "a=b,b=a",
             &long,
         ] {
             assert_eq!(patch(&pod(&json!(pins))), [], "{pins:?}");
