@@ -5,6 +5,7 @@ use pod_reloader_e2e::workload::{Kind, config_map};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
+use super::pods::pins_are_in_force;
 use super::{app_copy, app_pins, copies, has_pins, pinned, pinning, pods_use};
 
 /// Returns options with pins, and with copies that may be deleted soon.
@@ -36,6 +37,7 @@ async fn are(scene: &Scene, values: &[&str]) -> Result<()> {
 #[tokio::test]
 async fn copies_go_with_the_last_that_uses_them() -> Result<()> {
     Scene::play(collecting(), async |scene| {
+        pins_are_in_force(scene).await?;
         scene.apply(&[config_map("app", "0")]).await?;
         let all = Kind::ALL.into_iter().zip(["web", "db", "agent"]);
         let all: Vec<_> = all
@@ -77,6 +79,7 @@ async fn copies_go_with_the_last_that_uses_them() -> Result<()> {
 #[tokio::test]
 async fn a_copy_that_is_deleted_in_use_comes_back_or_pods_get_the_present_content() -> Result<()> {
     Scene::play(collecting(), async |scene| {
+        pins_are_in_force(scene).await?;
         let web = pinned(Kind::Deployment, "web");
         scene.apply(&[config_map("app", "1")]).await?;
         scene.create(&web).await?;
@@ -116,6 +119,7 @@ async fn a_copy_that_is_deleted_in_use_comes_back_or_pods_get_the_present_conten
 #[tokio::test]
 async fn without_room_for_a_copy_the_rollout_goes_on_without() -> Result<()> {
     Scene::play(collecting(), async |scene| {
+        pins_are_in_force(scene).await?;
         let web = pinned(Kind::Deployment, "web");
         scene.apply(&[config_map("app", "1")]).await?;
         scene.create(&web).await?;

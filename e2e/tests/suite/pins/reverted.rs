@@ -5,6 +5,7 @@ use pod_reloader_e2e::workload::{Kind, Workload, config_map};
 use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
+use super::pods::pins_are_in_force;
 use super::{UNDONE, annotation, app_copy, app_pins, has_pins, pinned, pinning, pods_use};
 
 /// Annotation that says what happens if a workload does not become healthy.
@@ -100,6 +101,7 @@ async fn is_put_back(scene: &Scene, web: &Workload, good: &str, bad: &str) -> Re
 #[tokio::test]
 async fn a_bad_configuration_is_put_back_once_for_each_content() -> Result<()> {
     Scene::play(pinning(&json!({"maxRestarts": 5})), async |scene| {
+        pins_are_in_force(scene).await?;
         let web = reverting("web");
         scene.apply(&[config_map("app", "good")]).await?;
         scene.create(&web).await?;
@@ -132,6 +134,7 @@ async fn a_bad_configuration_is_put_back_once_for_each_content() -> Result<()> {
 #[tokio::test]
 async fn nothing_is_put_back_that_was_unhealthy_or_more_than_config() -> Result<()> {
     Scene::play(pinning(&json!({})), async |scene| {
+        pins_are_in_force(scene).await?;
         let (sick, released) = (reverting("sick"), reverting("released"));
         refuse_pods_with(scene, &["sick", "bad"]).await?;
         scene.apply(&[config_map("app", "sick")]).await?;

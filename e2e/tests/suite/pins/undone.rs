@@ -5,6 +5,7 @@ use pod_reloader_e2e::Scene;
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
 use serde_json::json;
 
+use super::pods::pins_are_in_force;
 use super::{
     PIN, PINS, UNDONE, annotation, app_copy, app_pins, copies, has_pins, pinned, pinning, pods_use,
     template_annotation,
@@ -13,6 +14,7 @@ use super::{
 #[tokio::test]
 async fn an_undo_brings_the_first_content_back_and_stays_until_the_next_change() -> Result<()> {
     Scene::play(pinning(&json!({})), async |scene| {
+        pins_are_in_force(scene).await?;
         let names = ["web", "db", "agent"];
         let all = Kind::ALL.into_iter().zip(names);
         let all: Vec<_> = all
@@ -103,6 +105,7 @@ async fn rolls_with(scene: &Scene, workload: &Workload, before: Option<&str>) ->
 #[tokio::test]
 async fn whoever_asks_for_pins_gets_them_in_one_rollout() -> Result<()> {
     Scene::play(pinning(&json!({})), async |scene| {
+        pins_are_in_force(scene).await?;
         let web = Workload::deployment("web").lists("app").requires("app");
         scene.apply(&[config_map("app", "1")]).await?;
         let before = scene.create(&web).await?;
