@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map};
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 use super::pods::pins_are_in_force;
@@ -100,7 +100,11 @@ async fn is_put_back(scene: &Scene, web: &Workload, good: &str, bad: &str) -> Re
 
 #[tokio::test]
 async fn a_bad_configuration_is_put_back_once_for_each_content() -> Result<()> {
-    Scene::play(pinning(&json!({"maxRestarts": 5})), async |scene| {
+    let options = Options {
+        args: vec!["--max-restarts=5".to_owned()],
+        ..pinning(&json!({}))
+    };
+    Scene::play(options, async |scene| {
         pins_are_in_force(scene).await?;
         let web = reverting("web");
         scene.apply(&[config_map("app", "good")]).await?;
