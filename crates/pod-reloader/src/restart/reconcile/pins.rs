@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use kube::Resource;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::Pins;
+use pod_reloader_core::revision::{NamesCopies, Pod, ReplicaSet};
+use pod_reloader_core::staging::Health;
 use pod_reloader_core::workload::Workload;
 use tracing::warn;
 
@@ -105,6 +108,38 @@ impl Reconciler {
                     .report(&workload, Notice::PodsNotPinned(*pods));
             }
         }
+    }
+
+    /// Looks at the pods of a workload on trial with a new configuration. If some ignore its pins, the trial says
+    /// nothing: they may have another configuration.
+    pub(super) async fn look_at_pods(&self, workload: &Workload) -> Result<(), RestartError> {
+        let Some(staging) = workload.staged() else {
+            return Ok(());
+        };
+        let is_on_trial =
+            staging.health == Health::Healthy && self.stages.is_on_trial(&workload.id);
+        if !is_on_trial || workload.kept().pins.is_empty() {
+            return Ok(());
+        }
+        let mut owners = BTreeSet::from([workload.uid.to_string()]);
+        let own_sets = |set: ReplicaSet| {
+            if set.owner() == Some(&*workload.uid) {
+                owners.extend(set.meta().uid.clone());
+            }
+        };
+        self.each_beside(workload, own_sets).await?;
+        let mut unpinned = 0;
+        let own_pods = |pod: Pod| {
+            let is_own = pod.owner().is_some_and(|owner| owners.contains(owner));
+            unpinned += usize::from(is_own && pod.ignores_pins());
+        };
+        self.each_beside(workload, own_pods).await?;
+        if unpinned > 0 {
+            self.push_all(self.stages.discount(&workload.id));
+            self.progress
+                .report(workload, Notice::PodsNotPinned(unpinned));
+        }
+        Ok(())
     }
 
     fn pinned_in(&self, namespace: &Name) -> Vec<Arc<Workload>> {

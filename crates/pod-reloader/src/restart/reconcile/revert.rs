@@ -164,19 +164,33 @@ impl Reconciler {
             + Resource<DynamicType = (), Scope = DynamicResourceScope>
             + DeserializeOwned,
     {
-        let objects = api(&self.client, Some(&workload.id.namespace), ());
-        let objects = Resources::<K>::new(objects, "Revision", &self.budget);
         let mut revisions = Vec::new();
         let own = |object: K| {
             let is_own = object.owner() == Some(&*workload.uid);
             revisions.extend(object.revision().filter(|_| is_own));
         };
-        let listed = objects.list(&mut PAGE.clone(), own).await;
-        listed.map_err(|source| RestartError::Revisions {
-            workload: workload.id.clone(),
-            source,
-        })?;
+        self.each_beside(workload, own).await?;
         revisions.sort_unstable_by_key(|revision| revision.number);
         Ok(revisions)
+    }
+
+    /// Passes each object of a kind in the namespace of a workload to `tell`.
+    pub(super) async fn each_beside<K>(
+        &self,
+        workload: &Workload,
+        tell: impl FnMut(K),
+    ) -> Result<(), RestartError>
+    where
+        K: NamesCopies
+            + Resource<DynamicType = (), Scope = DynamicResourceScope>
+            + DeserializeOwned,
+    {
+        let objects = api(&self.client, Some(&workload.id.namespace), ());
+        let objects = Resources::<K>::new(objects, "Revision", &self.budget);
+        let listed = objects.list(&mut PAGE.clone(), tell).await;
+        listed.map(drop).map_err(|source| RestartError::Revisions {
+            workload: workload.id.clone(),
+            source,
+        })
     }
 }

@@ -240,3 +240,36 @@ async fn a_workload_that_becomes_healthy_in_time_keeps_its_configuration() {
     pass(Duration::from_secs(3600)).await;
     assert_eq!(pins(&operator, "web"), json!(pins_of("2")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_ignore_their_pins_say_nothing_about_a_configuration() {
+    let pinned = |name: &str| {
+        let mut object = staged(name);
+        object["metadata"]["annotations"][PIN] = json!("configmaps");
+        object
+    };
+    let operator = pinning(["a", "b"].map(pinned)).await;
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(right(&operator), ["a"]);
+    operator.apiserver.keep_revision("a", 2);
+    let pod = json!({
+        "metadata": {
+            "name": "a-2-1",
+            "annotations": {PINS: pins_of("2")},
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a-2", "uid": "a-2", "controller": true,
+            }],
+        },
+        "spec": {"containers": [{"name": "main", "envFrom": [{"configMapRef": {"name": "app"}}]}]},
+    });
+    operator.apiserver.now(|state| state.pods = vec![pod]);
+    becomes(&operator, "a", 1);
+    pass(Duration::from_secs(5)).await;
+    assert_eq!(operator.events("PodsNotPinned"), 1);
+    assert_eq!(
+        right(&operator),
+        ["a", "b"],
+        "another one goes first, and says more"
+    );
+}
