@@ -149,6 +149,7 @@ fn begin_update(
     };
     let claims_hash =
         field_manager(request).is_some_and(|manager| new.claims_config_hash(kind, manager));
+    let applies_pins = workload.pinning.is_some() && new.applies_pins(kind);
     if !same_template && carries_hash(&workload) {
         return Ok(Step::Read(Box::new(Pending {
             workload,
@@ -156,7 +157,7 @@ fn begin_update(
             claims_hash,
             is_status_query: false,
             has_same_template: false,
-            applies_pins: new.applies_pins,
+            applies_pins,
             is_dry_run: request.dry_run == Some(true),
         })));
     }
@@ -172,7 +173,7 @@ fn begin_update(
         claims_hash,
         is_status_query: false,
         has_same_template: true,
-        applies_pins: new.applies_pins,
+        applies_pins,
         is_dry_run: request.dry_run == Some(true),
     };
     Ok(match pending.asks_for_undo() {

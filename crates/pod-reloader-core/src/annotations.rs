@@ -215,6 +215,9 @@ pub const ALL_CONFIG_MAPS: &str = "configmaps";
 /// write it.
 pub const PINS: &str = "pod-reloader.cs.sap.com/pins";
 
+/// The name of [`PINS`] in managed fields.
+pub(crate) const PINS_FIELD: &str = "f:pod-reloader.cs.sap.com/pins";
+
 /// On a workload: the pins of the content that was undone. Only we write it.
 ///
 /// As long as the ConfigMaps still have that content, the workload keeps the pins that it has.

@@ -127,7 +127,26 @@ impl Workload {
         copies.map(|copy| (copy.source.name, copy.name)).collect()
     }
 
-    /// Returns the workload's pins as they are.
+    /// Returns those pins that matter to the workload: it tracks the ConfigMap, and pins it.
+    #[must_use]
+    pub(crate) fn relevant(&self, pins: &Pins) -> Pins {
+        let pinning = self.pinning.as_deref();
+        pins.filtered(|source, _| {
+            pinning.is_some_and(|it| it.includes(source))
+                && self.references.mention(&self.config_map(source))
+        })
+    }
+
+    /// Returns the reference to a ConfigMap beside the workload.
+    fn config_map(&self, name: &Name) -> Reference {
+        Reference {
+            kind: ConfigKind::ConfigMap,
+            namespace: self.id.namespace.clone(),
+            name: name.clone(),
+        }
+    }
+
+    /// Returns the workload's pins as they are, as far as they matter.
     pub fn kept(&self) -> Kept {
         let pins = self
             .slots()
@@ -135,8 +154,16 @@ impl Workload {
             .and_then(|(_, slot)| slot.state.pins.as_deref());
         let undone = self.pinning.as_deref().and_then(|it| it.undone.as_deref());
         match self.pinning {
-            Some(_) => Kept::parse(pins, undone),
+            Some(_) => self.relevant_ones(&Kept::parse(pins, undone)),
             None => Kept::default(),
+        }
+    }
+
+    /// Returns those of `kept` that matter to the workload.
+    pub(crate) fn relevant_ones(&self, kept: &Kept) -> Kept {
+        Kept {
+            pins: self.relevant(&kept.pins),
+            undone: self.relevant(&kept.undone),
         }
     }
 
@@ -158,6 +185,18 @@ impl Workload {
         Some((self.with_copies(objects, &preferred, copies)?, undone))
     }
 
+    /// Returns the pins of the content that is undone when the workload gets `pins`: what it has had so far, or had
+    /// undone before, as far as `objects` still have it. What has come since is not undone.
+    pub fn undone_by(&self, pins: &Pins, before: &Kept, objects: &Objects) -> Pins {
+        let present = self.pins_for(objects);
+        present.filtered(|source, copy| {
+            let source = source.as_str();
+            let is_new = |pins: &Pins| pins.get(source) != Some(copy);
+            pins.get(source).is_some_and(|it| it != copy)
+                && !(is_new(&before.pins) && is_new(&before.undone))
+        })
+    }
+
     /// Returns `objects` with the content of the copies that `pins` names. `None` if one of them is not there,
     /// or is no copy of ours.
     pub fn with_copies(
@@ -173,14 +212,12 @@ impl Workload {
             if !is_copy(object) || copy_name(source, &object.digest) != *copy {
                 return None;
             }
-            let source = Reference {
-                kind: ConfigKind::ConfigMap,
-                namespace: self.id.namespace.clone(),
-                name: source.clone(),
-            };
             // One that is no longer tracked makes no difference.
-            if let Some(Presence::Present(present)) = objects.get_mut(&source) {
-                *present = present.with_content_of(object);
+            if let Some(presence) = objects.get_mut(&self.config_map(source)) {
+                *presence = Presence::Present(match presence {
+                    Presence::Present(present) => present.with_content_of(object),
+                    Presence::Absent => object.clone(),
+                });
             }
         }
         Some(objects)
@@ -189,7 +226,7 @@ impl Workload {
     /// Returns the copies that its pod templates name, whether or not it still pins anything.
     pub fn named_copies(&self) -> impl Iterator<Item = Pins> {
         let pins = self.templates.iter().filter_map(|it| it.pins.as_deref());
-        pins.filter_map(Pins::parse)
+        pins.filter_map(Pins::parse_ours)
     }
 
     /// Returns true if the workload has been rolled out without pins, because it pinned nothing then.

@@ -37,6 +37,14 @@ impl Pins {
         Some(Self(pins))
     }
 
+    /// Parses a value of the annotation that we may have written: each copy has the name of one. `None` if it means
+    /// something else, or nothing.
+    pub fn parse_ours(value: &str) -> Option<Self> {
+        let pins = Self::parse(value)?;
+        let are_ours = pins.iter().all(|(source, copy)| is_copy_name(source, copy));
+        are_ours.then_some(pins)
+    }
+
     /// Returns the copy to use in place of a ConfigMap.
     pub fn get(&self, source: &str) -> Option<&Name> {
         self.0.get(source)
@@ -82,11 +90,22 @@ impl fmt::Display for Pins {
 pub fn copy_name(source: &Name, digest: &Digest) -> Name {
     let digits = digest.as_bytes()[..DIGITS].iter();
     let digits = digits.map(|byte| char::from(ALPHABET[usize::from(byte % 32)]));
+    let name = format!("{}-{}", stem(source), digits.collect::<String>());
+    Name::parse(&name).expect("the beginning of a name, a dash and digits are a name")
+}
+
+/// Returns true if a copy of this ConfigMap could have this name.
+pub fn is_copy_name(source: &Name, name: &Name) -> bool {
+    let digits = name.as_str().strip_prefix(stem(source));
+    let digits = digits.and_then(|rest| rest.strip_prefix('-'));
+    digits.is_some_and(|it| it.len() == DIGITS && it.bytes().all(|it| ALPHABET.contains(&it)))
+}
+
+/// Returns as much of the name of a ConfigMap as there is room for in the names of its copies.
+fn stem(source: &Name) -> &str {
     let source = source.as_str();
     let room = source.len().min(MAX_LENGTH - DIGITS - 1);
-    let source = source[..room].trim_end_matches(['.', '-']);
-    let name = format!("{source}-{}", digits.collect::<String>());
-    Name::parse(&name).expect("the beginning of a name, a dash and digits are a name")
+    source[..room].trim_end_matches(['.', '-'])
 }
 
 /// The pins of a workload as they are: those of its pods, and those of the content that was undone.
@@ -101,7 +120,7 @@ pub struct Kept {
 impl Kept {
     /// Parses the values of both annotations. One that means nothing counts as missing.
     pub fn parse(pins: Option<&str>, undone: Option<&str>) -> Self {
-        let parse = |value: Option<&str>| value.and_then(Pins::parse).unwrap_or_default();
+        let parse = |value: Option<&str>| value.and_then(Pins::parse_ours).unwrap_or_default();
         Self {
             pins: parse(pins),
             undone: parse(undone),
@@ -213,6 +232,21 @@ mod tests {
     }
 
     #[test]
+    fn pins_that_name_no_copies_are_not_ours() {
+        assert!(Pins::parse_ours("app=app-0123456789").is_some());
+        for value in [
+            "app=x",
+            "app=app",
+            "app=app-012345678w",
+            "app=other-0123456789",
+            "kube-root-ca.crt=app-v2",
+        ] {
+            assert!(Pins::parse(value).is_some(), "{value}");
+            assert_eq!(Pins::parse_ours(value), None, "{value}");
+        }
+    }
+
+    #[test]
     fn the_name_of_a_copy_says_what_it_is_a_copy_of() {
         let (one, other) = (json!({"data": {"a": "1"}}), json!({"data": {"a": "2"}}));
         let copy = copy_name(&name("app"), &digest_of(&one));
@@ -230,6 +264,7 @@ mod tests {
         ] {
             let copy = copy_name(&name(&source), &digest);
             assert!(copy.as_str().len() <= MAX_LENGTH, "{copy}");
+            assert!(is_copy_name(&name(&source), &copy));
         }
     }
 

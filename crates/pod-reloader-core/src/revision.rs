@@ -11,7 +11,7 @@ use crate::annotations::{CONFIG_HASH, PINS};
 use crate::discovery::PodSpec;
 use crate::metadata::{owned_identity, resource};
 use crate::name::Name;
-use crate::pins::Pins;
+use crate::pins::{COPY_OF, Pins, is_copy_name};
 use crate::reference::ConfigKind;
 
 /// The annotations in which a ReplicaSet has its number.
@@ -38,7 +38,7 @@ pub struct Revision {
 impl Revision {
     fn new(owner: &str, number: i64, mut template: Value) -> Self {
         let annotations = &mut template["metadata"]["annotations"];
-        let pins = annotations[PINS].as_str().and_then(Pins::parse);
+        let pins = annotations[PINS].as_str().and_then(Pins::parse_ours);
         if let Some(annotations) = annotations.as_object_mut() {
             for key in [CONFIG_HASH, PINS] {
                 annotations.remove(key);
@@ -157,15 +157,15 @@ impl NamesCopies for ControllerRevision {
 
 impl NamesCopies for Pod {
     fn pins(&self) -> Option<Pins> {
-        Pins::parse(self.metadata.annotations.as_ref()?.get(PINS)?)
+        Pins::parse_ours(self.metadata.annotations.as_ref()?.get(PINS)?)
     }
 }
 
 fn pins(template: &Value) -> Option<Pins> {
-    Pins::parse(template["metadata"]["annotations"][PINS].as_str()?)
+    Pins::parse_ours(template["metadata"]["annotations"][PINS].as_str()?)
 }
 
-/// The metadata of a copy.
+/// The metadata of a ConfigMap with the label of copies.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CopyMetadata {
     #[serde(deserialize_with = "owned_identity")]
@@ -177,6 +177,15 @@ impl CopyMetadata {
     pub fn place(&self) -> Option<(Name, Name)> {
         let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
         Some((name(&self.metadata.namespace)?, name(&self.metadata.name)?))
+    }
+
+    /// Returns the name of the ConfigMap that it was made of, if it is one of our copies: somebody may have put the
+    /// label on another object.
+    pub fn source(&self) -> Option<Name> {
+        let source = self.metadata.annotations.as_ref()?.get(COPY_OF)?;
+        let source = Name::parse(source).ok()?;
+        let (_, name) = self.place()?;
+        is_copy_name(&source, &name).then_some(source)
     }
 
     /// Returns the UID.
@@ -233,11 +242,16 @@ mod tests {
 
     #[test]
     fn revisions_that_differ_in_what_is_ours_differ_in_config_alone() {
-        let one = replica_set("1", "a", "app=app-1", "app:1");
+        let one = replica_set("1", "a", "app=app-0000000001", "app:1");
         assert_eq!((one.number, &*one.owner), (1, "u"));
-        assert_eq!(one.pins.to_string(), "app=app-1");
-        assert!(one.differs_in_config_alone(&replica_set("2", "b", "app=app-2", "app:1")));
-        assert!(!one.differs_in_config_alone(&replica_set("2", "b", "app=app-2", "app:2")));
+        assert_eq!(one.pins.to_string(), "app=app-0000000001");
+        assert!(one.differs_in_config_alone(&replica_set("2", "b", "app=app-0000000002", "app:1")));
+        assert!(!one.differs_in_config_alone(&replica_set(
+            "2",
+            "b",
+            "app=app-0000000002",
+            "app:2"
+        )));
     }
 
     #[test]
@@ -246,7 +260,7 @@ mod tests {
             let template = json!({"metadata": {"annotations": annotations}, "spec": {}});
             Revision::new("u", 1, template)
         };
-        let bare = template(json!({PINS: "a=b"}));
+        let bare = template(json!({PINS: "a=a-0123456789"}));
         assert!(bare.differs_in_config_alone(&template(Value::Null)));
         assert!(!bare.differs_in_config_alone(&template(json!({"restarted": "now"}))));
     }
@@ -260,13 +274,13 @@ mod tests {
                 "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "u", "controller": true}],
             },
             "revision": 7,
-            "data": {"spec": {"template": {"$patch": "replace", "metadata": {"annotations": {PINS: "a=b"}}}}},
+            "data": {"spec": {"template": {"$patch": "replace", "metadata": {"annotations": {PINS: "a=a-0123456789"}}}}},
         }))
         .unwrap();
         let revision = object.revision().unwrap();
         assert_eq!(
             (revision.number, revision.pins.to_string().as_str()),
-            (7, "a=b")
+            (7, "a=a-0123456789")
         );
         assert_eq!(object.pins(), Some(revision.pins));
     }
@@ -280,9 +294,9 @@ mod tests {
             }))
             .unwrap()
         };
-        assert!(pod("app=app-1", "app").ignores_pins());
-        assert!(!pod("app=app-1", "app-1").ignores_pins());
-        assert!(!pod("other=other-1", "app").ignores_pins());
+        assert!(pod("app=app-0000000001", "app").ignores_pins());
+        assert!(!pod("app=app-0000000001", "app-0000000001").ignores_pins());
+        assert!(!pod("other=other-0000000001", "app").ignores_pins());
         assert!(!pod("", "app").ignores_pins());
     }
 }

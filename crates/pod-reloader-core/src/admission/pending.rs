@@ -2,9 +2,12 @@
 
 use super::answer::{Answer, Desired, DesiredPins, OVERRIDDEN, Outcome, Stored, wanted};
 use super::facts::Facts;
+use crate::copies::{Copies, Copy};
 use crate::decision::{Cause, Decision, FirstStamp, baseline, decide};
+use crate::digest::Objects;
 use crate::gate;
 use crate::hash::{ConfigHash, Keyring, Verdict};
+use crate::pins::{Kept, Pins};
 use crate::sap;
 use crate::sync_status::SyncStatus;
 use crate::workload::{MAX_ANNOTATIONS_SIZE, Workload};
@@ -57,6 +60,67 @@ impl Pending {
         &self.workload
     }
 
+    /// Returns the copies that must be read, too.
+    pub fn copies_to_read(&self) -> Pins {
+        let asked_for = self.asked_for();
+        asked_for.unwrap_or_else(|| self.kept().preferred())
+    }
+
+    /// Returns the facts, given what was read. `None` if a copy that the pods use is not there any more.
+    pub fn facts(&self, objects: Objects, copies: &Copies) -> Option<Facts> {
+        let (kept, stored) = (self.kept(), self.stored_pins());
+        Facts::of(
+            &self.workload,
+            self.asked_for(),
+            &kept,
+            &stored,
+            objects,
+            copies,
+        )
+    }
+
+    /// Returns the copies that must be there before the pods use them.
+    pub fn copies(&self, facts: &Facts) -> Vec<Copy> {
+        self.workload.copies(&facts.objects).collect()
+    }
+
+    /// Returns true if the request brings back the pins of an earlier revision.
+    pub(super) fn asks_for_undo(&self) -> bool {
+        self.asked_for().is_some()
+    }
+
+    /// Returns the pins of an earlier revision that the request brings back, if it does.
+    fn asked_for(&self) -> Option<Pins> {
+        let stored = self.stored.as_ref().filter(|_| !self.applies_pins)?;
+        let own = self.own_pins()?;
+        let is_stored = stored.pins(&self.workload).next()? == Some(own);
+        let pins = self.workload.relevant(&Pins::parse_ours(own)?);
+        (!is_stored && !pins.is_empty()).then_some(pins)
+    }
+
+    /// Returns the workload's pins as they are: if the request drops them, its sender does not know them.
+    fn kept(&self) -> Kept {
+        let stored = self.stored_pins();
+        match self.own_pins() {
+            None if !stored.pins.is_empty() => stored,
+            _ => self.workload.kept(),
+        }
+    }
+
+    /// Returns the stored pins.
+    fn stored_pins(&self) -> Kept {
+        let stored = self.stored.as_ref();
+        let pins = stored.and_then(|stored| stored.pins(&self.workload).next()?);
+        let undone = stored.and_then(|stored| stored.undone.as_deref());
+        self.workload.relevant_ones(&Kept::parse(pins, undone))
+    }
+
+    /// Returns the pins of the request.
+    fn own_pins(&self) -> Option<&str> {
+        let (_, slot) = self.workload.slots().next()?;
+        slot.state.pins.as_deref()
+    }
+
     /// Returns true if the current config hash was made under a key that `keys` lacks. The stored keys may
     /// be newer, so they must be read again before [`Pending::answer`].
     pub fn lacks_key(&self, keys: &Keyring) -> bool {
@@ -80,6 +144,12 @@ impl Pending {
             }
             _ => self.write(self.unchanged(), self.unchanged_pins(), Outcome::Unknown),
         };
+        if facts.is_some_and(|facts| !facts.has_copies) {
+            answer.warnings.insert(0, NO_COPIES.to_owned());
+        }
+        if self.applies_pins && self.workload.pinning.is_some() {
+            answer.warnings.insert(0, APPLIED.to_owned());
+        }
         if let Some(pins) = lost {
             let copies: Vec<_> = pins
                 .iter()
@@ -119,7 +189,7 @@ impl Pending {
         if is_moot || self.workload.references.is_empty() {
             return self.write(self.unchanged(), DesiredPins::NONE, Outcome::Unchanged);
         }
-        let pins = self.pins_for(facts);
+        let pins = facts.pins(&self.workload);
         let undone = Some(facts.undone.to_string()).filter(|it| !it.is_empty());
         let pins = DesiredPins::These {
             pins: pins.as_deref(),
@@ -277,6 +347,10 @@ impl Pending {
     }
 }
 
+const NO_COPIES: &str = "pod-reloader: the pods of this revision use the ConfigMaps themselves, so an undo will not \
+                         bring their content back: copies could not be made";
+const APPLIED: &str = "pod-reloader: the pins in the manifest do not count, and nothing is undone by them: remove \
+                       pod-reloader.cs.sap.com/pins from your manifest, and apply it";
 /// The number of copies that a warning names.
 const SHOWN: usize = 5;
 /// Follows [`OVERRIDDEN`] if the hash is one of ours, as an undo brings it back.

@@ -19,8 +19,8 @@ pub(crate) struct RawWorkload<'a> {
     pub(crate) baseline: Option<String>,
     /// The pins of what was undone, in the metadata.
     pub(crate) undone: Option<String>,
-    /// True if pins stand in the manifest that was applied.
-    pub(crate) applies_pins: bool,
+    /// The manifest that was applied last, if somebody applies it on the client's side.
+    last_applied: Option<String>,
 }
 
 impl<'a> RawWorkload<'a> {
@@ -60,9 +60,7 @@ impl<'a> RawWorkload<'a> {
             managed_fields: metadata.managed_fields,
             baseline: annotations.remove(annotations::BASELINE),
             undone: annotations.remove(annotations::UNDONE),
-            applies_pins: annotations
-                .get(LAST_APPLIED)
-                .is_some_and(|manifest| manifest.contains(annotations::PINS)),
+            last_applied: annotations.remove(LAST_APPLIED),
         })
     }
 
@@ -122,31 +120,64 @@ impl<'a> RawWorkload<'a> {
     /// managed fields. These are settled before any admission, so they show it even if a policy has already
     /// put the old value back. Managed fields that cannot be parsed claim nothing.
     pub(crate) fn claims_config_hash(&self, kind: WorkloadKind, manager: &str) -> bool {
+        self.is_owned(kind, annotations::CONFIG_HASH_FIELD, |entry| {
+            entry.manager.as_deref() == Some(manager)
+        })
+    }
+
+    /// Returns true if pins stand in a manifest that somebody applies, on the client's side or on the server's.
+    pub(crate) fn applies_pins(&self, kind: WorkloadKind) -> bool {
+        let by_server = |entry: &Entry<'_>| entry.operation.as_deref() == Some("Apply");
+        let is_last_applied = |manifest: &str| {
+            let manifest: serde_json::Value = serde_json::from_str(manifest).unwrap_or_default();
+            kind.shape().templates.iter().any(|template| {
+                let path = template.path.iter().chain(&["metadata", "annotations"]);
+                let place = path.fold(&manifest, |place, field| &place[field]);
+                place.get(annotations::PINS).is_some()
+            })
+        };
+        let last_applied = self.last_applied.as_deref();
+        last_applied.is_some_and(|it| it.contains(annotations::PINS) && is_last_applied(it))
+            || self.is_owned(kind, annotations::PINS_FIELD, by_server)
+    }
+
+    /// Returns true if the managed fields have an entry for which `is_meant` holds with this annotation of a pod
+    /// template.
+    fn is_owned(
+        &self,
+        kind: WorkloadKind,
+        field: &str,
+        is_meant: impl Fn(&Entry<'_>) -> bool,
+    ) -> bool {
         let paths = kind.shape().templates;
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Entry<'a> {
-            manager: Option<Cow<'a, str>>,
-            #[serde(borrow)]
-            fields_v1: Option<&'a RawValue>,
-        }
-        let names_key = |text: &&RawValue| text.get().contains(annotations::CONFIG_HASH_FIELD);
+        let names_key = |text: &&RawValue| text.get().contains(field);
         let entries = self.managed_fields.filter(names_key);
         entries
             .and_then(|entries| serde_json::from_str::<Vec<Entry<'_>>>(entries.get()).ok())
             .unwrap_or_default()
             .into_iter()
-            .filter(|entry| entry.manager.as_deref() == Some(manager))
+            .filter(is_meant)
             .filter_map(|entry| entry.fields_v1.filter(names_key))
             .filter_map(|fields| serde_json::from_str(fields.get()).ok())
             .any(|fields: serde_json::Value| {
                 paths.iter().any(|template| {
                     let path = template.path.iter().chain(&["metadata", "annotations"]);
                     let place = path.fold(&fields, |place, field| &place[format!("f:{field}")]);
-                    place.get(annotations::CONFIG_HASH_FIELD).is_some()
+                    place.get(field).is_some()
                 })
             })
     }
+}
+
+/// An entry of the managed fields.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry<'a> {
+    manager: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    operation: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    fields_v1: Option<&'a RawValue>,
 }
 
 /// The annotation in which `kubectl apply` stores the manifest.

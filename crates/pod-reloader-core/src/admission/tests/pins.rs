@@ -214,3 +214,80 @@ fn a_status_query_about_undone_content_says_that_all_is_well() {
     let answer = answer(&query, "bad", &["good"], true);
     assert_eq!(answer.sync_status, Some(SyncStatus::Current));
 }
+
+#[test]
+fn content_that_came_meanwhile_is_not_undone() {
+    // A fix waits for its settle period, a window or an approval.
+    let undo = review(Some(rolled_out("bad")), rolled_out("good"));
+    assert_eq!(answered_with(&undo, "fix", &["good"]), state("good", None));
+}
+
+#[test]
+fn an_undo_further_back_keeps_what_was_undone_before() {
+    let undone = rolled_out("good").annotation("undone", &pin_of("bad"));
+    let further = review(Some(undone), rolled_out("older"));
+    assert_eq!(
+        answered_with(&further, "bad", &["older"]),
+        state("older", Some("bad"))
+    );
+}
+
+#[test]
+fn an_undo_after_the_config_map_was_deleted_keeps_the_copy() {
+    let undo = review(
+        Some(deployment("web").annotation("pin", "a")),
+        rolled_out("good"),
+    );
+    let Step::Read(pending) = pinning_step(&undo) else {
+        panic!("an undo is read for");
+    };
+    let copies = [(Name::parse("a").unwrap(), copy("good"))].into();
+    let facts = pending.facts(objects(&[("a", None)]), &copies);
+    let answer = pending.answer(facts.as_ref(), &keyring(&[1]), FirstStamp::Rollout);
+    assert_eq!(after(&undo, &answer).pins, Some(pin_of("good")));
+}
+
+#[test]
+fn pins_that_a_server_side_apply_owns_undo_nothing() {
+    let fields = json!({"f:spec": {"f:template": {"f:metadata": {"f:annotations": {
+        format!("f:{}", annotations::PINS): {},
+    }}}}});
+    for (operation, expected) in [
+        ("Apply", state("bad", None)),
+        ("Update", state("good", Some("bad"))),
+    ] {
+        let entry = json!({"manager": "flux", "operation": operation, "fieldsV1": fields});
+        let applied = rolled_out("good").with("/metadata/managedFields", json!([entry]));
+        let review = review(Some(rolled_out("bad")), applied);
+        assert_eq!(
+            answered_with(&review, "bad", &["good"]),
+            expected,
+            "{operation}"
+        );
+    }
+}
+
+#[test]
+fn pins_of_what_the_workload_does_not_pin_are_never_read() {
+    let mut pins: Vec<_> = (0..5000)
+        .map(|at| format!("x{at}=x{at}-0123456789"))
+        .collect();
+    pins.push(pin_of("good"));
+    for (pins, read) in [
+        (pins.join(","), 1),
+        (pin_of("good"), 1),
+        ("a=other".to_owned(), 0),
+        (format!("{},a=a-0123456789", pin_of("good")), 0),
+    ] {
+        let hostile = rolled_out("good").with(
+            "/spec/template/metadata/annotations",
+            json!({annotations::PINS: pins}),
+        );
+        let review = review(Some(rolled_out("bad")), hostile);
+        let found = match pinning_step(&review) {
+            Step::Answer(_) => 0,
+            Step::Read(pending) => pending.copies_to_read().iter().count(),
+        };
+        assert_eq!(found, read);
+    }
+}
