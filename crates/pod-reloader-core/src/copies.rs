@@ -129,7 +129,7 @@ impl Workload {
 
     /// Returns those pins that matter to the workload: it tracks the ConfigMap, and pins it.
     #[must_use]
-    pub(crate) fn relevant(&self, pins: &Pins) -> Pins {
+    pub fn relevant(&self, pins: &Pins) -> Pins {
         let pinning = self.pinning.as_deref();
         pins.filtered(|source, _| {
             pinning.is_some_and(|it| it.includes(source))
@@ -221,6 +221,12 @@ impl Workload {
             }
         }
         Some(objects)
+    }
+
+    /// Returns true if its pod templates have this value of the annotation, or none.
+    pub fn has_pins(&self, pins: Option<&str>) -> bool {
+        self.slots()
+            .all(|(_, slot)| slot.state.pins.as_deref() == pins)
     }
 
     /// Returns the copies that its pod templates name, whether or not it still pins anything.

@@ -4,6 +4,7 @@ use futures::future::try_join_all;
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::copies::{Copies, Copy, NotTheContent, manifest};
 use pod_reloader_core::digest::{DataKeys, Presence};
+use pod_reloader_core::mark::Marks;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::Pins;
 use pod_reloader_core::reference::{ConfigKind, Reference};
@@ -71,30 +72,30 @@ impl Source {
     }
 
     async fn make_one(&self, copy: &Copy) -> Result<usize, NotCopied> {
-        if self.is_there(copy).await? {
-            return Ok(0);
+        match self.state_of(copy).await? {
+            State::IsThere => return Ok(0),
+            State::IsMissing => {}
+            // Nobody knew the content when pods needed something with that name.
+            State::HasOtherContent(uid) => {
+                let own = config_map(&copy.source.namespace, &copy.name);
+                let deleted = self.delete(&own, &uid).await;
+                deleted.map_err(|source| NotCopied::Create {
+                    copy: copy.name.clone(),
+                    source,
+                })?;
+            }
         }
-        let (body, _share) = match self.receive(&copy.source).await {
-            Ok(received) => received,
-            Err(error) if error.is_not_found() => {
-                return Err(NotCopied::Changed(copy.source.name.clone()));
-            }
-            Err(source) => {
-                let reference = copy.source.clone();
-                return Err(ReadError::Object { reference, source }.into());
-            }
+        let make = |body: &[u8]| copy.manifest(body);
+        let Some(manifest) = self.manifest_of(&copy.source, make).await? else {
+            return Err(NotCopied::Changed(copy.source.name.clone()));
         };
-        let manifest = copy.manifest(&body);
-        let manifest =
-            manifest.map_err(|NotTheContent| NotCopied::Changed(copy.source.name.clone()))?;
-        drop(body);
         let size = manifest.len();
         match self
             .create(&copy.source.namespace, &copy.name, manifest)
             .await
         {
             Err(NotCopied::Create { source, .. })
-                if source.is_conflict() && self.is_there(copy).await? =>
+                if source.is_conflict() && matches!(self.state_of(copy).await?, State::IsThere) =>
             {
                 Ok(0)
             }
@@ -102,12 +103,31 @@ impl Source {
         }
     }
 
-    /// Makes the copy with this name anew. If `source` has other content by now, what has this name gets that
-    /// content: pods that name it could not start otherwise.
+    /// Returns what `make` makes of a ConfigMap. `None` if it is gone, or cannot be made of it. Nothing is held of the
+    /// budget afterwards: whoever waits for more must hold nothing.
+    async fn manifest_of(
+        &self,
+        source: &Reference,
+        make: impl Fn(&[u8]) -> Result<Vec<u8>, NotTheContent>,
+    ) -> Result<Option<Vec<u8>>, NotCopied> {
+        let _turn = self.turn().await;
+        match self.receive(source).await {
+            Ok((body, _share)) => Ok(make(&body).ok()),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(NotCopied::Read(ReadError::Object {
+                reference: source.clone(),
+                source: error,
+            })),
+        }
+    }
+
+    /// Makes the copy with this name anew. If `source` has other content by now and `may_differ` is true, what has this
+    /// name gets that content: pods that name it could not start otherwise.
     pub(crate) async fn restore(
         &self,
         source: &Reference,
         name: &Name,
+        may_differ: bool,
     ) -> Result<Restored, NotCopied> {
         let Presence::Present(object) = self.read(source, DataKeys::new()).await? else {
             return Ok(Restored::Nothing);
@@ -116,14 +136,13 @@ impl Source {
             self.make_one(&copy).await?;
             return Ok(Restored::Copy);
         }
-        let received = self.receive(source).await;
-        let (body, _share) = received.map_err(|error| ReadError::Object {
-            reference: source.clone(),
-            source: error,
-        })?;
-        let manifest = manifest(name, &source.name, &body);
-        let manifest = manifest.map_err(|NotTheContent| NotCopied::Changed(source.name.clone()))?;
-        drop(body);
+        if !may_differ {
+            return Ok(Restored::Nothing);
+        }
+        let make = |body: &[u8]| manifest(name, &source.name, body);
+        let Some(manifest) = self.manifest_of(source, make).await? else {
+            return Ok(Restored::Nothing);
+        };
         self.create(&source.namespace, name, manifest).await?;
         Ok(Restored::WithPresentContent)
     }
@@ -160,6 +179,7 @@ impl Source {
             .header(http::header::ACCEPT, METADATA_ONLY)
             .body(manifest)
             .expect("a Name is safe in a path");
+        let _turn = self.turn().await;
         let created = self.send(request).await;
         created.map_err(|source| NotCopied::Create {
             copy: copy.clone(),
@@ -167,15 +187,28 @@ impl Source {
         })
     }
 
-    /// Returns true if the copy is there.
-    async fn is_there(&self, copy: &Copy) -> Result<bool, NotCopied> {
+    /// Returns what there is with the name of the copy.
+    async fn state_of(&self, copy: &Copy) -> Result<State, NotCopied> {
         let own = config_map(&copy.source.namespace, &copy.name);
         match self.read(&own, DataKeys::new()).await? {
-            Presence::Present(object) if copy.is(&object) => Ok(true),
+            Presence::Present(object) if copy.is(&object) => Ok(State::IsThere),
+            Presence::Present(object) if object.marks.contain(Marks::COPY) => {
+                Ok(State::HasOtherContent(object.uid))
+            }
             Presence::Present(_) => Err(NotCopied::Taken(copy.name.clone())),
-            Presence::Absent => Ok(false),
+            Presence::Absent => Ok(State::IsMissing),
         }
     }
+}
+
+/// What there is with the name of a copy.
+enum State {
+    /// The copy.
+    IsThere,
+    /// Nothing.
+    IsMissing,
+    /// An object of ours with this UID, which got other content when nobody knew the content of the copy.
+    HasOtherContent(Box<str>),
 }
 
 /// The media type of an answer that leaves the content out.

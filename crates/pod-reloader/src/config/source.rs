@@ -135,7 +135,7 @@ impl Source {
         }
     }
 
-    async fn turn(&self) -> SemaphorePermit<'_> {
+    pub(super) async fn turn(&self) -> SemaphorePermit<'_> {
         let turn = self.reads.acquire().await;
         turn.expect("the semaphore is never closed")
     }

@@ -12,11 +12,13 @@ use kube::{Client, Resource};
 use parking_lot::Mutex;
 use pod_reloader_core::mark::COPY;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::pins::Pins;
 use pod_reloader_core::revision::{ControllerRevision, CopyMetadata, NamesCopies, Pod, ReplicaSet};
+use pod_reloader_core::workload::Workload;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 
 use crate::config::copies::{NotCopied, Restored, config_map};
@@ -28,6 +30,10 @@ use pod_reloader_core::error::chain;
 
 /// The time between two looks at deletions, which come in bunches when a namespace is deleted.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The time after which a namespace is looked at again in which copies were deleted. No review takes longer.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// The number of copies in a namespace that are made anew at once.
+const RESTORED_AT_ONCE: usize = 100;
 
 /// Keeps the copies in some namespaces, for one term of leadership.
 pub(crate) struct Keeper {
@@ -41,14 +47,49 @@ pub(crate) struct Keeper {
     deleted: Notify,
 }
 
+/// What uses copies in a namespace.
+#[derive(Default)]
+struct Users {
+    copies: BTreeMap<Name, Used>,
+    /// The pods that were created without regard to their pins, by the UID of their workload.
+    unpinned: HashMap<Box<str>, usize>,
+}
+
+/// A copy that is used.
+struct Used {
+    /// The name of the ConfigMap that it stands for.
+    source: Name,
+    /// True if pods use it, or new ones would. Otherwise only an undo would.
+    is_needed: bool,
+}
+
+impl Users {
+    fn add(&mut self, pins: &Pins, is_needed: bool) {
+        for (source, copy) in pins.iter() {
+            let used = self.copies.entry(copy.clone()).or_insert_with(|| Used {
+                source: source.clone(),
+                is_needed,
+            });
+            used.is_needed |= is_needed;
+        }
+    }
+}
+
 #[derive(Default)]
 struct Known {
     /// The copies, by namespace and name, with their UIDs.
     copies: HashMap<(Name, Name), Box<str>>,
-    /// The UIDs of those that we are deleting.
-    unused: BTreeSet<Box<str>>,
-    /// The number of pods in each namespace that were created without regard to their pins.
-    unpinned: HashMap<Name, usize>,
+    /// The UIDs of those that we have deleted and whose deletion the watch has not shown yet.
+    deleted: BTreeSet<Box<str>>,
+    /// The UIDs of those in each namespace that nobody used at the last look.
+    unused: HashMap<Name, BTreeSet<Box<str>>>,
+    /// The copies in each namespace that were in use and gone for good at the last look.
+    lost: HashMap<Name, BTreeSet<Name>>,
+    /// The pods in each namespace that were created without regard to their pins, by the UID of their workload.
+    unpinned: HashMap<Name, HashMap<Box<str>, usize>>,
+    /// The namespaces in which we have deleted some, with the time to look again: somebody may have named one in
+    /// that moment.
+    look_again: HashMap<Name, Instant>,
     /// The namespaces in which somebody else has deleted one.
     to_look_at: BTreeSet<Name>,
 }
@@ -77,6 +118,8 @@ impl Keeper {
             watches.spawn(self.clone().watch(namespace));
         }
         let mut period = interval(self.grace);
+        // A look at many namespaces may take longer.
+        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let to_look_at = tokio::select! {
                 _ = period.tick() => self.namespaces(),
@@ -84,8 +127,13 @@ impl Keeper {
                     sleep(PAUSE).await;
                     std::mem::take(&mut self.known.lock().to_look_at)
                 }
+                () = sleep(LOOK_AGAIN) => self.to_look_at_again(),
                 _ = watches.join_next() => return,
             };
+            // Without the kinds that have pod templates, what these use would seem unused.
+            if !self.reconciler.knows_kinds() {
+                continue;
+            }
             for namespace in to_look_at {
                 if let Err(error) = self.look_at(&namespace).await {
                     let error = chain(&error);
@@ -121,7 +169,7 @@ impl Keeper {
                 Event::Delete(object) => {
                     if let Some(place) = object.place() {
                         known.copies.remove(&place);
-                        if !known.unused.remove(object.uid()) {
+                        if !known.deleted.remove(object.uid()) {
                             known.to_look_at.insert(place.0);
                             self.deleted.notify_one();
                         }
@@ -133,13 +181,31 @@ impl Keeper {
         watching.await;
     }
 
-    /// Returns the namespaces that have copies, or workloads that use some.
+    /// Returns the namespaces that have copies, or workloads that use some, and forgets all others.
     fn namespaces(&self) -> BTreeSet<Name> {
-        let known = self.known.lock();
+        let mut known = self.known.lock();
         let of_copies = known.copies.keys().map(|(namespace, _)| namespace.clone());
-        of_copies
-            .chain(self.reconciler.pinned_namespaces())
-            .collect()
+        let all = of_copies.chain(self.reconciler.pinned_namespaces());
+        let ours = all.filter(|it| self.reconciler.keeps_copies_in(it));
+        let ours: BTreeSet<_> = ours.collect();
+        known.unused.retain(|namespace, _| ours.contains(namespace));
+        known.lost.retain(|namespace, _| ours.contains(namespace));
+        known
+            .unpinned
+            .retain(|namespace, _| ours.contains(namespace));
+        known.deleted.clear();
+        ours
+    }
+
+    fn to_look_at_again(&self) -> BTreeSet<Name> {
+        let mut known = self.known.lock();
+        let now = Instant::now();
+        let due = known.look_again.iter().filter(|(_, at)| **at <= now);
+        let due: BTreeSet<_> = due.map(|(namespace, _)| namespace.clone()).collect();
+        known
+            .look_again
+            .retain(|namespace, _| !due.contains(namespace));
+        due
     }
 
     /// Deletes the copies in a namespace that nobody uses, and makes those that are missing.
@@ -151,70 +217,122 @@ impl Keeper {
         })
         .await?;
         // Whatever uses a copy is looked at after the copies, so none is taken for unused that was there before.
-        let mut used: BTreeMap<Name, Name> = self.reconciler.copies_used_in(namespace);
-        let mut owners: HashMap<String, Box<str>> = HashMap::new();
-        let note_owner = |set: &ReplicaSet| {
-            let uid = set.meta().uid.clone().unwrap_or_default();
-            owners.extend(set.owner().map(|owner| (uid, owner.into())));
-        };
-        self.users(namespace, &mut used, note_owner).await?;
-        let no_note = |_: &ControllerRevision| {};
-        self.users(namespace, &mut used, no_note).await?;
-        let mut unpinned: HashMap<Box<str>, usize> = HashMap::new();
-        let note_unpinned = |pod: &Pod| {
-            if let Some(owner) = pod.owner().filter(|_| pod.ignores_pins()) {
-                let workload = owners.get(owner).cloned();
-                let workload = workload.unwrap_or_else(|| owner.into());
-                *unpinned.entry(workload).or_default() += 1;
-            }
-        };
-        self.users(namespace, &mut used, note_unpinned).await?;
-        self.report_unpinned(namespace, &unpinned);
-        for (name, copy) in &copies {
-            if !used.contains_key(name) && self.is_old(copy) {
-                self.delete(namespace, name, copy.uid()).await?;
+        let users = self.users_in(namespace).await?;
+        self.report_unpinned(namespace, users.unpinned);
+        self.delete_unused(namespace, &copies, &users.copies)
+            .await?;
+        let missing = users.copies.iter();
+        let missing = missing.filter(|(name, _)| !copies.contains_key(*name));
+        let mut lost = BTreeSet::new();
+        for (name, used) in missing.take(RESTORED_AT_ONCE) {
+            if !self.restore(namespace, name, used).await {
+                lost.insert(name.clone());
             }
         }
-        for (name, source) in used.iter().filter(|(name, _)| !copies.contains_key(*name)) {
-            self.restore(namespace, name, source).await;
+        let before = self
+            .known
+            .lock()
+            .lost
+            .insert(namespace.clone(), lost.clone());
+        for name in lost.difference(&before.unwrap_or_default()) {
+            self.reconciler.copy_lost(namespace, name);
         }
         Ok(())
     }
 
-    /// Adds the copies that objects of a kind name to `used`, and shows each of them to `note`.
-    async fn users<K>(
-        &self,
-        namespace: &Name,
-        used: &mut BTreeMap<Name, Name>,
-        mut note: impl FnMut(&K),
-    ) -> Result<(), CallError>
+    /// Returns what uses copies in a namespace.
+    async fn users_in(&self, namespace: &Name) -> Result<Users, CallError> {
+        let mut users = Users::default();
+        let now = |workload: &Workload| {
+            workload
+                .named_copies()
+                .for_each(|pins| users.add(&pins, true));
+        };
+        self.reconciler.each_workload(namespace, now).await?;
+        let mut owners: HashMap<String, Box<str>> = HashMap::new();
+        let earlier = |set: ReplicaSet| {
+            let uid = set.meta().uid.clone().unwrap_or_default();
+            owners.extend(set.owner().map(|owner| (uid, owner.into())));
+            set.pins().iter().for_each(|pins| users.add(pins, false));
+        };
+        self.each(namespace, earlier).await?;
+        let earlier = |revision: ControllerRevision| {
+            revision
+                .pins()
+                .iter()
+                .for_each(|pins| users.add(pins, false));
+        };
+        self.each(namespace, earlier).await?;
+        let running = |pod: Pod| {
+            pod.pins().iter().for_each(|pins| users.add(pins, true));
+            if let Some(owner) = pod.owner().filter(|_| pod.ignores_pins()) {
+                let workload = owners.get(owner).cloned();
+                let workload = workload.unwrap_or_else(|| owner.into());
+                *users.unpinned.entry(workload).or_default() += 1;
+            }
+        };
+        self.each(namespace, running).await?;
+        Ok(users)
+    }
+
+    /// Passes each object of a kind in a namespace to `tell`.
+    async fn each<K>(&self, namespace: &Name, tell: impl FnMut(K)) -> Result<(), CallError>
     where
         K: NamesCopies
             + Resource<DynamicType = (), Scope = DynamicResourceScope>
             + DeserializeOwned,
     {
-        let users = api(&self.client, Some(namespace), ());
-        let users = Resources::<K>::new(users, "Revision", &self.budget);
-        let add = |user: K| {
-            note(&user);
-            let pins = user.pins().unwrap_or_default();
-            used.extend(
-                pins.iter()
-                    .map(|(source, copy)| (copy.clone(), source.clone())),
-            );
-        };
-        list(&users, add).await
+        let objects = api(&self.client, Some(namespace), ());
+        list(
+            &Resources::<K>::new(objects, "Revision", &self.budget),
+            tell,
+        )
+        .await
     }
 
-    /// Tells users of pods that were created without regard to their pins, by the UID of their workload.
-    fn report_unpinned(&self, namespace: &Name, unpinned: &HashMap<Box<str>, usize>) {
-        self.reconciler.pods_not_pinned(namespace, unpinned);
+    /// Tells users once of pods that were created without regard to their pins, by the UID of their workload.
+    fn report_unpinned(&self, namespace: &Name, unpinned: HashMap<Box<str>, usize>) {
         let mut known = self.known.lock();
-        known
+        let before = known.unpinned.insert(namespace.clone(), unpinned.clone());
+        let all = known
             .unpinned
-            .insert(namespace.clone(), unpinned.values().sum());
-        let all: usize = known.unpinned.values().sum();
+            .values()
+            .flat_map(HashMap::values)
+            .sum::<usize>();
+        drop(known);
         self.reconciler.metrics().unpinned_pods.set(all as i64);
+        let before = before.unwrap_or_default();
+        let is_news = |workload: &Box<str>, pods: &usize| before.get(workload) != Some(pods);
+        let mut news = unpinned;
+        news.retain(|workload, pods| is_news(workload, pods));
+        self.reconciler.pods_not_pinned(namespace, &news);
+    }
+
+    /// Deletes the copies that are old enough, and that nobody has used at the last look, either: an undo may be
+    /// about to name one.
+    async fn delete_unused(
+        &self,
+        namespace: &Name,
+        copies: &BTreeMap<Name, CopyMetadata>,
+        used: &BTreeMap<Name, Used>,
+    ) -> Result<(), CallError> {
+        let unused = copies.iter().filter(|(name, _)| !used.contains_key(*name));
+        let unused: Vec<_> = unused.filter(|(_, copy)| copy.source().is_some()).collect();
+        let uids = unused.iter().map(|(_, copy)| copy.uid().into()).collect();
+        let before = self.known.lock().unused.insert(namespace.clone(), uids);
+        let before = before.unwrap_or_default();
+        let mut has_deleted = false;
+        for (name, copy) in unused {
+            if before.contains(copy.uid()) && self.is_old(copy) {
+                self.delete(namespace, name, copy.uid()).await?;
+                has_deleted = true;
+            }
+        }
+        if has_deleted {
+            let at = Instant::now() + LOOK_AGAIN;
+            self.known.lock().look_again.insert(namespace.clone(), at);
+        }
+        Ok(())
     }
 
     fn is_old(&self, copy: &CopyMetadata) -> bool {
@@ -226,7 +344,7 @@ impl Keeper {
     }
 
     async fn delete(&self, namespace: &Name, name: &Name, uid: &str) -> Result<(), CallError> {
-        self.known.lock().unused.insert(uid.into());
+        self.known.lock().deleted.insert(uid.into());
         let source = self.reconciler.source();
         match source.delete(&config_map(namespace, name), uid).await {
             Ok(()) => info!(%namespace, %name, "deleted a copy of a ConfigMap that nobody uses"),
@@ -237,20 +355,22 @@ impl Keeper {
         Ok(())
     }
 
-    async fn restore(&self, namespace: &Name, name: &Name, source: &Name) {
-        let source = config_map(namespace, source);
-        match self.reconciler.source().restore(&source, name).await {
+    /// Makes a copy anew. Returns false if nobody knows its content any more, and somebody needs it now.
+    async fn restore(&self, namespace: &Name, name: &Name, used: &Used) -> bool {
+        let source = config_map(namespace, &used.source);
+        let restored = self.reconciler.source();
+        match restored.restore(&source, name, used.is_needed).await {
             Ok(Restored::Copy) => {
                 info!(%namespace, %name, "made a copy of a ConfigMap anew that somebody had deleted");
+                true
             }
-            Ok(Restored::WithPresentContent | Restored::Nothing) => {
-                self.reconciler.copy_lost(namespace, name);
-            }
+            Ok(Restored::WithPresentContent | Restored::Nothing) => !used.is_needed,
             // It was there after all, or the next look makes it.
-            Err(NotCopied::Changed(_) | NotCopied::Taken(_)) => {}
+            Err(NotCopied::Changed(_) | NotCopied::Taken(_)) => true,
             Err(error) => {
                 let error = chain(&error);
                 warn!(%namespace, %name, error, "cannot make a copy of a ConfigMap anew, trying again later");
+                true
             }
         }
     }

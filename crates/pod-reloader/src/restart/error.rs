@@ -22,7 +22,7 @@ pub(crate) enum RestartError {
         #[source]
         source: CallError,
     },
-    #[error("listing the revisions and pods of {workload}")]
+    #[error("listing the revisions of {workload}")]
     Revisions {
         workload: WorkloadId,
         #[source]

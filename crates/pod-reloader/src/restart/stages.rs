@@ -105,6 +105,7 @@ impl Stages {
                 lacks: None,
                 going_since: None,
                 tries_since: None,
+                undone: Vec::new(),
                 trials: Vec::new(),
             };
             inner.known.insert(workload.id.clone(), known);
@@ -160,23 +161,6 @@ impl Stages {
         self.0.lock().looks
     }
 
-    /// Returns true if a workload has got changed content, and has not passed with it yet.
-    pub(crate) fn is_on_trial(&self, id: &WorkloadId) -> bool {
-        let inner = self.0.lock();
-        let known = inner.known.get(id);
-        known.is_some_and(|known| known.trials.iter().any(|trial| !trial.has_passed))
-    }
-
-    /// Ends the trials of a workload without a verdict. Returns the workloads that wait for it.
-    pub(crate) fn discount(&self, id: &WorkloadId) -> Vec<WorkloadId> {
-        let mut inner = self.0.lock();
-        if let Some(known) = inner.known.get_mut(id) {
-            known.trials.clear();
-            inner.bump(&id.namespace);
-        }
-        inner.waits.waiting_for(id)
-    }
-
     /// Returns true if others wait for a workload.
     pub(crate) fn is_waited_for(&self, id: &WorkloadId) -> bool {
         self.0.lock().waits.is_waited_for(id)
@@ -187,9 +171,15 @@ impl Stages {
         self.0.lock().known.get(id)?.right_at
     }
 
-    /// Notes what a pass over a workload has found. Returns the workloads that wait for it, if that is news,
+    /// Notes what a pass over a workload has found, and the objects whose present content was undone, if the pass
+    /// has got as far as that. Returns the workloads that wait for it, if that is news,
     /// and the one that it no longer waits for.
-    pub(crate) fn looked(&self, id: &WorkloadId, look: Look) -> Vec<WorkloadId> {
+    pub(crate) fn looked(
+        &self,
+        id: &WorkloadId,
+        look: Look,
+        undone: Option<Vec<Reference>>,
+    ) -> Vec<WorkloadId> {
         let mut inner = self.0.lock();
         let Some(known) = inner.known.get_mut(id) else {
             return Vec::new();
@@ -212,10 +202,16 @@ impl Stages {
                     });
                 }
             }
-            Look::Undone => known.trials.clear(),
             Look::Out => {}
         }
-        let is_news = before != Some(look);
+        let mut is_news = before != Some(look);
+        if let Some(undone) = undone {
+            is_news |= known.undone != undone;
+            if !undone.is_empty() {
+                known.trials.clear();
+            }
+            known.undone = undone;
+        }
         if is_news || going_since.is_some() {
             inner.bump(&id.namespace);
         }

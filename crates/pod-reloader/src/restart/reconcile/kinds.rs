@@ -38,6 +38,16 @@ impl Reconciler {
         all.filter_map(|kind| self.served(*kind)).collect()
     }
 
+    /// Returns the kinds that are not built in, as the cluster serves them.
+    pub(super) fn served_kinds(&self) -> Vec<Served> {
+        let served = self.served.lock();
+        let kinds = served.iter().map(|(kind, (version, ..))| Served {
+            kind: *kind,
+            version: version.clone(),
+        });
+        kinds.collect()
+    }
+
     /// Returns a kind as the cluster serves it, if it is known to.
     pub(crate) fn served(&self, kind: WorkloadKind) -> Option<Served> {
         if kind.is_built_in() {

@@ -68,7 +68,6 @@ impl Reconciler {
         let (since, cause) = match decision {
             Decision::Unchanged => {
                 let next = self.unchanged(workload, &snapshot).await;
-                self.look_at_pods(workload).await?;
                 return Ok(self.put_back(workload).await?.unwrap_or(next));
             }
             Decision::MissingConfig(missing) => return Ok(self.missing_config(workload, missing)),

@@ -1,22 +1,25 @@
 //! Pins: which copies the pods of a workload are to use, and what was undone.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use kube::Resource;
+use kube::Api;
 use pod_reloader_core::error::chain;
+use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
 use pod_reloader_core::pins::Pins;
-use pod_reloader_core::revision::{NamesCopies, Pod, ReplicaSet};
-use pod_reloader_core::staging::Health;
 use pod_reloader_core::workload::Workload;
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::Reconciler;
-use crate::config::copies::NotCopied;
+use crate::config::copies::{NotCopied, config_map};
 use crate::report::notice::Notice;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
+use crate::runtime::error::CallError;
+use crate::runtime::resources::{PAGE, Resources};
 
 /// The bytes of copies above which users are told, if each of the revisions that Kubernetes keeps has them.
 const LARGE: usize = 8 << 20;
@@ -71,18 +74,46 @@ impl Reconciler {
         pinned.map(|it| it.id.namespace.clone()).collect()
     }
 
-    /// Returns the copies that the workloads of a namespace use, each with the ConfigMap that it stands for.
-    pub(crate) fn copies_used_in(&self, namespace: &Name) -> BTreeMap<Name, Name> {
-        let mut used = BTreeMap::new();
-        for workload in self.pinned_in(namespace) {
-            for pins in workload.named_copies() {
-                used.extend(
-                    pins.iter()
-                        .map(|(source, copy)| (copy.clone(), source.clone())),
-                );
-            }
+    /// Returns true if every kind of workload has been found out that the cluster serves.
+    pub(crate) fn knows_kinds(&self) -> bool {
+        !self.lists_are_due()
+    }
+
+    /// Returns true if the copies in a namespace are ours to look after.
+    pub(crate) fn keeps_copies_in(&self, namespace: &Name) -> bool {
+        self.scope.covers(namespace) && self.namespaces.contain(namespace)
+    }
+
+    /// Passes each workload of a namespace to `tell`, managed or not.
+    pub(crate) async fn each_workload(
+        &self,
+        namespace: &Name,
+        mut tell: impl FnMut(&Workload),
+    ) -> Result<(), CallError> {
+        for kind in WorkloadKind::BUILT_IN {
+            let listed = self.listed::<WorkloadObject>(&Served::built_in(kind), namespace);
+            listed
+                .list(&mut PAGE.clone(), |object| {
+                    self.workload(kind, object).iter().for_each(&mut tell);
+                })
+                .await?;
         }
-        used
+        for served in self.served_kinds() {
+            let listed = self.listed::<CustomObject>(&served, namespace);
+            listed
+                .list(&mut PAGE.clone(), |object| {
+                    self.workload(served.kind, object)
+                        .iter()
+                        .for_each(&mut tell);
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    fn listed<O: Object>(&self, served: &Served, namespace: &Name) -> Resources<O> {
+        let api = Api::namespaced_with(self.client.clone(), namespace.as_str(), served);
+        Resources::new(api, served.kind.as_str(), &self.budget)
     }
 
     /// Tells the users of the workloads whose pods use this copy that it is gone for good.
@@ -92,7 +123,7 @@ impl Reconciler {
             let mut pins = workload.named_copies();
             if pins.any(|pins| pins.iter().any(|(_, own)| own == copy)) {
                 self.progress
-                    .report(&workload, Notice::CopyLost(copy.clone()));
+                    .publish(&workload, Notice::CopyLost(copy.clone()));
             }
         }
     }
@@ -105,41 +136,9 @@ impl Reconciler {
         for workload in self.pinned_in(namespace) {
             if let Some(pods) = unpinned.get(&workload.uid) {
                 self.progress
-                    .report(&workload, Notice::PodsNotPinned(*pods));
+                    .publish(&workload, Notice::PodsNotPinned(*pods));
             }
         }
-    }
-
-    /// Looks at the pods of a workload on trial with a new configuration. If some ignore its pins, the trial says
-    /// nothing: they may have another configuration.
-    pub(super) async fn look_at_pods(&self, workload: &Workload) -> Result<(), RestartError> {
-        let Some(staging) = workload.staged() else {
-            return Ok(());
-        };
-        let is_on_trial =
-            staging.health == Health::Healthy && self.stages.is_on_trial(&workload.id);
-        if !is_on_trial || workload.kept().pins.is_empty() {
-            return Ok(());
-        }
-        let mut owners = BTreeSet::from([workload.uid.to_string()]);
-        let own_sets = |set: ReplicaSet| {
-            if set.owner() == Some(&*workload.uid) {
-                owners.extend(set.meta().uid.clone());
-            }
-        };
-        self.each_beside(workload, own_sets).await?;
-        let mut unpinned = 0;
-        let own_pods = |pod: Pod| {
-            let is_own = pod.owner().is_some_and(|owner| owners.contains(owner));
-            unpinned += usize::from(is_own && pod.ignores_pins());
-        };
-        self.each_beside(workload, own_pods).await?;
-        if unpinned > 0 {
-            self.push_all(self.stages.discount(&workload.id));
-            self.progress
-                .report(workload, Notice::PodsNotPinned(unpinned));
-        }
-        Ok(())
     }
 
     fn pinned_in(&self, namespace: &Name) -> Vec<Arc<Workload>> {
@@ -178,7 +177,12 @@ impl Reconciler {
                 }
                 Ok(Pinned::As(Some(pins)))
             }
-            Err(NotCopied::Changed(_)) => Ok(Pinned::Outdated),
+            Err(NotCopied::Changed(name)) => {
+                // No watch may have seen it yet.
+                let changed = config_map(&workload.id.namespace, &name);
+                self.digests.observe(&changed, Some(""), Instant::now());
+                Ok(Pinned::Outdated)
+            }
             Err(NotCopied::Read(error)) => Err(error.into()),
             Err(NotCopied::Create { source, .. }) if !source.is_refusal() => {
                 let workload = workload.id.clone();

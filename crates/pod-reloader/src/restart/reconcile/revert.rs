@@ -6,7 +6,7 @@ use pod_reloader_core::digest::Objects;
 use pod_reloader_core::gate::Hold;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::patch::{self, Stamp};
-use pod_reloader_core::pins::Pins;
+use pod_reloader_core::pins::{Kept, Pins};
 use pod_reloader_core::revision::{ControllerRevision, NamesCopies, ReplicaSet, Revision};
 use pod_reloader_core::workload::Workload;
 use serde::de::DeserializeOwned;
@@ -116,29 +116,30 @@ impl Reconciler {
         if before.pins.is_empty() {
             return Ok(Err("the earlier revision keeps no copies"));
         }
-        let source = self.source();
-        let copies = source.copies(workload, &before.pins).await?;
+        let pins = workload.relevant(&before.pins);
+        let copies = self.source().copies(workload, &pins).await?;
         let now = self
             .digests
             .snapshot(workload, Some(Instant::now()))
             .await?;
-        let undone = workload.pins_for(&now.objects);
-        let undone = undone.filtered(|source, copy| {
-            let before = before.pins.get(source.as_str());
-            before.is_some_and(|before| before != copy)
-        });
-        let Some(objects) = workload.with_copies(now.objects, &before.pins, &copies) else {
+        let had = Kept {
+            pins: present.pins.clone(),
+            undone: Pins::default(),
+        };
+        let undone = workload.undone_by(&pins, &had, &now.objects);
+        // Something has changed that no watch has shown yet, or is about to be written.
+        if undone.is_empty() {
+            return Ok(Err("its ConfigMaps have changed since"));
+        }
+        let Some(objects) = workload.with_copies(now.objects, &pins, &copies) else {
             return Ok(Err("a copy of the earlier config is gone"));
         };
-        if undone.is_empty() {
-            return Ok(Err("the ConfigMaps are as they were"));
-        }
         if self.trials.has_put_back(&workload.id, &undone) {
             return Ok(Err("it was put back before"));
         }
         Ok(Ok(Earlier {
             config_hash: self.hash_of(workload, &objects).await?,
-            pins: before.pins.clone(),
+            pins: workload.pins_for(&objects),
             undone,
         }))
     }
@@ -169,28 +170,14 @@ impl Reconciler {
             let is_own = object.owner() == Some(&*workload.uid);
             revisions.extend(object.revision().filter(|_| is_own));
         };
-        self.each_beside(workload, own).await?;
-        revisions.sort_unstable_by_key(|revision| revision.number);
-        Ok(revisions)
-    }
-
-    /// Passes each object of a kind in the namespace of a workload to `tell`.
-    pub(super) async fn each_beside<K>(
-        &self,
-        workload: &Workload,
-        tell: impl FnMut(K),
-    ) -> Result<(), RestartError>
-    where
-        K: NamesCopies
-            + Resource<DynamicType = (), Scope = DynamicResourceScope>
-            + DeserializeOwned,
-    {
         let objects = api(&self.client, Some(&workload.id.namespace), ());
         let objects = Resources::<K>::new(objects, "Revision", &self.budget);
-        let listed = objects.list(&mut PAGE.clone(), tell).await;
-        listed.map(drop).map_err(|source| RestartError::Revisions {
+        let listed = objects.list(&mut PAGE.clone(), own).await;
+        listed.map_err(|source| RestartError::Revisions {
             workload: workload.id.clone(),
             source,
-        })
+        })?;
+        revisions.sort_unstable_by_key(|revision| revision.number);
+        Ok(revisions)
     }
 }

@@ -11,6 +11,7 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
 use super::Reconciler;
+use crate::config::copies::config_map;
 use crate::report::notice::Notice;
 use crate::restart::digests::Snapshot;
 use crate::restart::stages::{Changed, Look, Wait};
@@ -23,21 +24,22 @@ impl Reconciler {
     pub(super) fn looked(&self, workload: &Workload, snapshot: &Snapshot, decision: &Decision) {
         let look = match decision {
             Decision::Set { .. } => Look::Due,
-            Decision::Unchanged if !snapshot.undone.is_empty() => Look::Undone,
             Decision::Unchanged => Look::Right,
             Decision::MissingConfig(_) | Decision::Baseline(_) => Look::Out,
         };
-        self.look(workload, look);
+        let undone = snapshot.undone.iter();
+        let undone = undone.map(|(source, _)| config_map(&workload.id.namespace, source));
+        self.look(workload, look, Some(undone.collect()));
     }
 
     /// Notes that a workload may not go for a while, so nobody waits for it.
     pub(super) fn is_held_up(&self, workload: &Workload) {
-        self.look(workload, Look::Out);
+        self.look(workload, Look::Out, None);
     }
 
-    fn look(&self, workload: &Workload, look: Look) {
+    fn look(&self, workload: &Workload, look: Look, undone: Option<Vec<Reference>>) {
         if workload.staged().is_some() {
-            self.push_all(self.stages.looked(&workload.id, look));
+            self.push_all(self.stages.looked(&workload.id, look, undone));
         }
     }
 

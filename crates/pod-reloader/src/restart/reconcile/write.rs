@@ -1,5 +1,7 @@
 //! Writes to workloads: a restart, or a baseline.
 
+use std::time::Duration;
+
 use kube::Api;
 use kube::api::Patch;
 use pod_reloader_core::decision::{Cause, baseline_by_time};
@@ -21,6 +23,9 @@ use crate::restart::error::RestartError;
 use crate::runtime::client::{DEADLINE, patch_params, within};
 use crate::runtime::error::CallError;
 use crate::runtime::resources::Resources;
+
+/// The time after which a ConfigMap is read again that changed while it was copied.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// A restart that is about to be written.
 struct Due<'a> {
@@ -78,7 +83,7 @@ impl Reconciler {
                 Some(String::new())
             }
             Pinned::As(pins) => pins,
-            Pinned::Outdated => return Ok(Action::RequeueAt(Instant::now())),
+            Pinned::Outdated => return Ok(Action::RequeueAt(Instant::now() + READ_AGAIN)),
         };
         let undone = Some(snapshot.undone.to_string()).filter(|it| !it.is_empty());
         // The apiserver would not always refuse it. For a custom resource, only the creation of its pods
@@ -105,7 +110,9 @@ impl Reconciler {
             }
         };
         let is_written = |now: &Workload| match workload.restart {
-            Restart::Template => now.config_hash() == Some(config_hash),
+            Restart::Template => {
+                now.config_hash() == Some(config_hash) && now.has_pins(pins.as_deref())
+            }
             Restart::At { .. } => now.markers.baseline.as_deref() == Some(&baseline),
         };
         let runs = self.settings.run_cron_jobs && cause != Cause::FirstStamp && !due.is_again;

@@ -33,6 +33,8 @@ pub(super) struct Known {
     pub(super) going_since: Option<Instant>,
     /// The time when it was first allowed to go with this content, if it has not got there yet.
     pub(super) tries_since: Option<Instant>,
+    /// The objects whose present content was undone, as the last pass has found.
+    pub(super) undone: Vec<Reference>,
     /// The changes of content that it was seen to get and that may still say something.
     pub(super) trials: Vec<Trial>,
 }
@@ -55,8 +57,6 @@ pub(crate) enum Look {
     Due,
     /// It has the present content.
     Right,
-    /// It has earlier content, because the present one was undone.
-    Undone,
     /// It cannot get the present content now.
     Out,
 }
@@ -71,6 +71,10 @@ impl Known {
         if self.gives_up_at().is_some_and(|at| now < at) {
             return Standing::Tried;
         }
+        // Whoever has undone it, others are not to get it, either.
+        if self.has_undone(changed) {
+            return Standing::Failed;
+        }
         let trial = self.trials.iter().find(|it| it.is_of(&changed.object));
         // Whatever else has changed since, it has got this content.
         if let Some(trial) = trial.filter(|it| it.got_at >= changed.at) {
@@ -82,8 +86,6 @@ impl Known {
         };
         match self.look {
             None => unseen_since(self.seen_at),
-            // Whoever has undone it, others are not to get it, either.
-            Some((Look::Undone, _)) => Standing::Failed,
             Some((Look::Out, at)) => match self.news_at.filter(|news| *news > at) {
                 Some(news) => unseen_since(news),
                 None => Standing::Silent,
@@ -102,6 +104,12 @@ impl Known {
                 _ => Standing::Silent,
             },
         }
+    }
+
+    /// Returns true if the present content of the object was undone for this workload.
+    fn has_undone(&self, changed: &Changed) -> bool {
+        let has_looked = |(_, at): (Look, Instant)| !changed.is_known || at >= changed.at;
+        self.undone.contains(&changed.object) && self.look.is_some_and(has_looked)
     }
 
     /// Returns the standing of a workload on trial, given when the object has changed.

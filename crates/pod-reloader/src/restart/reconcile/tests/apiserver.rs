@@ -25,7 +25,6 @@ pub(super) struct State {
     secrets: BTreeMap<String, Value>,
     deployments: BTreeMap<String, Value>,
     replica_sets: Vec<Value>,
-    pub(super) pods: Vec<Value>,
     version: u64,
     calls: Vec<(Instant, Call)>,
     /// If set, every read of a ConfigMap fails with this status.
@@ -234,9 +233,8 @@ impl Apiserver {
         } else if path == "/api/v1/namespaces/ns/configmaps" && method == Method::POST {
             (state.create_config_map(body), Duration::ZERO)
         } else if path == "/apis/apps/v1/namespaces/ns/replicasets" {
-            (Ok(list_of(&state.replica_sets)), Duration::ZERO)
-        } else if path == "/api/v1/namespaces/ns/pods" {
-            (Ok(list_of(&state.pods)), Duration::ZERO)
+            let list = json!({"metadata": {"resourceVersion": "1"}, "items": state.replica_sets});
+            (Ok(list), Duration::ZERO)
         } else if path == "/api/v1/namespaces/ns/configmaps" {
             let items: Vec<_> = state.config_maps.values().collect();
             (Ok(json!({"metadata": {}, "items": items})), Duration::ZERO)
@@ -370,10 +368,6 @@ impl State {
         self.version += 1;
         self.version.to_string()
     }
-}
-
-fn list_of(items: &[Value]) -> Value {
-    json!({"metadata": {"resourceVersion": "1"}, "items": items})
 }
 
 fn bump(object: &mut Value, version: &str) {

@@ -1,6 +1,6 @@
 //! Pins: copies come before the patch that names them, and what was undone stays undone.
 
-use pod_reloader_core::annotations::{DEADLINE, ON_FAILURE, PIN, PINS, UNDONE};
+use pod_reloader_core::annotations::{DEADLINE, HOLD, ON_FAILURE, PIN, PINS, UNDONE};
 use pod_reloader_core::pins::copy_name;
 
 use super::stages::{becomes, changes, right, staged, with_pods};
@@ -242,34 +242,61 @@ async fn a_workload_that_becomes_healthy_in_time_keeps_its_configuration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_ignore_their_pins_say_nothing_about_a_configuration() {
+async fn a_workload_with_undone_content_that_is_held_up_holds_up_the_others_all_the_same() {
     let pinned = |name: &str| {
         let mut object = staged(name);
         object["metadata"]["annotations"][PIN] = json!("configmaps");
+        object["metadata"]["annotations"][CONFIG_MAPS] = json!("app,other");
         object
     };
     let operator = pinning(["a", "b"].map(pinned)).await;
-    changes(&operator, "2").await;
+    let before = operator.apiserver.deployment("a");
+    changes(&operator, "bad").await;
     pass(Duration::from_secs(20)).await;
-    assert_eq!(right(&operator), ["a"]);
-    operator.apiserver.keep_revision("a", 2);
-    let pod = json!({
-        "metadata": {
-            "name": "a-2-1",
-            "annotations": {PINS: pins_of("2")},
-            "ownerReferences": [{
-                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a-2", "uid": "a-2", "controller": true,
-            }],
-        },
-        "spec": {"containers": [{"name": "main", "envFrom": [{"configMapRef": {"name": "app"}}]}]},
-    });
-    operator.apiserver.now(|state| state.pods = vec![pod]);
+    undoes(&operator, "a", &before);
     becomes(&operator, "a", 1);
-    pass(Duration::from_secs(5)).await;
-    assert_eq!(operator.events("PodsNotPinned"), 1);
+    pass(Duration::from_secs(60)).await;
+    let mut held = operator.apiserver.deployment("a");
+    held["metadata"]["annotations"][HOLD] = json!("true");
+    operator.apiserver.write_deployment(held);
+    operator.sees("a");
+    operator.apiserver.write_config_map("other", "2");
+    operator.hears("other").await;
+    pass(Duration::from_secs(3600)).await;
     assert_eq!(
-        right(&operator),
-        ["a", "b"],
-        "another one goes first, and says more"
+        pins(&operator, "b"),
+        before["spec"]["template"]["metadata"]["annotations"][PINS]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fix_that_comes_just_before_the_deadline_is_rolled_out() {
+    let operator = pinning([reverting("web")]).await;
+    operator.apiserver.keep_revision("web", 1);
+    changes(&operator, "bad").await;
+    pass(Duration::from_secs(20)).await;
+    operator.apiserver.keep_revision("web", 2);
+    becomes(&operator, "web", 0);
+    pass(Duration::from_secs(9 * 60)).await;
+    operator.apiserver.write_config_map("app", "fix");
+    pass(Duration::from_secs(120)).await;
+    assert_eq!(undone(&operator, "web"), Value::Null);
+    operator.hears("app").await;
+    pass(Duration::from_secs(120)).await;
+    assert_eq!(pins(&operator, "web"), json!(pins_of("fix")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_config_map_that_changes_unseen_while_it_is_copied_is_read_again_with_pauses() {
+    let operator = pinning([pinned("web")]).await;
+    changes(&operator, "2").await;
+    pass(Duration::from_millis(500)).await;
+    operator.apiserver.write_config_map("app", "3");
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(pins(&operator, "web"), json!(pins_of("3")));
+    assert!(
+        operator.reads("app").len() < 10,
+        "{:?}",
+        operator.reads("app")
     );
 }
