@@ -106,8 +106,40 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "pod-reloader.serviceA
 {{- end -}}
 {{- end -}}
 
+{{- /* How pods are pinned: "policy" where the cluster serves all that it takes, "webhook", or empty. */ -}}
+{{- define "pod-reloader.pinsBy" -}}
+{{- if .Values.pin.enabled -}}
+{{- hasSuffix "/v1" (include "pod-reloader.policyApiVersion" .) | ternary "policy" "webhook" -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* In CEL: whether a pod has pins. */ -}}
+{{- define "pod-reloader.isPinned" -}}
+object.metadata.?annotations[?'pod-reloader.cs.sap.com/pins'].orValue('') != ''
+{{- end -}}
+
 {{- /* The scope, for webhook and policies alike; the operator is given the same by its flags. */ -}}
 {{- define "pod-reloader.scope" -}}
+{{ include "pod-reloader.namespaceScope" . }}
+objectSelector:
+  {{- with .Values.webhook.objectSelector.matchLabels }}
+  matchLabels:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  matchExpressions:
+    - key: pod-reloader.cs.sap.com/ignored
+      operator: NotIn
+      values: ["true"]
+    - key: pod-reloader.cs.sap.com/disabled
+      operator: NotIn
+      values: ["true"]
+    {{- with .Values.webhook.objectSelector.matchExpressions }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end -}}
+
+{{- /* Its part that is about namespaces. */ -}}
+{{- define "pod-reloader.namespaceScope" -}}
 namespaceSelector:
   {{- with .Values.webhook.namespaceSelector.matchLabels }}
   matchLabels:
@@ -124,21 +156,6 @@ namespaceSelector:
         {{- toYaml . | nindent 8 }}
     {{- end }}
     {{- with .Values.webhook.namespaceSelector.matchExpressions }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
-objectSelector:
-  {{- with .Values.webhook.objectSelector.matchLabels }}
-  matchLabels:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  matchExpressions:
-    - key: pod-reloader.cs.sap.com/ignored
-      operator: NotIn
-      values: ["true"]
-    - key: pod-reloader.cs.sap.com/disabled
-      operator: NotIn
-      values: ["true"]
-    {{- with .Values.webhook.objectSelector.matchExpressions }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
 {{- end -}}
@@ -329,12 +346,39 @@ scope: Namespaced
 {{ include "pod-reloader.at" . }}.orValue({})
 {{- end -}}
 
-{{- /* In CEL: whether the annotations of the pod template at a path take the old hash: Kubernetes takes 256 KiB of them. */ -}}
+{{- /* In CEL: whether the annotations of the pod template at a path take the old hash: Kubernetes takes 256 KiB of them.
+With pins, the old pins, too. */ -}}
 {{- define "pod-reloader.hashFits" -}}
-{{- $annotations := printf "%s.metadata.annotations" . -}}
+{{- $annotations := printf "%s.metadata.annotations" (last .) -}}
 {{- $new := include "pod-reloader.mapAt" (list "object" $annotations) -}}
 {{- $old := include "pod-reloader.at" (list "oldObject" $annotations) -}}
 {{- $key := "pod-reloader.cs.sap.com/config-hash" -}}
+{{- if (first .).Values.pin.enabled -}}
+{{- $pins := "pod-reloader.cs.sap.com/pins" -}}
+[{{ $new }}].exists(all, all.map(key, key != '{{ $key }}' && key != '{{ $pins }}' && type(all[key]) == string, size(bytes(key + all[key]))).sum() +
+size(bytes('{{ $key }}' + {{ $old }}[?'{{ $key }}'].orValue(''))) +
+size(bytes('{{ $pins }}' + {{ $old }}[?'{{ $pins }}'].orValue(''))) <= 262144)
+{{- else -}}
 [{{ $new }}].exists(all, all.map(key, key != '{{ $key }}' && type(all[key]) == string, size(bytes(key + all[key]))).sum() +
 size(bytes('{{ $key }}' + {{ $old }}[?'{{ $key }}'].orValue(''))) <= 262144)
+{{- end -}}
+{{- end -}}
+
+{{- /* The conditions under which hash and pins at a path are put back: they change, and not by an undo. */ -}}
+{{- define "pod-reloader.pinConditions" -}}
+{{- $annotations := printf "%s.metadata.annotations" . -}}
+{{- $new := include "pod-reloader.at" (list "object" $annotations) -}}
+{{- $old := include "pod-reloader.at" (list "oldObject" $annotations) -}}
+{{- $pins := "[?'pod-reloader.cs.sap.com/pins']" -}}
+- name: hash-or-pins-change
+  expression: >-
+    ['pod-reloader.cs.sap.com/config-hash', 'pod-reloader.cs.sap.com/pins'].exists(key,
+    {{ $new }}[?key] !=
+    {{ $old }}[?key])
+# An undo brings other pins, and the hash that belongs to them. The webhook decides about it.
+- name: not-an-undo
+  expression: >-
+    {{ $new }}{{ $pins }}.orValue('') == '' ||
+    {{ $new }}{{ $pins }} ==
+    {{ $old }}{{ $pins }}
 {{- end -}}

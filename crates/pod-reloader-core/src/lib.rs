@@ -50,6 +50,7 @@ pub mod stages;
 pub mod decision;
 
 pub mod patch;
+pub mod pinned_pod;
 pub mod sync_status;
 
 pub mod admission;

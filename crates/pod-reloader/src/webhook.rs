@@ -1,9 +1,11 @@
-//! The webhook: answers admission reviews at `/mutate`, from the review and from live reads alone.
+//! The webhook: answers admission reviews of workloads at `/mutate`, from the review and from live reads alone,
+//! and those of pods at `/pods`.
 
 mod body;
 pub(crate) mod certificate;
 pub(crate) mod error;
 pub(crate) mod own_ca;
+mod pods;
 pub(crate) mod readiness;
 
 use std::sync::{Arc, OnceLock};
@@ -82,15 +84,45 @@ impl Webhook {
     pub(crate) fn router(self) -> Router {
         Router::new()
             .route("/mutate", post(mutate))
+            .route("/pods", post(pin))
             .with_state(Arc::new(self))
     }
 
-    /// Answers a review whose body has arrived.
+    /// Receives a review, and answers it with what `answer` makes of its body by the deadline.
+    async fn receive<A>(
+        self: Arc<Self>,
+        timeout: &Timeout,
+        headers: &HeaderMap,
+        body: Body,
+        answer: impl FnOnce(Arc<Self>, ReviewBody, Instant) -> A,
+    ) -> Response
+    where
+        A: Future<Output = Result<Vec<u8>, Trouble>>,
+    {
+        let began = Instant::now();
+        let deadline = timeout.deadline(began);
+        let answer = async {
+            let (body, _turn) = self.limits.receive(headers, body, deadline).await?;
+            answer(self.clone(), body, deadline).await
+        };
+        let response = match answer.await {
+            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+            Err(trouble) => {
+                self.metrics.admission(None);
+                info!(?trouble, "a review got no answer");
+                trouble.into_response()
+            }
+        };
+        self.metrics.admission_took(began.elapsed());
+        response
+    }
+
+    /// Answers a review of a workload whose body has arrived.
     async fn answer(
-        self: &Arc<Self>,
+        self: Arc<Self>,
         body: ReviewBody,
         deadline: Instant,
-    ) -> Result<Response, Trouble> {
+    ) -> Result<Vec<u8>, Trouble> {
         // A Service can send us reviews before we are ready.
         let keys = timeout_at(deadline, self.keys.first_read()).await;
         let keys = keys.map_err(|_| Trouble::NotReady("the hash keys have not been read"))?;
@@ -110,8 +142,7 @@ impl Webhook {
         }
         debug!(uid, namespace, outcome = ?answer.outcome, "answered");
         self.metrics.admission(Some(answer.outcome));
-        let body = review::response(&uid, &answer.patch, &answer.warnings);
-        Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+        Ok(review::response(&uid, &answer.patch, &answer.warnings))
     }
 
     /// Returns the report that answers a status query.
@@ -235,18 +266,16 @@ async fn mutate(
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let began = Instant::now();
-    let deadline = timeout.deadline(began);
-    let answer = async {
-        let limits = &webhook.limits;
-        let (body, _turn) = limits.receive(&headers, body, deadline).await?;
-        webhook.answer(body, deadline).await
-    };
-    let answer = answer.await.unwrap_or_else(|trouble| {
-        webhook.metrics.admission(None);
-        info!(?trouble, "a review got no answer");
-        trouble.into_response()
-    });
-    webhook.metrics.admission_took(began.elapsed());
-    answer
+    let answer = Webhook::answer;
+    webhook.receive(&timeout, &headers, body, answer).await
+}
+
+async fn pin(
+    State(webhook): State<Arc<Webhook>>,
+    Query(timeout): Query<Timeout>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let answer = pods::answer;
+    webhook.receive(&timeout, &headers, body, answer).await
 }

@@ -116,6 +116,11 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "ignoreSecrets=true,ignoreConfigMaps=true",
             "exclude each other",
         ),
+        ("pin.enabled=configmaps", "/pin/enabled"),
+        (
+            "pin.enabled=true,ignoreConfigMaps=true",
+            "exclude each other",
+        ),
         (
             "ignoreNamespaces={test},tests.namespace=test",
             "ignoreNamespaces",
@@ -244,7 +249,7 @@ fn null_stands_for_unset() -> Result<()> {
     let all = "watch.namespaces=null,pdb.maxUnavailable=null,pdb.minAvailable=null,extraArgs=null,\
                webhook.objectSelector.matchLabels=null,tests.namespace=null,dialects=null,\
                autoReloadAll=null,ignoreSecrets=null,ignoreConfigMaps=null,ignoreNamespaces=null,\
-               resourceLabelSelector=null,customResources=null,\
+               resourceLabelSelector=null,customResources=null,pin.enabled=null,\
                prometheusRule.selector=null,grafanaDashboard.annotations=null";
     let rendered = template(&["--set", all])?;
     ensure!(!rendered.contains("--dialects") && !rendered.contains("--custom-resources"));
@@ -283,6 +288,23 @@ fn the_policy_follows_what_the_cluster_serves() -> Result<()> {
         auto(&["--set=policy.enabled=true"])?.is_some(),
         "also where nobody was asked"
     );
+    Ok(())
+}
+
+#[test]
+fn pods_are_pinned_by_a_policy_where_it_is_stable_and_else_by_the_webhook() -> Result<()> {
+    let pins = |args: &[&str]| -> Result<[bool; 2]> {
+        let rendered = helm(&[&template_args()[..], &[IMAGE], args].concat())?;
+        let by_policy = rendered.contains("\n  policyName: pod-reloader-pins\n");
+        Ok([by_policy, rendered.contains("\n        path: /pods\n")])
+    };
+    let on = "--set=pin.enabled=true";
+    let beta = "--api-versions=admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy";
+    ensure!(pins(&[SERVES_POLICY])? == [false, false], "nobody asks");
+    ensure!(pins(&[on, SERVES_POLICY])? == [true, false]);
+    ensure!(pins(&[on])? == [false, true]);
+    ensure!(pins(&[on, beta])? == [false, true], "it lacks a function");
+    ensure!(pins(&[on, SERVES_POLICY, "--set=policy.enabled=false"])? == [false, true]);
     Ok(())
 }
 

@@ -37,6 +37,7 @@ mod operator_releases;
 mod order;
 mod outage;
 mod pending;
+mod pins;
 mod plugin;
 mod proxy;
 mod races;

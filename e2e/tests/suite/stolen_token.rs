@@ -25,7 +25,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
     Scene::play(options.clone(), async |scene| {
         scene.operator.stop().await;
         scene
-            .apply(&[Workload::deployment("web").manifest()])
+            .apply(&[Workload::deployment("web").manifest(), copy("copy")])
             .await?;
         // By default there is no namespace selector.
         answers(scene, &[(LIST_NAMESPACES, Yes)]).await?;
@@ -40,8 +40,14 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
         for (base, values, others) in [
             (
                 &everywhere,
-                json!({"fence": {"enabled": true}}),
-                &[(LIST_NAMESPACES, Yes), (CHANGE_WORKLOADS, Policy)][..],
+                json!({"fence": {"enabled": true}, "pin": {"enabled": true}}),
+                &[
+                    (LIST_NAMESPACES, Yes),
+                    (CHANGE_WORKLOADS, Policy),
+                    (WRITE_CONFIG_MAPS, Policy),
+                    (WRITE_COPIES, Yes),
+                    (LIST_PODS, Yes),
+                ][..],
             ),
             (
                 &in_one,
@@ -206,7 +212,7 @@ async fn answer(client: &Client, (method, path, body): &Try) -> Result<Answer> {
 type Try = (Method, String, Value);
 
 /// Returns one or more requests for each row. The operator is in the namespace `own`, and a Deployment `web`
-/// in `shop`.
+/// and a ConfigMap `copy` are in `shop`.
 fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
     let core = |namespace: &str, rest: &str| format!("/api/v1/namespaces/{namespace}/{rest}");
     let api = |group: &str, namespace: &str, rest: &str| {
@@ -357,6 +363,37 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
             patch(core(shop, "configmaps/any"), json!({"data": {}})),
         ),
         (
+            WRITE_CONFIG_MAPS,
+            post(core(shop, "configmaps"), named("evil")),
+        ),
+        (
+            WRITE_CONFIG_MAPS,
+            post(core(shop, "configmaps"), {
+                let mut mutable = copy("evil");
+                mutable["immutable"] = json!(false);
+                mutable
+            }),
+        ),
+        (
+            WRITE_CONFIG_MAPS,
+            post(
+                core(own, "configmaps"),
+                json!({"metadata": {"name": "evil"}, "immutable": true}),
+            ),
+        ),
+        (
+            WRITE_CONFIG_MAPS,
+            delete(core(shop, "configmaps/kube-root-ca.crt")),
+        ),
+        (
+            WRITE_COPIES,
+            post(core(shop, "configmaps"), copy("another")),
+        ),
+        (WRITE_COPIES, delete(core(shop, "configmaps/copy"))),
+        (LIST_PODS, get(core(shop, "pods"))),
+        (LIST_PODS, get(api("apps", shop, "replicasets"))),
+        (LIST_PODS, get(api("apps", shop, "controllerrevisions"))),
+        (
             CHANGE_SECRETS,
             delete(core(own, &format!("secrets/{}", hash_keys(own)))),
         ),
@@ -439,6 +476,17 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
     ]
 }
 
+/// Returns a ConfigMap like those that pods are pinned to.
+fn copy(name: &str) -> Value {
+    let labels = json!({"pod-reloader.cs.sap.com/copy": "true"});
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "labels": labels},
+        "immutable": true,
+    })
+}
+
 fn hash_keys(own: &str) -> String {
     format!("{own}-hash-keys")
 }
@@ -457,7 +505,13 @@ const CREATE_JOB_OF_CRON_JOB: &str = "create a Job that says it is of a CronJob"
 const MINT_BY_REQUEST: &str = "have a token made for a ServiceAccount by a TokenRequest";
 const MINT_BY_SECRET: &str = "have a token made for a ServiceAccount by a Secret of type `kubernetes.io/service-account-token`";
 const CREATE_SECRET: &str = "create a Secret of another name in its own namespace";
-const CHANGE_SECRETS: &str = "change or delete ConfigMaps and Secrets, or create Secrets elsewhere";
+const CHANGE_SECRETS: &str =
+    "change ConfigMaps, change or delete Secrets, or create Secrets elsewhere";
+const WRITE_CONFIG_MAPS: &str = "create a ConfigMap, or delete one";
+const WRITE_COPIES: &str =
+    "create an immutable ConfigMap with the label of copies, or delete one that has it";
+const LIST_PODS: &str =
+    "list pods, ReplicaSets and ControllerRevisions, with the variables that are written there";
 const REPLACE_CA: &str = "replace the CA and the certificate of its webhook";
 const CHANGE_OWN_WEBHOOK: &str =
     "change its own webhook configuration: read and change what others write, of any kind";

@@ -528,6 +528,101 @@ async fn a_review_that_waits_for_reads_holds_no_bytes() {
     let _waiting = begun(reviews);
 }
 
+#[tokio::test]
+async fn a_new_pod_uses_the_copies_that_its_annotation_names() {
+    let router = webhook(Apiserver::Down).await;
+    let mut pod = of_the_future(pod("app=app-0123456789"));
+    let answer = pods_answer(&router, &create_pod(&pod)).await;
+    assert_eq!(answer["apiVersion"], "admission.k8s.io/v1");
+    assert_eq!(answer["response"]["uid"], "review-1");
+    assert_eq!(answer["response"]["allowed"], true);
+    let patched = patched(&answer, &pod);
+    pod["spec"]["containers"][0]["envFrom"][0]["configMapRef"]["name"] = json!("app-0123456789");
+    assert_eq!(patched, pod);
+}
+
+#[tokio::test]
+async fn a_pod_that_cannot_be_pinned_is_allowed_as_it_is() {
+    let router = webhook(Apiserver::Down).await;
+    for pins in ["", "garbage", "app=x,app=y", "app=x,garbage", "other=x"] {
+        let answer = pods_answer(&router, &create_pod(&pod(pins))).await;
+        let allowed = json!({"uid": "review-1", "allowed": true});
+        assert_eq!(answer["response"], allowed, "{pins}");
+    }
+}
+
+#[tokio::test]
+async fn only_new_pods_are_pinned() {
+    let router = webhook(Apiserver::Down).await;
+    let whole = create_pod(&pod("app=x"));
+    assert!(!operations(&pods_answer(&router, &whole).await).is_empty());
+    for (member, value) in [
+        ("operation", json!("UPDATE")),
+        ("subResource", json!("ephemeralcontainers")),
+        ("kind", json!({"group": "apps", "kind": "Deployment"})),
+        ("kind", json!({"group": "example.com", "kind": "Pod"})),
+    ] {
+        let mut review = whole.clone();
+        review["request"][member] = value;
+        let answer = pods_answer(&router, &review).await;
+        assert_eq!(operations(&answer), [] as [Value; 0], "{member}");
+    }
+}
+
+#[tokio::test]
+async fn pods_are_answered_before_the_hash_keys_are_read() {
+    let (webhook, _keys) = parts(Apiserver::Slow);
+    let answer = pods_answer(&webhook.router(), &create_pod(&pod("app=x"))).await;
+    assert!(!operations(&answer).is_empty());
+}
+
+#[tokio::test]
+async fn a_large_pod_is_answered_too() {
+    let mut pod = pod("app=x");
+    let variables = json!([{"name": "LARGE", "value": "x".repeat(2 * LARGE_REVIEW)}]);
+    pod["spec"]["containers"][0]["env"] = variables;
+    let answer = pods_answer(&webhook(Apiserver::Down).await, &create_pod(&pod)).await;
+    assert_eq!(operations(&answer).len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_no_review_of_a_pod_is_refused() {
+    let router = webhook(Apiserver::Up).await;
+    let mut without_object = create_pod(&Value::Null);
+    let request = without_object["request"].as_object_mut().unwrap();
+    request.remove("object");
+    for body in ["", "{}", "[]", "{\"request\":", &without_object.to_string()] {
+        let answer = call(&router, post("/pods", body)).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{body}");
+    }
+    let mut text = post("/pods", &create_pod(&pod("app=x")).to_string());
+    text.headers_mut().remove(header::CONTENT_TYPE);
+    let answer = call(&router, text).await;
+    assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let got = HttpRequest::get("/pods").body(Body::empty()).unwrap();
+    let answer = call(&router, got).await;
+    assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED);
+    let mut large = post("/pods", "");
+    let length = (MAX_REVIEW + 1).into();
+    large.headers_mut().insert(header::CONTENT_LENGTH, length);
+    let answer = call(&router, large).await;
+    assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn reviews_of_workloads_and_of_pods_share_their_limits() {
+    let router = webhook(Apiserver::Slow).await;
+    let create = create(&deployment("app:1")).to_string();
+    let review = || router.clone().oneshot(post("/mutate", &create));
+    let waiting = begun((0..REVIEWS_AT_ONCE).map(|_| review()));
+    let pod = create_pod(&pod("app=x")).to_string();
+    let answer = call(&router, post("/pods", &pod)).await;
+    assert!(answer.says_later(), "{answer:?}");
+    drop(waiting);
+    let answer = call(&router, post("/pods", &pod)).await;
+    assert_eq!(answer.status, StatusCode::OK);
+}
+
 /// Returns a body that brings so many bytes, and then neither more nor its end.
 fn begin_of_a_body(length: usize) -> impl Stream<Item = Result<Bytes, Infallible>> {
     stream::iter([Ok(Bytes::from(vec![b' '; length]))]).chain(stream::pending())
@@ -547,6 +642,18 @@ fn deployment(image: &str) -> Value {
             "metadata": {"labels": {"app": "web"}},
             "spec": {"containers": [{"name": "main", "image": image}]},
         }},
+    })
+}
+
+/// Returns a pod that reads ConfigMap `app`.
+fn pod(pins: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web-1", "annotations": {"pod-reloader.cs.sap.com/pins": pins}},
+        "spec": {"containers": [
+            {"name": "main", "image": "app:1", "envFrom": [{"configMapRef": {"name": "app"}}]},
+        ]},
     })
 }
 
@@ -594,6 +701,12 @@ fn create(object: &Value) -> Value {
             "fieldOfTheFuture": [1],
         },
     })
+}
+
+fn create_pod(pod: &Value) -> Value {
+    let mut review = create(pod);
+    review["request"]["kind"] = json!({"group": "", "version": "v1", "kind": "Pod"});
+    review
 }
 
 fn update(old: &Value, new: &Value) -> Value {
@@ -752,6 +865,13 @@ async fn reviewed(router: &Router, review: &Value) -> Value {
     let answer = call(router, request).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
     assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
+    answer.json()
+}
+
+/// Returns the answer to a review of a pod, and panics if there is none.
+async fn pods_answer(router: &Router, review: &Value) -> Value {
+    let answer = call(router, post("/pods?timeout=3s", &review.to_string())).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
     answer.json()
 }
 
