@@ -1,5 +1,5 @@
-//! `kubectl pod-reloader`: shows what restarts which pods, and why. It writes only when a user holds, releases
-//! or approves.
+//! `kubectl pod-reloader`: shows what restarts which pods, and why. It writes only when a user holds, releases,
+//! approves or undoes.
 
 // Others write what comes from the cluster, so `print` strips everything that a terminal would obey.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
@@ -21,8 +21,10 @@ mod impact;
 mod objects;
 mod operators;
 mod print;
+mod revisions;
 mod rollout;
 mod status;
+mod undo;
 mod wait;
 mod workloads;
 
@@ -143,6 +145,15 @@ async fn answer(
             let content = content.as_deref();
             let (answer, verdict) =
                 approve::approve(cluster, operators, &workload.0, content).await?;
+            print::answer(&answer, output)?;
+            Ok(verdict)
+        }
+        Command::Undo {
+            workload,
+            to_revision,
+        } => {
+            let (answer, verdict) =
+                undo::undo(cluster, operators, &workload.0, to_revision).await?;
             print::answer(&answer, output)?;
             Ok(verdict)
         }
