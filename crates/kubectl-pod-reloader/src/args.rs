@@ -129,6 +129,17 @@ pub(crate) enum Command {
         #[arg(long, value_name = "DIGITS", value_parser = digits)]
         content: Option<String>,
     },
+    /// List the revisions of a workload, and what changed in its ConfigMaps from one to the next.
+    History {
+        #[command(flatten)]
+        workload: Words<Target>,
+        /// Compare the ConfigMaps that the workload pins, key by key.
+        #[arg(long)]
+        diff: bool,
+        /// Show the values, too.
+        #[arg(long, requires = "diff")]
+        values: bool,
+    },
     /// Bring the ConfigMaps of an earlier revision back to a workload that pins them, and nothing else of it.
     Undo {
         #[command(flatten)]
@@ -400,9 +411,9 @@ mod tests {
                 Command::Explain { workload } => vec![workload.0],
                 Command::Wait { workloads, .. } => workloads.0,
                 Command::Hold { objects } | Command::Release { objects } => objects.0.0,
-                Command::Approve { workload, .. } | Command::Undo { workload, .. } => {
-                    vec![workload.0]
-                }
+                Command::Approve { workload, .. }
+                | Command::History { workload, .. }
+                | Command::Undo { workload, .. } => vec![workload.0],
                 _ => Vec::new(),
             })
         };
@@ -430,6 +441,7 @@ mod tests {
         for wrong in [
             "hold",
             "undo deploy/web --to-revision=0",
+            "history deploy/web --values",
             "approve deploy/web deploy/api",
             "approve deploy/web --content=48a6394",
             "approve deploy/web --content=48a6394x",

@@ -40,9 +40,14 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
         (None, ["completion"], _) => ["bash", "elvish", "fish", "powershell", "zsh"]
             .map(str::to_owned)
             .to_vec(),
-        (None, ["explain" | "wait" | "approve" | "undo", named @ ..], Some(cluster)) => {
-            workloads(cluster, &Typed::of(named, last)).await
-        }
+        (
+            None,
+            [
+                "explain" | "wait" | "approve" | "history" | "undo",
+                named @ ..,
+            ],
+            Some(cluster),
+        ) => workloads(cluster, &Typed::of(named, last)).await,
         (None, ["impact", named @ ..], Some(cluster)) => {
             config_objects(cluster, &Typed::of(named, last)).await
         }
@@ -254,6 +259,7 @@ mod tests {
             (&["impact", "cm/"], "cm/app"),
             (&["approve", "deploy/"], "deploy/web"),
             (&["undo", "deploy/"], "deploy/web"),
+            (&["history", "deploy/"], "deploy/web"),
             (&["hold", "deployment/web", "cm/"], "cm/app"),
             (&["release", "deploy/"], "deploy/web"),
             (&["hold", "config"], "configmap/app"),

@@ -6,6 +6,7 @@
 
 mod approve;
 mod args;
+mod changes;
 mod cluster;
 mod complete;
 mod draw;
@@ -36,6 +37,7 @@ use clap::{CommandFactory, Parser};
 use pod_reloader_core::name::Name;
 
 use crate::args::{Cli, Command, Output};
+use crate::changes::Compare;
 use crate::cluster::{Cluster, NoCluster, Unseen};
 use crate::operators::Operators;
 use crate::print::Verdict;
@@ -145,6 +147,21 @@ async fn answer(
             let content = content.as_deref();
             let (answer, verdict) =
                 approve::approve(cluster, operators, &workload.0, content).await?;
+            print::answer(&answer, output)?;
+            Ok(verdict)
+        }
+        Command::History {
+            workload,
+            diff,
+            values,
+        } => {
+            let compare = match (diff, values) {
+                (false, _) => Compare::Nothing,
+                (true, false) => Compare::Keys,
+                (true, true) => Compare::Values,
+            };
+            let (answer, verdict) =
+                changes::history(cluster, operators, &workload.0, compare).await?;
             print::answer(&answer, output)?;
             Ok(verdict)
         }

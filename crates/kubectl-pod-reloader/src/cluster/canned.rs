@@ -254,7 +254,7 @@ pub(crate) fn deployment(name: &str) -> Value {
 
 /// Returns the copy of a ConfigMap with this content, of the namespace `shop`.
 pub(crate) fn copy_of(source: &str, data: Value) -> Value {
-    let mut copy = json!({
+    let copy = json!({
         "metadata": {
             "name": "x", "namespace": "shop", "uid": "1", "resourceVersion": "1",
             "labels": {"pod-reloader.cs.sap.com/copy": "true"},
@@ -262,6 +262,11 @@ pub(crate) fn copy_of(source: &str, data: Value) -> Value {
         "immutable": true,
         "data": data,
     });
+    named_as_copy(copy, source)
+}
+
+/// Gives a copy the name for its content.
+pub(crate) fn named_as_copy(mut copy: Value, source: &str) -> Value {
     let read = ConfigObject::parse(copy.to_string().as_bytes(), Aspects::default());
     let name = copy_name(&Name::parse(source).unwrap(), &read.unwrap().digest);
     copy["metadata"]["name"] = json!(name.as_str());
