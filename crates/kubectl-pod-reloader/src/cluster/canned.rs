@@ -227,6 +227,14 @@ pub(crate) fn operator() -> Value {
     operator
 }
 
+/// Returns the Deployment of an operator that lets workloads pin their ConfigMaps.
+pub(crate) fn pinning_operator() -> Value {
+    let mut operator = operator();
+    operator["spec"]["template"]["spec"]["containers"][0]["args"] =
+        json!(["--hash-keys-secret=keys", "--pin"]);
+    operator
+}
+
 /// Returns a ConfigMap of the namespace `shop`.
 pub(crate) fn config_map(name: &str, key: &str) -> Value {
     json!({

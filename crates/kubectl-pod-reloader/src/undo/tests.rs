@@ -1,5 +1,7 @@
 use super::*;
-use crate::cluster::canned::{Canned, copy_of, deployment, operator, replica_set};
+use crate::cluster::canned::{
+    Canned, copy_of, deployment, operator, pinning_operator, replica_set,
+};
 use pod_reloader_core::annotations::UNDONE;
 use serde_json::json;
 
@@ -35,13 +37,6 @@ fn web(pins: Option<&str>, undone: Option<&str>) -> Value {
     web
 }
 
-fn pinning() -> Value {
-    let mut operator = operator();
-    operator["spec"]["template"]["spec"]["containers"][0]["args"] =
-        json!(["--hash-keys-secret=keys", "--pin"]);
-    operator
-}
-
 /// Returns a cluster with this Deployment, whose revisions have these pins. ConfigMap `app` is green.
 fn shop(web: Value, revisions: &[Option<&str>]) -> Canned {
     let number = |at: usize| i64::try_from(at).unwrap() + 1;
@@ -50,7 +45,10 @@ fn shop(web: Value, revisions: &[Option<&str>]) -> Canned {
     let mut app = copy("green");
     app["metadata"]["name"] = json!("app");
     Canned::shop()
-        .with("/apis/apps/v1/deployments", json!({"items": [pinning()]}))
+        .with(
+            "/apis/apps/v1/deployments",
+            json!({"items": [pinning_operator()]}),
+        )
         .with_all(&format!("{APPS}/deployments"), &[web])
         .with_all(&format!("{APPS}/replicasets"), &Vec::from_iter(revisions))
         .with_all(
