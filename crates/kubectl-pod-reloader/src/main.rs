@@ -40,7 +40,7 @@ use crate::args::{Cli, Command, Output};
 use crate::changes::Compare;
 use crate::cluster::{Cluster, NoCluster, Unseen};
 use crate::operators::Operators;
-use crate::print::Verdict;
+use crate::print::{Answer, Verdict};
 
 /// The reason for having no answer.
 #[derive(Debug, thiserror::Error)]
@@ -115,40 +115,33 @@ async fn answer(
     output: Output,
 ) -> Result<Verdict, Failure> {
     match command {
-        Command::Explain { workload } => {
-            let (answer, verdict) = explain::explain(cluster, operators, &workload.0).await?;
-            print::answer(&answer, output)?;
-            Ok(verdict)
-        }
-        Command::Impact { object, key } => {
-            let (answer, verdict) =
-                impact::impact(cluster, operators, &object.0, key.as_deref()).await?;
-            print::answer(&answer, output)?;
-            Ok(verdict)
-        }
+        Command::Explain { workload } => printed(
+            explain::explain(cluster, operators, &workload.0).await?,
+            output,
+        ),
+        Command::Impact { object, key } => printed(
+            impact::impact(cluster, operators, &object.0, key.as_deref()).await?,
+            output,
+        ),
         Command::Wait {
             workloads, timeout, ..
-        } => {
-            let (answer, verdict) = wait::wait(cluster, operators, &workloads.0, timeout).await;
-            print::answer(&answer, output)?;
-            Ok(verdict)
-        }
+        } => printed(
+            wait::wait(cluster, operators, &workloads.0, timeout).await,
+            output,
+        ),
         Command::Hold { objects } => {
-            let (answer, verdict) = hold::hold(cluster, operators, &objects.0.0).await;
-            print::answer(&answer, output)?;
-            Ok(verdict)
+            printed(hold::hold(cluster, operators, &objects.0.0).await, output)
         }
-        Command::Release { objects } => {
-            let (answer, verdict) = hold::release(cluster, operators, &objects.0.0).await;
-            print::answer(&answer, output)?;
-            Ok(verdict)
-        }
+        Command::Release { objects } => printed(
+            hold::release(cluster, operators, &objects.0.0).await,
+            output,
+        ),
         Command::Approve { workload, content } => {
             let content = content.as_deref();
-            let (answer, verdict) =
-                approve::approve(cluster, operators, &workload.0, content).await?;
-            print::answer(&answer, output)?;
-            Ok(verdict)
+            printed(
+                approve::approve(cluster, operators, &workload.0, content).await?,
+                output,
+            )
         }
         Command::History {
             workload,
@@ -160,31 +153,31 @@ async fn answer(
                 (true, false) => Compare::Keys,
                 (true, true) => Compare::Values,
             };
-            let (answer, verdict) =
-                changes::history(cluster, operators, &workload.0, compare).await?;
-            print::answer(&answer, output)?;
-            Ok(verdict)
+            printed(
+                changes::history(cluster, operators, &workload.0, compare).await?,
+                output,
+            )
         }
         Command::Undo {
             workload,
             to_revision,
-        } => {
-            let (answer, verdict) =
-                undo::undo(cluster, operators, &workload.0, to_revision).await?;
-            print::answer(&answer, output)?;
-            Ok(verdict)
-        }
-        Command::Status { ask } => {
-            let (answer, verdict) = status::status(cluster, operators, ask).await?;
-            print::answer(&answer, output)?;
-            Ok(verdict)
-        }
+        } => printed(
+            undo::undo(cluster, operators, &workload.0, to_revision).await?,
+            output,
+        ),
+        Command::Status { ask } => printed(status::status(cluster, operators, ask).await?, output),
         Command::Graph { all_namespaces } => {
             let namespace = (!all_namespaces).then_some(&cluster.namespace);
             picture(cluster, operators, namespace, output).await
         }
         Command::Completion { .. } | Command::Complete { .. } => unreachable!("done by `run`"),
     }
+}
+
+/// Prints an answer.
+fn printed((answer, verdict): (impl Answer, Verdict), output: Output) -> Result<Verdict, Failure> {
+    print::answer(&answer, output)?;
+    Ok(verdict)
 }
 
 /// Draws a namespace, or all.
