@@ -188,6 +188,17 @@ async fn read(client: &Client, kind: &str, namespace: &str, name: &str) -> Resul
     Ok(objects.get_opt(name).await?.map(|object| object.data))
 }
 
+/// Computes the name of the copy of a ConfigMap `source` with this data.
+pub fn copy_name(source: &str, data: &[(&str, &str)]) -> String {
+    let data: BTreeMap<_, _> = data.iter().copied().collect();
+    let digest = digests(&serde_json::json!({ "data": data })).whole;
+    let digits = digest.iter().take(10).map(|byte| match byte % 32 {
+        digit @ 0..10 => char::from(b'0' + digit),
+        letter => char::from(b'a' + letter - 10),
+    });
+    format!("{source}-{}", digits.collect::<String>())
+}
+
 fn digests(object: &Value) -> Digests {
     let (mut whole, mut entries) = (Vec::new(), BTreeMap::new());
     for (tag, member) in [(1, "data"), (2, "binaryData")] {

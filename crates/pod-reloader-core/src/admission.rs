@@ -7,6 +7,7 @@
 //! [`Pending::answer`] takes what was read.
 
 mod answer;
+mod facts;
 mod pending;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,8 @@ use serde_json::value::RawValue;
 
 pub use self::answer::{Answer, Outcome};
 use self::answer::{Stored, warnings};
-pub use self::pending::{Facts, Pending};
+pub use self::facts::Facts;
+pub use self::pending::Pending;
 use crate::annotations;
 use crate::hash::Keyring;
 use crate::kind::WorkloadKind;

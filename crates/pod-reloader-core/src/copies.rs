@@ -29,47 +29,27 @@ pub struct Copy {
 pub struct NotTheContent;
 
 impl Copy {
+    /// Returns the copy with this name, if it is one of a ConfigMap with this digest.
+    pub fn named(name: &Name, source: Reference, digest: Digest) -> Option<Self> {
+        let own = copy_name(&source.name, &digest);
+        (own == *name).then_some(Self {
+            source,
+            name: own,
+            digest,
+        })
+    }
+
     /// Returns the copy as JSON, given the ConfigMap as the apiserver sends it.
     ///
     /// # Errors
     ///
     /// The ConfigMap has other content by now.
     pub fn manifest(&self, source: &[u8]) -> Result<Vec<u8>, NotTheContent> {
-        #[derive(Deserialize, Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Content<'a> {
-            #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-            data: Option<&'a RawValue>,
-            #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-            binary_data: Option<&'a RawValue>,
-        }
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Manifest<'a> {
-            api_version: &'static str,
-            kind: &'static str,
-            metadata: serde_json::Value,
-            immutable: bool,
-            #[serde(flatten)]
-            content: Content<'a>,
-        }
-        let is_right = ConfigObject::parse(source, Aspects::default())
-            .is_ok_and(|object| object.digest == self.digest);
-        let content = serde_json::from_slice(source).map_err(|_| NotTheContent)?;
-        let manifest = Manifest {
-            api_version: "v1",
-            kind: ConfigKind::ConfigMap.as_str(),
-            metadata: json!({
-                "name": self.name.as_str(),
-                "labels": {COPY: "true"},
-                "annotations": {COPY_OF: self.source.name.as_str()},
-            }),
-            immutable: true,
-            content,
-        };
-        match serde_json::to_vec(&manifest) {
-            Ok(manifest) if is_right => Ok(manifest),
-            _ => Err(NotTheContent),
+        let object = ConfigObject::parse(source, Aspects::default());
+        let is_right = object.is_ok_and(|object| object.digest == self.digest);
+        match is_right {
+            true => manifest(&self.name, &self.source.name, source),
+            false => Err(NotTheContent),
         }
     }
 
@@ -77,6 +57,44 @@ impl Copy {
     pub fn is(&self, object: &ConfigObject) -> bool {
         is_copy(object) && object.digest == self.digest
     }
+}
+
+/// Returns a ConfigMap of ours with this name as JSON, with the content of another one as the apiserver sends it.
+///
+/// # Errors
+///
+/// That is no ConfigMap.
+pub fn manifest(name: &Name, copy_of: &Name, source: &[u8]) -> Result<Vec<u8>, NotTheContent> {
+    #[derive(Deserialize, Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Content<'a> {
+        #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+        data: Option<&'a RawValue>,
+        #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+        binary_data: Option<&'a RawValue>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Manifest<'a> {
+        api_version: &'static str,
+        kind: &'static str,
+        metadata: serde_json::Value,
+        immutable: bool,
+        #[serde(flatten)]
+        content: Content<'a>,
+    }
+    let manifest = Manifest {
+        api_version: "v1",
+        kind: ConfigKind::ConfigMap.as_str(),
+        metadata: json!({
+            "name": name.as_str(),
+            "labels": {COPY: "true"},
+            "annotations": {COPY_OF: copy_of.as_str()},
+        }),
+        immutable: true,
+        content: serde_json::from_slice(source).map_err(|_| NotTheContent)?,
+    };
+    serde_json::to_vec(&manifest).map_err(|_| NotTheContent)
 }
 
 /// The copies that a workload's pins name, as they were read, by the name of the ConfigMap that each stands for.
@@ -142,7 +160,7 @@ impl Workload {
 
     /// Returns `objects` with the content of the copies that `pins` names. `None` if one of them is not there,
     /// or is no copy of ours.
-    pub(crate) fn with_copies(
+    pub fn with_copies(
         &self,
         mut objects: Objects,
         pins: &Pins,
@@ -166,6 +184,12 @@ impl Workload {
             }
         }
         Some(objects)
+    }
+
+    /// Returns the copies that its pod templates name, whether or not it still pins anything.
+    pub fn named_copies(&self) -> impl Iterator<Item = Pins> {
+        let pins = self.templates.iter().filter_map(|it| it.pins.as_deref());
+        pins.filter_map(Pins::parse)
     }
 
     /// Returns true if the workload has been rolled out without pins, because it pinned nothing then.

@@ -27,6 +27,7 @@ pub mod digest;
 pub mod gate;
 pub mod hash;
 pub mod pins;
+pub mod revision;
 
 pub mod claim;
 pub mod references;

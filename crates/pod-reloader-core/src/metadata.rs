@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 use kube_core::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
@@ -62,6 +63,37 @@ pub(crate) fn labelled_identity<'de, D: Deserializer<'de>>(
         namespace: labelled.namespace,
         resource_version: labelled.resource_version,
         labels: labelled.labels,
+        ..ObjectMeta::default()
+    })
+}
+
+/// Parses the identity, the annotations, the owners, and the time of creation. A time that our types cannot
+/// represent counts as missing.
+pub(crate) fn owned_identity<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Owned {
+        name: Option<String>,
+        namespace: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+        creation_timestamp: Option<String>,
+        annotations: Option<BTreeMap<String, String>>,
+        owner_references: Option<Vec<OwnerReference>>,
+    }
+    let owned = Owned::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: owned.name,
+        namespace: owned.namespace,
+        uid: owned.uid,
+        resource_version: owned.resource_version,
+        creation_timestamp: owned
+            .creation_timestamp
+            .and_then(|time| Some(Time(time.parse().ok()?))),
+        annotations: owned.annotations,
+        owner_references: owned.owner_references,
         ..ObjectMeta::default()
     })
 }

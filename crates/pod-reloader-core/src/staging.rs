@@ -88,7 +88,8 @@ pub struct Staging {
 }
 
 impl Staging {
-    /// Reads the annotations of a workload. `None` if its restarts are neither staged nor limited.
+    /// Reads the annotations of a workload. `None` if its restarts are neither staged nor limited, and its health
+    /// matters to nobody.
     pub(crate) fn read<'a>(
         annotation: impl Fn(&str) -> Option<&'a str>,
         defaults: &Defaults,

@@ -110,13 +110,12 @@ pub struct Markers {
 impl Markers {
     /// Returns true if Kubernetes accepts this baseline beside the other annotations.
     pub(crate) fn has_room_for(&self, baseline: &str) -> bool {
-        let own = self.baseline.as_deref();
-        let size = size_with(
-            self.annotations_size,
-            annotations::BASELINE,
-            own,
-            Some(baseline),
-        );
+        self.has_room(annotations::BASELINE, self.baseline.as_deref(), baseline)
+    }
+
+    /// Returns true if Kubernetes accepts `value` in place of `own` beside the other annotations.
+    pub(crate) fn has_room(&self, key: &str, own: Option<&str>, value: &str) -> bool {
+        let size = size_with(self.annotations_size, key, own, Some(value));
         size + RESERVED_FOR_REPLICA_SETS <= MAX_ANNOTATIONS_SIZE
     }
 }

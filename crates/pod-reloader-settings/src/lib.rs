@@ -172,6 +172,10 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_PIN", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub pin: bool,
 
+    /// Age from which on copies for pins are deleted that nobody uses, and interval at which they are looked for.
+    #[arg(long, env = "POD_RELOADER_COPY_GRACE_PERIOD", value_name = "DURATION", default_value = "5m", value_parser = resync_period)]
+    pub copy_grace_period: Duration,
+
     /// Number of rollouts of managed workloads, whoever began them, that may be under way in the cluster when a restart begins. 0 means no limit.
     #[arg(
         long,

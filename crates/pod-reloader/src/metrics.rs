@@ -80,6 +80,12 @@ pub(crate) struct Metrics {
     pub(crate) config_objects: Gauge,
     /// Workloads some of whose content was undone.
     pub(crate) undone: Gauge,
+    /// Copies of ConfigMaps.
+    pub(crate) copies: Gauge,
+    /// Pods that were created without regard to their pins.
+    pub(crate) unpinned_pods: Gauge,
+    /// Configurations that were put back.
+    pub(crate) reverts: Counter,
     /// References of workloads to config objects.
     pub(crate) references: Gauge,
     /// Config objects for which a read is remembered.
@@ -132,6 +138,9 @@ impl Metrics {
             left_out: of_a_term(),
             foreign: of_a_term(),
             undone: of_a_term(),
+            copies: of_a_term(),
+            unpinned_pods: of_a_term(),
+            reverts: Counter::default(),
             config_objects: of_a_term(),
             references: of_a_term(),
             digests: of_a_term(),

@@ -3,6 +3,7 @@
 pub(crate) mod brakes;
 mod certificates;
 pub(crate) mod controller;
+mod copies;
 mod cron_jobs;
 mod digests;
 mod error;
@@ -12,5 +13,6 @@ pub(crate) mod reconcile;
 mod releases;
 mod slots;
 mod stages;
+mod trials;
 pub(crate) mod watch;
 mod workloads;

@@ -296,6 +296,7 @@ impl Parts {
             },
             budget: self.budget.clone(),
             resync_period: self.args.resync_period,
+            copy_grace: self.args.copy_grace_period,
             keys: self.keys.clone(),
             events,
             notifications: self.notifications(reconciling),

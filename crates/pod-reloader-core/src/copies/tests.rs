@@ -143,3 +143,47 @@ fn a_workload_lacks_pins_only_before_its_first_rollout_with_them() {
     }
     assert!(!pinned().build().lacks_pins(&objects));
 }
+
+#[test]
+fn a_copy_has_the_content_and_nothing_else_of_the_config_map() {
+    let source = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "7",
+            "labels": {"app": "web"}, "annotations": {"note": "x"}, "ownerReferences": [],
+        },
+        "data": {"key": "1", "other": "line\n\u{1f980}"},
+        "binaryData": {"blob": "AAEC"},
+    });
+    let body = source.to_string();
+    let object = ConfigObject::parse(body.as_bytes(), Aspects::default()).unwrap();
+    let copy = Copy::named(
+        &copy_name(&name("a"), &object.digest),
+        reference("a"),
+        object.digest,
+    );
+    let copy = copy.unwrap();
+    let manifest = copy.manifest(body.as_bytes()).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let expected = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": copy.name.as_str(),
+            "labels": {"pod-reloader.cs.sap.com/copy": "true"},
+            "annotations": {"pod-reloader.cs.sap.com/copy-of": "a"},
+        },
+        "immutable": true,
+        "data": source["data"],
+        "binaryData": source["binaryData"],
+    });
+    assert_eq!(manifest, expected);
+
+    let changed = body.replace("AAEC", "AAED");
+    assert_eq!(copy.manifest(changed.as_bytes()), Err(NotTheContent));
+    assert_eq!(
+        Copy::named(&name("a-0000000000"), reference("a"), object.digest),
+        None
+    );
+}

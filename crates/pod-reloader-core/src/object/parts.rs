@@ -19,7 +19,7 @@ use crate::pins::Pinning;
 use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
 use crate::release::Release;
-use crate::staging::{Facts, Staging};
+use crate::staging::{Defaults, Facts, Staging};
 use crate::workload::{
     MAX_ANNOTATIONS_SIZE, Markers, Reading, Restart, Stall, Workload, WorkloadId, annotations_size,
 };
@@ -64,6 +64,10 @@ impl Parts {
         };
         let (references, opt_in) = reading.dialects.read(&subject);
         let requirements = requirements(&pod_specs, &namespace, &references);
+        let pinning = match reading.pins {
+            true => Pinning::read(|key| subject.annotation(key)),
+            false => None,
+        };
         Ok(Workload {
             requirements: requirements.into_iter().collect(),
             references,
@@ -84,17 +88,18 @@ impl Parts {
             },
             settle_period: settle_period(&subject, reading),
             gates: Gates::read(|key| subject.annotation(key), inherited),
-            pinning: match reading.pins {
-                true => Pinning::read(|key| subject.annotation(key)),
-                false => None,
-            },
             staging: Staging::read(
                 |key| subject.annotation(key).or_else(|| inherited.get(key)),
-                &reading.staging,
+                &Defaults {
+                    judges_all: reading.staging.judges_all
+                        || pinning.as_deref().is_some_and(|it| it.reverts),
+                    ..reading.staging
+                },
                 &self.facts,
                 kind,
                 generation,
             ),
+            pinning,
             advice: advice(&subject, reading),
             releases: Release::of(
                 &reading.tools,

@@ -59,9 +59,12 @@ const PLACES: [&str; 10] = [
     "/oldObject/spec/template/metadata/annotations",
 ];
 
-const MEMBERS: [&str; 14] = [
+const MEMBERS: [&str; 17] = [
     annotations::CONFIG_HASH,
     annotations::BASELINE,
+    annotations::PIN,
+    annotations::PINS,
+    annotations::UNDONE,
     annotations::CONFIG_MAPS,
     annotations::SECRETS,
     annotations::SETTLE_PERIOD,

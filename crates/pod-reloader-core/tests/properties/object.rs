@@ -55,15 +55,17 @@ pub(crate) fn baseline(object: &Value) -> Option<&str> {
     annotations.get(annotations::BASELINE)?.as_str()
 }
 
-/// Returns `object` without the baseline, the config hash, and the parents of the hash that are then empty.
+/// Returns `object` without our annotations, and the parents of those in the template that are then empty.
 pub(crate) fn without_ours(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(annotations) = member(&mut object, &["metadata", "annotations"]) {
         annotations.remove(annotations::BASELINE);
+        annotations.remove(annotations::UNDONE);
     }
     let template = ["spec", "template", "metadata", "annotations"];
     if let Some(annotations) = member(&mut object, &template) {
         annotations.remove(annotations::CONFIG_HASH);
+        annotations.remove(annotations::PINS);
     }
     for depth in [3, 2] {
         if let Some(parent) = member(&mut object, &template[..depth]) {
@@ -72,6 +74,9 @@ pub(crate) fn without_ours(object: &Value) -> Value {
     }
     object
 }
+
+/// Pins of ConfigMap `a`.
+const PINNED: &str = "a=a-0123456789";
 
 fn is_nothing(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(Map::is_empty)
@@ -115,6 +120,18 @@ pub(crate) fn workload(choices: &mut Choices<'_>) -> Value {
         annotations::BASELINE,
         &[json!("=x"), json!("old=x")],
     );
+    optional(
+        choices,
+        own,
+        annotations::PIN,
+        &[json!("configmaps"), json!("a"), json!("x")],
+    );
+    optional(
+        choices,
+        own,
+        annotations::UNDONE,
+        &[json!(PINNED), json!("x")],
+    );
     let labels = [
         json!({}),
         json!({"team": "a"}),
@@ -126,6 +143,9 @@ pub(crate) fn workload(choices: &mut Choices<'_>) -> Value {
         json!({"labels": {"app": "web"}}),
         json!({"annotations": {}}),
         json!({"annotations": {annotations::CONFIG_HASH: "old", "other": "x"}}),
+        json!({"annotations": {annotations::CONFIG_HASH: "old", annotations::PINS: PINNED}}),
+        json!({"annotations": {annotations::CONFIG_HASH: "older", annotations::PINS: "a=a-9876543210"}}),
+        json!({"annotations": {annotations::PINS: ""}}),
         json!(null),
     ];
     optional(

@@ -70,7 +70,7 @@ pub(crate) fn hold_mutated(choices: &[u8]) {
 }
 
 fn step(request: &Request<'_>) -> Option<Step> {
-    let scope = Scope::new([], Name::parse("operator").expect("it is a name"));
+    let scope = Scope::new([], Name::parse("operator").expect("it is a name")).and_pins(true);
     match begin(request, &scope, &keys(), OURSELVES) {
         Ok(step) => Some(step),
         Err(error) => {

@@ -2,12 +2,13 @@
 
 use futures::future::try_join_all;
 use pod_reloader_core::annotations::FIELD_MANAGER;
-use pod_reloader_core::copies::{Copies, Copy, NotTheContent};
+use pod_reloader_core::copies::{Copies, Copy, NotTheContent, manifest};
 use pod_reloader_core::digest::{DataKeys, Presence};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::Pins;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::workload::Workload;
+use serde_json::json;
 
 use super::error::ReadError;
 use super::source::Source;
@@ -30,6 +31,17 @@ pub(crate) enum NotCopied {
         #[source]
         source: CallError,
     },
+}
+
+/// What became of a copy that was gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Restored {
+    /// It is there again.
+    Copy,
+    /// Its content is not known any more. What has its name now has the present content.
+    WithPresentContent,
+    /// The ConfigMap is gone, too.
+    Nothing,
 }
 
 impl Source {
@@ -77,23 +89,82 @@ impl Source {
             manifest.map_err(|NotTheContent| NotCopied::Changed(copy.source.name.clone()))?;
         drop(body);
         let size = manifest.len();
+        match self
+            .create(&copy.source.namespace, &copy.name, manifest)
+            .await
+        {
+            Err(NotCopied::Create { source, .. })
+                if source.is_conflict() && self.is_there(copy).await? =>
+            {
+                Ok(0)
+            }
+            created => created.map(|()| size),
+        }
+    }
+
+    /// Makes the copy with this name anew. If `source` has other content by now, what has this name gets that
+    /// content: pods that name it could not start otherwise.
+    pub(crate) async fn restore(
+        &self,
+        source: &Reference,
+        name: &Name,
+    ) -> Result<Restored, NotCopied> {
+        let Presence::Present(object) = self.read(source, DataKeys::new()).await? else {
+            return Ok(Restored::Nothing);
+        };
+        if let Some(copy) = Copy::named(name, source.clone(), object.digest) {
+            self.make_one(&copy).await?;
+            return Ok(Restored::Copy);
+        }
+        let received = self.receive(source).await;
+        let (body, _share) = received.map_err(|error| ReadError::Object {
+            reference: source.clone(),
+            source: error,
+        })?;
+        let manifest = manifest(name, &source.name, &body);
+        let manifest = manifest.map_err(|NotTheContent| NotCopied::Changed(source.name.clone()))?;
+        drop(body);
+        self.create(&source.namespace, name, manifest).await?;
+        Ok(Restored::WithPresentContent)
+    }
+
+    /// Deletes a copy, if it still is the one with this UID.
+    pub(crate) async fn delete(&self, copy: &Reference, uid: &str) -> Result<(), CallError> {
         let path = format!(
-            "/api/v1/namespaces/{}/configmaps?fieldManager={FIELD_MANAGER}",
-            copy.source.namespace
+            "/api/v1/namespaces/{}/configmaps/{}",
+            copy.namespace, copy.name
         );
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+        });
+        let request = http::Request::delete(path)
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .header(http::header::ACCEPT, METADATA_ONLY)
+            .body(options.to_string().into_bytes())
+            .expect("a Name is safe in a path");
+        self.send(request).await
+    }
+
+    async fn create(
+        &self,
+        namespace: &Name,
+        copy: &Name,
+        manifest: Vec<u8>,
+    ) -> Result<(), NotCopied> {
+        let path =
+            format!("/api/v1/namespaces/{namespace}/configmaps?fieldManager={FIELD_MANAGER}");
         let request = http::Request::post(path)
             .header(http::header::CONTENT_TYPE, "application/json")
             .header(http::header::ACCEPT, METADATA_ONLY)
             .body(manifest)
             .expect("a Name is safe in a path");
-        match self.send(request).await {
-            Ok(()) => Ok(size),
-            Err(error) if error.is_conflict() && self.is_there(copy).await? => Ok(0),
-            Err(source) => Err(NotCopied::Create {
-                copy: copy.name.clone(),
-                source,
-            }),
-        }
+        let created = self.send(request).await;
+        created.map_err(|source| NotCopied::Create {
+            copy: copy.clone(),
+            source,
+        })
     }
 
     /// Returns true if the copy is there.

@@ -148,6 +148,21 @@ fn workloads(registry: &mut Registry, metrics: &Metrics) {
         metrics.undone.clone(),
     );
     registry.register(
+        "copies",
+        "Copies of ConfigMaps that revisions of workloads keep",
+        metrics.copies.clone(),
+    );
+    registry.register(
+        "unpinned_pods",
+        "Pods that use ConfigMaps themselves although their workload pins copies",
+        metrics.unpinned_pods.clone(),
+    );
+    registry.register(
+        "reverts",
+        "Earlier configurations that were put back because pods did not become healthy",
+        metrics.reverts.clone(),
+    );
+    registry.register(
         "hashes",
         "Workloads by the key of their config hash or baseline",
         metrics.hashes.clone(),

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pod_reloader_core::scope::Scope;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, interval_at, sleep};
 use tracing::info;
 
@@ -14,6 +15,7 @@ use crate::config::keys::Keys;
 use crate::metrics::{Metrics, RESTART};
 use crate::report::notify::Notifications;
 use crate::restart::brakes::Brakes;
+use crate::restart::copies::Keeper;
 use crate::restart::progress::Progress;
 use crate::restart::reconcile::{Reconciler, Settings};
 use crate::restart::watch;
@@ -32,6 +34,8 @@ pub(crate) struct Restarts {
     pub(crate) budget: Budget,
     /// The period after which everything is listed again.
     pub(crate) resync_period: Duration,
+    /// The age from which on copies are deleted that nobody uses.
+    pub(crate) copy_grace: Duration,
     pub(crate) keys: Arc<Keys>,
     pub(crate) events: Events,
     pub(crate) notifications: Option<Notifications>,
@@ -68,6 +72,17 @@ impl Restarts {
         let _leading = Leading::new(self.metrics.clone());
         let watches = || watch::spawn(&self.clients.watch, &self.scope, &reconciler, &self.budget);
         let mut watching = watches();
+        let mut keeping = JoinSet::new();
+        if self.scope.pins() {
+            let client = self.clients.watch.clone();
+            let keeper = Keeper::new(
+                client,
+                self.budget.clone(),
+                reconciler.clone(),
+                self.copy_grace,
+            );
+            keeping.spawn(Arc::new(keeper).keep(self.scope.watched()));
+        }
         let mut running = pin!(reconciler.run());
         let mut beats = interval(heartbeat::INTERVAL);
         let mut resync = interval_at(Instant::now() + self.resync_period, self.resync_period);
@@ -75,6 +90,7 @@ impl Restarts {
             tokio::select! {
                 () = &mut running => return,
                 _ = watching.join_next() => return,
+                Some(_) = keeping.join_next() => return,
                 _ = beats.tick() => {
                     reconciler.publish();
                     self.metrics.heartbeat(Some(SystemTime::now()));

@@ -22,6 +22,12 @@ pub(crate) enum RestartError {
         #[source]
         source: CallError,
     },
+    #[error("listing the revisions and pods of {workload}")]
+    Revisions {
+        workload: WorkloadId,
+        #[source]
+        source: CallError,
+    },
     #[error("copying the config of {workload}")]
     Copy {
         workload: WorkloadId,
@@ -38,7 +44,10 @@ impl RestartError {
         match self {
             Self::Patch { source, .. } => source.is_refusal(),
             Self::Undone(_) => true,
-            Self::Read(_) | Self::ReadWorkload { .. } | Self::Copy { .. } => false,
+            Self::Read(_)
+            | Self::ReadWorkload { .. }
+            | Self::Revisions { .. }
+            | Self::Copy { .. } => false,
         }
     }
 }

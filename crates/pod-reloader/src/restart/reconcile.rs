@@ -7,6 +7,7 @@ mod left_out;
 mod pass;
 mod pins;
 mod releases;
+mod revert;
 mod stages;
 mod write;
 
@@ -43,6 +44,7 @@ use crate::restart::progress::Progress;
 use crate::restart::releases::Releases;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
+use crate::restart::trials::Trials;
 use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::DEADLINE;
@@ -89,6 +91,7 @@ pub(crate) struct Reconciler {
     stages: Stages,
     slots: Slots,
     certificates: Certificates,
+    trials: Trials,
     worker: Worker<WorkloadId>,
     progress: Progress,
     /// The lists of workloads that have not arrived yet: of a kind, in a namespace or in all of them.
@@ -125,6 +128,7 @@ impl Reconciler {
             stages: Stages::default(),
             slots: Slots::new(settings.limits),
             certificates: Certificates::default(),
+            trials: Trials::default(),
             settings,
             digests: Digests::new(source, workloads.clone()),
             workloads,
@@ -253,6 +257,7 @@ impl Reconciler {
         }
         // A pass that had begun before may have left something behind.
         self.certificates.forget(id);
+        self.trials.forget(id);
         self.staged_gone(id);
     }
 
@@ -351,6 +356,11 @@ impl Reconciler {
     /// Returns the config objects that were present when they were last read.
     pub(crate) fn present_config(&self) -> Vec<Reference> {
         self.digests.present()
+    }
+
+    /// Returns where config objects are read and copied.
+    pub(crate) fn source(&self) -> &Source {
+        self.digests.source()
     }
 
     /// Returns the metrics.

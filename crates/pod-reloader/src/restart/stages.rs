@@ -160,6 +160,23 @@ impl Stages {
         self.0.lock().looks
     }
 
+    /// Returns true if a workload has got changed content, and has not passed with it yet.
+    pub(crate) fn is_on_trial(&self, id: &WorkloadId) -> bool {
+        let inner = self.0.lock();
+        let known = inner.known.get(id);
+        known.is_some_and(|known| known.trials.iter().any(|trial| !trial.has_passed))
+    }
+
+    /// Ends the trials of a workload without a verdict. Returns the workloads that wait for it.
+    pub(crate) fn discount(&self, id: &WorkloadId) -> Vec<WorkloadId> {
+        let mut inner = self.0.lock();
+        if let Some(known) = inner.known.get_mut(id) {
+            known.trials.clear();
+            inner.bump(&id.namespace);
+        }
+        inner.waits.waiting_for(id)
+    }
+
     /// Returns true if others wait for a workload.
     pub(crate) fn is_waited_for(&self, id: &WorkloadId) -> bool {
         self.0.lock().waits.is_waited_for(id)
@@ -195,6 +212,7 @@ impl Stages {
                     });
                 }
             }
+            Look::Undone => known.trials.clear(),
             Look::Out => {}
         }
         let is_news = before != Some(look);

@@ -1,5 +1,7 @@
 //! Tests reviews of every shape at the router, with an apiserver that is a function.
 
+mod pins;
+
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Waker};
@@ -749,12 +751,18 @@ async fn webhook(apiserver: Apiserver) -> Router {
 }
 
 fn parts(apiserver: Apiserver) -> (Webhook, Arc<Keys>) {
-    let client = client(apiserver);
-    let operator = Name::parse("operator").unwrap();
+    parts_of(client(apiserver), Scope::new([], own_namespace()))
+}
+
+fn own_namespace() -> Name {
+    Name::parse("operator").unwrap()
+}
+
+fn parts_of(client: Client, scope: Scope) -> (Webhook, Arc<Keys>) {
+    let operator = own_namespace();
     let secret = Name::parse("hash-keys").unwrap();
     let keys = Arc::new(Keys::new(client.clone(), &operator, &secret));
     let (budget, metrics) = (Budget::new(), Metrics::new());
-    let scope = Scope::new([], operator);
     let webhook = Webhook::new(
         scope.clone(),
         keys.clone(),

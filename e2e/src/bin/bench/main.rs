@@ -9,6 +9,7 @@ mod floor;
 mod kinds;
 mod memory;
 mod observer;
+mod pods;
 mod rounds;
 mod scale;
 mod staged;
@@ -66,6 +67,8 @@ enum Part {
     Kinds,
     /// A change of which one workload gets the new config first.
     Staged,
+    /// What pins add to the creation of a pod.
+    Pods,
 }
 
 #[tokio::main]
@@ -96,6 +99,7 @@ async fn main() -> Result<()> {
             Part::Scale => scale::measure(&mut figures, quick).await?,
             Part::Kinds => kinds::measure(&mut figures, quick).await?,
             Part::Staged => staged::measure(&mut figures, quick).await?,
+            Part::Pods => pods::measure(&mut figures, quick).await?,
         }
     }
     println!("\n{figures}");

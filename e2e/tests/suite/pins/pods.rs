@@ -227,7 +227,8 @@ fn odd_specs() -> Vec<Value> {
 }
 
 /// Waits until a new pod would use a copy.
-async fn pins_are_in_force(scene: &Scene) -> Result<()> {
+/// Waits until new pods are pinned: a policy takes effect a moment after it was made.
+pub(crate) async fn pins_are_in_force(scene: &Scene) -> Result<()> {
     wait_for("a pod to be pinned", PATIENCE, async || {
         let probe = probe(scene).await?;
         Ok(match probe == [COPY] {

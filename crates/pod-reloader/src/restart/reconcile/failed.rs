@@ -34,6 +34,7 @@ impl Reconciler {
             RestartError::Undone(_) => (None, Some(Notice::Refused(UNDONE.to_owned()))),
             RestartError::Read(ReadError::List { source, .. } | ReadError::Keys { source, .. })
             | RestartError::ReadWorkload { source, .. }
+            | RestartError::Revisions { source, .. }
             | RestartError::Copy { source, .. } => (Some(source), None),
             RestartError::Read(ReadError::NoKeys(_)) => (None, None),
         };

@@ -64,9 +64,13 @@ impl Reconciler {
         self.progress
             .report_rejected(workload, snapshot.left_out.as_ref());
         let decision = self.decide(workload, &snapshot, hash_since).await?;
-        self.looked(workload, &decision);
+        self.looked(workload, &snapshot, &decision);
         let (since, cause) = match decision {
-            Decision::Unchanged => return Ok(self.unchanged(workload, &snapshot).await),
+            Decision::Unchanged => {
+                let next = self.unchanged(workload, &snapshot).await;
+                self.look_at_pods(workload).await?;
+                return Ok(self.put_back(workload).await?.unwrap_or(next));
+            }
             Decision::MissingConfig(missing) => return Ok(self.missing_config(workload, missing)),
             Decision::Baseline(baseline) => {
                 if let Some(next) = self.next_write(workload, &baseline) {
@@ -201,7 +205,7 @@ impl Reconciler {
     }
 
     /// Returns when a workload that was restarted too often may be restarted again, and reports that.
-    fn braked(&self, workload: &Workload, config_hash: &str) -> Option<Instant> {
+    pub(super) fn braked(&self, workload: &Workload, config_hash: &str) -> Option<Instant> {
         let limit = self.settings.max_restarts;
         if limit == 0 {
             return None;
@@ -218,7 +222,7 @@ impl Reconciler {
 
     /// Returns when a workload may be written to next, if not now. If it would get the same value once
     /// more, somebody has reverted it, and it gets an Event.
-    fn next_write(&self, workload: &Workload, value: &str) -> Option<Instant> {
+    pub(super) fn next_write(&self, workload: &Workload, value: &str) -> Option<Instant> {
         let max_restarts = self.settings.max_restarts;
         let next = self
             .progress

@@ -1,8 +1,16 @@
 //! Pins: which copies the pods of a workload are to use, and what was undone.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use kube::Resource;
 use pod_reloader_core::error::chain;
+use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::Pins;
+use pod_reloader_core::revision::{NamesCopies, Pod, ReplicaSet};
+use pod_reloader_core::staging::Health;
 use pod_reloader_core::workload::Workload;
+use tracing::warn;
 
 use super::Reconciler;
 use crate::config::copies::NotCopied;
@@ -53,6 +61,91 @@ impl Reconciler {
                 Ok(None)
             }
         }
+    }
+
+    /// Returns the namespaces with workloads whose pods use copies.
+    pub(crate) fn pinned_namespaces(&self) -> BTreeSet<Name> {
+        let ids = self.workloads.ids(|_| true);
+        let workloads = ids.iter().filter_map(|id| Some(self.workloads.get(id)?.0));
+        let pinned = workloads.filter(|it| it.named_copies().next().is_some());
+        pinned.map(|it| it.id.namespace.clone()).collect()
+    }
+
+    /// Returns the copies that the workloads of a namespace use, each with the ConfigMap that it stands for.
+    pub(crate) fn copies_used_in(&self, namespace: &Name) -> BTreeMap<Name, Name> {
+        let mut used = BTreeMap::new();
+        for workload in self.pinned_in(namespace) {
+            for pins in workload.named_copies() {
+                used.extend(
+                    pins.iter()
+                        .map(|(source, copy)| (copy.clone(), source.clone())),
+                );
+            }
+        }
+        used
+    }
+
+    /// Tells the users of the workloads whose pods use this copy that it is gone for good.
+    pub(crate) fn copy_lost(&self, namespace: &Name, copy: &Name) {
+        warn!(%namespace, %copy, "a copy of a ConfigMap is gone that was in use, and nobody knows its content");
+        for workload in self.pinned_in(namespace) {
+            let mut pins = workload.named_copies();
+            if pins.any(|pins| pins.iter().any(|(_, own)| own == copy)) {
+                self.progress
+                    .report(&workload, Notice::CopyLost(copy.clone()));
+            }
+        }
+    }
+
+    /// Tells the users of those workloads of a namespace, by their UIDs, some of whose pods ignore their pins.
+    pub(crate) fn pods_not_pinned(&self, namespace: &Name, unpinned: &HashMap<Box<str>, usize>) {
+        if unpinned.is_empty() {
+            return;
+        }
+        for workload in self.pinned_in(namespace) {
+            if let Some(pods) = unpinned.get(&workload.uid) {
+                self.progress
+                    .report(&workload, Notice::PodsNotPinned(*pods));
+            }
+        }
+    }
+
+    /// Looks at the pods of a workload on trial with a new configuration. If some ignore its pins, the trial says
+    /// nothing: they may have another configuration.
+    pub(super) async fn look_at_pods(&self, workload: &Workload) -> Result<(), RestartError> {
+        let Some(staging) = workload.staged() else {
+            return Ok(());
+        };
+        let is_on_trial =
+            staging.health == Health::Healthy && self.stages.is_on_trial(&workload.id);
+        if !is_on_trial || workload.kept().pins.is_empty() {
+            return Ok(());
+        }
+        let mut owners = BTreeSet::from([workload.uid.to_string()]);
+        let own_sets = |set: ReplicaSet| {
+            if set.owner() == Some(&*workload.uid) {
+                owners.extend(set.meta().uid.clone());
+            }
+        };
+        self.each_beside(workload, own_sets).await?;
+        let mut unpinned = 0;
+        let own_pods = |pod: Pod| {
+            let is_own = pod.owner().is_some_and(|owner| owners.contains(owner));
+            unpinned += usize::from(is_own && pod.ignores_pins());
+        };
+        self.each_beside(workload, own_pods).await?;
+        if unpinned > 0 {
+            self.push_all(self.stages.discount(&workload.id));
+            self.progress
+                .report(workload, Notice::PodsNotPinned(unpinned));
+        }
+        Ok(())
+    }
+
+    fn pinned_in(&self, namespace: &Name) -> Vec<Arc<Workload>> {
+        let ids = self.workloads.ids(|id| id.namespace == *namespace);
+        let workloads = ids.iter().filter_map(|id| Some(self.workloads.get(id)?.0));
+        workloads.collect()
     }
 
     /// Tells the users of a workload once that changes of its ConfigMaps were undone.

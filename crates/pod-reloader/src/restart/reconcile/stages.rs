@@ -20,9 +20,10 @@ const LISTS: Duration = Duration::from_secs(1);
 
 impl Reconciler {
     /// Notes what a pass over a workload has decided, for those that wait for it.
-    pub(super) fn looked(&self, workload: &Workload, decision: &Decision) {
+    pub(super) fn looked(&self, workload: &Workload, snapshot: &Snapshot, decision: &Decision) {
         let look = match decision {
             Decision::Set { .. } => Look::Due,
+            Decision::Unchanged if !snapshot.undone.is_empty() => Look::Undone,
             Decision::Unchanged => Look::Right,
             Decision::MissingConfig(_) | Decision::Baseline(_) => Look::Out,
         };

@@ -4,6 +4,7 @@
 mod apiserver;
 mod gates;
 mod metrics;
+mod pins;
 mod releases;
 mod reverted_hash;
 mod share;

@@ -156,6 +156,9 @@ impl Reconciler {
             max_restarts,
         );
         self.metrics.restart(id.kind, cause);
+        if cause == Cause::Changed {
+            self.trials.begin(workload);
+        }
         if let (Cause::Changed, Some(first_news)) = (cause, due.first_news) {
             self.metrics.patched_after(first_news.elapsed());
         }
@@ -216,7 +219,7 @@ impl Reconciler {
 
     /// Writes `patch`, whose tests hold only as long as `workload` is as we saw it. Calls `written` if the
     /// answer shows that the write stands. Every write to a workload goes through here, and is counted.
-    async fn write(
+    pub(super) async fn write(
         &self,
         workload: &Workload,
         patch: json_patch::Patch,

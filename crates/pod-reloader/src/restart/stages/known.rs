@@ -55,6 +55,8 @@ pub(crate) enum Look {
     Due,
     /// It has the present content.
     Right,
+    /// It has earlier content, because the present one was undone.
+    Undone,
     /// It cannot get the present content now.
     Out,
 }
@@ -80,6 +82,8 @@ impl Known {
         };
         match self.look {
             None => unseen_since(self.seen_at),
+            // Whoever has undone it, others are not to get it, either.
+            Some((Look::Undone, _)) => Standing::Failed,
             Some((Look::Out, at)) => match self.news_at.filter(|news| *news > at) {
                 Some(news) => unseen_since(news),
                 None => Standing::Silent,

@@ -172,6 +172,7 @@ impl Both {
                 events: client.clone(),
             },
             scope: Scope::new([], operator.clone()),
+            copy_grace: Duration::from_secs(300),
             settings: Settings {
                 settle_period: Duration::from_secs(5),
                 max_restarts: 5,

@@ -24,10 +24,14 @@ pub(super) struct State {
     config_maps: BTreeMap<String, Value>,
     secrets: BTreeMap<String, Value>,
     deployments: BTreeMap<String, Value>,
+    replica_sets: Vec<Value>,
+    pub(super) pods: Vec<Value>,
     version: u64,
     calls: Vec<(Instant, Call)>,
     /// If set, every read of a ConfigMap fails with this status.
     pub(super) failing_reads: Option<u16>,
+    /// If set, no ConfigMap can be created: this is the status.
+    pub(super) failing_creates: Option<u16>,
     /// The ConfigMap whose read panics, within the reading task.
     pub(super) panicking_read: Option<&'static str>,
     /// The reactions to patches, in turn and over again. If empty, every patch stands.
@@ -68,6 +72,7 @@ pub(super) enum Reaction {
 pub(super) enum Call {
     ReadConfigMap(String),
     ReadDeployment(String),
+    CreateConfigMap(String),
     Patch(String),
     /// An Event with this reason, and this note.
     Event(String, String),
@@ -154,6 +159,25 @@ impl Apiserver {
         state.deployments.insert(name, object);
     }
 
+    /// Makes a revision of a Deployment as it is now, with this number.
+    pub(super) fn keep_revision(&self, name: &str, number: u64) {
+        let mut state = self.lock();
+        let object = &state.deployments[name];
+        let set = json!({
+            "metadata": {
+                "name": format!("{name}-{number}"),
+                "uid": format!("{name}-{number}"),
+                "annotations": {"deployment.kubernetes.io/revision": number.to_string()},
+                "ownerReferences": [{
+                    "apiVersion": "apps/v1", "kind": "Deployment", "name": name,
+                    "uid": object["metadata"]["uid"], "controller": true,
+                }],
+            },
+            "spec": {"template": object["spec"]["template"]},
+        });
+        state.replica_sets.push(set);
+    }
+
     pub(super) fn delete_deployment(&self, name: &str) {
         self.lock().deployments.remove(name);
     }
@@ -207,6 +231,12 @@ impl Apiserver {
         } else if let Some(name) = path.strip_prefix("/api/v1/namespaces/ns/secrets/") {
             let object = state.secrets.get(name).cloned();
             (object.ok_or((404, "NotFound")), state.read_takes)
+        } else if path == "/api/v1/namespaces/ns/configmaps" && method == Method::POST {
+            (state.create_config_map(body), Duration::ZERO)
+        } else if path == "/apis/apps/v1/namespaces/ns/replicasets" {
+            (Ok(list_of(&state.replica_sets)), Duration::ZERO)
+        } else if path == "/api/v1/namespaces/ns/pods" {
+            (Ok(list_of(&state.pods)), Duration::ZERO)
         } else if path == "/api/v1/namespaces/ns/configmaps" {
             let items: Vec<_> = state.config_maps.values().collect();
             (Ok(json!({"metadata": {}, "items": items})), Duration::ZERO)
@@ -253,6 +283,23 @@ impl State {
         }
         let object = self.config_maps.get(name).cloned();
         object.ok_or((404, "NotFound"))
+    }
+
+    fn create_config_map(&mut self, body: &[u8]) -> Answer {
+        let mut object: Value = serde_json::from_slice(body).unwrap();
+        let name = name_of(&object);
+        self.record(Call::CreateConfigMap(name.clone()));
+        if let Some(code) = self.failing_creates {
+            return Err((code, "Failing"));
+        }
+        if self.config_maps.contains_key(&name) {
+            return Err((409, "AlreadyExists"));
+        }
+        object["metadata"]["namespace"] = json!("ns");
+        object["metadata"]["uid"] = json!(name);
+        object["metadata"]["resourceVersion"] = json!(self.next_version());
+        self.config_maps.insert(name, object.clone());
+        Ok(object)
     }
 
     fn next_reaction(&mut self) -> Reaction {
@@ -323,6 +370,10 @@ impl State {
         self.version += 1;
         self.version.to_string()
     }
+}
+
+fn list_of(items: &[Value]) -> Value {
+    json!({"metadata": {"resourceVersion": "1"}, "items": items})
 }
 
 fn bump(object: &mut Value, version: &str) {

@@ -1,0 +1,196 @@
+//! Puts the configuration before the last one back, if a workload does not become healthy with the last one.
+
+use kube::Resource;
+use kube::core::DynamicResourceScope;
+use pod_reloader_core::digest::Objects;
+use pod_reloader_core::gate::Hold;
+use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::patch::{self, Stamp};
+use pod_reloader_core::pins::Pins;
+use pod_reloader_core::revision::{ControllerRevision, NamesCopies, ReplicaSet, Revision};
+use pod_reloader_core::workload::Workload;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::Reconciler;
+use super::pass::Action;
+use crate::report::notice::Notice;
+use crate::restart::error::RestartError;
+use crate::runtime::resources::{PAGE, Resources, api};
+
+/// What stands in the way of a revert.
+type Obstacle = &'static str;
+
+/// What a revert writes.
+struct Earlier {
+    config_hash: String,
+    pins: Pins,
+    undone: Pins,
+}
+
+impl Reconciler {
+    /// Puts the earlier configuration of a workload back that has the present one, asks for that, and has not
+    /// become healthy in time. Returns what to do next if there is something to wait for.
+    pub(super) async fn put_back(
+        &self,
+        workload: &Workload,
+    ) -> Result<Option<Action>, RestartError> {
+        let Some(trial) = self.trials.open(workload) else {
+            return Ok(None);
+        };
+        if Instant::now() < trial.deadline {
+            return Ok(Some(Action::RequeueAt(trial.deadline)));
+        }
+        let earlier = match trial.was_healthy {
+            true => self.earlier(workload).await?,
+            false => Err("its pods were not healthy before"),
+        };
+        let earlier = match earlier {
+            Ok(earlier) => earlier,
+            Err(obstacle) => {
+                self.trials.end(&workload.id);
+                self.progress.report(workload, Notice::NotPutBack(obstacle));
+                return Ok(Some(Action::AwaitChange));
+            }
+        };
+        let config_hash = &earlier.config_hash;
+        let next = self.braked(workload, config_hash);
+        if let Some(next) = next.or_else(|| self.next_write(workload, config_hash)) {
+            return Ok(Some(Action::RequeueAt(next)));
+        }
+        self.write_back(workload, &earlier).await.map(Some)
+    }
+
+    async fn write_back(
+        &self,
+        workload: &Workload,
+        earlier: &Earlier,
+    ) -> Result<Action, RestartError> {
+        let (pins, undone) = (earlier.pins.to_string(), earlier.undone.to_string());
+        let stamp = Stamp {
+            config_hash: &earlier.config_hash,
+            pins: Some(&pins),
+            undone: Some(&undone),
+        };
+        let patch = patch::stamp(workload, &stamp);
+        let is_written = |now: &Workload| now.config_hash() == Some(&earlier.config_hash);
+        let began = Instant::now();
+        let written = || {
+            let id = &workload.id;
+            self.trials.put_back(id, &earlier.undone);
+            self.progress.undone(id, true);
+            let max_restarts = self.settings.max_restarts;
+            self.progress
+                .brakes
+                .restarted(id, &earlier.config_hash, began, true, max_restarts);
+            self.metrics.reverts.inc();
+            self.progress.publish(workload, Notice::PutBack);
+        };
+        self.write(workload, patch, is_written, written).await
+    }
+
+    /// Returns the configuration of the revision before the present one.
+    async fn earlier(
+        &self,
+        workload: &Workload,
+    ) -> Result<Result<Earlier, Obstacle>, RestartError> {
+        let gates = workload.gates.as_deref();
+        if gates.and_then(|gates| gates.hold) == Some(Hold::Workload) {
+            return Ok(Err("it is on hold"));
+        }
+        let kind = workload.id.kind;
+        let keeps_data = [WorkloadKind::STATEFUL_SET, WorkloadKind::DAEMON_SET].contains(&kind);
+        let revisions = match keeps_data {
+            true => self.revisions::<ControllerRevision>(workload).await?,
+            false => self.revisions::<ReplicaSet>(workload).await?,
+        };
+        let [.., before, present] = &revisions[..] else {
+            return Ok(Err("there is no earlier revision"));
+        };
+        if present.pins != workload.kept().pins {
+            return Ok(Err("the present revision is not there yet"));
+        }
+        if !before.differs_in_config_alone(present) {
+            return Ok(Err("more than the config has changed"));
+        }
+        if before.pins.is_empty() {
+            return Ok(Err("the earlier revision keeps no copies"));
+        }
+        let source = self.source();
+        let copies = source.copies(workload, &before.pins).await?;
+        let now = self
+            .digests
+            .snapshot(workload, Some(Instant::now()))
+            .await?;
+        let undone = workload.pins_for(&now.objects);
+        let undone = undone.filtered(|source, copy| {
+            let before = before.pins.get(source.as_str());
+            before.is_some_and(|before| before != copy)
+        });
+        let Some(objects) = workload.with_copies(now.objects, &before.pins, &copies) else {
+            return Ok(Err("a copy of the earlier config is gone"));
+        };
+        if undone.is_empty() {
+            return Ok(Err("the ConfigMaps are as they were"));
+        }
+        if self.trials.has_put_back(&workload.id, &undone) {
+            return Ok(Err("it was put back before"));
+        }
+        Ok(Ok(Earlier {
+            config_hash: self.hash_of(workload, &objects).await?,
+            pins: before.pins.clone(),
+            undone,
+        }))
+    }
+
+    async fn hash_of(
+        &self,
+        workload: &Workload,
+        objects: &Objects,
+    ) -> Result<String, RestartError> {
+        let keys = match self.keys.keyring() {
+            Some(keys) => keys,
+            None => self.keys.read_since(Instant::now()).await?,
+        };
+        Ok(keys
+            .hash(&workload.references.contents(objects))
+            .to_string())
+    }
+
+    /// Returns the revisions of a workload, the present one last.
+    async fn revisions<K>(&self, workload: &Workload) -> Result<Vec<Revision>, RestartError>
+    where
+        K: NamesCopies
+            + Resource<DynamicType = (), Scope = DynamicResourceScope>
+            + DeserializeOwned,
+    {
+        let mut revisions = Vec::new();
+        let own = |object: K| {
+            let is_own = object.owner() == Some(&*workload.uid);
+            revisions.extend(object.revision().filter(|_| is_own));
+        };
+        self.each_beside(workload, own).await?;
+        revisions.sort_unstable_by_key(|revision| revision.number);
+        Ok(revisions)
+    }
+
+    /// Passes each object of a kind in the namespace of a workload to `tell`.
+    pub(super) async fn each_beside<K>(
+        &self,
+        workload: &Workload,
+        tell: impl FnMut(K),
+    ) -> Result<(), RestartError>
+    where
+        K: NamesCopies
+            + Resource<DynamicType = (), Scope = DynamicResourceScope>
+            + DeserializeOwned,
+    {
+        let objects = api(&self.client, Some(&workload.id.namespace), ());
+        let objects = Resources::<K>::new(objects, "Revision", &self.budget);
+        let listed = objects.list(&mut PAGE.clone(), tell).await;
+        listed.map(drop).map_err(|source| RestartError::Revisions {
+            workload: workload.id.clone(),
+            source,
+        })
+    }
+}

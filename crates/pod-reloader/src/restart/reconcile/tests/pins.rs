@@ -1,0 +1,275 @@
+//! Pins: copies come before the patch that names them, and what was undone stays undone.
+
+use pod_reloader_core::annotations::{DEADLINE, ON_FAILURE, PIN, PINS, UNDONE};
+use pod_reloader_core::pins::copy_name;
+
+use super::stages::{becomes, changes, right, staged, with_pods};
+use super::*;
+
+/// Starts a loop with these Deployments at rest, which may pin what they track.
+async fn pinning(deployments: impl IntoIterator<Item = Value>) -> Operator {
+    let operator = start(Apiserver::default());
+    operator.apiserver.write_config_map("app", "good");
+    for deployment in deployments {
+        let name = deployment["metadata"]["name"].as_str().unwrap().to_owned();
+        operator.apiserver.write_deployment(deployment);
+        operator.sees(&name);
+    }
+    pass(Duration::from_secs(20)).await;
+    for name in operator.apiserver.deployments() {
+        becomes(&operator, &name, 1);
+    }
+    operator.apiserver.forget_calls();
+    operator
+}
+
+fn start(apiserver: Apiserver) -> Operator {
+    let scope = scope().and_pins(true);
+    let operator = Operator::start_in(scope, apiserver, settings(), Brakes::default());
+    for kind in WorkloadKind::BUILT_IN {
+        operator.reconciler.list_is_whole(kind, None);
+    }
+    operator
+}
+
+fn pinned(name: &str) -> Value {
+    let mut object = with_pods(deployment(name), 1);
+    object["metadata"]["annotations"][PIN] = json!("configmaps");
+    object
+}
+
+fn reverting(name: &str) -> Value {
+    let mut object = pinned(name);
+    object["metadata"]["annotations"][ON_FAILURE] = json!("revert");
+    object["metadata"]["annotations"][DEADLINE] = json!("10m");
+    object
+}
+
+fn pins_of(value: &str) -> String {
+    let json = json!({"metadata": {"uid": "u", "resourceVersion": "1"}, "data": {"key": value}});
+    let object = ConfigObject::parse(json.to_string().as_bytes(), Aspects::default()).unwrap();
+    format!("app={}", copy_name(&name("app"), &object.digest))
+}
+
+fn pins(operator: &Operator, name: &str) -> Value {
+    let object = operator.apiserver.deployment(name);
+    object["spec"]["template"]["metadata"]["annotations"][PINS].clone()
+}
+
+fn undone(operator: &Operator, name: &str) -> Value {
+    operator.apiserver.deployment(name)["metadata"]["annotations"][UNDONE].clone()
+}
+
+/// Lets the webhook accept an undo of the change from "good" to "bad".
+fn undoes(operator: &Operator, name: &str, before: &Value) {
+    let mut object = operator.apiserver.deployment(name);
+    object["spec"]["template"] = before["spec"]["template"].clone();
+    object["metadata"]["annotations"][UNDONE] = json!(pins_of("bad"));
+    operator.apiserver.write_deployment(object);
+    operator.sees(name);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_pod_template_names_a_copy_before_it_is_there() {
+    let operator = pinning([pinned("web"), pinned("api")]).await;
+    assert_eq!(pins(&operator, "web"), json!(pins_of("good")));
+    operator
+        .apiserver
+        .now(|state| state.failing_creates = Some(503));
+    changes(&operator, "bad").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(
+        operator.patches().len(),
+        0,
+        "it may be possible in a moment"
+    );
+    operator.apiserver.now(|state| state.failing_creates = None);
+    pass(Duration::from_secs(90)).await;
+    for name in ["web", "api"] {
+        assert_eq!(pins(&operator, name), json!(pins_of("bad")));
+    }
+    let copy = pins_of("bad")["app=".len()..].to_owned();
+    assert_eq!(operator.apiserver.config_map(&copy)["immutable"], true);
+    let calls = operator.apiserver.calls();
+    let created = calls
+        .iter()
+        .rposition(|call| *call == Call::CreateConfigMap(copy.clone()));
+    let patched = calls.iter().position(|call| matches!(call, Call::Patch(_)));
+    assert!(created < patched, "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn if_a_copy_is_refused_the_pods_are_restarted_without() {
+    let operator = pinning([pinned("web")]).await;
+    operator
+        .apiserver
+        .now(|state| state.failing_creates = Some(403));
+    changes(&operator, "bad").await;
+    pass(Duration::from_secs(3600)).await;
+    assert_eq!(operator.patches().len(), 1);
+    assert_eq!(pins(&operator, "web"), "");
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.events("CopyFailed"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_undone_stays_undone_until_it_changes() {
+    let operator = pinning([pinned("web")]).await;
+    let before = operator.apiserver.deployment("web");
+    changes(&operator, "bad").await;
+    pass(Duration::from_secs(20)).await;
+    undoes(&operator, "web", &before);
+    operator.apiserver.forget_calls();
+    pass(Duration::from_secs(900)).await;
+    assert_eq!(operator.patches().len(), 0);
+    assert_eq!(operator.events("ConfigUndone"), 1);
+    assert_eq!(operator.metrics.undone.get(), 1);
+
+    let apiserver = operator.apiserver.clone();
+    operator.running.abort();
+    let operator = start(apiserver);
+    operator.sees("web");
+    pass(Duration::from_secs(900)).await;
+    assert_eq!(operator.patches().len(), 0, "a new leader sees the same");
+
+    changes(&operator, "better").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.patches().len(), 1);
+    assert_eq!(pins(&operator, "web"), json!(pins_of("better")));
+    assert_eq!(undone(&operator, "web"), Value::Null);
+    operator.sees("web");
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(operator.metrics.undone.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_takes_the_mark_away_gets_the_content_after_all() {
+    let operator = pinning([pinned("web")]).await;
+    let before = operator.apiserver.deployment("web");
+    changes(&operator, "bad").await;
+    pass(Duration::from_secs(20)).await;
+    undoes(&operator, "web", &before);
+    pass(Duration::from_secs(60)).await;
+    let mut wanted = operator.apiserver.deployment("web");
+    wanted["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove(UNDONE);
+    operator.apiserver.write_deployment(wanted);
+    operator.sees("web");
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(pins(&operator, "web"), json!(pins_of("bad")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_undone_for_one_holds_up_the_others_of_its_stages() {
+    let pinned = |name: &str| {
+        let mut object = staged(name);
+        object["metadata"]["annotations"][PIN] = json!("configmaps");
+        object
+    };
+    let operator = pinning(["a", "b", "c"].map(pinned)).await;
+    let before = operator.apiserver.deployment("a");
+    changes(&operator, "bad").await;
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(right(&operator), ["a"]);
+    becomes(&operator, "a", 0);
+    undoes(&operator, "a", &before);
+    becomes(&operator, "a", 1);
+    pass(Duration::from_secs(3600)).await;
+    assert_eq!(right(&operator), [""; 0]);
+    changes(&operator, "better").await;
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(right(&operator).len(), 1);
+    let first = right(&operator)[0].clone();
+    becomes(&operator, &first, 1);
+    pass(Duration::from_secs(120)).await;
+    assert_eq!(right(&operator), ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_fails_is_put_back_at_its_deadline_and_once() {
+    let operator = pinning([reverting("web")]).await;
+    operator.apiserver.keep_revision("web", 1);
+    let good = operator.config_hash("web");
+    changes(&operator, "bad").await;
+    pass(Duration::from_secs(20)).await;
+    operator.apiserver.keep_revision("web", 2);
+    becomes(&operator, "web", 0);
+    pass(Duration::from_secs(9 * 60)).await;
+    assert_eq!(pins(&operator, "web"), json!(pins_of("bad")));
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(pins(&operator, "web"), json!(pins_of("good")));
+    assert_eq!(undone(&operator, "web"), json!(pins_of("bad")));
+    assert_eq!(operator.config_hash("web"), good);
+    assert_eq!(operator.events("ConfigReverted"), 1);
+    becomes(&operator, "web", 1);
+    pass(Duration::from_secs(3600)).await;
+    assert_eq!(operator.patches().len(), 2);
+
+    // Somebody insists.
+    operator.apiserver.keep_revision("web", 3);
+    let mut wanted = operator.apiserver.deployment("web");
+    wanted["metadata"]["annotations"]
+        .as_object_mut()
+        .unwrap()
+        .remove(UNDONE);
+    operator.apiserver.write_deployment(wanted);
+    operator.sees("web");
+    pass(Duration::from_secs(20)).await;
+    operator.apiserver.keep_revision("web", 4);
+    becomes(&operator, "web", 0);
+    pass(Duration::from_secs(3600)).await;
+    assert_eq!(pins(&operator, "web"), json!(pins_of("bad")));
+    assert_eq!(operator.events("ConfigNotReverted"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_becomes_healthy_in_time_keeps_its_configuration() {
+    let operator = pinning([reverting("web")]).await;
+    operator.apiserver.keep_revision("web", 1);
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(20)).await;
+    operator.apiserver.keep_revision("web", 2);
+    becomes(&operator, "web", 0);
+    pass(Duration::from_secs(500)).await;
+    becomes(&operator, "web", 1);
+    pass(Duration::from_secs(60)).await;
+    // Whatever happens later has another reason.
+    becomes(&operator, "web", 0);
+    pass(Duration::from_secs(3600)).await;
+    assert_eq!(pins(&operator, "web"), json!(pins_of("2")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_ignore_their_pins_say_nothing_about_a_configuration() {
+    let pinned = |name: &str| {
+        let mut object = staged(name);
+        object["metadata"]["annotations"][PIN] = json!("configmaps");
+        object
+    };
+    let operator = pinning(["a", "b"].map(pinned)).await;
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(20)).await;
+    assert_eq!(right(&operator), ["a"]);
+    operator.apiserver.keep_revision("a", 2);
+    let pod = json!({
+        "metadata": {
+            "name": "a-2-1",
+            "annotations": {PINS: pins_of("2")},
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a-2", "uid": "a-2", "controller": true,
+            }],
+        },
+        "spec": {"containers": [{"name": "main", "envFrom": [{"configMapRef": {"name": "app"}}]}]},
+    });
+    operator.apiserver.now(|state| state.pods = vec![pod]);
+    becomes(&operator, "a", 1);
+    pass(Duration::from_secs(5)).await;
+    assert_eq!(operator.events("PodsNotPinned"), 1);
+    assert_eq!(
+        right(&operator),
+        ["a", "b"],
+        "another one goes first, and says more"
+    );
+}

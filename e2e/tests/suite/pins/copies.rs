@@ -1,0 +1,160 @@
+//! Copies live as long as somebody uses them, and come back if somebody deletes them too early.
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::workload::{Kind, config_map};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use serde_json::{Value, json};
+
+use super::pods::pins_are_in_force;
+use super::{app_copy, app_pins, copies, has_pins, pinned, pinning, pods_use};
+
+/// Returns options with pins, and with copies that may be deleted soon.
+fn collecting() -> Options {
+    Options {
+        args: vec!["--copy-grace-period=1s".to_owned()],
+        ..pinning(&json!({}))
+    }
+}
+
+/// Waits until these are the values of all copies.
+async fn are(scene: &Scene, values: &[&str]) -> Result<()> {
+    let mut expected: Vec<_> = values
+        .iter()
+        .map(|value| (app_copy(value), Some((*value).to_owned())))
+        .collect();
+    expected.sort();
+    wait_for("only copies that are in use", PATIENCE, async || {
+        let mut found = copies(scene).await?;
+        found.sort();
+        Ok(match found == expected {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(format!("{found:?}")),
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn copies_go_with_the_last_that_uses_them() -> Result<()> {
+    Scene::play(collecting(), async |scene| {
+        pins_are_in_force(scene).await?;
+        scene.apply(&[config_map("app", "0")]).await?;
+        let all = Kind::ALL.into_iter().zip(["web", "db", "agent"]);
+        let all: Vec<_> = all
+            .map(|(kind, name)| {
+                let workload = pinned(kind, name);
+                workload.with(&["spec", "revisionHistoryLimit"], json!(2))
+            })
+            .collect();
+        for workload in &all {
+            scene.create(workload).await?;
+        }
+        // Somebody's own ConfigMap looks like a copy.
+        scene.apply(&[config_map("app-0123456789", "mine")]).await?;
+        for value in ["1", "2", "3", "4"] {
+            scene.apply(&[config_map("app", value)]).await?;
+            for workload in &all {
+                has_pins(scene, workload, &app_pins(value)).await?;
+                pods_use(scene, workload, &app_copy(value)).await?;
+            }
+        }
+        are(scene, &["2", "3", "4"]).await?;
+        for workload in &all {
+            let delete = [
+                "delete",
+                &workload.reference(),
+                "--cascade=foreground",
+                "--wait",
+            ];
+            scene.kubectl(&delete).await?;
+        }
+        are(scene, &[]).await?;
+        let own = scene.object("configmap/app-0123456789").await?;
+        ensure!(own["data"]["key"] == "mine", "{own}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_copy_that_is_deleted_in_use_comes_back_or_pods_get_the_present_content() -> Result<()> {
+    Scene::play(collecting(), async |scene| {
+        pins_are_in_force(scene).await?;
+        let web = pinned(Kind::Deployment, "web");
+        scene.apply(&[config_map("app", "1")]).await?;
+        scene.create(&web).await?;
+        pods_use(scene, &web, &app_copy("1")).await?;
+        let delete = |name: String| async move {
+            scene
+                .kubectl(&["delete", "configmap", &name])
+                .await
+                .map(drop)
+        };
+        delete(app_copy("1")).await?;
+        are(scene, &["1"]).await?;
+
+        scene.apply(&[config_map("app", "2")]).await?;
+        pods_use(scene, &web, &app_copy("2")).await?;
+        scene
+            .kubectl(&["rollout", "undo", "deployment/web"])
+            .await?;
+        pods_use(scene, &web, &app_copy("1")).await?;
+        // Nobody knows the first content any more.
+        delete(app_copy("1")).await?;
+        let name = format!("configmap/{}", app_copy("1"));
+        wait_for("something that pods can start with", PATIENCE, async || {
+            let object = scene.object(&name).await;
+            Ok(match object.as_ref().map(|it| &it["data"]["key"]) {
+                Ok(Value::String(value)) if value == "2" => Attempt::Done(()),
+                other => Attempt::NotYet(format!("{other:?}")),
+            })
+        })
+        .await?;
+        scene.event(&web, "CopyLost").await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn without_room_for_a_copy_the_rollout_goes_on_without() -> Result<()> {
+    Scene::play(collecting(), async |scene| {
+        pins_are_in_force(scene).await?;
+        let web = pinned(Kind::Deployment, "web");
+        scene.apply(&[config_map("app", "1")]).await?;
+        scene.create(&web).await?;
+        pods_use(scene, &web, &app_copy("1")).await?;
+        let count = scene
+            .kubectl(&["get", "configmaps", "--output=name"])
+            .await?;
+        let quota = json!({
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "full"},
+            "spec": {"hard": {"count/configmaps": count.lines().count().to_string()}},
+        });
+        scene.apply(&[quota]).await?;
+        wait_for("the quota", PATIENCE, async || {
+            let quota = scene.object("resourcequota/full").await?;
+            Ok(match quota["status"]["used"]["count/configmaps"].as_str() {
+                Some(_) => Attempt::Done(()),
+                None => Attempt::NotYet(quota.to_string()),
+            })
+        })
+        .await?;
+        let before = scene.snapshot(&web).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        has_pins(scene, &web, "").await?;
+        let note = scene.event(&web, "CopyFailed").await?;
+        ensure!(note.contains("exceeded quota"), "{note}");
+        pods_use(scene, &web, "app").await?;
+        scene.kubectl(&["delete", "resourcequota", "full"]).await?;
+        scene.quiet().await?;
+        let after = scene.snapshot(&web).await?;
+        ensure!(after.new_revisions(&before) == 1, "{before:?} {after:?}");
+        scene.apply(&[config_map("app", "3")]).await?;
+        pods_use(scene, &web, &app_copy("3")).await?;
+        are(scene, &["1", "3"]).await.context("the second is none")
+    })
+    .await
+}
