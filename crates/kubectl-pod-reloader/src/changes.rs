@@ -30,6 +30,16 @@ pub(crate) enum Compare {
     Values,
 }
 
+impl Compare {
+    pub(crate) fn of(keys: bool, values: bool) -> Self {
+        match (keys, values) {
+            (false, _) => Self::Nothing,
+            (true, false) => Self::Keys,
+            (true, true) => Self::Values,
+        }
+    }
+}
+
 /// The revisions of a workload.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

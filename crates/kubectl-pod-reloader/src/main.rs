@@ -137,22 +137,16 @@ async fn answer(
             output,
         ),
         Command::Approve { workload, content } => {
-            let content = content.as_deref();
-            printed(
-                approve::approve(cluster, operators, &workload.0, content).await?,
-                output,
-            )
+            let approval =
+                approve::approve(cluster, operators, &workload.0, content.as_deref()).await?;
+            printed(approval, output)
         }
         Command::History {
             workload,
             diff,
             values,
         } => {
-            let compare = match (diff, values) {
-                (false, _) => Compare::Nothing,
-                (true, false) => Compare::Keys,
-                (true, true) => Compare::Values,
-            };
+            let compare = Compare::of(diff, values);
             printed(
                 changes::history(cluster, operators, &workload.0, compare).await?,
                 output,
