@@ -14,7 +14,7 @@ use pod_reloader_core::reference::ConfigKind;
 /// Explains what restarts which pods, and why.
 ///
 /// The plugin uses your own rights, and says what you are not allowed to see. To ask the operator something,
-/// it sends a dry run. Only hold, release and approve write: one annotation of the objects that you name.
+/// it sends a dry run. Only hold, release, approve and undo write: one annotation of the objects that you name.
 #[derive(Debug, Parser)]
 #[command(
     name = "kubectl pod-reloader",
@@ -128,6 +128,25 @@ pub(crate) enum Command {
         /// Approve only this content: the eight digits that explain and the Event show.
         #[arg(long, value_name = "DIGITS", value_parser = digits)]
         content: Option<String>,
+    },
+    /// List the revisions of a workload, and what changed in its ConfigMaps from one to the next.
+    History {
+        #[command(flatten)]
+        workload: Words<Target>,
+        /// Compare the ConfigMaps that the workload pins, key by key.
+        #[arg(long)]
+        diff: bool,
+        /// Show the values, too.
+        #[arg(long, requires = "diff")]
+        values: bool,
+    },
+    /// Bring the ConfigMaps of an earlier revision back to a workload that pins them, and nothing else of it.
+    Undo {
+        #[command(flatten)]
+        workload: Words<Target>,
+        /// The revision [default: the latest one that has another configuration].
+        #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i64).range(1..))]
+        to_revision: Option<i64>,
     },
     /// Check the operator: replicas, leader, webhook, certificate, policy, workloads.
     Status {
@@ -392,7 +411,9 @@ mod tests {
                 Command::Explain { workload } => vec![workload.0],
                 Command::Wait { workloads, .. } => workloads.0,
                 Command::Hold { objects } | Command::Release { objects } => objects.0.0,
-                Command::Approve { workload, .. } => vec![workload.0],
+                Command::Approve { workload, .. }
+                | Command::History { workload, .. }
+                | Command::Undo { workload, .. } => vec![workload.0],
                 _ => Vec::new(),
             })
         };
@@ -415,8 +436,12 @@ mod tests {
         assert_eq!(named("release secret a b"), secrets);
         let approved = named("approve deploy/web --content=48A63946");
         assert_eq!(approved, Some(vec![target("deploy", "web")]));
+        let undone = named("undo deploy/web --to-revision=3");
+        assert_eq!(undone, Some(vec![target("deploy", "web")]));
         for wrong in [
             "hold",
+            "undo deploy/web --to-revision=0",
+            "history deploy/web --values",
             "approve deploy/web deploy/api",
             "approve deploy/web --content=48a6394",
             "approve deploy/web --content=48a6394x",

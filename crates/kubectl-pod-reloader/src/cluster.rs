@@ -21,8 +21,10 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
+pub(crate) use self::annotations::Rewrite;
 pub(crate) use self::connection::NoCluster;
 pub(crate) use self::dry_run::DryRun;
+use self::dry_run::warnings;
 pub(crate) use self::place::{Place, encoded};
 
 /// Time limit of one call.

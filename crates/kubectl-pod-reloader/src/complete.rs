@@ -40,9 +40,14 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
         (None, ["completion"], _) => ["bash", "elvish", "fish", "powershell", "zsh"]
             .map(str::to_owned)
             .to_vec(),
-        (None, ["explain" | "wait" | "approve", named @ ..], Some(cluster)) => {
-            workloads(cluster, &Typed::of(named, last)).await
-        }
+        (
+            None,
+            [
+                "explain" | "wait" | "approve" | "history" | "undo",
+                named @ ..,
+            ],
+            Some(cluster),
+        ) => workloads(cluster, &Typed::of(named, last)).await,
         (None, ["impact", named @ ..], Some(cluster)) => {
             config_objects(cluster, &Typed::of(named, last)).await
         }
@@ -150,7 +155,7 @@ pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connec
 }
 
 /// The flags that take their value as a separate word.
-const WITH_VALUE: [&str; 13] = [
+const WITH_VALUE: [&str; 14] = [
     "-n",
     "--namespace",
     "--context",
@@ -163,6 +168,7 @@ const WITH_VALUE: [&str; 13] = [
     "--key",
     "--content",
     "--timeout",
+    "--to-revision",
     "--ask",
 ];
 
@@ -252,6 +258,8 @@ mod tests {
             (&["wait", "deployment/web", "sts/"], "sts/wiki"),
             (&["impact", "cm/"], "cm/app"),
             (&["approve", "deploy/"], "deploy/web"),
+            (&["undo", "deploy/"], "deploy/web"),
+            (&["history", "deploy/"], "deploy/web"),
             (&["hold", "deployment/web", "cm/"], "cm/app"),
             (&["release", "deploy/"], "deploy/web"),
             (&["hold", "config"], "configmap/app"),

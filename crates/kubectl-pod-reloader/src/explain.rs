@@ -2,6 +2,7 @@
 
 mod findings;
 mod last_restart;
+mod pinning;
 mod restraints;
 mod sync_status;
 mod table;
@@ -15,6 +16,7 @@ use serde::Serialize;
 
 use self::findings::Findings;
 use self::last_restart::LastRestart;
+use self::pinning::Pinning;
 use self::restraints::Restraints;
 use self::sync_status::sync_status;
 use self::table::{ObjectRow, rows};
@@ -60,6 +62,9 @@ pub(crate) struct Explanation {
     /// Everything that its users have said about when it may be restarted.
     #[serde(flatten)]
     restraints: Restraints,
+    /// The copies that its pods use.
+    #[serde(flatten)]
+    pinning: Pinning,
     /// Time that its objects must stay unchanged before it is restarted, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     settle_period_seconds: Option<f64>,
@@ -104,6 +109,10 @@ fn explanation(
     if let Some(wait) = &findings.waits_for {
         meaning = format!("{meaning}; {wait}");
     }
+    let pinning = Pinning::of(seen, &findings.found);
+    if is_current && pinning.is_undone() {
+        meaning += ", apart from what was undone";
+    }
     let waits_for = match is_current {
         true => Vec::new(),
         false => objects::missing(seen, &findings.found),
@@ -136,6 +145,7 @@ fn explanation(
         last_restart: LastRestart::of(seen, events, hash_since, asked_at),
         rollout: rollout.text().to_owned(),
         restraints: Restraints::of(seen, findings),
+        pinning,
         settle_period_seconds: seen.operator.map(settle_period),
         objects: rows(seen, &findings.found, &findings.uses),
         advice: advice(workload),
@@ -201,6 +211,7 @@ impl Answer for Explanation {
         }
         fields.push(("Rollout", line(&self.rollout)));
         fields.extend(self.restraints.fields());
+        fields.extend(self.pinning.fields());
         if let Some(operator) = &self.operator {
             fields.push(("Managed by", line(&operator.words())));
         }

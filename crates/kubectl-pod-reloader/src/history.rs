@@ -2,12 +2,13 @@
 //! hash.
 
 use jiff::Timestamp;
-use pod_reloader_core::annotations::{CONFIG_HASH, FIELD_MANAGER};
+use pod_reloader_core::annotations::FIELD_MANAGER;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Place, Unseen, encoded};
-use crate::workloads::{BuiltIn, Seen, built_in};
+use crate::revisions::{Revision, revisions};
+use crate::workloads::Seen;
 
 /// An Event of the operator about a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -106,58 +107,15 @@ pub(crate) async fn hash_since(
     cluster: &Cluster,
     seen: &Seen<'_>,
 ) -> Result<Option<Timestamp>, Unseen> {
-    let plural = match built_in(seen.workload.id.kind) {
-        Some(BuiltIn::Deployment) => "replicasets",
-        Some(BuiltIn::StatefulSet | BuiltIn::DaemonSet) => "controllerrevisions",
-        None => return Ok(None),
-    };
-    let namespace = Some(seen.workload.id.namespace.as_str());
-    let labels = seen.object["spec"]["selector"]["matchLabels"].as_object();
-    let labels = labels.into_iter().flatten();
-    let labels: Vec<_> = labels
-        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
-        .collect();
-    let query = format!("labelSelector={}", encoded(&labels.join(",")));
-    let place = Place::new("apps/v1", plural, namespace);
-    let revisions: Vec<Value> = cluster.list(place, &query).await?;
-    let own = revisions.iter().filter(|revision| {
-        let mut owners = revision["metadata"]["ownerReferences"]
-            .as_array()
-            .into_iter()
-            .flatten();
-        owners.any(|owner| owner["uid"] == *seen.workload.uid)
-    });
-    Ok(since(own, seen.workload.config_hash()))
+    let revisions = revisions(cluster, seen).await?.unwrap_or_default();
+    Ok(since(&revisions, seen.workload.config_hash()))
 }
 
-fn since<'a>(revisions: impl Iterator<Item = &'a Value>, hash: Option<&str>) -> Option<Timestamp> {
-    let mut revisions: Vec<_> = revisions.map(|it| (number(it), it)).collect();
-    revisions.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
-    let carries = |revision: &Value| {
-        let template = match revision.get("data") {
-            Some(data) => &data["spec"]["template"],
-            None => &revision["spec"]["template"],
-        };
-        template["metadata"]["annotations"][CONFIG_HASH].as_str() == hash
-    };
-    let carrying = revisions
-        .iter()
-        .take_while(|(_, revision)| carries(revision));
-    let (_, oldest) = carrying.last()?;
-    oldest["metadata"]["creationTimestamp"]
-        .as_str()?
-        .parse()
-        .ok()
-}
-
-/// Returns the number of a ReplicaSet or ControllerRevision.
-fn number(revision: &Value) -> i64 {
-    let annotation = &revision["metadata"]["annotations"]["deployment.kubernetes.io/revision"];
-    let of_replica_set = || annotation.as_str()?.parse().ok();
-    revision["revision"]
-        .as_i64()
-        .or_else(of_replica_set)
-        .unwrap_or(0)
+/// Expects the newest revision first.
+fn since(revisions: &[Revision], hash: Option<&str>) -> Option<Timestamp> {
+    let revisions = revisions.iter();
+    let carrying = revisions.take_while(|it| it.stamps.config_hash.as_deref() == hash);
+    carrying.last()?.created
 }
 
 /// Formats a time: `2026-11-21 20:59:12 UTC, 3 min ago`.
@@ -176,6 +134,7 @@ pub(crate) fn when(at: Timestamp, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::revisions::Stamps;
     use serde_json::json;
 
     fn at(text: &str) -> Timestamp {
@@ -184,35 +143,24 @@ mod tests {
 
     #[test]
     fn the_age_of_a_hash_is_that_of_its_oldest_consecutive_revision() {
-        let revision = |number: i64, hash: &str, minute: i64| {
-            json!({
-                "metadata": {
-                    "annotations": {"deployment.kubernetes.io/revision": number.to_string()},
-                    "creationTimestamp": format!("2026-01-01T00:{minute:02}:00Z"),
-                },
-                "spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: hash}}}},
-            })
+        let revision = |number: i64, hash: &str| Revision {
+            number,
+            created: Some(at(&format!("2026-01-01T00:{number:02}:00Z"))),
+            stamps: Stamps {
+                config_hash: Some(hash.to_owned()),
+                pins: None,
+            },
         };
         let revisions = [
-            revision(10, "new", 10),
-            revision(2, "new", 2),
-            revision(9, "new", 9),
-            revision(8, "old", 8),
+            revision(10, "new"),
+            revision(9, "new"),
+            revision(8, "old"),
+            revision(2, "new"),
         ];
         let oldest = Some(at("2026-01-01T00:09:00Z"));
-        assert_eq!(since(revisions.iter(), Some("new")), oldest);
-        assert_eq!(since(revisions.iter(), Some("other")), None);
-    }
-
-    #[test]
-    fn the_revisions_of_a_stateful_set_are_read_too() {
-        let revision = json!({
-            "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
-            "data": {"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: "it"}}}}},
-            "revision": 3,
-        });
-        assert!(since([&revision].into_iter(), Some("it")).is_some());
-        assert!(since([&revision].into_iter(), None).is_none());
+        assert_eq!(since(&revisions, Some("new")), oldest);
+        assert_eq!(since(&revisions, Some("other")), None);
+        assert_eq!(since(&revisions, None), None);
     }
 
     #[test]

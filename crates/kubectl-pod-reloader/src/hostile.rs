@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::Target;
-use crate::cluster::canned::{Canned, deployment};
+use crate::changes::Compare;
+use crate::cluster::canned::{Canned, copy_of, deployment, replica_set};
 use crate::cluster::encoded;
 use crate::operators::Operators;
 use crate::print::{Answer, is_hidden};
-use crate::{draw, explain, graph, impact, print, status, wait};
+use crate::{changes, draw, explain, graph, impact, print, status, undo, wait};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
@@ -74,6 +75,10 @@ fn told(runtime: &Runtime, hostile: &str) -> Told {
         };
         let (explained, _) = explain::explain(&cluster, &operators, &web).await.unwrap();
         told.add(&explained);
+        let history = changes::history(&cluster, &operators, &web, Compare::Values).await;
+        told.add(&history.unwrap().0);
+        let undone = undo::undo(&cluster, &operators, &web, None).await;
+        told.add(&undone.unwrap().0);
         for key in [None, Some(hostile)] {
             let app = (ConfigKind::ConfigMap, Name::parse("app").unwrap());
             let impact = impact::impact(&cluster, &operators, &app, key).await;
@@ -104,6 +109,7 @@ fn cluster(hostile: &str) -> Canned {
         "pod-reloader.cs.sap.com/auto": "true",
         "pod-reloader.cs.sap.com/configmaps": hostile,
         format!("pod-reloader.cs.sap.com/confgmaps{hostile}"): "",
+        "pod-reloader.cs.sap.com/pin": "configmaps",
     });
     web["metadata"]["managedFields"] = json!([{
         "manager": hostile, "operation": "Update", "time": "2026-01-01T00:00:00Z",
@@ -127,15 +133,23 @@ fn cluster(hostile: &str) -> Canned {
         "metadata": {"name": "app", "namespace": "shop", "uid": "1", "resourceVersion": "1"},
         "data": {"other": ""},
     });
-    let mut replica_set = deployment("web-1");
-    replica_set["metadata"]["ownerReferences"] = json!([{"uid": "web"}]);
-    replica_set["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
-    replica_set["spec"]["template"] = web["spec"]["template"].clone();
+    let value = hostile.replace('\n', "");
+    let [old, new] = [json!({}), json!({hostile: value})].map(|data| copy_of("app", data));
+    let [before, after] = [&old, &new].map(|copy| {
+        let name = copy["metadata"]["name"].as_str().unwrap();
+        format!("app={name}")
+    });
+    web["spec"]["template"]["metadata"]["annotations"]["pod-reloader.cs.sap.com/pins"] =
+        json!(after);
+    let mut newest = replica_set("web", 2, None);
+    newest["spec"]["template"] = web["spec"]["template"].clone();
+    let replica_sets = [replica_set("web", 1, Some(&before)), newest];
     let mut operator = deployment(hostile);
     operator["metadata"]["namespace"] = json!("ops");
     operator["metadata"]["labels"] = json!({"app.kubernetes.io/version": hostile});
     operator["spec"]["template"]["spec"]["containers"][0]["args"] = json!([
         "--hash-keys-secret=keys",
+        "--pin",
         "--leader-elect",
         "--leader-election-lease=lease"
     ]);
@@ -162,8 +176,9 @@ fn cluster(hostile: &str) -> Canned {
             "/apis/apps/v1/deployments",
             json!({"items": [operator, web]}),
         )
-        .with_all(&format!("{shop}/replicasets"), &[replica_set])
-        .with_all("/api/v1/namespaces/shop/configmaps", &[app])
+        .with_all(&format!("{shop}/replicasets"), &replica_sets)
+        .with_all("/api/v1/namespaces/shop/configmaps", &[app, old, new])
+        .refuses_writes(&format!("{shop}/deployments/web"), hostile)
         .refuses("/api/v1/namespaces/shop/secrets", hostile)
         .refuses("/api/v1/namespaces/shop/secrets/creds", hostile)
         .with(

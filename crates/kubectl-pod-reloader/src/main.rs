@@ -1,11 +1,12 @@
-//! `kubectl pod-reloader`: shows what restarts which pods, and why. It writes only when a user holds, releases
-//! or approves.
+//! `kubectl pod-reloader`: shows what restarts which pods, and why. It writes only when a user holds, releases,
+//! approves or undoes.
 
 // Others write what comes from the cluster, so `print` strips everything that a terminal would obey.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
 mod approve;
 mod args;
+mod changes;
 mod cluster;
 mod complete;
 mod draw;
@@ -21,8 +22,10 @@ mod impact;
 mod objects;
 mod operators;
 mod print;
+mod revisions;
 mod rollout;
 mod status;
+mod undo;
 mod wait;
 mod workloads;
 
@@ -34,9 +37,10 @@ use clap::{CommandFactory, Parser};
 use pod_reloader_core::name::Name;
 
 use crate::args::{Cli, Command, Output};
+use crate::changes::Compare;
 use crate::cluster::{Cluster, NoCluster, Unseen};
 use crate::operators::Operators;
-use crate::print::Verdict;
+use crate::print::{Answer, Verdict};
 
 /// The reason for having no answer.
 #[derive(Debug, thiserror::Error)]
@@ -111,52 +115,63 @@ async fn answer(
     output: Output,
 ) -> Result<Verdict, Failure> {
     match command {
-        Command::Explain { workload } => {
-            let (answer, verdict) = explain::explain(cluster, operators, &workload.0).await?;
-            print::answer(&answer, output)?;
-            Ok(verdict)
-        }
-        Command::Impact { object, key } => {
-            let (answer, verdict) =
-                impact::impact(cluster, operators, &object.0, key.as_deref()).await?;
-            print::answer(&answer, output)?;
-            Ok(verdict)
-        }
+        Command::Explain { workload } => printed(
+            explain::explain(cluster, operators, &workload.0).await?,
+            output,
+        ),
+        Command::Impact { object, key } => printed(
+            impact::impact(cluster, operators, &object.0, key.as_deref()).await?,
+            output,
+        ),
         Command::Wait {
             workloads, timeout, ..
-        } => {
-            let (answer, verdict) = wait::wait(cluster, operators, &workloads.0, timeout).await;
-            print::answer(&answer, output)?;
-            Ok(verdict)
-        }
+        } => printed(
+            wait::wait(cluster, operators, &workloads.0, timeout).await,
+            output,
+        ),
         Command::Hold { objects } => {
-            let (answer, verdict) = hold::hold(cluster, operators, &objects.0.0).await;
-            print::answer(&answer, output)?;
-            Ok(verdict)
+            printed(hold::hold(cluster, operators, &objects.0.0).await, output)
         }
-        Command::Release { objects } => {
-            let (answer, verdict) = hold::release(cluster, operators, &objects.0.0).await;
-            print::answer(&answer, output)?;
-            Ok(verdict)
-        }
+        Command::Release { objects } => printed(
+            hold::release(cluster, operators, &objects.0.0).await,
+            output,
+        ),
         Command::Approve { workload, content } => {
-            let content = content.as_deref();
-            let (answer, verdict) =
-                approve::approve(cluster, operators, &workload.0, content).await?;
-            print::answer(&answer, output)?;
-            Ok(verdict)
+            let approval =
+                approve::approve(cluster, operators, &workload.0, content.as_deref()).await?;
+            printed(approval, output)
         }
-        Command::Status { ask } => {
-            let (answer, verdict) = status::status(cluster, operators, ask).await?;
-            print::answer(&answer, output)?;
-            Ok(verdict)
+        Command::History {
+            workload,
+            diff,
+            values,
+        } => {
+            let compare = Compare::of(diff, values);
+            printed(
+                changes::history(cluster, operators, &workload.0, compare).await?,
+                output,
+            )
         }
+        Command::Undo {
+            workload,
+            to_revision,
+        } => printed(
+            undo::undo(cluster, operators, &workload.0, to_revision).await?,
+            output,
+        ),
+        Command::Status { ask } => printed(status::status(cluster, operators, ask).await?, output),
         Command::Graph { all_namespaces } => {
             let namespace = (!all_namespaces).then_some(&cluster.namespace);
             picture(cluster, operators, namespace, output).await
         }
         Command::Completion { .. } | Command::Complete { .. } => unreachable!("done by `run`"),
     }
+}
+
+/// Prints an answer.
+fn printed((answer, verdict): (impl Answer, Verdict), output: Output) -> Result<Verdict, Failure> {
+    print::answer(&answer, output)?;
+    Ok(verdict)
 }
 
 /// Draws a namespace, or all.

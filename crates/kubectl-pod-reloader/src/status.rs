@@ -268,7 +268,7 @@ impl Answer for Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::canned::{Canned, operator};
+    use crate::cluster::canned::{Canned, deployment, operator, pinning_operator};
     use pod_reloader_core::name::Name;
     use serde_json::json;
 
@@ -296,6 +296,36 @@ mod tests {
             "{text}"
         );
         assert_eq!(verdict, Verdict::Unknown);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn workloads_that_keep_an_earlier_configuration_are_counted() {
+        let with = |name: &str, undone: Option<&str>| {
+            let mut workload = deployment(name);
+            workload["metadata"]["annotations"] = json!({
+                "pod-reloader.cs.sap.com/configmaps": "app",
+                "pod-reloader.cs.sap.com/pin": "configmaps",
+            });
+            if let Some(undone) = undone {
+                let key = "pod-reloader.cs.sap.com/undone";
+                workload["metadata"]["annotations"][key] = json!(undone);
+            }
+            workload
+        };
+        let workloads = [with("web", Some("app=app-0123456789")), with("api", None)];
+        let canned = Canned::shop()
+            .with(
+                "/apis/apps/v1/namespaces/ops/deployments",
+                json!({"items": [pinning_operator()]}),
+            )
+            .with("/apis/apps/v1/deployments", json!({"items": workloads}))
+            .reporting("current");
+        let (text, _) = of(canned, "ops").await.unwrap();
+        let line =
+            "ok  Workloads  2 managed, 0 with a hash; 1 with undone config: Deployment shop/web";
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(&line), "{text}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! `kubectl pod-reloader`: each command as typed by a user, as an administrator and with few rights.
 
 mod gates;
+mod undo;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

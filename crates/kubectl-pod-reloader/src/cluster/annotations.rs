@@ -6,10 +6,22 @@ use http::{Method, Request, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Cluster, Place, Unseen, unreadable};
+use super::{Cluster, JSON, Place, Unseen, unreadable, warnings};
 
 /// The field manager of what users write through the plugin.
 const FIELD_MANAGER: &str = "pod-reloader-plugin";
+/// An annotation of a pod template to write.
+pub(crate) struct Rewrite<'a> {
+    /// The UID of the object. Another one of the same name is left alone.
+    pub(crate) uid: &'a str,
+    /// The path of the pod template in the object.
+    pub(crate) template: &'a [&'a str],
+    pub(crate) key: &'a str,
+    /// The value that it must have before.
+    pub(crate) old: Option<&'a str>,
+    pub(crate) new: &'a str,
+}
+
 /// Asks for the metadata of an object, so that the content of a Secret is never sent.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
@@ -56,5 +68,41 @@ impl Cluster {
             .expect("names are safe in a path");
         self.call(request, &what).await?;
         Ok(())
+    }
+
+    /// Writes an annotation of the pod template of an object, if it has the old value. Returns the object as it is
+    /// then, and the warnings.
+    pub(crate) async fn annotate_template(
+        &self,
+        place: Place<'_>,
+        name: &str,
+        rewrite: &Rewrite<'_>,
+    ) -> Result<(Value, Vec<String>), Unseen> {
+        let what = format!("{} ({name})", place.words("patch"));
+        let path = place.path_of(name);
+        let request = Request::builder()
+            .method(Method::PATCH)
+            .uri(format!("{path}?fieldManager={FIELD_MANAGER}"))
+            .header(header::CONTENT_TYPE, "application/json-patch+json")
+            .header(header::ACCEPT, JSON)
+            .body(rewrite.patch().to_string().into_bytes())
+            .expect("names are safe in a path");
+        let (response, body) = self.call(request, &what).await?;
+        let object = serde_json::from_slice(&body).map_err(|error| unreadable(&what, &error))?;
+        Ok((object, warnings(&response)))
+    }
+}
+
+impl Rewrite<'_> {
+    /// Returns a patch that fails if a newer value would be overwritten, but not because a status has changed.
+    fn patch(&self) -> Value {
+        let key = self.key.replace('~', "~0").replace('/', "~1");
+        let template = self.template.join("/");
+        let path = format!("/{template}/metadata/annotations/{key}");
+        json!([
+            {"op": "test", "path": "/metadata/uid", "value": self.uid},
+            {"op": "test", "path": path, "value": self.old},
+            {"op": "add", "path": path, "value": self.new},
+        ])
     }
 }

@@ -8,7 +8,10 @@ use http::{Method, Request, Response, header};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
+use pod_reloader_core::annotations::{CONFIG_HASH, PINS};
+use pod_reloader_core::digest::{Aspects, ConfigObject};
 use pod_reloader_core::name::Name;
+use pod_reloader_core::pins::copy_name;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tower::service_fn;
@@ -25,6 +28,8 @@ pub(crate) struct Canned {
     /// The warnings for objects of which the webhook reports something else, by name.
     warnings: BTreeMap<String, String>,
     forbidden_writes: BTreeSet<String>,
+    /// What writes of whole objects are answered with, and the warning that comes with it, by path.
+    write_answers: BTreeMap<String, (u16, Value, Option<String>)>,
     writes: Writes,
 }
 
@@ -41,6 +46,7 @@ impl Canned {
             warning: None,
             warnings: BTreeMap::new(),
             forbidden_writes: BTreeSet::new(),
+            write_answers: BTreeMap::new(),
             writes: Writes::default(),
         }
     }
@@ -76,6 +82,29 @@ impl Canned {
         self
     }
 
+    /// Answers writes of `path` with the object as it is then, and a warning.
+    pub(crate) fn answers_writes(self, path: &str, object: Value, warning: Option<&str>) -> Self {
+        self.answering_writes(path, 200, object, warning)
+    }
+
+    /// Refuses writes of `path`, with `message` as the apiserver's words.
+    pub(crate) fn refuses_writes(self, path: &str, message: &str) -> Self {
+        let status = json!({"kind": "Status", "message": message});
+        self.answering_writes(path, 422, status, None)
+    }
+
+    fn answering_writes(
+        mut self,
+        path: &str,
+        code: u16,
+        body: Value,
+        warning: Option<&str>,
+    ) -> Self {
+        let answer = (code, body, warning.map(ToOwned::to_owned));
+        self.write_answers.insert(path.to_owned(), answer);
+        self
+    }
+
     /// Returns everything that is written from now on. It changes no object.
     pub(crate) fn writes(&self) -> Writes {
         self.writes.clone()
@@ -99,22 +128,25 @@ impl Canned {
         self
     }
 
-    /// Accepts a write, if it asks for no more than metadata.
-    async fn write(&self, path: &str, request: Request<Body>) -> (u16, Value) {
+    /// Accepts a write, if it asks for no more than metadata or has an answer of its own.
+    async fn write(&self, path: &str, request: Request<Body>) -> (u16, Value, Option<String>) {
         if self.forbidden_writes.contains(path) {
             let message = r#"it is forbidden: User "u" cannot patch it"#;
-            return (403, json!({"kind": "Status", "message": message}));
+            return (403, json!({"kind": "Status", "message": message}), None);
         }
+        let answer = self.write_answers.get(path).cloned();
         let accept = request.headers()[header::ACCEPT].to_str().unwrap();
-        assert!(accept.contains("as=PartialObjectMetadata;"), "{accept}");
+        let is_brief = accept.contains("as=PartialObjectMetadata;");
+        assert!(is_brief || answer.is_some(), "{accept}");
         let asked = request.uri().to_string();
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let patch = serde_json::from_slice(&body).unwrap();
         self.writes.lock().unwrap().push((asked, patch));
-        (200, json!({"metadata": {}}))
+        answer.unwrap_or((200, json!({"metadata": {}}), None))
     }
 
-    fn answering(mut self, path: &str, code: u16, body: Value) -> Self {
+    /// Answers reads of `path`.
+    pub(crate) fn answering(mut self, path: &str, code: u16, body: Value) -> Self {
         self.answers.insert(path.to_owned(), (code, body));
         self
     }
@@ -145,7 +177,11 @@ impl Canned {
         let is_dry = query.contains("dryRun=All");
         let (code, body) = if is_write && !is_dry {
             let path = path.to_owned();
-            self.write(&path, request).await
+            let (code, body, warning) = self.write(&path, request).await;
+            if let Some(warning) = warning {
+                response = response.header("Warning", format!("299 - \"{warning}\""));
+            }
+            (code, body)
         } else if is_dry {
             let name = path.rsplit('/').next().unwrap_or_default();
             if let Some(warning) = self.warnings.get(name).or(self.warning.as_ref()) {
@@ -191,6 +227,14 @@ pub(crate) fn operator() -> Value {
     operator
 }
 
+/// Returns the Deployment of an operator that lets workloads pin their ConfigMaps.
+pub(crate) fn pinning_operator() -> Value {
+    let mut operator = operator();
+    operator["spec"]["template"]["spec"]["containers"][0]["args"] =
+        json!(["--hash-keys-secret=keys", "--pin"]);
+    operator
+}
+
 /// Returns a ConfigMap of the namespace `shop`.
 pub(crate) fn config_map(name: &str, key: &str) -> Value {
     json!({
@@ -214,4 +258,41 @@ pub(crate) fn deployment(name: &str) -> Value {
             "observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1,
         },
     })
+}
+
+/// Returns the copy of a ConfigMap with this content, of the namespace `shop`.
+pub(crate) fn copy_of(source: &str, data: Value) -> Value {
+    let copy = json!({
+        "metadata": {
+            "name": "x", "namespace": "shop", "uid": "1", "resourceVersion": "1",
+            "labels": {"pod-reloader.cs.sap.com/copy": "true"},
+        },
+        "immutable": true,
+        "data": data,
+    });
+    named_as_copy(copy, source)
+}
+
+/// Gives a copy the name for its content.
+pub(crate) fn named_as_copy(mut copy: Value, source: &str) -> Value {
+    let read = ConfigObject::parse(copy.to_string().as_bytes(), Aspects::default());
+    let name = copy_name(&Name::parse(source).unwrap(), &read.unwrap().digest);
+    copy["metadata"]["name"] = json!(name.as_str());
+    copy
+}
+
+/// Returns a ReplicaSet of a Deployment of the namespace `shop`, whose pods have these pins.
+pub(crate) fn replica_set(of: &str, number: i64, pins: Option<&str>) -> Value {
+    let mut replica_set = deployment(&format!("{of}-{number}"));
+    let hash = format!("v1.k.{number}234567890");
+    replica_set["metadata"]["ownerReferences"] = json!([{"uid": of}]);
+    replica_set["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T00:{number:02}:00Z"));
+    replica_set["metadata"]["annotations"] =
+        json!({"deployment.kubernetes.io/revision": number.to_string()});
+    let mut annotations = json!({CONFIG_HASH: hash});
+    if let Some(pins) = pins {
+        annotations[PINS] = json!(pins);
+    }
+    replica_set["spec"]["template"]["metadata"]["annotations"] = annotations;
+    replica_set
 }

@@ -1,6 +1,6 @@
 //! Tries out a write, and collects the warnings that it gets.
 
-use http::{Method, Request, header};
+use http::{Method, Request, Response, header};
 
 use super::{Cluster, Place, Unseen};
 
@@ -36,12 +36,17 @@ impl Cluster {
             .body(body.unwrap_or_else(|| "{}".to_owned()).into_bytes())
             .expect("names are safe in a path");
         let (response, _) = self.call(request, &what).await?;
-        let warnings = response.headers().get_all(header::WARNING);
-        let warnings = warnings.iter().filter_map(|value| value.to_str().ok());
         Ok(DryRun {
-            warnings: warnings.filter_map(warning).collect(),
+            warnings: warnings(&response),
         })
     }
+}
+
+/// Returns the warnings of a response.
+pub(super) fn warnings(response: &Response<()>) -> Vec<String> {
+    let warnings = response.headers().get_all(header::WARNING);
+    let warnings = warnings.iter().filter_map(|value| value.to_str().ok());
+    warnings.filter_map(warning).collect()
 }
 
 /// Parses the text of a `Warning` header, which looks like `299 - "text"`.

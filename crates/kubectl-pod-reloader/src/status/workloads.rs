@@ -102,6 +102,16 @@ pub(super) fn workloads(managed: &[&Managed<'_>], are_all: bool) -> Check {
             .map(|(key, number)| format!("{key} by {number}"));
         text += &format!("; keys: {}", Vec::from_iter(keys).join(", "));
     }
+    let is_undone = |managed: &&&Managed<'_>| {
+        let pinning = managed.seen.workload.pinning.as_deref();
+        pinning.is_some_and(|it| it.undone.is_some())
+    };
+    let undone = managed.iter().filter(is_undone);
+    let undone: Vec<_> = undone.map(|managed| managed.name()).collect();
+    if !undone.is_empty() {
+        let names = some(&undone, NAMED);
+        text += &format!("; {} with undone config: {names}", undone.len());
+    }
     let verdict = match are_all {
         true => Verdict::Good,
         false => Verdict::Unknown,
