@@ -25,7 +25,11 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
     Scene::play(options.clone(), async |scene| {
         scene.operator.stop().await;
         scene
-            .apply(&[Workload::deployment("web").manifest(), copy("copy")])
+            .apply(&[
+                Workload::deployment("web").manifest(),
+                copy("copy-0123456789"),
+                copy("renamed"),
+            ])
             .await?;
         // By default there is no namespace selector.
         answers(scene, &[(LIST_NAMESPACES, Yes)]).await?;
@@ -212,7 +216,7 @@ async fn answer(client: &Client, (method, path, body): &Try) -> Result<Answer> {
 type Try = (Method, String, Value);
 
 /// Returns one or more requests for each row. The operator is in the namespace `own`, and a Deployment `web`
-/// and a ConfigMap `copy` are in `shop`.
+/// and the ConfigMaps `copy-0123456789` and `renamed`, copies by their labels, are in `shop`.
 fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
     let core = |namespace: &str, rest: &str| format!("/api/v1/namespaces/{namespace}/{rest}");
     let api = |group: &str, namespace: &str, rest: &str| {
@@ -369,7 +373,7 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
         (
             WRITE_CONFIG_MAPS,
             post(core(shop, "configmaps"), {
-                let mut mutable = copy("evil");
+                let mut mutable = copy("evil-0123456789");
                 mutable["immutable"] = json!(false);
                 mutable
             }),
@@ -385,11 +389,16 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
             WRITE_CONFIG_MAPS,
             delete(core(shop, "configmaps/kube-root-ca.crt")),
         ),
+        // Somebody has renamed a copy.
+        (WRITE_CONFIG_MAPS, delete(core(shop, "configmaps/renamed"))),
         (
             WRITE_COPIES,
-            post(core(shop, "configmaps"), copy("another")),
+            post(core(shop, "configmaps"), copy("another-0123456789")),
         ),
-        (WRITE_COPIES, delete(core(shop, "configmaps/copy"))),
+        (
+            WRITE_COPIES,
+            delete(core(shop, "configmaps/copy-0123456789")),
+        ),
         (LIST_PODS, get(core(shop, "pods"))),
         (LIST_PODS, get(api("apps", shop, "replicasets"))),
         (LIST_PODS, get(api("apps", shop, "controllerrevisions"))),
@@ -479,10 +488,11 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
 /// Returns a ConfigMap like those that pods are pinned to.
 fn copy(name: &str) -> Value {
     let labels = json!({"pod-reloader.cs.sap.com/copy": "true"});
+    let annotations = json!({"pod-reloader.cs.sap.com/copy-of": "any"});
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
         "immutable": true,
     })
 }
@@ -508,8 +518,7 @@ const CREATE_SECRET: &str = "create a Secret of another name in its own namespac
 const CHANGE_SECRETS: &str =
     "change ConfigMaps, change or delete Secrets, or create Secrets elsewhere";
 const WRITE_CONFIG_MAPS: &str = "create a ConfigMap, or delete one";
-const WRITE_COPIES: &str =
-    "create an immutable ConfigMap with the label of copies, or delete one that has it";
+const WRITE_COPIES: &str = "create an immutable ConfigMap with the label, annotation and name of a copy, or delete one that has them";
 const LIST_PODS: &str =
     "list pods, ReplicaSets and ControllerRevisions, with the variables that are written there";
 const REPLACE_CA: &str = "replace the CA and the certificate of its webhook";
