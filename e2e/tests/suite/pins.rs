@@ -1,5 +1,6 @@
 //! Pins: pods use copies of ConfigMaps, which their pod template names.
 
+mod clients;
 mod copies;
 mod kept;
 mod pods;
