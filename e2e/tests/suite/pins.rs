@@ -2,10 +2,15 @@
 
 mod clients;
 mod copies;
+mod half_done;
 mod kept;
+mod killed;
 mod pods;
 mod reverted;
+mod rollouts;
+mod secrecy;
 mod undone;
+mod unpinned;
 
 use std::collections::BTreeSet;
 
