@@ -382,3 +382,20 @@ size(bytes('{{ $key }}' + {{ $old }}[?'{{ $key }}'].orValue(''))) <= 262144)
     {{ $new }}{{ $pins }} ==
     {{ $old }}{{ $pins }}
 {{- end -}}
+
+{{- /* The mutation that puts back what was undone, if the pins at a path were dropped with it. The other mutations
+put the pins back, so the webhook could no longer tell. */ -}}
+{{- define "pod-reloader.keepsUndone" -}}
+{{- $new := include "pod-reloader.at" (list "object" "metadata.annotations") -}}
+{{- $old := include "pod-reloader.at" (list "oldObject" "metadata.annotations") -}}
+{{- $undone := "[?'pod-reloader.cs.sap.com/undone']" -}}
+- patchType: JSONPatch
+  jsonPatch:
+    expression: >-
+      {{ include "pod-reloader.at" (list "object" (printf "%s.metadata.annotations" .)) }}[?'pod-reloader.cs.sap.com/pins'].hasValue() ||
+      {{ $new }}{{ $undone }}.hasValue() ||
+      !{{ $new }}[?'pod-reloader.cs.sap.com/pin'].hasValue() ||
+      !{{ $old }}{{ $undone }}.hasValue() ? [] :
+      [JSONPatch{op: 'add', path: '/metadata/annotations/pod-reloader.cs.sap.com~1undone',
+      value: {{ $old }}{{ $undone }}.value()}]
+{{- end -}}

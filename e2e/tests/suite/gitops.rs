@@ -109,7 +109,7 @@ async fn a_first_deployment_passes_the_dry_run_of_everything() -> Result<()> {
 
 /// The tool that syncs, and its way to do so.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sync {
+pub(crate) enum Sync {
     /// Argo CD with `ServerSideApply=true`.
     ArgoServerSide,
     /// Argo CD with its defaults.
@@ -131,7 +131,7 @@ impl Sync {
         Self::ArgoReplace,
         Self::Flux,
     ];
-    const WITH_KUBECTL: [Self; 6] = [
+    pub(crate) const WITH_KUBECTL: [Self; 6] = [
         Self::ArgoServerSide,
         Self::ArgoClientSide,
         Self::ArgoReplace,
@@ -173,14 +173,14 @@ impl Sync {
 }
 
 /// An application in Git. Its ConfigMap and Deployment have the same name.
-struct App<'a> {
+pub(crate) struct App<'a> {
     scene: &'a Scene,
     way: Sync,
-    name: &'static str,
-    config: Value,
-    web: Workload,
+    pub(crate) name: &'static str,
+    pub(crate) config: Value,
+    pub(crate) web: Workload,
     /// State of its Deployment at the last look.
-    before: Snapshot,
+    pub(crate) before: Snapshot,
 }
 
 impl<'a> App<'a> {
@@ -211,7 +211,7 @@ impl<'a> App<'a> {
         Ok(())
     }
 
-    async fn sync(&self) -> Result<Output> {
+    pub(crate) async fn sync(&self) -> Result<Output> {
         self.sync_by(self.way.args()).await
     }
 
@@ -237,7 +237,7 @@ async fn deployed(scene: &Scene) -> Result<Vec<App<'_>>> {
 }
 
 /// Deploys an application for each of these ways to sync, with a Deployment that `change` modifies.
-async fn deployed_by<'a>(
+pub(crate) async fn deployed_by<'a>(
     scene: &'a Scene,
     ways: &[Sync],
     change: impl Fn(Workload) -> Workload,
@@ -280,7 +280,7 @@ async fn each_heals(scene: &Scene, apps: &mut [App<'_>]) -> Result<()> {
 }
 
 /// Asserts that no sync is needed, using each tool's own comparison.
-async fn each_has_no_drift(scene: &Scene, apps: &[App<'_>]) -> Result<()> {
+pub(crate) async fn each_has_no_drift(scene: &Scene, apps: &[App<'_>]) -> Result<()> {
     for app in apps {
         let git = app.git();
         let kubectl = async |args: &[&str]| scene.kubectl_with_input(args, &git).await;
@@ -300,7 +300,7 @@ async fn each_config_changes(scene: &Scene, apps: &mut [App<'_>]) -> Result<()> 
 
 /// Asserts that each application has been rolled this often since the last look, and that nothing is pending
 /// that would roll it.
-async fn each_rolled(scene: &Scene, apps: &mut [App<'_>], times: usize) -> Result<()> {
+pub(crate) async fn each_rolled(scene: &Scene, apps: &mut [App<'_>], times: usize) -> Result<()> {
     for app in &*apps {
         scene.right(&app.web).await?;
     }

@@ -159,7 +159,7 @@ async fn each_release_is_one_rollout(flavour: Flavour) -> Result<()> {
 
 /// A version of Helm, and the way in which it writes.
 #[derive(Clone, Copy)]
-enum Flavour {
+pub(crate) enum Flavour {
     /// Helm 4 with server-side apply, its default.
     ServerSide,
     /// Helm 4 with patches that it computes itself.
@@ -169,7 +169,7 @@ enum Flavour {
 }
 
 impl Flavour {
-    const ALL: [Self; 3] = [Self::ServerSide, Self::ClientSide, Self::Helm3];
+    pub(crate) const ALL: [Self; 3] = [Self::ServerSide, Self::ClientSide, Self::Helm3];
 
     fn name(self) -> &'static str {
         match self {
@@ -194,7 +194,7 @@ impl Flavour {
     }
 
     /// Returns further arguments of `helm upgrade`: without force, and with force.
-    fn ways_to_force(self) -> [&'static [&'static str]; 2] {
+    pub(crate) fn ways_to_force(self) -> [&'static [&'static str]; 2] {
         match self {
             Self::ServerSide => [&[], &["--force-conflicts"]],
             Self::ClientSide => [&[], &["--force-replace"]],
@@ -204,10 +204,10 @@ impl Flavour {
 }
 
 /// An application installed by a user's chart. Release, ConfigMap and Deployment have the same name.
-struct App<'a> {
+pub(crate) struct App<'a> {
     scene: &'a Scene,
-    flavour: Flavour,
-    name: &'static str,
+    pub(crate) flavour: Flavour,
+    pub(crate) name: &'static str,
     chart: String,
 }
 
@@ -219,7 +219,7 @@ impl<'a> App<'a> {
     }
 
     /// Creates an application like [`App::new`], with a Deployment that `change` modifies.
-    fn with(
+    pub(crate) fn with(
         scene: &'a Scene,
         flavour: Flavour,
         others: usize,
@@ -262,23 +262,23 @@ impl<'a> App<'a> {
         })
     }
 
-    fn workload(&self) -> Workload {
+    pub(crate) fn workload(&self) -> Workload {
         deployment(self.name)
     }
 
-    async fn install(&self) -> Result<()> {
+    pub(crate) async fn install(&self) -> Result<()> {
         let args = [&["install", self.name, &self.chart], self.flavour.args()];
         self.helm(&args.concat()).await
     }
 
-    async fn upgrade(&self, args: &[&str]) -> Result<()> {
+    pub(crate) async fn upgrade(&self, args: &[&str]) -> Result<()> {
         let upgrade = ["upgrade", self.name, &self.chart];
         let args = [&upgrade, self.flavour.args(), args];
         self.helm(&args.concat()).await
     }
 
     /// Rolls back to the first release.
-    async fn rollback(&self) -> Result<()> {
+    pub(crate) async fn rollback(&self) -> Result<()> {
         let args = [&["rollback", self.name, "1"], self.flavour.args()];
         self.helm(&args.concat()).await
     }

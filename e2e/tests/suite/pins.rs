@@ -1,10 +1,16 @@
 //! Pins: pods use copies of ConfigMaps, which their pod template names.
 
+mod clients;
 mod copies;
+mod half_done;
 mod kept;
+mod killed;
 mod pods;
 mod reverted;
+mod rollouts;
+mod secrecy;
 mod undone;
+mod unpinned;
 
 use std::collections::BTreeSet;
 

@@ -13,6 +13,8 @@ use pod_reloader_e2e::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::pins::PIN;
+
 /// A way for a workload to list an object, and the object with a value.
 type Config = (fn(Workload, &str) -> Workload, fn(&str, &str) -> Value);
 
@@ -43,6 +45,16 @@ async fn with_cert_manager_in_one_namespace_the_operator_has_no_cluster_role() -
     let values = json!({"webhook": {"certManager": {"enabled": true}}});
     Scene::play(options(false, values), async |scene| {
         work(scene, &[CONFIG_MAP, SECRET]).await?;
+        uses_every_rule(scene, &["Role", "Role"]).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn with_pins_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
+    Scene::play(pinning("on"), async |scene| {
+        work(scene, &[CONFIG_MAP, SECRET]).await?;
+        leave_a_copy_behind(scene).await?;
         uses_every_rule(scene, &["Role", "Role"]).await
     })
     .await
@@ -86,8 +98,8 @@ async fn the_operator_creates_the_jobs_of_cron_jobs_that_it_runs() -> Result<()>
 
 #[tokio::test]
 async fn an_operator_that_only_observes_has_no_right_to_write_to_workloads() -> Result<()> {
-    let values = json!({"reconcile": "observe", "webhook": {"certManager": {"enabled": true}}});
-    Scene::play(options(false, values), async |scene| {
+    Scene::play(pinning("observe"), async |scene| {
+        leave_a_copy_behind(scene).await?;
         let web = Workload::deployment("web")
             .lists("app")
             .lists_secrets("app");
@@ -121,9 +133,9 @@ async fn an_operator_that_only_observes_has_no_right_to_write_to_workloads() -> 
 
 /// The certificate, and the Secret with the keys of the hash, are created from outside.
 #[tokio::test]
-async fn without_a_loop_and_without_own_secrets_the_operator_may_only_read_config() -> Result<()> {
-    let values = json!({"webhook": {"certManager": {"enabled": true}}});
-    let mut options = options(false, values);
+async fn without_a_loop_and_without_own_secrets_the_operator_may_only_read_and_copy_config()
+-> Result<()> {
+    let mut options = pinning("on");
     options.failure_policy = "Ignore";
     options.released = true;
     Scene::play(options.clone(), async |scene| {
@@ -141,7 +153,8 @@ async fn without_a_loop_and_without_own_secrets_the_operator_may_only_read_confi
             .await?;
         let web = Workload::deployment("web")
             .lists("app")
-            .lists_secrets("app");
+            .lists_secrets("app")
+            .annotated(PIN, "configmaps");
         let before = scene.create(&web).await?;
         ensure!(before.key.is_some(), "the webhook was not called");
         uses_every_rule_since(scene, began, &["Role", "Role"]).await?;
@@ -149,6 +162,28 @@ async fn without_a_loop_and_without_own_secrets_the_operator_may_only_read_confi
         Ok(())
     })
     .await
+}
+
+/// Returns options with pins, in one namespace.
+fn pinning(reconcile: &str) -> Options {
+    let values = json!({
+        "reconcile": reconcile,
+        "pin": {"enabled": true},
+        "webhook": {"certManager": {"enabled": true}},
+    });
+    let mut options = options(false, values);
+    options.args.push("--copy-grace-period=1s".to_owned());
+    options
+}
+
+/// Has the webhook make a copy that nobody uses soon afterwards.
+async fn leave_a_copy_behind(scene: &Scene) -> Result<()> {
+    let gone = Workload::deployment("gone").lists("gone");
+    let gone = gone.annotated(PIN, "configmaps");
+    scene.apply(&[config_map("gone", "1")]).await?;
+    scene.create(&gone).await?;
+    scene.kubectl(&["delete", &gone.reference()]).await?;
+    Ok(())
 }
 
 fn options(everywhere: bool, values: Value) -> Options {

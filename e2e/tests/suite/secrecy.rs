@@ -158,7 +158,10 @@ async fn memory_is_never_dumped_into_a_file() -> Result<()> {
 }
 
 /// Returns everything that the operator has said and written, by place.
-async fn said(scene: &Scene, mark: pod_reloader_e2e::Mark) -> Result<Vec<(&'static str, String)>> {
+pub(crate) async fn said(
+    scene: &Scene,
+    mark: pod_reloader_e2e::Mark,
+) -> Result<Vec<(&'static str, String)>> {
     let requests = scene.requests(mark).await?;
     ensure!(
         requests.iter().any(|request| request.verb == "patch"),
@@ -185,7 +188,7 @@ async fn said(scene: &Scene, mark: pod_reloader_e2e::Mark) -> Result<Vec<(&'stat
 }
 
 /// Returns the forms in which a value would be recognised.
-fn traces(value: &str) -> [(&'static str, String); 4] {
+pub(crate) fn traces(value: &str) -> [(&'static str, String); 4] {
     let digest = Sha256::digest(value);
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     let base64 = |bytes: &[u8]| ByteString(bytes.to_vec()).encoded();
@@ -209,7 +212,7 @@ impl Encoded for ByteString {
 }
 
 /// Returns letters that nobody can guess, and that do not occur anywhere else.
-fn random_value() -> Result<String> {
+pub(crate) fn random_value() -> Result<String> {
     let mut bytes = [0; 24];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes

@@ -172,7 +172,14 @@ impl Pending {
             .workload
             .config_hash()
             .filter(|value| keys.knows(value));
+        let pinning = self.workload.pinning.as_ref();
+        let stored = self.stored.as_ref().filter(|_| pinning.is_some());
+        let keeps_copies = stored.is_some_and(|stored| {
+            let mut pins = stored.pins(&self.workload).flatten();
+            pins.any(|pins| !pins.is_empty())
+        });
         if requested.is_some()
+            && !keeps_copies
             && let Some(warning) = answer.warnings.iter_mut().find(|it| **it == OVERRIDDEN)
         {
             warning.push_str(NOTHING_UNDONE);

@@ -1,15 +1,19 @@
 //! Copies live as long as somebody uses them, and come back if somebody deletes them too early.
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::ByteString;
 use pod_reloader_e2e::workload::{Kind, config_map};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 use super::pods::pins_are_in_force;
-use super::{app_copy, app_pins, copies, has_pins, pinned, pinning, pods_use};
+use super::{
+    COPY, PINS, app_copy, app_pins, copies, has_pins, pinned, pinning, pods_use,
+    template_annotation,
+};
 
 /// Returns options with pins, and with copies that may be deleted soon.
-fn collecting() -> Options {
+pub(super) fn collecting() -> Options {
     Options {
         args: vec!["--copy-grace-period=1s".to_owned()],
         ..pinning(&json!({}))
@@ -17,7 +21,7 @@ fn collecting() -> Options {
 }
 
 /// Waits until these are the values of all copies.
-async fn are(scene: &Scene, values: &[&str]) -> Result<()> {
+pub(super) async fn are(scene: &Scene, values: &[&str]) -> Result<()> {
     let mut expected: Vec<_> = values
         .iter()
         .map(|value| (app_copy(value), Some((*value).to_owned())))
@@ -155,6 +159,43 @@ async fn without_room_for_a_copy_the_rollout_goes_on_without() -> Result<()> {
         scene.apply(&[config_map("app", "3")]).await?;
         pods_use(scene, &web, &app_copy("3")).await?;
         are(scene, &["1", "3"]).await.context("the second is none")
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_largest_config_map_is_copied_byte_by_byte() -> Result<()> {
+    Scene::play(pinning(&json!({})), async |scene| {
+        pins_are_in_force(scene).await?;
+        let web = pinned(Kind::Deployment, "web");
+        // Kubernetes takes 1 MiB of values.
+        let half = 512 << 10;
+        let text = "\"\\\n\t\u{1}<\u{e4}\u{1f980}".repeat(half / 12);
+        let bytes: Vec<_> = (0..half).map(|at| (at * at / 7) as u8).collect();
+        let mut live = config_map("app", &text);
+        live["data"]["rest"] = json!("x".repeat(half - text.len()));
+        live["binaryData"] = json!({"bytes": ByteString(bytes), "none": ""});
+        scene.put_all(std::slice::from_ref(&live)).await?;
+        scene.create(&web).await?;
+        let pins = template_annotation(scene, &web, PINS).await?;
+        let pins = pins.context("no pins")?;
+        let copy = pins.strip_prefix("app=").context("another name")?;
+        pods_use(scene, &web, copy).await?;
+        let copy = scene.object(&format!("configmap/{copy}")).await?;
+        for part in ["data", "binaryData"] {
+            ensure!(copy[part] == live[part], "{part} differs");
+        }
+        let metadata = &copy["metadata"];
+        ensure!(metadata["labels"] == json!({COPY: "true"}), "{metadata}");
+        let origin = json!({"pod-reloader.cs.sap.com/copy-of": "app"});
+        ensure!(metadata["annotations"] == origin, "{metadata}");
+        let first = scene.snapshot(&web).await?;
+        live["data"]["rest"] = json!("y".repeat(half - text.len()));
+        scene.put_all(&[live]).await?;
+        scene.rolls_once(&web, &first).await?;
+        let note = scene.event(&web, "CopiesLarge").await?;
+        ensure!(note.contains("MiB"), "{note}");
+        Ok(())
     })
     .await
 }

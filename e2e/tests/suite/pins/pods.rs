@@ -51,7 +51,7 @@ async fn the_webhook_does_to_odd_pods_what_the_table_says() -> Result<()> {
 }
 
 /// Returns the values for pods that are pinned by the webhook.
-fn by_webhook() -> Value {
+pub(super) fn by_webhook() -> Value {
     json!({"policy": {"enabled": false}})
 }
 
@@ -294,7 +294,7 @@ fn workload(name: &str, pins: Option<&str>) -> Workload {
 }
 
 /// Returns a pod spec that names ConfigMaps `app` and `other`, and Secret `app`, in every way.
-fn spec() -> Value {
+pub(super) fn spec() -> Value {
     let env = |name: &str, source: &str, object: &str| json!({"name": name, "valueFrom": {source: {"name": object, "key": "key"}}});
     let container = |name: &str| {
         json!({
@@ -337,12 +337,12 @@ fn job_spec() -> Value {
 
 /// Returns the names of ConfigMaps and Secrets anywhere in a pod spec, in an order that depends on nothing
 /// but the places.
-fn names(spec: &Value) -> Vec<String> {
+pub(super) fn names(spec: &Value) -> Vec<String> {
     expected(spec, &[])
 }
 
 /// Returns the same, with the names of pinned ConfigMaps replaced.
-fn expected(spec: &Value, pins: &[(&str, &str)]) -> Vec<String> {
+pub(super) fn expected(spec: &Value, pins: &[(&str, &str)]) -> Vec<String> {
     let copy_of = |name: &str| {
         let pin = pins.iter().find(|(live, _)| *live == name);
         pin.map_or(name, |(_, copy)| copy).to_owned()

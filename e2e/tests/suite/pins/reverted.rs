@@ -19,7 +19,7 @@ fn reverting(name: &str) -> Workload {
 
 /// Makes the apiserver refuse pods that use the copies of these values, which stands for pods that cannot start
 /// with them.
-async fn refuse_pods_with(scene: &Scene, values: &[&str]) -> Result<()> {
+pub(super) async fn refuse_pods_with(scene: &Scene, values: &[&str]) -> Result<()> {
     let name = format!("{}-bad", scene.namespace);
     let bad: Vec<_> = values
         .iter()

@@ -206,6 +206,16 @@ fn an_undo_without_pins_gets_a_warning() {
 }
 
 #[test]
+fn a_stale_hash_beside_pins_gets_no_warning_about_an_undo() {
+    let stale = rolled_out("2").stamped(&hash("1"));
+    let applied = review(Some(rolled_out("2")), stale);
+    let answer = answer(&applied, "2", &["2"], true);
+    assert_eq!(after(&applied, &answer), state("2", None));
+    assert!(answer.warnings[0].contains("does not count"));
+    assert!(!answer.warnings[0].contains("undo"));
+}
+
+#[test]
 fn a_status_query_about_undone_content_says_that_all_is_well() {
     let undone = || rolled_out("good").annotation("undone", &pin_of("bad"));
     let mut query = review(Some(undone()), undone());
