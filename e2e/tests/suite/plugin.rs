@@ -1094,7 +1094,7 @@ async fn text_of(scene: &Scene, args: &[&str], code: i32) -> Result<String> {
     Ok(output.stdout)
 }
 
-async fn text(scene: &Scene, args: &[&str]) -> Result<String> {
+pub(crate) async fn text(scene: &Scene, args: &[&str]) -> Result<String> {
     text_of(scene, args, 0).await
 }
 

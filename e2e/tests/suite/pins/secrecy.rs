@@ -10,6 +10,7 @@ use pod_reloader_e2e::{Attempt, Mark, PATIENCE, Scene, wait_for};
 use super::copies::collecting;
 use super::pods::pins_are_in_force;
 use super::{COPY, app_copy, app_pins, has_pins, pinned, pods_use};
+use crate::plugin::text;
 use crate::secrecy::{random_value, said, traces};
 
 #[tokio::test]
@@ -30,6 +31,13 @@ async fn no_secret_is_copied_and_no_config_leaves_its_copies() -> Result<()> {
         let undo = ["rollout", "undo", "deployment/web"];
         scene.kubectl(&undo).await?;
         scene.event(&web, "ConfigUndone").await?;
+        let history = text(scene, &["history", "deployment/web", "--diff"]).await?;
+        for (form, trace) in configs.iter().flat_map(|value| traces(value)) {
+            ensure!(
+                !history.contains(&trace),
+                "{form} of a value is in\n{history}"
+            );
+        }
         let before = scene.key(&web).await?;
         scene.apply(&[secret("app", &secrets[1])]).await?;
         wait_for("another hash", PATIENCE, async || {
