@@ -14,7 +14,7 @@ use crate::helm_releases::{self, Flavour};
 async fn no_sync_shows_pins_or_takes_an_undo_back_and_a_release_is_one_rollout() -> Result<()> {
     let options = Options {
         // Longer than the time between the writes of a sync.
-        settle_period: "2s",
+        settle_period: "1s",
         ..pinning(&json!({}))
     };
     Scene::play(options, async |scene| {
@@ -38,15 +38,13 @@ async fn no_sync_shows_pins_or_takes_an_undo_back_and_a_release_is_one_rollout()
         let before = scene.snapshots(&webs(&apps)).await?;
         each_releases(&mut apps, "3", "app:3").await?;
         scene.quiet().await?;
-        for (before, after) in before.iter().zip(scene.snapshots(&webs(&apps)).await?) {
-            ensure!(after.new_revisions(before) == 1, "{before:?}, {after:?}");
+        let after = scene.snapshots(&webs(&apps)).await?;
+        for ((app, before), after) in apps.iter_mut().zip(before).zip(after) {
+            ensure!(after.new_revisions(&before) == 1, "{before:?}, {after:?}");
+            app.before = after;
         }
-        each_stays(scene, &apps, "2", Some("3")).await?;
+        each_has(scene, &webs(&apps), "2", Some("3")).await?;
 
-        let before = scene.snapshots(&webs(&apps)).await?;
-        for (app, before) in apps.iter_mut().zip(before) {
-            app.before = before;
-        }
         each_releases(&mut apps, "4", "app:4").await?;
         each_rolled(scene, &mut apps, 1).await?;
         each_has(scene, &webs(&apps), "4", None).await
@@ -147,9 +145,7 @@ async fn each_stays(
     each_has(scene, &all, value, undone).await?;
     let before = scene.snapshots(&all).await?;
     for app in apps {
-        for _ in 0..2 {
-            app.sync().await?;
-        }
+        app.sync().await?;
     }
     each_has_no_drift(scene, apps).await?;
     scene.quiet().await?;
