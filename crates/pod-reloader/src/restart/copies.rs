@@ -302,9 +302,8 @@ impl Keeper {
         drop(known);
         self.reconciler.metrics().unpinned_pods.set(all as i64);
         let before = before.unwrap_or_default();
-        let is_news = |workload: &Box<str>, pods: &usize| before.get(workload) != Some(pods);
         let mut news = unpinned;
-        news.retain(|workload, pods| is_news(workload, pods));
+        news.retain(|workload, pods| before.get(workload) != Some(pods));
         self.reconciler.pods_not_pinned(namespace, &news);
     }
 
