@@ -3,7 +3,6 @@
 use kube::Resource;
 use kube::core::DynamicResourceScope;
 use pod_reloader_core::digest::Objects;
-use pod_reloader_core::gate::Hold;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::patch::{self, Stamp};
 use pod_reloader_core::pins::{Kept, Pins};
@@ -95,7 +94,7 @@ impl Reconciler {
         workload: &Workload,
     ) -> Result<Result<Earlier, Obstacle>, RestartError> {
         let gates = workload.gates.as_deref();
-        if gates.and_then(|gates| gates.hold) == Some(Hold::Workload) {
+        if gates.is_some_and(|gates| gates.hold.is_some()) {
             return Ok(Err("it is on hold"));
         }
         let kind = workload.id.kind;
@@ -107,7 +106,7 @@ impl Reconciler {
         let [.., before, present] = &revisions[..] else {
             return Ok(Err("there is no earlier revision"));
         };
-        if present.pins != workload.kept().pins {
+        if workload.relevant(&present.pins) != workload.kept().pins {
             return Ok(Err("the present revision is not there yet"));
         }
         if !before.differs_in_config_alone(present) {
