@@ -49,6 +49,16 @@ pub enum Cause {
     Pinned,
 }
 
+impl Cause {
+    /// Returns true if the pods get other content than they have.
+    pub fn is_of_content(self) -> bool {
+        match self {
+            Self::Changed | Self::ChangedBeforeTakeover => true,
+            Self::FirstStamp | Self::Pinned => false,
+        }
+    }
+}
+
 /// Decides what `workload` should carry, given the `objects` that it may track.
 ///
 /// # Guarantees

@@ -192,7 +192,7 @@ impl Source {
         let own = config_map(&copy.source.namespace, &copy.name);
         match self.read(&own, DataKeys::new()).await? {
             Presence::Present(object) if copy.is(&object) => Ok(State::IsThere),
-            Presence::Present(object) if object.marks.contain(Marks::COPY) => {
+            Presence::Present(object) if object.marks.contain(Marks::COPY | Marks::IMMUTABLE) => {
                 Ok(State::HasOtherContent(object.uid))
             }
             Presence::Present(_) => Err(NotCopied::Taken(copy.name.clone())),

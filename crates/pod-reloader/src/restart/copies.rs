@@ -130,8 +130,8 @@ impl Keeper {
                 () = sleep(LOOK_AGAIN) => self.to_look_at_again(),
                 _ = watches.join_next() => return,
             };
-            // Without the kinds that have pod templates, what these use would seem unused.
-            if !self.reconciler.knows_kinds() {
+            // What is not known yet would seem unused.
+            if self.reconciler.lists_are_due() {
                 continue;
             }
             for namespace in to_look_at {

@@ -310,7 +310,7 @@ impl Reconciler {
     }
 
     /// Returns true if some lists of workloads have not arrived yet.
-    fn lists_are_due(&self) -> bool {
+    pub(crate) fn lists_are_due(&self) -> bool {
         !self.lists_due.lock().is_empty()
     }
 

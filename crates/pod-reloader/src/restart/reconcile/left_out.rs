@@ -51,7 +51,7 @@ impl Reconciler {
         served: &Served,
         id: &WorkloadId,
     ) -> Result<Option<(Workload, u64)>, CallError> {
-        let object = within(DEADLINE, self.api::<O>(served, id).get(&id.name)).await?;
+        let object = within(DEADLINE, self.api::<O>(served, &id.namespace).get(&id.name)).await?;
         let version = version(&object);
         let workload = self.workload(id.kind, object);
         Ok(workload.map(|workload| (workload, version)))

@@ -3,11 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use kube::Api;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
+use pod_reloader_core::object::{CustomObject, Served, WorkloadObject};
 use pod_reloader_core::pins::Pins;
 use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
@@ -19,7 +18,7 @@ use crate::report::notice::Notice;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
 use crate::runtime::error::CallError;
-use crate::runtime::resources::{PAGE, Resources};
+use crate::runtime::resources::PAGE;
 
 /// The bytes of copies above which users are told, if each of the revisions that Kubernetes keeps has them.
 const LARGE: usize = 8 << 20;
@@ -74,11 +73,6 @@ impl Reconciler {
         pinned.map(|it| it.id.namespace.clone()).collect()
     }
 
-    /// Returns true if every kind of workload has been found out that the cluster serves.
-    pub(crate) fn knows_kinds(&self) -> bool {
-        !self.lists_are_due()
-    }
-
     /// Returns true if the copies in a namespace are ours to look after.
     pub(crate) fn keeps_copies_in(&self, namespace: &Name) -> bool {
         self.scope.covers(namespace) && self.namespaces.contain(namespace)
@@ -91,16 +85,16 @@ impl Reconciler {
         mut tell: impl FnMut(&Workload),
     ) -> Result<(), CallError> {
         for kind in WorkloadKind::BUILT_IN {
-            let listed = self.listed::<WorkloadObject>(&Served::built_in(kind), namespace);
-            listed
+            let workloads = self.api::<WorkloadObject>(&Served::built_in(kind), namespace);
+            workloads
                 .list(&mut PAGE.clone(), |object| {
                     self.workload(kind, object).iter().for_each(&mut tell);
                 })
                 .await?;
         }
         for served in self.served_kinds() {
-            let listed = self.listed::<CustomObject>(&served, namespace);
-            listed
+            let workloads = self.api::<CustomObject>(&served, namespace);
+            workloads
                 .list(&mut PAGE.clone(), |object| {
                     self.workload(served.kind, object)
                         .iter()
@@ -109,11 +103,6 @@ impl Reconciler {
                 .await?;
         }
         Ok(())
-    }
-
-    fn listed<O: Object>(&self, served: &Served, namespace: &Name) -> Resources<O> {
-        let api = Api::namespaced_with(self.client.clone(), namespace.as_str(), served);
-        Resources::new(api, served.kind.as_str(), &self.budget)
     }
 
     /// Tells the users of the workloads whose pods use this copy that it is gone for good.

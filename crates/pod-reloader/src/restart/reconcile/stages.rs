@@ -91,7 +91,7 @@ impl Reconciler {
         goes: bool,
     ) -> Option<Instant> {
         let staging = workload.staged()?;
-        if cause == Cause::FirstStamp || self.settings.observe {
+        if !cause.is_of_content() || self.settings.observe {
             return None;
         }
         if self.lists_are_due() {
@@ -140,7 +140,7 @@ impl Reconciler {
         cause: Cause,
         changed: &[Reference],
     ) -> Option<i32> {
-        let staging = workload.staged().filter(|_| cause != Cause::FirstStamp)?;
+        let staging = workload.staged().filter(|_| cause.is_of_content())?;
         let is_staged = |it: &Reference| staging.staged.includes(it.kind);
         // Nobody knows what has changed before our time.
         (changed.is_empty() || changed.iter().any(is_staged)).then_some(staging.stage)

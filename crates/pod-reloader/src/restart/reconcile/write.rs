@@ -6,6 +6,7 @@ use kube::Api;
 use kube::api::Patch;
 use pod_reloader_core::decision::{Cause, baseline_by_time};
 use pod_reloader_core::error::chain;
+use pod_reloader_core::name::Name;
 use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
 use pod_reloader_core::patch::{self, Stamp};
 use pod_reloader_core::reference::Reference;
@@ -115,7 +116,7 @@ impl Reconciler {
             }
             Restart::At { .. } => now.markers.baseline.as_deref() == Some(&baseline),
         };
-        let runs = self.settings.run_cron_jobs && cause != Cause::FirstStamp && !due.is_again;
+        let runs = self.settings.run_cron_jobs && cause.is_of_content() && !due.is_again;
         let mut is_restarted = false;
         let action = self.write(workload, patch, is_written, || {
             is_restarted = true;
@@ -241,22 +242,22 @@ impl Reconciler {
         match (self.served(id.kind), id.kind.is_built_in()) {
             (None, _) => Ok(Action::AwaitChange),
             (Some(served), true) => {
-                let api = self.api::<WorkloadObject>(&served, id);
+                let api = self.api::<WorkloadObject>(&served, &id.namespace);
                 self.write_to(api, workload, patch, is_written, written)
                     .await
             }
             (Some(served), false) => {
-                let api = self.api::<CustomObject>(&served, id);
+                let api = self.api::<CustomObject>(&served, &id.namespace);
                 self.write_to(api, workload, patch, is_written, written)
                     .await
             }
         }
     }
 
-    /// Returns the API of a workload. Answers are read within the budget.
-    pub(super) fn api<O: Object>(&self, served: &Served, id: &WorkloadId) -> Resources<O> {
-        let api = Api::namespaced_with(self.client.clone(), id.namespace.as_str(), served);
-        Resources::new(api, id.kind.as_str(), &self.budget)
+    /// Returns the API of the workloads of a kind in a namespace. Answers are read within the budget.
+    pub(super) fn api<O: Object>(&self, served: &Served, namespace: &Name) -> Resources<O> {
+        let api = Api::namespaced_with(self.client.clone(), namespace.as_str(), served);
+        Resources::new(api, served.kind.as_str(), &self.budget)
     }
 
     async fn write_to<O: Object>(
