@@ -293,7 +293,7 @@ mod tests {
         }
         web["spec"]["template"] = template.clone();
         let mut replica_set = deployment("web-1");
-        replica_set["metadata"]["ownerReferences"] = json!([{"uid": "web"}]);
+        replica_set["metadata"]["ownerReferences"] = json!([{"uid": "web", "controller": true}]);
         replica_set["metadata"]["creationTimestamp"] = json!(since.to_string());
         replica_set["spec"]["template"] = template;
         let apps = "/apis/apps/v1/namespaces/shop";
@@ -458,7 +458,7 @@ mod tests {
         let events = json!({"items": times.map(event)});
         let canned = shop(Some("pod-reloader"), 0).with("/api/v1/namespaces/shop/events", events);
         let mut replica_set = deployment("web-1");
-        replica_set["metadata"]["ownerReferences"] = json!([{"uid": "web"}]);
+        replica_set["metadata"]["ownerReferences"] = json!([{"uid": "web", "controller": true}]);
         replica_set["spec"]["template"] = json!({
             "metadata": {"annotations": {"pod-reloader.cs.sap.com/config-hash": "it"}},
         });

@@ -2,12 +2,15 @@
 
 use jiff::Timestamp;
 use pod_reloader_core::annotations::{CONFIG_HASH, PINS};
-use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::revision::{
+    self, ControllerRevision, KeptIn, NamesCopies, ReplicaSet, kept_in,
+};
 use pod_reloader_core::workload::Restart;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cluster::{Cluster, Place, Unseen, encoded};
-use crate::workloads::{BuiltIn, Seen, built_in};
+use crate::workloads::Seen;
 
 /// A revision of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +68,7 @@ pub(crate) async fn revisions(
     cluster: &Cluster,
     seen: &Seen<'_>,
 ) -> Result<Option<Vec<Revision>>, Unseen> {
-    let Some(plural) = kept_as(seen.workload.id.kind) else {
+    let Some(kept_in) = kept_in(seen.workload.id.kind) else {
         return Ok(None);
     };
     let namespace = Some(seen.workload.id.namespace.as_str());
@@ -75,93 +78,46 @@ pub(crate) async fn revisions(
         .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
         .collect();
     let query = format!("labelSelector={}", encoded(&labels.join(",")));
-    let place = Place::new("apps/v1", plural, namespace);
-    let mut revisions = Vec::new();
-    let mut pages = cluster.pages(place, &query);
-    while let Some(page) = pages.next::<Value>().await? {
-        let own = page.iter().filter(|it| is_owned_by(it, &seen.workload.uid));
-        revisions.extend(own.map(Revision::of));
-    }
+    let place = |plural| Place::new("apps/v1", plural, namespace);
+    let uid = &seen.workload.uid;
+    let mut revisions = match kept_in {
+        KeptIn::ReplicaSets => {
+            own::<ReplicaSet>(cluster, place("replicasets"), &query, uid).await?
+        }
+        KeptIn::ControllerRevisions => {
+            own::<ControllerRevision>(cluster, place("controllerrevisions"), &query, uid).await?
+        }
+    };
     revisions.sort_by_key(|revision| std::cmp::Reverse(revision.number));
     Ok(Some(revisions))
 }
 
-/// Returns the type of the objects that keep the revisions of a kind.
-fn kept_as(kind: WorkloadKind) -> Option<&'static str> {
-    match built_in(kind) {
-        Some(BuiltIn::Deployment) => Some("replicasets"),
-        Some(BuiltIn::StatefulSet | BuiltIn::DaemonSet) => Some("controllerrevisions"),
-        None => kind.is("argoproj.io", "Rollout").then_some("replicasets"),
+/// Lists the revisions among these objects that belong to the workload with this UID.
+async fn own<K: NamesCopies + DeserializeOwned>(
+    cluster: &Cluster,
+    place: Place<'_>,
+    query: &str,
+    uid: &str,
+) -> Result<Vec<Revision>, Unseen> {
+    let mut revisions = Vec::new();
+    let mut pages = cluster.pages(place, query);
+    while let Some(page) = pages.next::<K>().await? {
+        let all = page.iter().filter_map(NamesCopies::revision);
+        let own = all.filter(|it| *it.owner == *uid);
+        revisions.extend(own.map(Revision::from));
     }
+    Ok(revisions)
 }
 
-fn is_owned_by(revision: &Value, uid: &str) -> bool {
-    let owners = revision["metadata"]["ownerReferences"].as_array();
-    owners.into_iter().flatten().any(|it| it["uid"] == *uid)
-}
-
-impl Revision {
-    /// Reads a ReplicaSet or a ControllerRevision.
-    fn of(object: &Value) -> Self {
-        let metadata = &object["metadata"];
-        let annotated = || {
-            let annotations = &metadata["annotations"];
-            let mut numbers = NUMBERS.iter();
-            numbers.find_map(|key| annotations[*key].as_str()?.parse().ok())
-        };
-        let template = match object.get("data") {
-            Some(data) => &data["spec"]["template"],
-            None => &object["spec"]["template"],
-        };
-        let created = metadata["creationTimestamp"].as_str();
+impl From<revision::Revision> for Revision {
+    fn from(revision: revision::Revision) -> Self {
         Self {
-            number: object["revision"].as_i64().or_else(annotated).unwrap_or(0),
-            created: created.and_then(|at| at.parse().ok()),
-            stamps: Stamps::of(template),
+            number: revision.number,
+            created: revision.created,
+            stamps: Stamps {
+                config_hash: revision.config_hash.map(Into::into),
+                pins: revision.pins.map(Into::into),
+            },
         }
-    }
-}
-
-/// The annotations of a ReplicaSet that give its number.
-const NUMBERS: [&str; 2] = [
-    "deployment.kubernetes.io/revision",
-    "rollout.argoproj.io/revision",
-];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn template() -> Value {
-        json!({"metadata": {"annotations": {CONFIG_HASH: "it", PINS: "app=app-0123456789"}}})
-    }
-
-    #[test]
-    fn every_kind_of_revision_is_read() {
-        let replica_set = |key: &str| {
-            let annotations = json!({key: "3"});
-            json!({"metadata": {"annotations": annotations}, "spec": {"template": template()}})
-        };
-        let controller_revision =
-            json!({"metadata": {}, "data": {"spec": {"template": template()}}, "revision": 3});
-        for object in [
-            replica_set("deployment.kubernetes.io/revision"),
-            replica_set("rollout.argoproj.io/revision"),
-            controller_revision,
-        ] {
-            let Revision { number, stamps, .. } = Revision::of(&object);
-            assert_eq!(number, 3, "{object}");
-            assert_eq!(stamps.config_hash.as_deref(), Some("it"), "{object}");
-            assert_eq!(stamps.pins.as_deref(), Some("app=app-0123456789"));
-        }
-    }
-
-    #[test]
-    fn the_revisions_of_others_are_left_out() {
-        let owned = json!({"metadata": {"ownerReferences": [{"uid": "a"}, {"uid": "b"}]}});
-        assert!(is_owned_by(&owned, "b"));
-        assert!(!is_owned_by(&owned, "c"));
-        assert!(!is_owned_by(&json!({"metadata": {}}), "c"));
     }
 }

@@ -607,7 +607,7 @@ mod tests {
         let replica_set = json!({
             "metadata": {
                 "name": "first-2", "creationTimestamp": "2026-01-02T00:00:00Z",
-                "ownerReferences": [{"uid": "first"}],
+                "ownerReferences": [{"uid": "first", "controller": true}],
             },
             "spec": {"template": {"metadata": {
                 "annotations": {"pod-reloader.cs.sap.com/config-hash": "it"},

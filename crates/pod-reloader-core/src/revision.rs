@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::annotations::{CONFIG_HASH, PINS};
 use crate::discovery::PodSpec;
+use crate::kind::WorkloadKind;
 use crate::metadata::{owned_identity, resource};
 use crate::name::Name;
 use crate::pins::{COPY_OF, Pins, is_copy_name};
@@ -22,28 +23,49 @@ const NUMBERS: [&str; 2] = [
 /// The labels that a controller adds to the pod template of a ReplicaSet.
 const HASHES: [&str; 2] = ["pod-template-hash", "rollouts-pod-template-hash"];
 
+/// The kind of object in which a controller keeps revisions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptIn {
+    /// [`ReplicaSet`].
+    ReplicaSets,
+    /// [`ControllerRevision`].
+    ControllerRevisions,
+}
+
+/// Returns where the revisions of workloads of a kind are kept, if anybody keeps them.
+pub fn kept_in(kind: WorkloadKind) -> Option<KeptIn> {
+    if kind == WorkloadKind::DEPLOYMENT || kind.is("argoproj.io", "Rollout") {
+        return Some(KeptIn::ReplicaSets);
+    }
+    let data = [WorkloadKind::STATEFUL_SET, WorkloadKind::DAEMON_SET];
+    data.contains(&kind).then_some(KeptIn::ControllerRevisions)
+}
+
 /// A revision of one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revision {
     /// The UID of the workload.
     pub owner: Box<str>,
-    /// Its number. The present revision has the highest one.
+    /// Its number, 0 if it has none. The present revision has the highest one.
     pub number: i64,
-    /// The copies that its pods use.
-    pub pins: Pins,
+    /// The time of creation, if known.
+    pub created: Option<Timestamp>,
+    /// The config hash.
+    pub config_hash: Option<Box<str>>,
+    /// The value of the annotation with the copies that its pods use.
+    pub pins: Option<Box<str>>,
     /// The pod template, without what is ours.
     rest: Value,
 }
 
 impl Revision {
-    fn new(owner: &str, number: i64, mut template: Value) -> Self {
+    fn new(metadata: &ObjectMeta, owner: &str, number: i64, mut template: Value) -> Self {
         let annotations = &mut template["metadata"]["annotations"];
-        let pins = annotations[PINS].as_str().and_then(Pins::parse_ours);
-        if let Some(annotations) = annotations.as_object_mut() {
-            for key in [CONFIG_HASH, PINS] {
-                annotations.remove(key);
-            }
-        }
+        let mut own = |key: &str| {
+            let own = annotations.as_object_mut()?.remove(key)?;
+            own.as_str().map(Into::into)
+        };
+        let (config_hash, pins) = (own(CONFIG_HASH), own(PINS));
         if annotations.as_object().is_some_and(|it| it.is_empty()) {
             *annotations = Value::Null;
         }
@@ -55,9 +77,17 @@ impl Revision {
         Self {
             owner: owner.into(),
             number,
-            pins: pins.unwrap_or_default(),
+            created: metadata.creation_timestamp.as_ref().map(|it| it.0),
+            config_hash,
+            pins,
             rest: template,
         }
+    }
+
+    /// Returns the copies that its pods use.
+    pub fn copies(&self) -> Pins {
+        let pins = self.pins.as_deref();
+        pins.and_then(Pins::parse_ours).unwrap_or_default()
     }
 
     /// Returns true if both have the same pod template, apart from what is ours.
@@ -71,7 +101,7 @@ pub trait NamesCopies: Resource {
     /// Returns the pins.
     fn pins(&self) -> Option<Pins>;
 
-    /// Returns the revision. `None` if it is none, nobody owns it, or it has no number.
+    /// Returns the revision. `None` if it is none, or nobody owns it.
     fn revision(&self) -> Option<Revision> {
         None
     }
@@ -137,10 +167,12 @@ impl NamesCopies for ReplicaSet {
     }
 
     fn revision(&self) -> Option<Revision> {
-        let annotations = self.metadata.annotations.as_ref()?;
-        let number = NUMBERS.iter().find_map(|key| annotations.get(*key))?;
+        let annotation = |key: &&str| self.metadata.annotations.as_ref()?.get(*key);
+        let number = NUMBERS.iter().find_map(annotation);
+        let number = number.and_then(|number| number.parse().ok());
         let (owner, template) = (self.owner()?, self.spec.template.clone());
-        Some(Revision::new(owner, number.parse().ok()?, template))
+        let number = number.unwrap_or_default();
+        Some(Revision::new(&self.metadata, owner, number, template))
     }
 }
 
@@ -151,7 +183,12 @@ impl NamesCopies for ControllerRevision {
 
     fn revision(&self) -> Option<Revision> {
         let (owner, template) = (self.owner()?, self.data["spec"]["template"].clone());
-        Some(Revision::new(owner, self.revision, template))
+        Some(Revision::new(
+            &self.metadata,
+            owner,
+            self.revision,
+            template,
+        ))
     }
 }
 
@@ -244,7 +281,7 @@ mod tests {
     fn revisions_that_differ_in_what_is_ours_differ_in_config_alone() {
         let one = replica_set("1", "a", "app=app-0000000001", "app:1");
         assert_eq!((one.number, &*one.owner), (1, "u"));
-        assert_eq!(one.pins.to_string(), "app=app-0000000001");
+        assert_eq!(one.copies().to_string(), "app=app-0000000001");
         assert!(one.differs_in_config_alone(&replica_set("2", "b", "app=app-0000000002", "app:1")));
         assert!(!one.differs_in_config_alone(&replica_set(
             "2",
@@ -255,10 +292,26 @@ mod tests {
     }
 
     #[test]
+    fn a_replica_set_of_a_rollout_has_its_number_elsewhere_and_one_that_nobody_owns_is_no_revision()
+    {
+        let set = |key: &str, is_controller: bool| -> ReplicaSet {
+            let owner = json!({"apiVersion": "v1", "kind": "Any", "name": "web", "uid": "u", "controller": is_controller});
+            let metadata =
+                json!({"name": "web-1", "annotations": {key: "3"}, "ownerReferences": [owner]});
+            serde_json::from_value(json!({"metadata": metadata, "spec": {"template": {}}})).unwrap()
+        };
+        for key in NUMBERS {
+            assert_eq!(set(key, true).revision().unwrap().number, 3);
+            assert_eq!(set(key, false).revision(), None);
+        }
+        assert_eq!(set("other", true).revision().unwrap().number, 0);
+    }
+
+    #[test]
     fn annotations_of_others_are_a_difference_and_no_annotations_are_none() {
         let template = |annotations: Value| {
             let template = json!({"metadata": {"annotations": annotations}, "spec": {}});
-            Revision::new("u", 1, template)
+            Revision::new(&ObjectMeta::default(), "u", 1, template)
         };
         let bare = template(json!({PINS: "a=a-0123456789"}));
         assert!(bare.differs_in_config_alone(&template(Value::Null)));
@@ -279,10 +332,10 @@ mod tests {
         .unwrap();
         let revision = object.revision().unwrap();
         assert_eq!(
-            (revision.number, revision.pins.to_string().as_str()),
+            (revision.number, revision.copies().to_string().as_str()),
             (7, "a=a-0123456789")
         );
-        assert_eq!(object.pins(), Some(revision.pins));
+        assert_eq!(object.pins(), Some(revision.copies()));
     }
 
     #[test]

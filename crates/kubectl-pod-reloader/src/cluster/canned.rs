@@ -285,7 +285,7 @@ pub(crate) fn named_as_copy(mut copy: Value, source: &str) -> Value {
 pub(crate) fn replica_set(of: &str, number: i64, pins: Option<&str>) -> Value {
     let mut replica_set = deployment(&format!("{of}-{number}"));
     let hash = format!("v1.k.{number}234567890");
-    replica_set["metadata"]["ownerReferences"] = json!([{"uid": of}]);
+    replica_set["metadata"]["ownerReferences"] = json!([{"uid": of, "controller": true}]);
     replica_set["metadata"]["creationTimestamp"] = json!(format!("2026-01-01T00:{number:02}:00Z"));
     replica_set["metadata"]["annotations"] =
         json!({"deployment.kubernetes.io/revision": number.to_string()});

@@ -3,10 +3,11 @@
 use kube::Resource;
 use kube::core::DynamicResourceScope;
 use pod_reloader_core::digest::Objects;
-use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::patch::{self, Stamp};
 use pod_reloader_core::pins::{Kept, Pins};
-use pod_reloader_core::revision::{ControllerRevision, NamesCopies, ReplicaSet, Revision};
+use pod_reloader_core::revision::{
+    ControllerRevision, KeptIn, NamesCopies, ReplicaSet, Revision, kept_in,
+};
 use pod_reloader_core::workload::Workload;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
@@ -97,32 +98,33 @@ impl Reconciler {
         if gates.is_some_and(|gates| gates.hold.is_some()) {
             return Ok(Err("it is on hold"));
         }
-        let kind = workload.id.kind;
-        let keeps_data = [WorkloadKind::STATEFUL_SET, WorkloadKind::DAEMON_SET].contains(&kind);
-        let revisions = match keeps_data {
-            true => self.revisions::<ControllerRevision>(workload).await?,
-            false => self.revisions::<ReplicaSet>(workload).await?,
+        let revisions = match kept_in(workload.id.kind) {
+            Some(KeptIn::ReplicaSets) => self.revisions::<ReplicaSet>(workload).await?,
+            Some(KeptIn::ControllerRevisions) => {
+                self.revisions::<ControllerRevision>(workload).await?
+            }
+            None => return Ok(Err("nobody keeps revisions of its kind")),
         };
         let [.., before, present] = &revisions[..] else {
             return Ok(Err("there is no earlier revision"));
         };
-        if workload.relevant(&present.pins) != workload.kept().pins {
+        if workload.relevant(&present.copies()) != workload.kept().pins {
             return Ok(Err("the present revision is not there yet"));
         }
         if !before.differs_in_config_alone(present) {
             return Ok(Err("more than the config has changed"));
         }
-        if before.pins.is_empty() {
+        if before.copies().is_empty() {
             return Ok(Err("the earlier revision keeps no copies"));
         }
-        let pins = workload.relevant(&before.pins);
+        let pins = workload.relevant(&before.copies());
         let copies = self.source().copies(workload, &pins).await?;
         let now = self
             .digests
             .snapshot(workload, Some(Instant::now()))
             .await?;
         let had = Kept {
-            pins: present.pins.clone(),
+            pins: present.copies(),
             undone: Pins::default(),
         };
         let undone = workload.undone_by(&pins, &had, &now.objects);
