@@ -147,8 +147,9 @@ fn begin_update(
         baseline: old.baseline.map(Into::into),
         undone: old.undone.map(Into::into),
     };
-    let claims_hash =
-        field_manager(request).is_some_and(|manager| new.claims_config_hash(kind, manager));
+    let is_claimed = |manager: &str| new.claims_config_hash(kind, manager);
+    // Whoever has undone something has brought an earlier hash along.
+    let claims_hash = stored.undone.is_none() && field_manager(request).is_some_and(is_claimed);
     let applies_pins = workload.pinning.is_some() && new.applies_pins(kind);
     if !same_template && carries_hash(&workload) {
         return Ok(Step::Read(Box::new(Pending {

@@ -301,3 +301,15 @@ fn pins_of_what_the_workload_does_not_pin_are_never_read() {
         assert_eq!(found, read);
     }
 }
+
+#[test]
+fn whoever_has_undone_something_gets_no_warning_about_the_hash_later() {
+    let undone = || rolled_out("good").annotation("undone", &pin_of("bad"));
+    let fields = json!({"f:spec": {"f:template": {"f:metadata": {"f:annotations": {
+        annotations::CONFIG_HASH_FIELD: {},
+    }}}}});
+    let entry = json!({"manager": "kubectl", "operation": "Update", "fieldsV1": fields});
+    let later = undone().with("/metadata/managedFields", json!([entry]));
+    let later = review(Some(undone()), later);
+    assert_eq!(answer(&later, "bad", &["good"], true).warnings, [""; 0]);
+}
