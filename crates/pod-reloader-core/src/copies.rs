@@ -133,17 +133,10 @@ impl Workload {
         let pinning = self.pinning.as_deref();
         pins.filtered(|source, _| {
             pinning.is_some_and(|it| it.includes(source))
-                && self.references.mention(&self.config_map(source))
+                && self
+                    .references
+                    .mention(&Reference::config_map(&self.id.namespace, source))
         })
-    }
-
-    /// Returns the reference to a ConfigMap beside the workload.
-    fn config_map(&self, name: &Name) -> Reference {
-        Reference {
-            kind: ConfigKind::ConfigMap,
-            namespace: self.id.namespace.clone(),
-            name: name.clone(),
-        }
     }
 
     /// Returns the workload's pins as they are, as far as they matter.
@@ -213,7 +206,9 @@ impl Workload {
                 return None;
             }
             // One that is no longer tracked makes no difference.
-            if let Some(presence) = objects.get_mut(&self.config_map(source)) {
+            if let Some(presence) =
+                objects.get_mut(&Reference::config_map(&self.id.namespace, source))
+            {
                 *presence = Presence::Present(match presence {
                     Presence::Present(present) => present.with_content_of(object),
                     Presence::Absent => object.clone(),

@@ -57,6 +57,17 @@ pub struct Reference {
     pub name: Name,
 }
 
+impl Reference {
+    /// Returns the reference to a ConfigMap.
+    pub fn config_map(namespace: &Name, name: &Name) -> Self {
+        Self {
+            kind: ConfigKind::ConfigMap,
+            namespace: namespace.clone(),
+            name: name.clone(),
+        }
+    }
+}
+
 impl fmt::Display for Reference {
     /// Writes `ConfigMap namespace/name`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -18,9 +18,11 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::api::ListParams;
-use pod_reloader_e2e::workload::{Kind, Workload};
+use pod_reloader_e2e::workload::{Kind, Workload, config_map};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, merge, oracle, wait_for};
 use serde_json::{Value, json};
+
+use self::pods::pins_are_in_force;
 
 /// Annotation of a pod template, with the copies that its pods use.
 pub(crate) const PINS: &str = "pod-reloader.cs.sap.com/pins";
@@ -46,6 +48,16 @@ pub(crate) fn pinning(values: &Value) -> Options {
 pub(crate) fn pinned(kind: Kind, name: &str) -> Workload {
     let workload = Workload::new(kind, name).lists("app").requires("app");
     workload.annotated(PIN, "configmaps")
+}
+
+/// Creates Deployment `web`, which pins ConfigMap `app` with the value `1`, and waits until its pods use the copy.
+pub(crate) async fn pinned_web(scene: &Scene) -> Result<Workload> {
+    pins_are_in_force(scene).await?;
+    let web = pinned(Kind::Deployment, "web");
+    scene.apply(&[config_map("app", "1")]).await?;
+    scene.create(&web).await?;
+    pods_use(scene, &web, &app_copy("1")).await?;
+    Ok(web)
 }
 
 /// Returns the pins for ConfigMap `app` with this value: what `app_copy` says of it.

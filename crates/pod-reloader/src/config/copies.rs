@@ -7,7 +7,7 @@ use pod_reloader_core::digest::{DataKeys, Presence};
 use pod_reloader_core::mark::Marks;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::Pins;
-use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::Workload;
 use serde_json::json;
 
@@ -52,7 +52,7 @@ impl Source {
         workload: &Workload,
         pins: &Pins,
     ) -> Result<Copies, ReadError> {
-        let of = |name| config_map(&workload.id.namespace, name);
+        let of = |name| Reference::config_map(&workload.id.namespace, name);
         let mut reads = Vec::new();
         for (source, copy) in pins.iter() {
             let (reference, copy) = (of(source), of(copy));
@@ -77,7 +77,7 @@ impl Source {
             State::IsMissing => {}
             // Nobody knew the content when pods needed something with that name.
             State::HasOtherContent(uid) => {
-                let own = config_map(&copy.source.namespace, &copy.name);
+                let own = Reference::config_map(&copy.source.namespace, &copy.name);
                 let deleted = self.delete(&own, &uid).await;
                 deleted.map_err(|source| NotCopied::Create {
                     copy: copy.name.clone(),
@@ -189,7 +189,7 @@ impl Source {
 
     /// Returns what there is with the name of the copy.
     async fn state_of(&self, copy: &Copy) -> Result<State, NotCopied> {
-        let own = config_map(&copy.source.namespace, &copy.name);
+        let own = Reference::config_map(&copy.source.namespace, &copy.name);
         match self.read(&own, DataKeys::new()).await? {
             Presence::Present(object) if copy.is(&object) => Ok(State::IsThere),
             Presence::Present(object) if object.marks.contain(Marks::COPY | Marks::IMMUTABLE) => {
@@ -213,12 +213,3 @@ enum State {
 
 /// The media type of an answer that leaves the content out.
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-
-/// Returns the reference to a ConfigMap.
-pub(crate) fn config_map(namespace: &Name, name: &Name) -> Reference {
-    Reference {
-        kind: ConfigKind::ConfigMap,
-        namespace: namespace.clone(),
-        name: name.clone(),
-    }
-}

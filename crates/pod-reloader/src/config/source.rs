@@ -10,12 +10,11 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use kube::Client;
 use kube::api::ListParams;
-use kube::core::{ListMeta, Selector};
+use kube::core::ListMeta;
 use pod_reloader_core::digest::{Aspects, ConfigObject, DataKeys, Objects, Presence};
 use pod_reloader_core::mark::COPY;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
-use pod_reloader_core::release::Tool;
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::Workload;
 use serde::Deserialize;
@@ -72,10 +71,6 @@ pub(crate) struct Source {
     reads: Arc<Semaphore>,
     budget: Budget,
     scope: Arc<Scope>,
-    /// The labels that tracked objects must have, if any.
-    selector: Option<Arc<Selector>>,
-    /// The tools to whose releases objects may belong.
-    tools: Arc<[Tool]>,
     counted: Reads,
 }
 
@@ -90,8 +85,6 @@ impl Source {
         counted: Reads,
     ) -> Self {
         Self {
-            selector: scope.config_selector().cloned().map(Arc::new),
-            tools: scope.tools().clone(),
             scope: Arc::new(scope.clone()),
             client,
             deadline,
@@ -266,14 +259,14 @@ impl Source {
         (body, share): (Vec<u8>, Share),
         keys: DataKeys,
     ) -> Result<ConfigObject, CallError> {
-        let (selector, tools) = (self.selector.clone(), self.tools.clone());
+        let scope = self.scope.clone();
         let is_usual = body.len() <= USUAL;
         let parse = move || {
             let _share = share;
             let aspects = Aspects {
-                selector: selector.as_deref(),
+                selector: scope.config_selector(),
                 keys: Some(&keys),
-                tools: &tools,
+                tools: scope.tools(),
             };
             ConfigObject::parse(&body, aspects)
         };

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use pod_reloader_core::mark::COPY;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::Pins;
+use pod_reloader_core::reference::Reference;
 use pod_reloader_core::revision::{ControllerRevision, CopyMetadata, NamesCopies, Pod, ReplicaSet};
 use pod_reloader_core::workload::Workload;
 use serde::de::DeserializeOwned;
@@ -21,7 +22,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 
-use crate::config::copies::{NotCopied, Restored, config_map};
+use crate::config::copies::{NotCopied, Restored};
 use crate::restart::reconcile::Reconciler;
 use crate::runtime::budget::Budget;
 use crate::runtime::error::CallError;
@@ -345,7 +346,10 @@ impl Keeper {
     async fn delete(&self, namespace: &Name, name: &Name, uid: &str) -> Result<(), CallError> {
         self.known.lock().deleted.insert(uid.into());
         let source = self.reconciler.source();
-        match source.delete(&config_map(namespace, name), uid).await {
+        match source
+            .delete(&Reference::config_map(namespace, name), uid)
+            .await
+        {
             Ok(()) => info!(%namespace, %name, "deleted a copy of a ConfigMap that nobody uses"),
             // Somebody was faster.
             Err(error) if error.is_not_found() || error.is_conflict() => {}
@@ -356,7 +360,7 @@ impl Keeper {
 
     /// Makes a copy anew. Returns false if nobody knows its content any more, and somebody needs it now.
     async fn restore(&self, namespace: &Name, name: &Name, used: &Used) -> bool {
-        let source = config_map(namespace, &used.source);
+        let source = Reference::config_map(namespace, &used.source);
         let restored = self.reconciler.source();
         match restored.restore(&source, name, used.is_needed).await {
             Ok(Restored::Copy) => {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::pods::pins_are_in_force;
 use super::{
-    COPY, PINS, app_copy, app_pins, copies, has_pins, pinned, pinning, pods_use,
+    COPY, PINS, app_copy, app_pins, copies, has_pins, pinned, pinned_web, pinning, pods_use,
     template_annotation,
 };
 
@@ -83,11 +83,7 @@ async fn copies_go_with_the_last_that_uses_them() -> Result<()> {
 #[tokio::test]
 async fn a_copy_that_is_deleted_in_use_comes_back_or_pods_get_the_present_content() -> Result<()> {
     Scene::play(collecting(), async |scene| {
-        pins_are_in_force(scene).await?;
-        let web = pinned(Kind::Deployment, "web");
-        scene.apply(&[config_map("app", "1")]).await?;
-        scene.create(&web).await?;
-        pods_use(scene, &web, &app_copy("1")).await?;
+        let web = pinned_web(scene).await?;
         let delete = |name: String| async move {
             scene
                 .kubectl(&["delete", "configmap", &name])
@@ -123,11 +119,7 @@ async fn a_copy_that_is_deleted_in_use_comes_back_or_pods_get_the_present_conten
 #[tokio::test]
 async fn without_room_for_a_copy_the_rollout_goes_on_without() -> Result<()> {
     Scene::play(collecting(), async |scene| {
-        pins_are_in_force(scene).await?;
-        let web = pinned(Kind::Deployment, "web");
-        scene.apply(&[config_map("app", "1")]).await?;
-        scene.create(&web).await?;
-        pods_use(scene, &web, &app_copy("1")).await?;
+        let web = pinned_web(scene).await?;
         let count = scene
             .kubectl(&["get", "configmaps", "--output=name"])
             .await?;

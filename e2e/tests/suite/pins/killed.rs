@@ -5,13 +5,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use http::Method;
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
-use pod_reloader_e2e::workload::{Kind, config_map};
+use pod_reloader_e2e::workload::config_map;
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
 use serde_json::json;
 
 use super::copies::{are, collecting};
-use super::pods::pins_are_in_force;
-use super::{app_copy, app_pins, has_pins, pinned, pinning, pods_use};
+use super::{app_copy, app_pins, has_pins, pinned_web, pinning, pods_use};
 
 #[tokio::test]
 async fn an_operator_that_is_killed_after_a_copy_goes_on_or_collects_it() -> Result<()> {
@@ -20,11 +19,7 @@ async fn an_operator_that_is_killed_after_a_copy_goes_on_or_collects_it() -> Res
         ..collecting()
     };
     Scene::play(options, async |scene| {
-        pins_are_in_force(scene).await?;
-        let web = pinned(Kind::Deployment, "web");
-        scene.apply(&[config_map("app", "1")]).await?;
-        scene.create(&web).await?;
-        pods_use(scene, &web, &app_copy("1")).await?;
+        let web = pinned_web(scene).await?;
         scene.quiet().await?;
         let before = scene.snapshot(&web).await?;
         let proxy = scene.proxy.as_ref().context("the scene is proxied")?;
@@ -61,11 +56,7 @@ async fn a_leader_that_was_frozen_after_a_copy_moves_nothing_back() -> Result<()
         ..pinning(&json!({"webhook": {"timeoutSeconds": 3}}))
     };
     Scene::play(options, async |scene| {
-        pins_are_in_force(scene).await?;
-        let web = pinned(Kind::Deployment, "web");
-        scene.apply(&[config_map("app", "1")]).await?;
-        scene.create(&web).await?;
-        pods_use(scene, &web, &app_copy("1")).await?;
+        let web = pinned_web(scene).await?;
         scene.quiet().await?;
         let before = scene.snapshot(&web).await?;
         let leader = scene.leader().await?;

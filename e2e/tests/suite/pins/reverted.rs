@@ -6,7 +6,8 @@ use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 use super::pods::pins_are_in_force;
-use super::{UNDONE, annotation, app_copy, app_pins, has_pins, pinned, pinning, pods_use};
+use super::{PINS, UNDONE, annotation, app_copy, app_pins, has_pins, pinned, pinning, pods_use};
+use crate::staged::bad_pods::refuses_pods;
 
 /// Annotation that says what happens if a workload does not become healthy.
 const ON_FAILURE: &str = "pod-reloader.cs.sap.com/on-failure";
@@ -20,61 +21,13 @@ fn reverting(name: &str) -> Workload {
 /// Makes the apiserver refuse pods that use the copies of these values, which stands for pods that cannot start
 /// with them.
 pub(super) async fn refuse_pods_with(scene: &Scene, values: &[&str]) -> Result<()> {
-    let name = format!("{}-bad", scene.namespace);
     let bad: Vec<_> = values
         .iter()
         .map(|value| format!("'{}'", app_pins(value)))
         .collect();
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": name},
-        "spec": {
-            "failurePolicy": "Fail",
-            "matchConstraints": {"resourceRules": [{
-                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"],
-            }]},
-            "validations": [{
-                "expression": format!(
-                    "!(object.metadata.?annotations[?'{}'].orValue('') in [{}]) && object.metadata.?name.orValue('') != 'probe'",
-                    super::PINS, bad.join(", ")
-                ),
-            }],
-        },
-    });
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": name},
-        "spec": {
-            "policyName": name,
-            "validationActions": ["Deny"],
-            "matchResources": {"namespaceSelector": {"matchLabels": {
-                "kubernetes.io/metadata.name": scene.namespace,
-            }}},
-        },
-    });
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]});
-    let apply = ["apply", "--server-side", "--filename=-"];
-    scene
-        .tool()
-        .run_with_input(&apply, &list.to_string())
-        .await?;
-    let probe = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "probe"},
-        "spec": {"containers": [{"name": "main", "image": "app:1"}]},
-    });
-    let create = ["create", "--dry-run=server", "--filename=-"];
-    wait_for("the policy", PATIENCE, async || {
-        let output = scene.kubectl_output(&create, &probe.to_string()).await?;
-        Ok(match output.stderr.contains(&name) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(output.stderr),
-        })
-    })
-    .await
+    let pins = format!("object.metadata.?annotations[?'{PINS}'].orValue('')");
+    let unless = format!("!({pins} in [{}])", bad.join(", "));
+    refuses_pods(scene, &unless, json!(null), json!(null)).await
 }
 
 async fn is_healthy(scene: &Scene, workload: &Workload) -> Result<()> {

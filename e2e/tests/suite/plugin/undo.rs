@@ -7,9 +7,7 @@ use pod_reloader_e2e::{CANARY, Options, Scene};
 use serde_json::{Value, json};
 
 use super::{bind, explained, json_of, plugin, text, text_of};
-
-const PINS: &str = "pod-reloader.cs.sap.com/pins";
-const UNDONE: &str = "pod-reloader.cs.sap.com/undone";
+use crate::pins::{PINS, UNDONE};
 
 #[tokio::test]
 async fn users_see_what_changed_and_bring_an_earlier_configuration_back() -> Result<()> {

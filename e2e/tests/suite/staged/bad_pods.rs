@@ -2,11 +2,24 @@
 
 use anyhow::Result;
 use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Makes the apiserver refuse pods while ConfigMap `app` is bad, which stands for pods that cannot start with
 /// it.
 pub(crate) async fn refuses_bad_pods(scene: &Scene) -> Result<()> {
+    let kind = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    let app =
+        json!({"name": "app", "namespace": scene.namespace, "parameterNotFoundAction": "Allow"});
+    refuses_pods(scene, &format!("params.data.key != '{BAD}'"), kind, app).await
+}
+
+/// Makes the apiserver refuse all pods but those for which an expression holds, given the parameters of a policy.
+pub(crate) async fn refuses_pods(
+    scene: &Scene,
+    unless: &str,
+    param_kind: Value,
+    param_ref: Value,
+) -> Result<()> {
     let name = format!("{}-bad", scene.namespace);
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -14,12 +27,12 @@ pub(crate) async fn refuses_bad_pods(scene: &Scene) -> Result<()> {
         "metadata": {"name": name},
         "spec": {
             "failurePolicy": "Fail",
-            "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+            "paramKind": param_kind,
             "matchConstraints": {"resourceRules": [{
                 "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"],
             }]},
             "validations": [{
-                "expression": format!("params.data.key != '{BAD}' && object.metadata.?name.orValue('') != 'probe'"),
+                "expression": format!("{unless} && object.metadata.?name.orValue('') != 'probe'"),
             }],
         },
     });
@@ -30,7 +43,7 @@ pub(crate) async fn refuses_bad_pods(scene: &Scene) -> Result<()> {
         "spec": {
             "policyName": name,
             "validationActions": ["Deny"],
-            "paramRef": {"name": "app", "namespace": scene.namespace, "parameterNotFoundAction": "Allow"},
+            "paramRef": param_ref,
             "matchResources": {"namespaceSelector": {"matchLabels": {
                 "kubernetes.io/metadata.name": scene.namespace,
             }}},

@@ -8,12 +8,13 @@ use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::{CustomObject, Served, WorkloadObject};
 use pod_reloader_core::pins::Pins;
+use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 use tracing::warn;
 
 use super::Reconciler;
-use crate::config::copies::{NotCopied, config_map};
+use crate::config::copies::NotCopied;
 use crate::report::notice::Notice;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
@@ -168,7 +169,7 @@ impl Reconciler {
             }
             Err(NotCopied::Changed(name)) => {
                 // No watch may have seen it yet.
-                let changed = config_map(&workload.id.namespace, &name);
+                let changed = Reference::config_map(&workload.id.namespace, &name);
                 self.digests.observe(&changed, Some(""), Instant::now());
                 Ok(Pinned::Outdated)
             }

@@ -11,7 +11,6 @@ use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
 use super::Reconciler;
-use crate::config::copies::config_map;
 use crate::report::notice::Notice;
 use crate::restart::digests::Snapshot;
 use crate::restart::stages::{Changed, Look, Wait};
@@ -28,7 +27,8 @@ impl Reconciler {
             Decision::MissingConfig(_) | Decision::Baseline(_) => Look::Out,
         };
         let undone = snapshot.undone.iter();
-        let undone = undone.map(|(source, _)| config_map(&workload.id.namespace, source));
+        let undone =
+            undone.map(|(source, _)| Reference::config_map(&workload.id.namespace, source));
         self.look(workload, look, Some(undone.collect()));
     }
 

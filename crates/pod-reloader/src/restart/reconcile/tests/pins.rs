@@ -33,7 +33,10 @@ fn start(apiserver: Apiserver) -> Operator {
 }
 
 fn pinned(name: &str) -> Value {
-    let mut object = with_pods(deployment(name), 1);
+    and_pinned(with_pods(deployment(name), 1))
+}
+
+fn and_pinned(mut object: Value) -> Value {
     object["metadata"]["annotations"][PIN] = json!("configmaps");
     object
 }
@@ -163,12 +166,7 @@ async fn whoever_takes_the_mark_away_gets_the_content_after_all() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_undone_for_one_holds_up_the_others_of_its_stages() {
-    let pinned = |name: &str| {
-        let mut object = staged(name);
-        object["metadata"]["annotations"][PIN] = json!("configmaps");
-        object
-    };
-    let operator = pinning(["a", "b", "c"].map(pinned)).await;
+    let operator = pinning(["a", "b", "c"].map(staged).map(and_pinned)).await;
     let before = operator.apiserver.deployment("a");
     changes(&operator, "bad").await;
     pass(Duration::from_secs(20)).await;
@@ -244,8 +242,7 @@ async fn a_workload_that_becomes_healthy_in_time_keeps_its_configuration() {
 #[tokio::test(start_paused = true)]
 async fn a_workload_with_undone_content_that_is_held_up_holds_up_the_others_all_the_same() {
     let pinned = |name: &str| {
-        let mut object = staged(name);
-        object["metadata"]["annotations"][PIN] = json!("configmaps");
+        let mut object = and_pinned(staged(name));
         object["metadata"]["annotations"][CONFIG_MAPS] = json!("app,other");
         object
     };
