@@ -1,0 +1,197 @@
+//! ClusterConfigSync: copies a ConfigMap or Secret to namespaces.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::schema;
+
+/// Copies of one ConfigMap or Secret in all namespaces that a selector picks.
+#[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[kube(
+    group = "pod-reloader.github.io",
+    version = "v1alpha1",
+    kind = "ClusterConfigSync",
+    plural = "clusterconfigsyncs",
+    shortname = "ccs",
+    category = "pod-reloader",
+    status = "ClusterConfigSyncStatus",
+    derive = "PartialEq",
+    doc = "Copies a ConfigMap or Secret to all namespaces that a selector picks, and keeps the copies exact.",
+    printcolumn(name = "Kind", type_ = "string", json_path = ".spec.source.kind"),
+    printcolumn(name = "Source", type_ = "string", json_path = ".spec.source.name"),
+    printcolumn(name = "From", type_ = "string", json_path = ".spec.source.namespace"),
+    printcolumn(name = "Selected", type_ = "integer", json_path = ".status.selected"),
+    printcolumn(name = "Synced", type_ = "integer", json_path = ".status.synced"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].reason"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterConfigSyncSpec {
+    /// The object that is copied. It is only read, never written. It cannot be changed later.
+    pub source: Source,
+    /// The labels of the namespaces that get a copy. An empty selector picks all of them. The source's own namespace, pod-reloader's own, those that begin with kube-, and those that are being deleted never get one.
+    #[schemars(schema_with = "schema::label_selector")]
+    pub namespace_selector: LabelSelector,
+    /// The keys to copy, if not all of them. A copy of some keys of a Secret has the type Opaque.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::keys")]
+    pub keys: Vec<String>,
+    /// The labels and annotations of the copies. They have no others, except the mark of pod-reloader.
+    #[serde(default, skip_serializing_if = "Template::is_empty")]
+    pub template: Template,
+    /// What becomes of copies when this object is deleted, or no longer selects their namespace.
+    #[serde(default)]
+    pub deletion_policy: DeletionPolicy,
+}
+
+/// The object that is copied.
+#[derive(
+    Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "self.kind != 'ConfigMap' || self.name != 'kube-root-ca.crt'",
+    "message": "Kubernetes itself puts ConfigMap kube-root-ca.crt into each namespace",
+}, {
+    "rule": "self == oldSelf",
+    "message": "the source cannot be changed: create another ClusterConfigSync",
+}]))]
+pub struct Source {
+    /// ConfigMap or Secret.
+    pub kind: SourceKind,
+    /// Its namespace.
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    pub namespace: String,
+    /// Its name, which the copies have, too.
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    )]
+    pub name: String,
+}
+
+/// The kind of object that is copied.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
+pub enum SourceKind {
+    /// A ConfigMap.
+    ConfigMap,
+    /// A Secret.
+    Secret,
+}
+
+/// The part of the copies that does not come from the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct Template {
+    /// The labels and annotations of the copies.
+    #[serde(default)]
+    pub metadata: CopiedMetadata,
+}
+
+impl Template {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// The labels and annotations of the copies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct CopiedMetadata {
+    /// The labels of the copies.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::labels")]
+    pub labels: BTreeMap<String, String>,
+    /// The annotations of the copies.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "schema::annotations")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What becomes of copies that are no longer wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum DeletionPolicy {
+    /// They are deleted.
+    #[default]
+    Delete,
+    /// They stay, and nobody updates them any more.
+    Retain,
+}
+
+/// The state of the copies.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterConfigSyncStatus {
+    /// The generation of the spec that this describes.
+    #[serde(default)]
+    pub observed_generation: i64,
+    /// The number of namespaces that are to have a copy.
+    #[serde(default)]
+    pub selected: u32,
+    /// The number of those that have an exact one.
+    #[serde(default)]
+    pub synced: u32,
+    /// Namespaces that cannot have an exact copy, with the reason. At most 50 of them are shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<Conflict>,
+    /// One condition, Ready. It is true if each selected namespace has an exact copy.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+/// A namespace that cannot have an exact copy.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub struct Conflict {
+    /// The namespace.
+    pub namespace: String,
+    /// The reason, in one word.
+    pub reason: String,
+    /// The reason, in a sentence.
+    #[serde(default)]
+    pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::CustomResourceExt;
+
+    #[test]
+    fn a_spec_is_read_as_users_write_it() {
+        let spec: ClusterConfigSyncSpec = serde_json::from_value(serde_json::json!({
+            "source": {"kind": "Secret", "namespace": "platform", "name": "pull"},
+            "namespaceSelector": {},
+        }))
+        .unwrap();
+        assert_eq!(spec.deletion_policy, DeletionPolicy::Delete);
+        assert_eq!((spec.keys.len(), spec.template.is_empty()), (0, true));
+        let written = serde_json::to_value(&spec).unwrap();
+        let fields: Vec<_> = written.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(fields, ["deletionPolicy", "namespaceSelector", "source"]);
+    }
+
+    #[test]
+    fn the_group_of_the_crd_is_the_one_of_the_marks() {
+        assert_eq!(ClusterConfigSync::crd().spec.group, crate::GROUP);
+    }
+}

@@ -1,0 +1,95 @@
+//! The parts of the schemas that are not derived from types.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+
+/// Returns the schema of a LabelSelector.
+pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "x-kubernetes-map-type": "atomic",
+        "properties": {
+            "matchLabels": {
+                "type": "object",
+                "maxProperties": 64,
+                "additionalProperties": {"type": "string"},
+            },
+            "matchExpressions": {
+                "type": "array",
+                "maxItems": 64,
+                "x-kubernetes-list-type": "atomic",
+                "items": {
+                    "type": "object",
+                    "required": ["key", "operator"],
+                    "properties": {
+                        "key": {"type": "string"},
+                        "operator": {"type": "string", "enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
+                        "values": {
+                            "type": "array",
+                            "maxItems": 1024,
+                            "x-kubernetes-list-type": "atomic",
+                            "items": {"type": "string"},
+                        },
+                    },
+                    "x-kubernetes-validations": [{
+                        "rule": "(self.operator in ['In', 'NotIn']) == (has(self.values) && size(self.values) > 0)",
+                        "message": "In and NotIn need values, and the others must not have any",
+                    }],
+                },
+            },
+        },
+    })
+}
+
+/// Returns the schema of a list of data keys.
+pub(crate) fn keys(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 256,
+        "x-kubernetes-list-type": "set",
+        "items": {"type": "string", "minLength": 1, "maxLength": 253, "pattern": r"^[-._a-zA-Z0-9]+$"},
+    })
+}
+
+/// Returns the schema of the labels of copies.
+pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
+    metadata(63)
+}
+
+/// Returns the schema of the annotations of copies.
+pub(crate) fn annotations(_: &mut SchemaGenerator) -> Schema {
+    metadata(4096)
+}
+
+fn metadata(longest: usize) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 32,
+        "additionalProperties": {"type": "string", "maxLength": longest},
+        "x-kubernetes-validations": [{
+            "rule": "self.all(key, !(key in ['pod-reloader.github.io/copy-of', 'pod-reloader.github.io/copied-from']))",
+            "message": "this key is the mark of pod-reloader",
+        }],
+    })
+}
+
+/// Returns the schema of the conditions of a status.
+pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "required": ["type", "status", "reason", "message", "lastTransitionTime"],
+            "properties": {
+                "type": {"type": "string"},
+                "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+                "reason": {"type": "string"},
+                "message": {"type": "string"},
+                "observedGeneration": {"type": "integer", "format": "int64"},
+                "lastTransitionTime": {"type": "string", "format": "date-time"},
+            },
+        },
+    })
+}
