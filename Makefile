@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 
 e2e := pod-reloader-e2e
-crates := layers pod-reloader-core pod-reloader-settings webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
+crates := layers pod-reloader-api pod-reloader-core pod-reloader-settings webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
 scripts := .ci/run scripts/need scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/timed e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug

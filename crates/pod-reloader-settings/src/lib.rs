@@ -176,6 +176,9 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_COPY_GRACE_PERIOD", value_name = "DURATION", default_value = "5m", value_parser = resync_period)]
     pub copy_grace_period: Duration,
 
+    /// Copy ConfigMaps and Secrets to namespaces, as each ClusterConfigSync says.
+    #[arg(long, env = "POD_RELOADER_SYNC", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub sync: bool,
     /// Number of rollouts of managed workloads, whoever began them, that may be under way in the cluster when a restart begins. 0 means no limit.
     #[arg(
         long,
