@@ -23,6 +23,7 @@ pub mod discovery;
 pub mod extent;
 pub mod staging;
 
+pub mod config_sync;
 pub mod digest;
 pub mod gate;
 pub mod hash;

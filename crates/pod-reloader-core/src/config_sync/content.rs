@@ -1,0 +1,494 @@
+//! The content of a copy: what is taken from the source, and whether an object has exactly that.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use pod_reloader_api::{DeletionPolicy, GROUP};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::{COPY_OF, ConfigSync, Target};
+use crate::name::Name;
+use crate::reference::ConfigKind;
+
+/// Types of Secrets that are never copied: they mean something only where they are, or belong to another tool.
+const NEVER_COPIED: [&str; 3] = [
+    "kubernetes.io/service-account-token",
+    "bootstrap.kubernetes.io/token",
+    "helm.sh/release.v1",
+];
+/// The type of a copy of some keys of a Secret: other types promise keys.
+const OPAQUE: &str = "Opaque";
+
+/// The keys and values of an object. Those of Secrets, and binary ones, are in base64, as the apiserver writes it.
+type Data = BTreeMap<String, String>;
+
+/// A ConfigMap or a Secret, as the apiserver sends it.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Object {
+    metadata: Metadata,
+    #[serde(rename = "type")]
+    kind: Option<Box<str>>,
+    #[serde(default, deserialize_with = "or_empty")]
+    data: Data,
+    #[serde(default, deserialize_with = "or_empty")]
+    binary_data: Data,
+    immutable: Option<bool>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    uid: Box<str>,
+    resource_version: Box<str>,
+    deletion_timestamp: Option<Box<str>>,
+    #[serde(default, deserialize_with = "or_empty")]
+    labels: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "or_empty")]
+    annotations: BTreeMap<String, String>,
+    #[serde(default, deserialize_with = "or_empty")]
+    owner_references: Vec<OwnerReference>,
+    #[serde(default, deserialize_with = "or_empty")]
+    finalizers: Vec<String>,
+}
+
+/// Parses `null` as nothing.
+fn or_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// The error of an object that cannot be read. It says nothing more, because that might be a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the object cannot be read")]
+pub struct Unreadable;
+
+impl Object {
+    /// Parses an object.
+    ///
+    /// # Errors
+    ///
+    /// It is no ConfigMap and no Secret.
+    pub fn parse(body: &[u8]) -> Result<Self, Unreadable> {
+        serde_json::from_slice(body).map_err(|_| Unreadable)
+    }
+
+    /// Returns the resourceVersion.
+    pub fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
+    /// Returns what says whose it is.
+    pub fn target(&self) -> Target {
+        let owners = self.metadata.owner_references.iter();
+        Target {
+            uid: self.metadata.uid.clone(),
+            resource_version: self.metadata.resource_version.clone(),
+            mark: self
+                .metadata
+                .annotations
+                .get(COPY_OF)
+                .map(|it| (**it).into()),
+            owners: owners.map(|owner| (*owner.uid).into()).collect(),
+        }
+    }
+}
+
+/// The reason why a source is not copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotCopied {
+    /// It is a copy itself.
+    IsCopy,
+    /// Objects of its type are never copied.
+    NotAllowed,
+    /// It lacks this key.
+    KeyNotFound(String),
+}
+
+/// The content of the copies of a source: the part that is the same in all namespaces.
+pub struct Content {
+    kind: Option<Box<str>>,
+    data: Data,
+    binary_data: Data,
+    /// A digest of everything that a copy is made of. It stays in memory.
+    pub digest: [u8; 16],
+}
+
+/// Shows no value.
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> = self.data.keys().chain(self.binary_data.keys()).collect();
+        f.debug_struct("Content").field("keys", &keys).finish()
+    }
+}
+
+/// The next step towards an exact copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The copy is exact.
+    Nothing,
+    /// The object is somebody else's, and is not touched.
+    LeaveAlone,
+    /// The copy is being deleted. What follows, follows once it is gone.
+    Wait,
+    /// The copy gets the content.
+    Replace,
+    /// The copy is deleted and created again, because its type cannot change, or because it is immutable.
+    Recreate,
+}
+
+impl ConfigSync {
+    /// Returns the content of the copies of `source`.
+    ///
+    /// # Errors
+    ///
+    /// Says why the source is not copied.
+    pub fn content(&self, source: Object) -> Result<Content, NotCopied> {
+        if source.metadata.annotations.contains_key(COPY_OF) {
+            return Err(NotCopied::IsCopy);
+        }
+        let kind = source.kind;
+        if kind.as_deref().is_some_and(|it| NEVER_COPIED.contains(&it)) {
+            return Err(NotCopied::NotAllowed);
+        }
+        let (mut data, mut binary_data) = (source.data, source.binary_data);
+        if let Some(missing) = self
+            .keys
+            .iter()
+            .find(|key| !data.contains_key(*key) && !binary_data.contains_key(*key))
+        {
+            return Err(NotCopied::KeyNotFound(missing.clone()));
+        }
+        let is_part = !self.keys.is_empty();
+        if is_part {
+            data.retain(|key, _| self.keys.contains(key));
+            binary_data.retain(|key, _| self.keys.contains(key));
+        }
+        let kind = kind.map(|kind| if is_part { OPAQUE.into() } else { kind });
+        let mut content = Content {
+            kind,
+            data,
+            binary_data,
+            digest: [0; 16],
+        };
+        content.digest = self.digest(&content);
+        Ok(content)
+    }
+
+    fn digest(&self, content: &Content) -> [u8; 16] {
+        let all = json!([
+            self.uid,
+            self.labels(),
+            self.metadata.annotations,
+            self.deletion_policy,
+            content.kind,
+            content.data,
+            content.binary_data,
+        ]);
+        let digest = Sha256::digest(all.to_string());
+        std::array::from_fn(|at| digest[at])
+    }
+
+    /// Returns the next step towards an exact copy in a namespace, given the object that is there now.
+    pub fn step(&self, namespace: &Name, content: &Content, object: &Object) -> Step {
+        if !self.owns(namespace, &object.target()) {
+            return Step::LeaveAlone;
+        }
+        if object.metadata.deletion_timestamp.is_some() {
+            return Step::Wait;
+        }
+        if object.immutable == Some(true) || object.kind != content.kind {
+            return Step::Recreate;
+        }
+        let is_exact = object.data == content.data
+            && object.binary_data == content.binary_data
+            && object.metadata.labels == self.labels()
+            && object.metadata.annotations == self.annotations(namespace)
+            && object.metadata.owner_references == self.owners();
+        match is_exact {
+            true => Step::Nothing,
+            false => Step::Replace,
+        }
+    }
+
+    /// Returns the copy in a namespace as JSON, in place of `object` if it is there. Finalizers stay: somebody waits
+    /// for them.
+    pub fn manifest(
+        &self,
+        namespace: &Name,
+        content: &Content,
+        object: Option<&Object>,
+    ) -> Vec<u8> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Manifest<'a> {
+            api_version: &'static str,
+            kind: &'static str,
+            metadata: serde_json::Value,
+            #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+            secret_type: Option<&'a str>,
+            data: &'a Data,
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            binary_data: &'a Data,
+        }
+        let mut metadata = json!({
+            "name": self.source.name.as_str(),
+            "namespace": namespace.as_str(),
+            "labels": self.labels(),
+            "annotations": self.annotations(namespace),
+            "ownerReferences": self.owners(),
+        });
+        if let Some(Object { metadata: old, .. }) = object {
+            metadata["uid"] = json!(old.uid);
+            metadata["resourceVersion"] = json!(old.resource_version);
+            metadata["finalizers"] = json!(old.finalizers);
+        }
+        let manifest = Manifest {
+            api_version: "v1",
+            kind: self.source.kind.as_str(),
+            metadata,
+            secret_type: content
+                .kind
+                .as_deref()
+                .filter(|_| self.source.kind == ConfigKind::Secret),
+            data: &content.data,
+            binary_data: &content.binary_data,
+        };
+        serde_json::to_vec(&manifest).expect("its keys are texts")
+    }
+
+    /// Returns the owners of each copy. With the owner, the garbage collector deletes the copies.
+    fn owners(&self) -> Vec<OwnerReference> {
+        let owner = || OwnerReference {
+            api_version: format!("{GROUP}/v1alpha1"),
+            kind: "ClusterConfigSync".to_owned(),
+            name: self.name.as_str().to_owned(),
+            uid: (*self.uid).to_owned(),
+            ..OwnerReference::default()
+        };
+        match self.deletion_policy {
+            DeletionPolicy::Delete => vec![owner()],
+            DeletionPolicy::Retain => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::sync;
+    use super::*;
+    use serde_json::Value;
+
+    fn shop() -> Name {
+        Name::parse("shop").unwrap()
+    }
+
+    /// Returns Secret `platform/pull`, with some fields of its own.
+    fn object(fields: Value) -> Object {
+        let mut object = json!({
+            "metadata": {"name": "pull", "namespace": "platform", "uid": "u-9", "resourceVersion": "7"},
+            "type": "kubernetes.io/tls",
+            "data": {"tls.crt": "YQ==", "tls.key": "Yg=="},
+        });
+        json_patch::merge(&mut object, &fields);
+        Object::parse(object.to_string().as_bytes()).unwrap()
+    }
+
+    fn content(sync: &ConfigSync) -> Content {
+        sync.content(object(json!({}))).unwrap()
+    }
+
+    /// Returns the copy in `shop` as the apiserver would store it, with some fields of its own.
+    fn copy(sync: &ConfigSync, fields: Value) -> Object {
+        let manifest = sync.manifest(&shop(), &content(sync), None);
+        let mut copy: Value = serde_json::from_slice(&manifest).unwrap();
+        copy["metadata"]["uid"] = json!("u-2");
+        copy["metadata"]["resourceVersion"] = json!("8");
+        json_patch::merge(&mut copy, &fields);
+        Object::parse(copy.to_string().as_bytes()).unwrap()
+    }
+
+    fn step(sync: &ConfigSync, fields: Value) -> Step {
+        sync.step(&shop(), &content(sync), &copy(sync, fields))
+    }
+
+    #[test]
+    fn a_copy_as_we_make_it_is_exact() {
+        for fields in [
+            json!({}),
+            json!({"deletionPolicy": "Retain"}),
+            json!({"keys": ["tls.crt"]}),
+            json!({"template": {"metadata": {"labels": {"team": "shop"}, "annotations": {"a": "b"}}}}),
+        ] {
+            let sync = sync(json!({"spec": fields}));
+            assert_eq!(step(&sync, json!({})), Step::Nothing, "{fields}");
+        }
+    }
+
+    #[test]
+    fn whatever_differs_is_made_exact_again() {
+        let sync = sync(json!({}));
+        for (fields, expected) in [
+            (json!({"data": {"tls.key": "eA=="}}), Step::Replace),
+            (json!({"data": {"more": "eA=="}}), Step::Replace),
+            (json!({"data": null}), Step::Replace),
+            (json!({"metadata": {"labels": null}}), Step::Replace),
+            (
+                json!({"metadata": {"labels": {"more": "x"}}}),
+                Step::Replace,
+            ),
+            (json!({"metadata": {"annotations": null}}), Step::Replace),
+            (
+                json!({"metadata": {"ownerReferences": null}}),
+                Step::Replace,
+            ),
+            (json!({"type": "Opaque"}), Step::Recreate),
+            (json!({"immutable": true}), Step::Recreate),
+            (json!({"immutable": false}), Step::Nothing),
+            (
+                json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+                Step::Wait,
+            ),
+            (
+                json!({"metadata": {"annotations": {COPY_OF: "platform/pull@other"}}}),
+                Step::LeaveAlone,
+            ),
+            (
+                json!({"metadata": {"annotations": null, "ownerReferences": null}}),
+                Step::LeaveAlone,
+            ),
+            // Others may wait for these.
+            (
+                json!({"metadata": {"finalizers": ["example.com/wait"]}}),
+                Step::Nothing,
+            ),
+        ] {
+            assert_eq!(step(&sync, fields.clone()), expected, "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_copy_has_no_other_metadata_than_that_of_the_template_and_the_mark() {
+        let sync = sync(json!({"spec": {"template": {"metadata": {"labels": {"team": "shop"}}}}}));
+        let source = object(json!({"metadata": {
+            "labels": {"app.kubernetes.io/instance": "argo"},
+            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Any", "name": "a", "uid": "b"}],
+            "finalizers": ["a.b/c"],
+        }}));
+        let content = sync.content(source).unwrap();
+        let manifest: Value =
+            serde_json::from_slice(&sync.manifest(&shop(), &content, None)).unwrap();
+        let expected = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": "pull",
+                "namespace": "shop",
+                "labels": {"team": "shop", "pod-reloader.github.io/copied-from": "platform"},
+                "annotations": {"pod-reloader.github.io/copy-of": "platform/pull@shop"},
+                "ownerReferences": [{
+                    "apiVersion": "pod-reloader.github.io/v1alpha1",
+                    "kind": "ClusterConfigSync",
+                    "name": "pull",
+                    "uid": "u-1",
+                }],
+            },
+            "type": "kubernetes.io/tls",
+            "data": {"tls.crt": "YQ==", "tls.key": "Yg=="},
+        });
+        assert_eq!(manifest, expected);
+    }
+
+    #[test]
+    fn a_copy_that_is_replaced_keeps_its_identity_and_its_finalizers() {
+        let sync = sync(json!({}));
+        let old = copy(&sync, json!({"metadata": {"finalizers": ["a.b/c"]}}));
+        let manifest = sync.manifest(&shop(), &content(&sync), Some(&old));
+        let metadata = &serde_json::from_slice::<Value>(&manifest).unwrap()["metadata"];
+        assert_eq!(metadata["resourceVersion"], "8");
+        assert_eq!(metadata["uid"], "u-2");
+        assert_eq!(metadata["finalizers"], json!(["a.b/c"]));
+    }
+
+    #[test]
+    fn some_keys_of_a_secret_make_an_opaque_one() {
+        let sync = sync(json!({"spec": {"keys": ["tls.crt"]}}));
+        let content = content(&sync);
+        assert_eq!(content.kind.as_deref(), Some("Opaque"));
+        assert_eq!(content.data.keys().collect::<Vec<_>>(), ["tls.crt"]);
+        let missing = sync.content(object(json!({"data": {"tls.crt": null}})));
+        assert_eq!(
+            missing.unwrap_err(),
+            NotCopied::KeyNotFound("tls.crt".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_copy_and_what_belongs_to_one_place_is_no_source() {
+        let refused = |fields| sync(json!({})).content(object(fields)).unwrap_err();
+        let copy = json!({"metadata": {"annotations": {COPY_OF: "a/b@c"}}});
+        assert_eq!(refused(copy), NotCopied::IsCopy);
+        for kind in NEVER_COPIED {
+            assert_eq!(
+                refused(json!({"type": kind})),
+                NotCopied::NotAllowed,
+                "{kind}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_digest_tells_what_makes_copies_differ() {
+        let of = |spec: Value, source: Value| {
+            let sync = sync(json!({"spec": spec}));
+            sync.content(object(source)).unwrap().digest
+        };
+        let same = of(json!({}), json!({}));
+        assert_eq!(
+            of(
+                json!({"namespaceSelector": {"matchLabels": {"a": "b"}}}),
+                json!({})
+            ),
+            same
+        );
+        assert_eq!(
+            of(
+                json!({}),
+                json!({"metadata": {"resourceVersion": "99", "labels": {"a": "b"}}})
+            ),
+            same
+        );
+        for (spec, source) in [
+            (json!({"keys": ["tls.crt"]}), json!({})),
+            (json!({"deletionPolicy": "Retain"}), json!({})),
+            (
+                json!({"template": {"metadata": {"labels": {"a": "b"}}}}),
+                json!({}),
+            ),
+            (
+                json!({"template": {"metadata": {"annotations": {"a": "b"}}}}),
+                json!({}),
+            ),
+            (json!({}), json!({"data": {"tls.key": "eA=="}})),
+            (json!({}), json!({"type": "Opaque"})),
+        ] {
+            assert_ne!(of(spec.clone(), source.clone()), same, "{spec} {source}");
+        }
+    }
+
+    #[test]
+    fn no_value_is_shown_by_debug_output() {
+        let shown = format!("{:?}", content(&sync(json!({}))));
+        assert!(
+            shown.contains("tls.crt") && !shown.contains("YQ=="),
+            "{shown}"
+        );
+    }
+}

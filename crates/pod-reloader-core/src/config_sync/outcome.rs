@@ -1,0 +1,302 @@
+//! The state of the copies, as the status of a ClusterConfigSync tells it.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use pod_reloader_api::{ClusterConfigSyncStatus, Conflict};
+
+use super::InvalidSync;
+use super::content::NotCopied;
+use crate::name::Name;
+
+/// The type of the one condition.
+const READY: &str = "Ready";
+/// The maximum number of conflicts that are shown.
+const MAX_CONFLICTS: usize = 50;
+/// The maximum number of namespaces that the message of the condition names.
+const MAX_NAMED: usize = 3;
+
+/// The state of the copy in one namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is not known yet, or the copy is still to be written.
+    Pending,
+    /// The copy is exact.
+    Synced,
+    /// There is no exact copy, and somebody has to do something about it.
+    Failed(Reason),
+}
+
+/// The reason why a namespace has no exact copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// An object that is not ours has the name.
+    ExistsNotOurs,
+    /// An older ClusterConfigSync has copies of that name there.
+    OtherSync(Name),
+    /// The quota of the namespace is used up.
+    QuotaExceeded,
+    /// The operator has no right to write the copy, or a policy forbids it.
+    Forbidden,
+    /// The apiserver, or a webhook, does not accept the copy.
+    Refused,
+    /// The apiserver could not be asked. It is asked again.
+    Failed,
+}
+
+impl Reason {
+    /// Returns the reason in one word.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::ExistsNotOurs => "ExistsNotOurs",
+            Self::OtherSync(_) => "OtherSync",
+            Self::QuotaExceeded => "QuotaExceeded",
+            Self::Forbidden => "Forbidden",
+            Self::Refused => "Refused",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    /// Writes a sentence. The words of the apiserver are left out, because they may quote a value.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ExistsNotOurs => {
+                f.write_str("an object that is no copy of the source has the name")
+            }
+            Self::OtherSync(other) => {
+                write!(
+                    f,
+                    "ClusterConfigSync {other} is older and has copies of that name here"
+                )
+            }
+            Self::QuotaExceeded => f.write_str("the quota of the namespace is used up"),
+            Self::Forbidden => f.write_str("pod-reloader is not allowed to write the copy"),
+            Self::Refused => f.write_str("the cluster does not accept the copy"),
+            Self::Failed => f.write_str("the copy could not be written, trying again"),
+        }
+    }
+}
+
+/// The reason why no namespace gets a copy, or a new content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// The spec cannot be worked with.
+    Invalid(InvalidSync),
+    /// There is no source.
+    SourceNotFound,
+    /// The operator may not read the source.
+    SourceForbidden,
+    /// The source is not copied.
+    Source(NotCopied),
+}
+
+impl Obstacle {
+    /// Returns the reason in one word.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Invalid(_) => "InvalidSpec",
+            Self::SourceNotFound => "SourceNotFound",
+            Self::SourceForbidden => "SourceForbidden",
+            Self::Source(NotCopied::IsCopy) => "SourceIsCopy",
+            Self::Source(NotCopied::NotAllowed) => "SourceNotAllowed",
+            Self::Source(NotCopied::KeyNotFound(_)) => "KeyNotFound",
+        }
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Invalid(error) => write!(f, "{error}"),
+            Self::SourceNotFound => {
+                f.write_str("the source does not exist; copies stay as they are")
+            }
+            Self::SourceForbidden => f.write_str("pod-reloader is not allowed to read the source"),
+            Self::Source(NotCopied::IsCopy) => f.write_str("the source is a copy itself"),
+            Self::Source(NotCopied::NotAllowed) => {
+                f.write_str("Secrets of this type are never copied")
+            }
+            Self::Source(NotCopied::KeyNotFound(key)) => {
+                write!(f, "the source has no key {key:?}; copies stay as they are")
+            }
+        }
+    }
+}
+
+/// Returns the status of a ClusterConfigSync of this generation, given the one that it has.
+///
+/// `namespaces` are those that are to have a copy, in their order. With an obstacle, they are as they are left.
+pub fn status<'a>(
+    previous: Option<&ClusterConfigSyncStatus>,
+    generation: i64,
+    obstacle: Option<&Obstacle>,
+    namespaces: impl Iterator<Item = (&'a Name, &'a Outcome)>,
+    now: Timestamp,
+) -> ClusterConfigSyncStatus {
+    let (mut selected, mut synced, mut failed) = (0, 0, Vec::new());
+    for (namespace, outcome) in namespaces {
+        selected += 1;
+        match outcome {
+            Outcome::Pending => {}
+            Outcome::Synced => synced += 1,
+            Outcome::Failed(reason) => failed.push((namespace, reason)),
+        }
+    }
+    let (status, reason, message) = if let Some(obstacle) = obstacle {
+        ("False", obstacle.as_str(), obstacle.to_string())
+    } else if !failed.is_empty() {
+        ("False", "Conflict", conflicts(&failed, selected))
+    } else if synced < selected {
+        let message = format!("{synced} of {selected} namespaces have an exact copy");
+        ("False", "Syncing", message)
+    } else {
+        let message = format!("{selected} namespaces have an exact copy");
+        ("True", "Synced", message)
+    };
+    let before = previous.and_then(ready);
+    let since = before
+        .filter(|before| before.status == status)
+        .map(|before| before.last_transition_time.clone());
+    ClusterConfigSyncStatus {
+        observed_generation: generation,
+        selected,
+        synced,
+        conflicts: failed
+            .iter()
+            .take(MAX_CONFLICTS)
+            .map(|(namespace, reason)| Conflict {
+                namespace: namespace.as_str().to_owned(),
+                reason: reason.as_str().to_owned(),
+                message: reason.to_string(),
+            })
+            .collect(),
+        conditions: vec![Condition {
+            type_: READY.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            observed_generation: Some(generation),
+            last_transition_time: since.unwrap_or(Time(now)),
+        }],
+    }
+}
+
+/// Returns the condition that says whether each selected namespace has an exact copy.
+pub fn ready(status: &ClusterConfigSyncStatus) -> Option<&Condition> {
+    status.conditions.iter().find(|it| it.type_ == READY)
+}
+
+fn conflicts(failed: &[(&Name, &Reason)], selected: u32) -> String {
+    let named = failed.iter().take(MAX_NAMED);
+    let named: Vec<_> = named
+        .map(|(namespace, reason)| format!("{namespace} ({})", reason.as_str()))
+        .collect();
+    let more = match failed.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{} of {selected} namespaces have no exact copy: {}{more}",
+        failed.len(),
+        named.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// Returns the status with these outcomes, in namespaces `n0`, `n1` and so on.
+    fn of(
+        previous: Option<&ClusterConfigSyncStatus>,
+        obstacle: Option<&Obstacle>,
+        outcomes: &[Outcome],
+        now: i64,
+    ) -> ClusterConfigSyncStatus {
+        let names = (0..outcomes.len()).map(|at| Name::parse(&format!("n{at}")).unwrap());
+        let names: Vec<_> = names.collect();
+        status(previous, 3, obstacle, names.iter().zip(outcomes), at(now))
+    }
+
+    fn condition(status: &ClusterConfigSyncStatus) -> (&str, &str, &str) {
+        let ready = ready(status).unwrap();
+        (&ready.status, &ready.reason, &ready.message)
+    }
+
+    #[test]
+    fn it_is_ready_once_every_namespace_has_an_exact_copy() {
+        let all = [Outcome::Synced, Outcome::Synced];
+        let done = of(None, None, &all, 1);
+        assert_eq!(
+            condition(&done),
+            ("True", "Synced", "2 namespaces have an exact copy")
+        );
+        assert_eq!(
+            (done.selected, done.synced, done.observed_generation),
+            (2, 2, 3)
+        );
+        let under_way = of(None, None, &[Outcome::Synced, Outcome::Pending], 1);
+        let expected = ("False", "Syncing", "1 of 2 namespaces have an exact copy");
+        assert_eq!(condition(&under_way), expected);
+        assert_eq!(
+            condition(&of(None, None, &[], 1)).0,
+            "True",
+            "nothing is left to do"
+        );
+    }
+
+    #[test]
+    fn each_namespace_without_a_copy_has_its_reason() {
+        let other = Reason::OtherSync(Name::parse("older").unwrap());
+        let outcomes = [
+            Reason::ExistsNotOurs,
+            other,
+            Reason::Forbidden,
+            Reason::QuotaExceeded,
+        ];
+        let status = of(None, None, &outcomes.map(Outcome::Failed), 1);
+        let expected = "4 of 4 namespaces have no exact copy: n0 (ExistsNotOurs), n1 (OtherSync), n2 (Forbidden) and 1 more";
+        assert_eq!(condition(&status), ("False", "Conflict", expected));
+        let conflicts: Vec<_> = status
+            .conflicts
+            .iter()
+            .map(|it| (&*it.namespace, &*it.reason))
+            .collect();
+        assert_eq!(conflicts[1], ("n1", "OtherSync"));
+        assert_eq!(conflicts.len(), 4);
+        let many = vec![Outcome::Failed(Reason::Failed); 1000];
+        assert_eq!(of(None, None, &many, 1).conflicts.len(), MAX_CONFLICTS);
+    }
+
+    #[test]
+    fn an_obstacle_is_named_and_the_copies_that_are_there_are_counted() {
+        let obstacle = Obstacle::Source(NotCopied::KeyNotFound("ca.crt".to_owned()));
+        let status = of(
+            None,
+            Some(&obstacle),
+            &[Outcome::Synced, Outcome::Pending],
+            1,
+        );
+        let expected = "the source has no key \"ca.crt\"; copies stay as they are";
+        assert_eq!(condition(&status), ("False", "KeyNotFound", expected));
+        assert_eq!((status.selected, status.synced), (2, 1));
+    }
+
+    #[test]
+    fn the_time_of_the_condition_is_that_of_its_last_change() {
+        let first = of(None, None, &[Outcome::Pending], 1);
+        let second = of(Some(&first), None, &[Outcome::Failed(Reason::Failed)], 2);
+        let third = of(Some(&second), None, &[Outcome::Synced], 3);
+        let fourth = of(Some(&third), None, &[Outcome::Synced], 4);
+        let times = [&first, &second, &third].map(|it| ready(it).unwrap().last_transition_time.0);
+        assert_eq!(times, [at(1), at(1), at(3)]);
+        assert_eq!(third, fourth, "nothing is to be written");
+    }
+}
