@@ -43,6 +43,10 @@ use crate::schema;
     )
 )]
 #[serde(rename_all = "camelCase")]
+#[expect(
+    clippy::duplicated_attributes,
+    reason = "columns have types in common, which are no attributes"
+)]
 pub struct ClusterConfigSyncSpec {
     /// The object that is copied. It is only read, never written. It cannot be changed later.
     pub source: Source,

@@ -3,4 +3,5 @@
 pub(crate) mod copies;
 pub(crate) mod error;
 pub(crate) mod keys;
+pub(crate) mod request;
 pub(crate) mod source;

@@ -10,6 +10,7 @@ mod config;
 mod report;
 
 mod restart;
+mod sync;
 mod webhook;
 
 mod run;

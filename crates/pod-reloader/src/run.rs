@@ -37,6 +37,7 @@ use crate::runtime::leader::lead;
 use crate::runtime::logging::Complaint;
 use crate::runtime::server::{self, Limits, Transport};
 use crate::runtime::tasks::{Tasks, on};
+use crate::sync::controller::Syncs;
 use crate::webhook::certificate;
 use crate::webhook::own_ca::{OwnAuthority, Places};
 use crate::webhook::readiness::Readiness;
@@ -252,8 +253,13 @@ impl Parts {
         let (events, send_events) = Events::new(self.clients.events.clone());
         self.tasks
             .spawn("events", on(reconciling.clone(), send_events));
-        let controllers: Vec<Arc<dyn Controller>> =
-            vec![Arc::new(self.restarts(events, reconciling))];
+        let mut controllers: Vec<Arc<dyn Controller>> =
+            vec![Arc::new(self.restarts(events.clone(), reconciling))];
+        match (self.args.sync, self.args.reconcile) {
+            (true, Reconcile::On) => controllers.push(Arc::new(self.syncs(events))),
+            (true, _) => warn!("not copying to namespaces: --reconcile is not on"),
+            (false, _) => {}
+        }
         let (reconciling, heartbeat) = (reconciling.clone(), self.heartbeat.clone());
         let term = move || {
             on(
@@ -304,6 +310,17 @@ impl Parts {
             brakes: Brakes::default(),
             ourselves: self.ourselves.clone(),
         }
+    }
+
+    fn syncs(&self, events: Events) -> Syncs {
+        Syncs::new(
+            self.clients.clone(),
+            self.budget.clone(),
+            events,
+            &self.metrics,
+            self.namespace.clone(),
+            self.args.resync_period,
+        )
     }
 
     fn notifications(&mut self, reconciling: &Handle) -> Option<Notifications> {

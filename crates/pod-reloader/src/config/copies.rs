@@ -1,7 +1,6 @@
 //! Makes the copies of ConfigMaps that pods use, and reads them.
 
 use futures::future::try_join_all;
-use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::copies::{Copies, Copy, NotTheContent, manifest};
 use pod_reloader_core::digest::{DataKeys, Presence};
 use pod_reloader_core::mark::Marks;
@@ -9,9 +8,9 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::Pins;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::Workload;
-use serde_json::json;
 
 use super::error::ReadError;
+use super::request;
 use super::source::Source;
 use crate::runtime::error::CallError;
 
@@ -149,20 +148,7 @@ impl Source {
 
     /// Deletes a copy, if it still is the one with this UID.
     pub(crate) async fn delete(&self, copy: &Reference, uid: &str) -> Result<(), CallError> {
-        let path = format!(
-            "/api/v1/namespaces/{}/configmaps/{}",
-            copy.namespace, copy.name
-        );
-        let options = json!({
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {"uid": uid},
-        });
-        let request = http::Request::delete(path)
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .header(http::header::ACCEPT, METADATA_ONLY)
-            .body(options.to_string().into_bytes())
-            .expect("a Name is safe in a path");
+        let request = request::delete(copy, uid, None);
         self.send(request).await
     }
 
@@ -172,13 +158,7 @@ impl Source {
         copy: &Name,
         manifest: Vec<u8>,
     ) -> Result<(), NotCopied> {
-        let path =
-            format!("/api/v1/namespaces/{namespace}/configmaps?fieldManager={FIELD_MANAGER}");
-        let request = http::Request::post(path)
-            .header(http::header::CONTENT_TYPE, "application/json")
-            .header(http::header::ACCEPT, METADATA_ONLY)
-            .body(manifest)
-            .expect("a Name is safe in a path");
+        let request = request::create(&Reference::config_map(namespace, copy), manifest);
         let _turn = self.turn().await;
         let created = self.send(request).await;
         created.map_err(|source| NotCopied::Create {
@@ -210,6 +190,3 @@ enum State {
     /// An object of ours with this UID, which got other content when nobody knew the content of the copy.
     HasOtherContent(Box<str>),
 }
-
-/// The media type of an answer that leaves the content out.
-const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";

@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use webhook_certs::first_expiry;
 
 use crate::config::error::ReadError;
+use crate::config::request;
 use crate::metrics::Reads;
 use crate::runtime::budget::{Budget, Share};
 use crate::runtime::client::within;
@@ -139,15 +140,7 @@ impl Source {
         &self,
         reference: &Reference,
     ) -> Result<(Vec<u8>, Share), CallError> {
-        let Reference {
-            kind,
-            namespace,
-            name,
-        } = reference;
-        let path = format!("/api/v1/namespaces/{namespace}/{}/{name}", kind.plural());
-        let request = http::Request::get(path)
-            .body(Vec::new())
-            .expect("a Name is safe in a path");
+        let request = request::get(reference);
         within(self.deadline, self.answer(request)).await
     }
 

@@ -126,7 +126,7 @@ impl Recorder {
         let now = Instant::now();
         self.recent
             .retain(|_, (_, used)| now.duration_since(*used) < REMEMBERED);
-        let namespace = about.namespace.as_deref().unwrap_or_default();
+        let namespace = namespace(about);
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         let key = (about.uid.clone(), report.reason, report.note.clone());
         if let Some((event, _)) = self.recent.get(&key) {
@@ -157,7 +157,7 @@ fn event(about: &ObjectReference, report: &Report, now: Timestamp) -> Event {
     };
     Event {
         metadata: ObjectMeta {
-            namespace: about.namespace.clone(),
+            namespace: Some(namespace(about).to_owned()),
             name: Some(name(about.name.as_deref().unwrap_or_default(), now)),
             ..ObjectMeta::default()
         },
@@ -172,6 +172,11 @@ fn event(about: &ObjectReference, report: &Report, now: Timestamp) -> Event {
         reporting_instance: Some(FIELD_MANAGER.to_owned()),
         ..Event::default()
     }
+}
+
+/// Returns the namespace of an Event about an object. Kubernetes has those about objects without one in `default`.
+fn namespace(about: &ObjectReference) -> &str {
+    about.namespace.as_deref().unwrap_or("default")
 }
 
 fn counted_again(event: &Event, now: Timestamp) -> Event {

@@ -29,9 +29,11 @@ pub(crate) struct Queue<T> {
     turns: VecDeque<Name>,
     /// The number of items in progress, by namespace.
     running: HashMap<Name, usize>,
+    /// The maximum number of items that are in progress at once.
+    pub(crate) at_once: usize,
 }
 
-/// The maximum number of items of a controller that are in progress at once.
+/// The maximum number of items of a controller that are in progress at once, unless it says otherwise.
 pub(crate) const AT_ONCE: usize = 16;
 
 #[derive(Debug)]
@@ -52,6 +54,7 @@ impl<T> Default for Queue<T> {
             lines: HashMap::new(),
             turns: VecDeque::new(),
             running: HashMap::new(),
+            at_once: AT_ONCE,
         }
     }
 }
@@ -79,7 +82,7 @@ impl<T: Item> Queue<T> {
     /// from it the item that has been due longest.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<T> {
         self.line_up(now);
-        let free = AT_ONCE.saturating_sub(self.running.values().sum());
+        let free = self.at_once.saturating_sub(self.running.values().sum());
         let has_room = |name| self.running.get(name).copied().unwrap_or_default() < 3 * free;
         let turn = self.turns.iter().position(has_room)?;
         let namespace = self.turns.remove(turn)?;

@@ -89,7 +89,11 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
 
     /// Returns the ID under which the watch of these objects is known.
     pub(crate) fn watch_id(&self) -> String {
-        watch_id(&self.request.url_path, self.labels.as_deref())
+        watch_id(
+            &self.request.url_path,
+            self.labels.as_deref(),
+            self.fields.as_deref(),
+        )
     }
 
     /// Lists the objects, and watches them from there on, for ever.

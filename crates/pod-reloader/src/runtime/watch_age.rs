@@ -149,21 +149,26 @@ where
     }
 }
 
-/// Returns the ID of the watch that a call belongs to: its path, and its label selector if it has one. One
-/// kind can be watched twice, with a selector and without.
+/// Returns the ID of the watch that a call belongs to: its path, and its selectors if it has any. One kind can be
+/// watched several times, with different selectors.
 fn id(uri: &Uri) -> String {
     let query = uri.query().unwrap_or_default();
-    let mut parameters = form_urlencoded::parse(query.as_bytes());
-    let selector = parameters.find(|(name, _)| name == "labelSelector");
-    watch_id(uri.path(), selector.as_ref().map(|(_, it)| &**it))
+    let parameter = |wanted: &str| {
+        let mut parameters = form_urlencoded::parse(query.as_bytes());
+        Some(parameters.find(|(name, _)| name == wanted)?.1)
+    };
+    let (labels, fields) = (parameter("labelSelector"), parameter("fieldSelector"));
+    watch_id(uri.path(), labels.as_deref(), fields.as_deref())
 }
 
-/// Returns the ID of the watch at a path, with this label selector.
-pub(crate) fn watch_id(path: &str, label_selector: Option<&str>) -> String {
-    match label_selector {
-        Some(selector) => format!("{path}?{selector}"),
-        None => path.to_owned(),
+/// Returns the ID of the watch at a path, with these selectors of labels and of fields.
+pub(crate) fn watch_id(path: &str, labels: Option<&str>, fields: Option<&str>) -> String {
+    let mut id = path.to_owned();
+    for selector in [labels, fields].into_iter().flatten() {
+        id.push('?');
+        id.push_str(selector);
     }
+    id
 }
 
 /// Returns the seconds since 1970, as metrics show times.
@@ -211,11 +216,15 @@ mod tests {
         let id = |uri: &'static str| super::id(&Uri::from_static(uri));
         assert_eq!(
             id("/secrets?watch=true&limit=5"),
-            watch_id("/secrets", None)
+            watch_id("/secrets", None, None)
         );
         assert_eq!(
             id("/secrets?labelSelector=owner%3Dhelm%2Cstatus%21%3Dsuperseded&watch=true"),
-            watch_id("/secrets", Some("owner=helm,status!=superseded"))
+            watch_id("/secrets", Some("owner=helm,status!=superseded"), None)
+        );
+        assert_eq!(
+            id("/secrets?fieldSelector=metadata.name%3Da&watch=true"),
+            watch_id("/secrets", None, Some("metadata.name=a"))
         );
     }
 

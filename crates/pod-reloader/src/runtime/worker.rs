@@ -41,13 +41,24 @@ pub(crate) trait Handler: Send + Sync + 'static {
 /// A worker is for one term: an item that is in progress when the loop is dropped is not handled again.
 pub(crate) struct Worker<T> {
     queue: Mutex<Queue<T>>,
+    at_once: usize,
     pushed: Notify,
 }
 
 impl<T> Default for Worker<T> {
     fn default() -> Self {
+        Self::new(AT_ONCE)
+    }
+}
+
+impl<T> Worker<T> {
+    /// Returns a worker that has up to this many items in progress at once.
+    pub(crate) fn new(at_once: usize) -> Self {
+        let mut queue = Queue::default();
+        queue.at_once = at_once;
         Self {
-            queue: Mutex::default(),
+            queue: Mutex::new(queue),
+            at_once,
             pushed: Notify::new(),
         }
     }
@@ -68,7 +79,7 @@ impl<T: Item> Worker<T> {
     pub(crate) async fn run<H: Handler<Item = T>>(&self, handler: &Arc<H>) {
         let mut in_progress = JoinSet::new();
         loop {
-            while in_progress.len() < AT_ONCE {
+            while in_progress.len() < self.at_once {
                 let Some(item) = self.queue.lock().pop(Instant::now()) else {
                     break;
                 };
@@ -85,7 +96,7 @@ impl<T: Item> Worker<T> {
             }
             handler.is_busy(!in_progress.is_empty());
             let next_due = self.queue.lock().next_due();
-            let next_due = next_due.filter(|_| in_progress.len() < AT_ONCE);
+            let next_due = next_due.filter(|_| in_progress.len() < self.at_once);
             tokio::select! {
                 () = self.pushed.notified() => {}
                 () = until(next_due) => {}

@@ -1,0 +1,9 @@
+//! The controller of ClusterConfigSyncs: copies ConfigMaps and Secrets to namespaces, and keeps the copies exact.
+
+mod calls;
+pub(crate) mod controller;
+mod copy;
+mod metrics;
+mod state;
+mod status;
+mod watch;

@@ -1,0 +1,85 @@
+//! The metrics of copies.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+use crate::metrics::Metrics;
+
+/// The metrics of this controller. They are shown only where it is switched on.
+#[derive(Clone, Default)]
+pub(super) struct SyncMetrics {
+    /// Copies that are exact.
+    pub(super) copies: Gauge,
+    /// Namespaces that cannot have an exact copy.
+    pub(super) conflicts: Gauge,
+    /// ClusterConfigSyncs that are not ready.
+    pub(super) not_ready: Gauge,
+    writes: Family<[(&'static str, &'static str); 1], Counter>,
+}
+
+/// A write to a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Write {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Write {
+    const ALL: [Self; 3] = [Self::Create, Self::Update, Self::Delete];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+impl SyncMetrics {
+    /// Returns metrics that are shown among `all`.
+    pub(super) fn registered(all: &Metrics) -> Self {
+        let metrics = Self::default();
+        for write in Write::ALL {
+            drop(metrics.writes.get_or_create(&[("verb", write.as_str())]));
+        }
+        all.register(|registry| {
+            let ours = registry.sub_registry_with_prefix("pod_reloader");
+            ours.register(
+                "synced_copies",
+                "Copies of ClusterConfigSyncs that are exact",
+                metrics.copies.clone(),
+            );
+            ours.register(
+                "sync_conflicts",
+                "Namespaces that cannot have an exact copy of a ClusterConfigSync",
+                metrics.conflicts.clone(),
+            );
+            ours.register(
+                "syncs_not_ready",
+                "ClusterConfigSyncs some of whose namespaces have no exact copy",
+                metrics.not_ready.clone(),
+            );
+            ours.register(
+                "sync_writes",
+                "Writes to copies of ClusterConfigSyncs",
+                metrics.writes.clone(),
+            );
+        });
+        metrics
+    }
+
+    /// Counts a write to a copy.
+    pub(super) fn wrote(&self, write: Write) {
+        self.writes.get_or_create(&[("verb", write.as_str())]).inc();
+    }
+
+    /// Resets what a term has shown.
+    pub(super) fn reset(&self) {
+        for gauge in [&self.copies, &self.conflicts, &self.not_ready] {
+            gauge.set(0);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Writes the status of ClusterConfigSyncs, and tells users when it changes.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use pod_reloader_core::config_sync::outcome::ready;
+use pod_reloader_core::error::chain;
+use pod_reloader_core::name::Name;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::copy::{STATUS_PAUSE, Syncer};
+use super::state::StatusChange;
+use crate::runtime::events::Report;
+
+impl Syncer {
+    /// Writes the status of a ClusterConfigSync, if it has another one. Returns the time to try again.
+    pub(super) async fn write_status(&self, name: &Name) -> Option<Instant> {
+        let change = self.state.lock().status(name, Timestamp::now());
+        let change = change?;
+        match self.calls.write_status(name, &change.after).await {
+            Ok(()) => {
+                self.report(name, &change);
+                self.state.lock().status_written(name, change.after);
+                self.show();
+                None
+            }
+            Err(error) if error.is_not_found() => None,
+            Err(error) => {
+                self.errors.count(Some(&error));
+                let error = chain(&error);
+                warn!(sync = %name, error, "cannot write the status of a ClusterConfigSync, trying again");
+                Some(Instant::now() + STATUS_PAUSE * 5)
+            }
+        }
+    }
+
+    /// Tells users that copies have become exact, or cannot.
+    fn report(&self, name: &Name, change: &StatusChange) {
+        let before = change.before.as_ref().and_then(ready);
+        let Some(after) = ready(&change.after) else {
+            return;
+        };
+        let is_news =
+            before.is_none_or(|it| (&it.status, &it.reason) != (&after.status, &after.reason));
+        if !is_news || after.reason == "Syncing" {
+            return;
+        }
+        let is_problem = after.status != "True";
+        let (reason, message) = (&*after.reason, &*after.message);
+        match is_problem {
+            true => warn!(sync = %name, reason, message, "not in sync"),
+            false => info!(sync = %name, message, "in sync"),
+        }
+        let about = ObjectReference {
+            api_version: Some("pod-reloader.github.io/v1alpha1".to_owned()),
+            kind: Some("ClusterConfigSync".to_owned()),
+            name: Some(name.as_str().to_owned()),
+            uid: Some(change.uid.to_string()),
+            ..ObjectReference::default()
+        };
+        let report = Report {
+            reason: match is_problem {
+                true => "ConfigNotSynced",
+                false => "ConfigSynced",
+            },
+            note: message.to_owned(),
+            is_problem,
+            related: None,
+        };
+        self.events.publish(about, report);
+    }
+}
