@@ -6,4 +6,5 @@ mod copy;
 mod metrics;
 mod state;
 mod status;
+mod syncer;
 mod watch;

@@ -10,8 +10,8 @@ use pod_reloader_core::name::Name;
 use tokio::time::{Instant, interval_at};
 use tracing::info;
 
-use super::copy::Syncer;
 use super::metrics::SyncMetrics;
+use super::syncer::Syncer;
 use super::watch;
 use crate::metrics::Metrics;
 use crate::runtime::budget::Budget;

@@ -1,212 +1,33 @@
-//! Makes each copy exact, one copy at a time.
+//! Makes one copy exact.
 
-use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
-use parking_lot::Mutex;
-use pod_reloader_api::ClusterConfigSync;
+use pod_reloader_core::config_sync::Target;
 use pod_reloader_core::config_sync::content::{Content, Object, Step};
 use pod_reloader_core::config_sync::outcome::{Obstacle, Reason};
-use pod_reloader_core::config_sync::{NamespaceLabels, Target};
 use pod_reloader_core::error::chain;
-use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::calls::{Calls, reason};
-use super::metrics::{SyncMetrics, Write};
-use super::state::{Copying, Exact, Key, Place, State, Task};
-use crate::runtime::budget::Budget;
-use crate::runtime::client::Clients;
-use crate::runtime::controller::ControllerErrors;
+use super::calls::reason;
+use super::metrics::Write;
+use super::state::{Copying, Exact, Place, Task};
+use super::syncer::Syncer;
 use crate::runtime::error::CallError;
-use crate::runtime::events::Events;
-use crate::runtime::queue::Item;
-use crate::runtime::watch_age::Watches;
-use crate::runtime::worker::{Handler, Worker};
 
-/// The number of copies that are written at once. Restarts of pods must not wait for copies.
-const AT_ONCE: usize = 4;
-/// The time after a change of a copy at which the status is written: many copies may change at once.
-pub(super) const STATUS_PAUSE: Duration = Duration::from_secs(1);
 /// The pause after a first failure, which doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause after failures.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The number of attempts to write a copy that somebody else writes at the same time.
 const ATTEMPTS: usize = 3;
 
-/// Something to do for a ClusterConfigSync.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Work {
-    /// To make the copy in a namespace exact.
-    Copy {
-        /// The namespace, in whose turn this is done.
-        namespace: Name,
-        sync: Name,
-    },
-    /// To write the status.
-    Status(Name),
-}
-
-impl Item for Work {
-    fn namespace(&self) -> &Name {
-        match self {
-            Self::Copy { namespace, .. } => namespace,
-            Self::Status(sync) => sync,
-        }
-    }
-}
-
-impl fmt::Display for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Copy { namespace, sync } => write!(f, "ClusterConfigSync {sync} in {namespace}"),
-            Self::Status(sync) => write!(f, "the status of ClusterConfigSync {sync}"),
-        }
-    }
-}
-
-/// The parts with which copies are written, for one term of leadership.
-pub(super) struct Syncer {
-    clients: Clients,
-    pub(super) calls: Calls,
-    budget: Budget,
-    watches: Watches,
-    pub(super) events: Events,
-    metrics: SyncMetrics,
-    pub(super) errors: ControllerErrors,
-    pub(super) state: Mutex<State>,
-    worker: Worker<Work>,
-    keys: watch::Sender<BTreeSet<Key>>,
-}
-
 impl Syncer {
-    pub(super) fn new(
-        clients: Clients,
-        budget: Budget,
-        watches: Watches,
-        events: Events,
-        metrics: SyncMetrics,
-        errors: ControllerErrors,
-        own: Name,
-    ) -> Self {
-        Self {
-            calls: Calls::new(clients.reconcile.clone(), budget.clone()),
-            clients,
-            budget,
-            watches,
-            events,
-            metrics,
-            errors,
-            state: Mutex::new(State::new(own)),
-            worker: Worker::new(AT_ONCE),
-            keys: watch::Sender::default(),
-        }
-    }
-
-    pub(super) fn watch_client(&self) -> Client {
-        self.clients.watch.clone()
-    }
-
-    pub(super) fn budget(&self) -> &Budget {
-        &self.budget
-    }
-
-    pub(super) fn watches(&self) -> &Watches {
-        &self.watches
-    }
-
-    /// Returns the kinds and names of all sources, as they change.
-    pub(super) fn keys(&self) -> watch::Receiver<BTreeSet<Key>> {
-        self.keys.subscribe()
-    }
-
-    pub(super) fn sync_seen(&self, name: Name, object: ClusterConfigSync) {
-        let places = self.state.lock().sync_seen(name.clone(), object);
-        self.push_status(name);
-        self.push(places);
-        self.publish_keys();
-    }
-
-    pub(super) fn sync_gone(&self, name: &Name) {
-        let places = self.state.lock().sync_gone(name);
-        self.push(places);
-        self.publish_keys();
-        self.show();
-    }
-
-    pub(super) fn syncs_listed(&self, listed: &BTreeSet<Name>) {
-        let gone = self.state.lock().syncs_without(listed);
-        gone.iter().for_each(|name| self.sync_gone(name));
-    }
-
-    pub(super) fn namespaces_listed(&self, namespaces: HashMap<Name, NamespaceLabels>) {
-        let places = self.state.lock().namespaces_listed(namespaces);
-        self.push(places);
-    }
-
-    pub(super) fn namespace_seen(&self, name: &Name, labels: Option<NamespaceLabels>) {
-        let places = self.state.lock().namespace_seen(name, labels);
-        self.push(places);
-    }
-
-    pub(super) fn targets_listed(&self, key: &Key, targets: HashMap<Name, Target>) {
-        let places = self.state.lock().targets_listed(key, targets);
-        self.push(places);
-    }
-
-    pub(super) fn target_seen(&self, key: &Key, namespace: &Name, target: Option<Target>) {
-        let places = self.state.lock().target_seen(key, namespace, target);
-        self.push(places);
-    }
-
-    pub(super) fn targets_gone(&self, key: &Key) {
-        self.state.lock().targets_gone(key);
-    }
-
-    /// Handles what is due, for ever.
-    pub(super) async fn run(self: &Arc<Self>) {
-        self.worker.run(self).await;
-    }
-
-    /// Shows how many copies there are.
-    pub(super) fn show(&self) {
-        let (exact, failed, not_ready) = self.state.lock().counts();
-        self.metrics.copies.set(exact as i64);
-        self.metrics.conflicts.set(failed as i64);
-        self.metrics.not_ready.set(not_ready as i64);
-    }
-
-    fn publish_keys(&self) {
-        let keys = self.state.lock().keys();
-        self.keys.send_if_modified(|known| {
-            let is_news = *known != keys;
-            *known = keys;
-            is_news
-        });
-    }
-
-    fn push(&self, places: Vec<Place>) {
-        let now = Instant::now();
-        for (sync, namespace) in places {
-            self.worker.push(Work::Copy { namespace, sync }, now);
-        }
-    }
-
-    fn push_status(&self, sync: Name) {
-        let at = Instant::now() + STATUS_PAUSE;
-        self.worker.push(Work::Status(sync), at);
-    }
-
     /// Makes the copy of a ClusterConfigSync in a namespace exact, as far as it can be. Returns the time to look at it
     /// again.
-    async fn copy(&self, place: Place) -> Option<Instant> {
+    pub(super) async fn copy(&self, place: Place) -> Option<Instant> {
         let task = self.state.lock().task(&place);
         let again = match task {
             Task::None => None,
@@ -421,15 +242,4 @@ enum Written {
     NotOurs,
     /// The copy is being deleted.
     Waits,
-}
-
-impl Handler for Syncer {
-    type Item = Work;
-
-    async fn handle(&self, work: &Work) -> Option<Instant> {
-        match work {
-            Work::Copy { namespace, sync } => self.copy((sync.clone(), namespace.clone())).await,
-            Work::Status(sync) => self.write_status(sync).await,
-        }
-    }
 }

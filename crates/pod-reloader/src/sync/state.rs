@@ -1,16 +1,22 @@
 //! Remembers what is known of ClusterConfigSyncs, of namespaces, and of the objects that have the names of copies.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
 use jiff::Timestamp;
-use pod_reloader_api::{ClusterConfigSync, ClusterConfigSyncStatus};
+use pod_reloader_api::ClusterConfigSyncStatus;
 use pod_reloader_core::config_sync::content::Content;
 use pod_reloader_core::config_sync::outcome::{self, Obstacle, Outcome, Reason};
 use pod_reloader_core::config_sync::pace::Pace;
 use pod_reloader_core::config_sync::{ConfigSync, InvalidSync, NamespaceLabels, Target};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
+
+mod news;
+mod places;
+
+#[cfg(test)]
+mod tests;
 
 /// The kind and the name that a source and its copies have.
 pub(super) type Key = (ConfigKind, Name);
@@ -38,6 +44,8 @@ struct Known {
     current: Option<(Box<str>, [u8; 16])>,
     source: Arc<tokio::sync::Mutex<Reading>>,
     copies: BTreeMap<Name, Copy>,
+    /// The number of copies that cannot be exact, when the status was last computed.
+    conflicts: usize,
 }
 
 /// The source as it was last read. Its content stays in memory only while copies are written.
@@ -111,148 +119,13 @@ impl State {
         }
     }
 
-    /// Takes in a ClusterConfigSync. Returns the copies to look at.
-    pub(super) fn sync_seen(&mut self, name: Name, object: ClusterConfigSync) -> Vec<Place> {
-        if object.metadata.deletion_timestamp.is_some() {
-            return self.sync_gone(&name);
-        }
-        let uid = object.metadata.uid.as_deref().unwrap_or_default().into();
-        let version = (uid, object.metadata.generation.unwrap_or_default());
-        let sync = ConfigSync::try_from(&object).map(Arc::new);
-        if let Some(known) = self.syncs.get_mut(&name) {
-            known.status = object.status;
-            if known.version == version {
-                return Vec::new();
-            }
-        }
-        let before = self.syncs.remove(&name);
-        let same_object = before.filter(|before| before.version.0 == version.0);
-        let (status, copies) =
-            same_object.map_or_else(Default::default, |it| (it.status, it.copies));
-        let known = Known {
-            version,
-            sync,
-            status,
-            obstacle: None,
-            current: None,
-            source: Arc::default(),
-            copies,
-        };
-        self.syncs.insert(name.clone(), known);
-        let mut places = self.all_of(&name);
-        for rival in self.rivals(&name) {
-            places.extend(self.all_of(&rival));
-        }
-        places
-    }
-
-    /// Forgets a ClusterConfigSync. Returns the copies to look at: others may have its place.
-    pub(super) fn sync_gone(&mut self, name: &Name) -> Vec<Place> {
-        let rivals = self.rivals(name);
-        self.syncs.remove(name);
-        let places = rivals.iter().flat_map(|rival| self.all_of(rival));
-        places.collect()
-    }
-
-    /// Returns the ClusterConfigSyncs whose names are not among these.
-    pub(super) fn syncs_without(&self, listed: &BTreeSet<Name>) -> Vec<Name> {
-        let gone = self.syncs.keys().filter(|name| !listed.contains(*name));
-        gone.cloned().collect()
-    }
-
-    /// Returns the kinds and names of all sources.
-    pub(super) fn keys(&self) -> BTreeSet<Key> {
-        let syncs = self.syncs.values().filter_map(|it| it.sync.as_ref().ok());
-        syncs.map(|sync| key(sync)).collect()
-    }
-
-    /// Takes in all namespaces. Returns the copies to look at.
-    pub(super) fn namespaces_listed(
-        &mut self,
-        namespaces: HashMap<Name, NamespaceLabels>,
-    ) -> Vec<Place> {
-        let before = self.namespaces.replace(namespaces);
-        let Some(before) = before else {
-            return self.all();
-        };
-        let after = self.namespaces.iter().flatten();
-        let changed = after.filter(|(name, labels)| before.get(*name) != Some(labels));
-        let gone = before.keys().filter(|name| !self.has_namespace(name));
-        let news: Vec<_> = changed.map(|(name, _)| name).chain(gone).cloned().collect();
-        news.iter().flat_map(|name| self.all_in(name)).collect()
-    }
-
-    /// Takes in a namespace, or that it is gone. Returns the copies to look at.
-    pub(super) fn namespace_seen(
-        &mut self,
-        name: &Name,
-        labels: Option<NamespaceLabels>,
-    ) -> Vec<Place> {
-        let Some(namespaces) = &mut self.namespaces else {
-            return Vec::new();
-        };
-        let before = match labels.clone() {
-            Some(labels) => namespaces.insert(name.clone(), labels),
-            None => namespaces.remove(name),
-        };
-        match before == labels {
-            true => Vec::new(),
-            false => self.all_in(name),
-        }
-    }
-
-    /// Takes in all objects of this kind with this name, by namespace. Returns the copies to look at.
-    pub(super) fn targets_listed(
-        &mut self,
-        key: &Key,
-        targets: HashMap<Name, Target>,
-    ) -> Vec<Place> {
-        let Some(before) = self.targets.insert(key.clone(), targets) else {
-            let syncs = self.of_key(key);
-            return syncs.iter().flat_map(|name| self.all_of(name)).collect();
-        };
-        let after = &self.targets[key];
-        let all = before.keys().chain(after.keys());
-        let news = all.filter(|namespace| before.get(*namespace) != after.get(*namespace));
-        let news: BTreeSet<_> = news.cloned().collect();
-        news.iter()
-            .flat_map(|it| self.changed_in(key, it))
-            .collect()
-    }
-
-    /// Takes in an object of this kind with this name, or that it is gone. Returns the copies to look at.
-    pub(super) fn target_seen(
-        &mut self,
-        key: &Key,
-        namespace: &Name,
-        target: Option<Target>,
-    ) -> Vec<Place> {
-        let Some(targets) = self.targets.get_mut(key) else {
-            return Vec::new();
-        };
-        let before = match target.clone() {
-            Some(target) => targets.insert(namespace.clone(), target),
-            None => targets.remove(namespace),
-        };
-        match before == target {
-            true => Vec::new(),
-            false => self.changed_in(key, namespace),
-        }
-    }
-
-    /// Forgets the objects of this kind with this name.
-    pub(super) fn targets_gone(&mut self, key: &Key) {
-        self.targets.remove(key);
-    }
-
     /// Returns the next thing to do about the copy of a ClusterConfigSync in a namespace.
     pub(super) fn task(&mut self, (name, namespace): &Place) -> Task {
-        let older = self.older(name, namespace);
+        let holder = self.holder(name, namespace);
         let Some(known) = self.syncs.get_mut(name) else {
             return Task::None;
         };
         let Ok(sync) = known.sync.clone() else {
-            known.copies.clear();
             return Task::None;
         };
         let (Some(namespaces), Some(targets)) = (&self.namespaces, self.targets.get(&key(&sync)))
@@ -278,11 +151,11 @@ impl State {
             known.copies.remove(namespace);
             return match labels.is_terminating || *namespace == sync.source.namespace {
                 true => Task::None,
-                false => removed(None),
+                false => removed(holder.as_deref()),
             };
         }
         let seen = known.copies.entry(namespace.clone()).or_default();
-        if let Some(older) = older {
+        if let Some(older) = holder.filter(|it| it.precedes(&sync)) {
             seen.outcome = Outcome::Failed(Reason::OtherSync(older.name.clone()));
             return removed(Some(&older));
         }
@@ -357,15 +230,13 @@ impl State {
         })
     }
 
-    /// Returns the status that a ClusterConfigSync should have, if it has another one, and the one that it has.
+    /// Returns the status that a ClusterConfigSync should have. `None` as long as that is not known.
     pub(super) fn status(&mut self, name: &Name, now: Timestamp) -> Option<StatusChange> {
         let source_is_missing = match &self.syncs.get(name)?.sync {
             Ok(sync) => {
                 self.namespaces.as_ref()?;
-                !self
-                    .targets
-                    .get(&key(sync))?
-                    .contains_key(&sync.source.namespace)
+                let targets = self.targets.get(&key(sync))?;
+                !targets.contains_key(&sync.source.namespace)
             }
             Err(_) => false,
         };
@@ -376,20 +247,25 @@ impl State {
             known.obstacle = None;
         }
         let invalid = known.sync.as_ref().err().cloned().map(Obstacle::Invalid);
-        let status = outcome::status(
-            known.status.as_ref(),
-            known.version.1,
-            invalid.as_ref().or(known.obstacle.as_ref()),
+        let outcomes = || {
             known
                 .copies
                 .iter()
-                .map(|(name, copy)| (name, &copy.outcome)),
+                .map(|(name, copy)| (name, &copy.outcome))
+        };
+        let after = outcome::status(
+            known.status.as_ref(),
+            known.version.1,
+            invalid.as_ref().or(known.obstacle.as_ref()),
+            outcomes(),
             now,
         );
-        (known.status.as_ref() != Some(&status)).then(|| StatusChange {
+        let failed = outcomes().filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
+        known.conflicts = failed.count();
+        Some(StatusChange {
             uid: known.version.0.clone(),
             before: known.status.clone(),
-            after: status,
+            after,
         })
     }
 
@@ -403,20 +279,15 @@ impl State {
     /// Returns the numbers of exact copies, of namespaces that cannot have one, and of ClusterConfigSyncs that are
     /// not ready.
     pub(super) fn counts(&self) -> (usize, usize, usize) {
-        let copies = || self.syncs.values().flat_map(|known| known.copies.values());
-        let exact = copies().filter(|copy| copy.outcome == Outcome::Synced);
-        let failed = copies().filter(|copy| matches!(copy.outcome, Outcome::Failed(_)));
-        let not_ready = self.syncs.values().filter(|known| {
-            let ready = known.status.as_ref().and_then(outcome::ready);
-            ready.is_none_or(|ready| ready.status != "True")
-        });
-        (exact.count(), failed.count(), not_ready.count())
-    }
-
-    fn has_namespace(&self, name: &Name) -> bool {
-        self.namespaces
-            .as_ref()
-            .is_some_and(|all| all.contains_key(name))
+        let (mut exact, mut conflicts, mut not_ready) = (0, 0, 0);
+        for known in self.syncs.values() {
+            let status = known.status.as_ref();
+            exact += status.map_or(0, |status| status.synced as usize);
+            conflicts += known.conflicts;
+            let ready = status.and_then(outcome::ready);
+            not_ready += usize::from(ready.is_none_or(|ready| ready.status != "True"));
+        }
+        (exact, conflicts, not_ready)
     }
 
     /// Returns what is known of a ClusterConfigSync, if it is still this one.
@@ -428,107 +299,9 @@ impl State {
     fn copy(&mut self, sync: &ConfigSync, namespace: &Name) -> Option<&mut Copy> {
         self.known(sync)?.copies.get_mut(namespace)
     }
-
-    fn sync(&self, name: &Name) -> Option<&Arc<ConfigSync>> {
-        self.syncs.get(name)?.sync.as_ref().ok()
-    }
-
-    fn others(&self, sync: &ConfigSync) -> impl Iterator<Item = &Arc<ConfigSync>> {
-        let all = self.syncs.values().filter_map(|it| it.sync.as_ref().ok());
-        all.filter(|other| other.competes_with(sync))
-    }
-
-    fn rivals(&self, name: &Name) -> Vec<Name> {
-        let others = self.sync(name).map(|sync| self.others(sync));
-        others
-            .into_iter()
-            .flatten()
-            .map(|it| it.name.clone())
-            .collect()
-    }
-
-    /// Returns the oldest of the ClusterConfigSyncs that have a namespace before this one.
-    fn older(&self, name: &Name, namespace: &Name) -> Option<Arc<ConfigSync>> {
-        let sync = self.sync(name)?;
-        let labels = self.namespaces.as_ref()?.get(namespace)?;
-        let older = self
-            .others(sync)
-            .filter(|other| other.precedes(sync) && other.selects(namespace, labels, &self.own));
-        older
-            .reduce(|a, b| if a.precedes(b) { a } else { b })
-            .cloned()
-    }
-
-    fn of_key(&self, wanted: &Key) -> Vec<Name> {
-        let all = self.syncs.values().filter_map(|it| it.sync.as_ref().ok());
-        let matching = all.filter(|sync| key(sync) == *wanted);
-        matching.map(|sync| sync.name.clone()).collect()
-    }
-
-    fn all(&mut self) -> Vec<Place> {
-        let names: Vec<_> = self.syncs.keys().cloned().collect();
-        names.iter().flat_map(|name| self.all_of(name)).collect()
-    }
-
-    /// Returns the copies of a ClusterConfigSync, wanted or not. None of them counts as exact until it has been
-    /// looked at.
-    fn all_of(&mut self, name: &Name) -> Vec<Place> {
-        let Some(sync) = self.sync(name).cloned() else {
-            return Vec::new();
-        };
-        let targets = self.targets.get(&key(&sync));
-        let of_targets = targets.into_iter().flat_map(HashMap::keys);
-        let namespaces = self.namespaces.iter().flat_map(HashMap::keys);
-        let all: BTreeSet<_> = namespaces.chain(of_targets).cloned().collect();
-        all.into_iter()
-            .filter_map(|namespace| self.await_look(&sync, namespace))
-            .collect()
-    }
-
-    /// Returns the copies of all ClusterConfigSyncs in a namespace.
-    fn all_in(&mut self, namespace: &Name) -> Vec<Place> {
-        let all = self.syncs.values().filter_map(|it| it.sync.as_ref().ok());
-        let all: Vec<_> = all.cloned().collect();
-        all.iter()
-            .filter_map(|sync| self.await_look(sync, namespace.clone()))
-            .collect()
-    }
-
-    /// Returns the copies that are concerned by a change of an object: itself, and if it is a source, all others.
-    fn changed_in(&mut self, key: &Key, namespace: &Name) -> Vec<Place> {
-        let mut places = Vec::new();
-        for name in self.of_key(key) {
-            let Some(sync) = self.sync(&name).cloned() else {
-                continue;
-            };
-            if sync.source.namespace == *namespace {
-                places.extend(self.all_of(&name));
-            } else {
-                places.extend(self.await_look(&sync, namespace.clone()));
-            }
-        }
-        places
-    }
-
-    /// Counts a copy as one that is still to be looked at. `None` if there is none, and none is wanted.
-    fn await_look(&mut self, sync: &ConfigSync, namespace: Name) -> Option<Place> {
-        let labels = self.namespaces.as_ref().and_then(|all| all.get(&namespace));
-        let is_wanted = labels.is_some_and(|labels| sync.selects(&namespace, labels, &self.own));
-        let targets = self.targets.get(&key(sync));
-        let is_there = targets.is_some_and(|targets| targets.contains_key(&namespace));
-        let copies = &mut self.syncs.get_mut(&sync.name)?.copies;
-        let is_known = copies.contains_key(&namespace);
-        if is_wanted {
-            let copy = copies.entry(namespace.clone()).or_default();
-            if copy.outcome == Outcome::Synced {
-                copy.outcome = Outcome::Pending;
-            }
-        }
-        (is_wanted || is_there || is_known).then(|| (sync.name.clone(), namespace))
-    }
 }
 
-/// A status that differs from the one that a ClusterConfigSync has.
+/// The status that a ClusterConfigSync has, and the one that it should have.
 #[derive(Debug)]
 pub(super) struct StatusChange {
     pub(super) uid: Box<str>,

@@ -8,15 +8,18 @@ use pod_reloader_core::name::Name;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::copy::{STATUS_PAUSE, Syncer};
 use super::state::StatusChange;
+use super::syncer::{STATUS_PAUSE, Syncer};
 use crate::runtime::events::Report;
 
 impl Syncer {
     /// Writes the status of a ClusterConfigSync, if it has another one. Returns the time to try again.
     pub(super) async fn write_status(&self, name: &Name) -> Option<Instant> {
-        let change = self.state.lock().status(name, Timestamp::now());
-        let change = change?;
+        let change = self.state.lock().status(name, Timestamp::now())?;
+        if change.before.as_ref() == Some(&change.after) {
+            self.show();
+            return None;
+        }
         match self.calls.write_status(name, &change.after).await {
             Ok(()) => {
                 self.report(name, &change);

@@ -10,8 +10,8 @@ use pod_reloader_core::config_sync::{NamespaceMetadata, Target, TargetMetadata};
 use pod_reloader_core::name::Name;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::copy::Syncer;
 use super::state::Key;
+use super::syncer::Syncer;
 use crate::runtime::resources::{Resources, api};
 
 /// Starts all watches. They end when the set is dropped.

@@ -1,0 +1,153 @@
+//! Takes in what the watches bring, and says which copies are to be looked at.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use pod_reloader_api::ClusterConfigSync;
+use pod_reloader_core::config_sync::{ConfigSync, NamespaceLabels, Target};
+use pod_reloader_core::name::Name;
+
+use super::{Key, Known, Place, State, key};
+
+impl State {
+    /// Takes in a ClusterConfigSync. Returns the copies to look at.
+    pub(in crate::sync) fn sync_seen(
+        &mut self,
+        name: Name,
+        object: ClusterConfigSync,
+    ) -> Vec<Place> {
+        if object.metadata.deletion_timestamp.is_some() {
+            return self.sync_gone(&name);
+        }
+        let uid = object.metadata.uid.as_deref().unwrap_or_default().into();
+        let version = (uid, object.metadata.generation.unwrap_or_default());
+        let sync = ConfigSync::try_from(&object).map(Arc::new);
+        if let Some(known) = self.syncs.get_mut(&name) {
+            known.status = object.status;
+            if known.version == version {
+                return Vec::new();
+            }
+        }
+        let before = self.syncs.remove(&name);
+        let same_object = before.filter(|before| before.version.0 == version.0);
+        let (status, copies) =
+            same_object.map_or_else(Default::default, |it| (it.status, it.copies));
+        let known = Known {
+            version,
+            sync,
+            status,
+            obstacle: None,
+            current: None,
+            source: Arc::default(),
+            copies,
+            conflicts: 0,
+        };
+        self.syncs.insert(name.clone(), known);
+        let mut places = self.all_of(&name);
+        for rival in self.rivals(&name) {
+            places.extend(self.all_of(&rival));
+        }
+        places
+    }
+
+    /// Forgets a ClusterConfigSync. Returns the copies to look at: others may have its place.
+    pub(in crate::sync) fn sync_gone(&mut self, name: &Name) -> Vec<Place> {
+        let rivals = self.rivals(name);
+        self.syncs.remove(name);
+        let places = rivals.iter().flat_map(|rival| self.all_of(rival));
+        places.collect()
+    }
+
+    /// Returns the ClusterConfigSyncs whose names are not among these.
+    pub(in crate::sync) fn syncs_without(&self, listed: &BTreeSet<Name>) -> Vec<Name> {
+        let gone = self.syncs.keys().filter(|name| !listed.contains(*name));
+        gone.cloned().collect()
+    }
+
+    /// Returns the kinds and names of all sources.
+    pub(in crate::sync) fn keys(&self) -> BTreeSet<Key> {
+        let syncs = self.syncs.values().filter_map(|it| it.sync.as_ref().ok());
+        syncs.map(|sync| key(sync)).collect()
+    }
+
+    /// Takes in all namespaces. Returns the copies to look at.
+    pub(in crate::sync) fn namespaces_listed(
+        &mut self,
+        namespaces: HashMap<Name, NamespaceLabels>,
+    ) -> Vec<Place> {
+        let Some(before) = self.namespaces.replace(namespaces) else {
+            return self.all();
+        };
+        let after = self.namespaces.iter().flatten();
+        let after: HashMap<_, _> = after.collect();
+        let all: BTreeSet<_> = before.keys().chain(after.keys().copied()).collect();
+        let news = all
+            .into_iter()
+            .filter(|name| before.get(*name) != after.get(*name).copied());
+        let news: Vec<_> = news.cloned().collect();
+        news.iter().flat_map(|name| self.all_in(name)).collect()
+    }
+
+    /// Takes in a namespace, or that it is gone. Returns the copies to look at.
+    pub(in crate::sync) fn namespace_seen(
+        &mut self,
+        name: &Name,
+        labels: Option<NamespaceLabels>,
+    ) -> Vec<Place> {
+        let Some(namespaces) = &mut self.namespaces else {
+            return Vec::new();
+        };
+        let before = match labels.clone() {
+            Some(labels) => namespaces.insert(name.clone(), labels),
+            None => namespaces.remove(name),
+        };
+        match before == labels {
+            true => Vec::new(),
+            false => self.all_in(name),
+        }
+    }
+
+    /// Takes in all objects of this kind with this name, by namespace. Returns the copies to look at.
+    pub(in crate::sync) fn targets_listed(
+        &mut self,
+        key: &Key,
+        targets: HashMap<Name, Target>,
+    ) -> Vec<Place> {
+        let Some(before) = self.targets.insert(key.clone(), targets) else {
+            let syncs = self.of_key(key);
+            return syncs.iter().flat_map(|name| self.all_of(name)).collect();
+        };
+        let after = &self.targets[key];
+        let all = before.keys().chain(after.keys());
+        let news = all.filter(|namespace| before.get(*namespace) != after.get(*namespace));
+        let news: BTreeSet<_> = news.cloned().collect();
+        news.iter()
+            .flat_map(|it| self.changed_in(key, it))
+            .collect()
+    }
+
+    /// Takes in an object of this kind with this name, or that it is gone. Returns the copies to look at.
+    pub(in crate::sync) fn target_seen(
+        &mut self,
+        key: &Key,
+        namespace: &Name,
+        target: Option<Target>,
+    ) -> Vec<Place> {
+        let Some(targets) = self.targets.get_mut(key) else {
+            return Vec::new();
+        };
+        let before = match target.clone() {
+            Some(target) => targets.insert(namespace.clone(), target),
+            None => targets.remove(namespace),
+        };
+        match before == target {
+            true => Vec::new(),
+            false => self.changed_in(key, namespace),
+        }
+    }
+
+    /// Forgets the objects of this kind with this name.
+    pub(in crate::sync) fn targets_gone(&mut self, key: &Key) {
+        self.targets.remove(key);
+    }
+}
