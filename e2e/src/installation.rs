@@ -149,6 +149,10 @@ impl Installation {
         }
         let mut cluster_scoped = Vec::new();
         for object in self.rendered(values).await? {
+            if object["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" {
+                self.create_to_stay(&object).await?;
+                continue;
+            }
             create(&self.client, None, &object).await?;
             if object["metadata"]["namespace"].is_null() {
                 cluster_scoped.push(object);
@@ -156,6 +160,17 @@ impl Installation {
         }
         self.cluster_scoped = Some(cluster_scoped);
         self.mount().await
+    }
+
+    /// Creates an object that stays when its release goes, unless it is there. All installations share it.
+    async fn create_to_stay(&self, object: &Value) -> Result<()> {
+        let objects = api_of(&self.client, None, object)?;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let created = create(&self.client, None, object).await;
+        match objects.get_metadata_opt(name).await? {
+            Some(_) => Ok(()),
+            None => created,
+        }
     }
 
     /// Renders the chart without its tests. Installations that differ only in name and port share one
@@ -179,7 +194,13 @@ impl Installation {
                 let release = self.namespace.replace(name, NAME);
                 let chart = chart().display().to_string();
                 let template = ["template", &release, &chart, "--namespace", &release];
-                let here = ["--dry-run=server", "--skip-tests", "--values=-"];
+                // What all installations share belongs to no release.
+                let here = [
+                    "--dry-run=server",
+                    "--skip-tests",
+                    "--take-ownership",
+                    "--values=-",
+                ];
                 let template = [&template[..], &here].concat();
                 let rendered = self.helm.run_with_input(&template, &key.1).await?;
                 let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered)?;

@@ -54,6 +54,7 @@ mod share;
 mod staged;
 mod stolen_token;
 mod storm;
+mod sync;
 mod takeover;
 mod tenant;
 mod unknown;

@@ -46,6 +46,22 @@ struct Known {
     copies: BTreeMap<Name, Copy>,
     /// The number of copies that cannot be exact, when the status was last computed.
     conflicts: usize,
+    /// True if copies were being written when the status was last computed.
+    was_syncing: bool,
+}
+
+impl Known {
+    /// Returns true if the status says that all copies of this spec are exact, and some have not been looked at: those of
+    /// a new leader, and new ones. To say anything else would be premature.
+    fn is_still_ready(&self) -> bool {
+        let status = self.status.as_ref();
+        let status = status.filter(|it| it.observed_generation == self.version.1);
+        let ready = status.and_then(outcome::ready);
+        let mut copies = self.copies.values();
+        self.obstacle.is_none()
+            && ready.is_some_and(|ready| ready.status == "True")
+            && copies.any(|copy| copy.outcome == Outcome::Pending && copy.exact.is_none())
+    }
 }
 
 /// The source as it was last read. Its content stays in memory only while copies are written.
@@ -246,6 +262,9 @@ impl State {
         } else if known.obstacle == Some(Obstacle::SourceNotFound) {
             known.obstacle = None;
         }
+        if known.is_still_ready() {
+            return None;
+        }
         let invalid = known.sync.as_ref().err().cloned().map(Obstacle::Invalid);
         let outcomes = || {
             known
@@ -262,9 +281,18 @@ impl State {
         );
         let failed = outcomes().filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
         known.conflicts = failed.count();
+        let ready = |status| outcome::ready(status).map(|it| (&*it.status, &*it.reason));
+        let is_syncing = ready(&after).is_some_and(|(_, reason)| reason == "Syncing");
+        let was_syncing = std::mem::replace(&mut known.was_syncing, is_syncing);
+        let before = known.status.clone();
+        let was_ready = before
+            .as_ref()
+            .and_then(ready)
+            .is_some_and(|it| it.0 == "True");
         Some(StatusChange {
             uid: known.version.0.clone(),
-            before: known.status.clone(),
+            is_premature: is_syncing && was_ready && !was_syncing,
+            before,
             after,
         })
     }
@@ -305,6 +333,8 @@ impl State {
 #[derive(Debug)]
 pub(super) struct StatusChange {
     pub(super) uid: Box<str>,
+    /// True if copies are being written, which may be over in a moment.
+    pub(super) is_premature: bool,
     pub(super) before: Option<ClusterConfigSyncStatus>,
     pub(super) after: ClusterConfigSyncStatus,
 }

@@ -20,6 +20,9 @@ impl Syncer {
             self.show();
             return None;
         }
+        if change.is_premature {
+            return Some(Instant::now() + STATUS_PAUSE);
+        }
         match self.calls.write_status(name, &change.after).await {
             Ok(()) => {
                 self.report(name, &change);

@@ -22,25 +22,25 @@ impl State {
         let uid = object.metadata.uid.as_deref().unwrap_or_default().into();
         let version = (uid, object.metadata.generation.unwrap_or_default());
         let sync = ConfigSync::try_from(&object).map(Arc::new);
-        if let Some(known) = self.syncs.get_mut(&name) {
+        if let Some(known) = self.syncs.get_mut(&name)
+            && known.version == version
+        {
             known.status = object.status;
-            if known.version == version {
-                return Vec::new();
-            }
+            return Vec::new();
         }
         let before = self.syncs.remove(&name);
         let same_object = before.filter(|before| before.version.0 == version.0);
-        let (status, copies) =
-            same_object.map_or_else(Default::default, |it| (it.status, it.copies));
+        let copies = same_object.map(|before| before.copies).unwrap_or_default();
         let known = Known {
             version,
             sync,
-            status,
+            status: object.status,
             obstacle: None,
             current: None,
             source: Arc::default(),
             copies,
             conflicts: 0,
+            was_syncing: false,
         };
         self.syncs.insert(name.clone(), known);
         let mut places = self.all_of(&name);

@@ -331,3 +331,34 @@ fn a_spec_that_cannot_be_worked_with_is_said_and_changes_nothing() {
         "InvalidSpec"
     );
 }
+
+#[test]
+fn a_new_leader_says_nothing_new_before_it_has_looked_at_every_copy() {
+    let mut state = listed(&[sync("pull", 1, json!({}))], &[]);
+    let Task::Write(copying) = state.task(&(name("pull"), name("a"))) else {
+        panic!("nothing is known of it yet");
+    };
+    let exact = || Exact {
+        version: "7".into(),
+        digest: [1; 16],
+    };
+    state.exact(&copying.sync, &name("a"), exact());
+    state.exact(&copying.sync, &name("b"), exact());
+    let written = status(&mut state, "pull");
+    assert_eq!(written.conditions[0].status, "True");
+
+    let with_status = ClusterConfigSync {
+        status: Some(written.clone()),
+        ..sync("pull", 1, json!({}))
+    };
+    let mut state = listed(&[with_status], &[]);
+    let early = state.status(&name("pull"), Timestamp::UNIX_EPOCH);
+    assert!(early.is_none(), "{early:?}");
+    state.exact(&copying.sync, &name("a"), exact());
+    assert!(state.status(&name("pull"), Timestamp::UNIX_EPOCH).is_none());
+    state.exact(&copying.sync, &name("b"), exact());
+    let later = Timestamp::from_second(60).unwrap();
+    let change = state.status(&name("pull"), later).unwrap();
+    assert_eq!(change.before, Some(written));
+    assert_eq!(change.before, Some(change.after));
+}

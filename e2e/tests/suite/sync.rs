@@ -1,0 +1,308 @@
+//! ClusterConfigSyncs: copies of ConfigMaps and Secrets in other namespaces.
+
+mod copies;
+mod faults;
+mod foreign;
+mod guards;
+mod rivals;
+mod secrecy;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
+use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams, Request};
+use kube::{Api, ResourceExt};
+use pod_reloader_e2e::{Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, merge, wait_for};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+/// The annotation of a copy that names its source and its own namespace.
+const COPY_OF: &str = "pod-reloader.github.io/copy-of";
+/// The name of the source, and so of all copies.
+const SHARED: &str = "shared";
+
+/// Runs a test with an operator that copies, and no other one that does: each handles all ClusterConfigSyncs.
+async fn play(options: Options, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    let _alone = ALONE.lock().await;
+    Scene::play(options, async |scene| {
+        let outcome = test(scene).await;
+        let delete = ["delete", "clusterconfigsyncs", "--selector"];
+        let ours = format!("scene={}", scene.namespace);
+        scene.kubectl(&[&delete[..], &[&ours]].concat()).await?;
+        for namespace in Namespaces::of(scene).list().await? {
+            scene
+                .kubectl(&["delete", "namespace", "--wait=false", &namespace])
+                .await?;
+        }
+        outcome
+    })
+    .await
+}
+
+/// Returns options of an operator that copies, with these values. It looks after no workload of other tests.
+fn copying(values: Value) -> Options {
+    let mut all = json!({
+        "sync": {"enabled": true},
+        "webhook": {"namespaceSelector": {"matchLabels": {"sync-test": "x"}}},
+    });
+    merge(&mut all, &values);
+    Options {
+        everywhere: true,
+        values: all,
+        namespace_labels: vec!["sync-test=x".to_owned()],
+        failure_policy: "Ignore",
+        ..Options::default()
+    }
+}
+
+/// Returns the ClusterConfigSync of Secret `shared` of the scene, with some fields of its own. It selects the
+/// namespaces of the scene.
+fn sync(scene: &Scene, name: &str, fields: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "pod-reloader.github.io/v1alpha1",
+        "kind": "ClusterConfigSync",
+        "metadata": {
+            "name": format!("{}-{name}", scene.namespace),
+            "labels": {"scene": scene.namespace},
+        },
+        "spec": {
+            "source": {"kind": "Secret", "namespace": scene.namespace, "name": SHARED},
+            "namespaceSelector": {"matchLabels": {"copies-of": scene.namespace}},
+        },
+    });
+    merge(&mut object, &fields);
+    object
+}
+
+/// Returns Secret `shared` with a value.
+fn source(value: &str) -> Value {
+    source_named(SHARED, value)
+}
+
+fn source_named(name: &str, value: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "type": "example.com/shared",
+        "stringData": {"value": value, "binary": "a\u{0}b"},
+    })
+}
+
+async fn apply_sync(scene: &Scene, object: &Value) -> Result<()> {
+    let apply = ["apply", "--filename=-"];
+    scene
+        .kubectl_with_input(&apply, &object.to_string())
+        .await
+        .map(drop)
+}
+
+async fn delete_sync(scene: &Scene, object: &Value) -> Result<()> {
+    scene
+        .kubectl(&["delete", "clusterconfigsync", name_of(object)?])
+        .await
+        .map(drop)
+}
+
+/// The namespaces of a scene that can get copies.
+struct Namespaces<'a> {
+    scene: &'a Scene,
+    api: Api<Namespace>,
+}
+
+impl<'a> Namespaces<'a> {
+    fn of(scene: &'a Scene) -> Self {
+        let api = Api::all(scene.client.clone());
+        Self { scene, api }
+    }
+
+    fn name(&self, suffix: &str) -> String {
+        format!("{}-{suffix}", self.scene.namespace)
+    }
+
+    /// Creates a namespace. Only one that `is_selected` gets a copy.
+    async fn create(&self, suffix: &str, is_selected: bool) -> Result<String> {
+        let mut labels = BTreeMap::from([("scene".to_owned(), self.scene.namespace.clone())]);
+        if is_selected {
+            labels.insert("copies-of".to_owned(), self.scene.namespace.clone());
+        }
+        let mut namespace = Namespace::default();
+        namespace.metadata.name = Some(self.name(suffix));
+        namespace.metadata.labels = Some(labels);
+        self.api.create(&PostParams::default(), &namespace).await?;
+        Ok(self.name(suffix))
+    }
+
+    async fn select(&self, name: &str, is_selected: bool) -> Result<()> {
+        let value = is_selected.then_some(&self.scene.namespace);
+        let patch = json!({"metadata": {"labels": {"copies-of": value}}});
+        let params = PatchParams::default();
+        self.api.patch(name, &params, &Patch::Merge(&patch)).await?;
+        Ok(())
+    }
+
+    async fn list(&self) -> Result<Vec<String>> {
+        let ours = ListParams::default().labels(&format!("scene={}", self.scene.namespace));
+        let all = self.api.list(&ours).await?;
+        Ok(all.iter().map(ResourceExt::name_any).collect())
+    }
+}
+
+fn secrets(scene: &Scene, namespace: &str) -> Api<Secret> {
+    Api::namespaced(scene.client.clone(), namespace)
+}
+
+/// Returns the reason why a copy is not the one of this value, if there is one.
+async fn difference(scene: &Scene, namespace: &str, value: &str) -> Result<Option<String>> {
+    difference_of(scene, namespace, SHARED, value).await
+}
+
+async fn difference_of(
+    scene: &Scene,
+    namespace: &str,
+    name: &str,
+    value: &str,
+) -> Result<Option<String>> {
+    let Some(copy) = secrets(scene, namespace).get_opt(name).await? else {
+        return Ok(Some("there is none".to_owned()));
+    };
+    let data = copy.data.clone().unwrap_or_default();
+    let is = |key: &str, value: &str| data.get(key).is_some_and(|it| it.0 == value.as_bytes());
+    let mark = format!("{}/{name}@{namespace}", scene.namespace);
+    let is_exact = data.len() == 2
+        && is("value", value)
+        && is("binary", "a\u{0}b")
+        && copy.type_.as_deref() == Some("example.com/shared")
+        && copy.immutable.is_none()
+        && copy.labels().get("pod-reloader.github.io/copied-from") == Some(&scene.namespace)
+        && copy.labels().len() == 1
+        && copy.annotations().get(COPY_OF) == Some(&mark)
+        && copy.annotations().len() == 1;
+    let shown = || format!("{:?} {:?} {:?}", copy.metadata, copy.type_, data.keys());
+    Ok((!is_exact).then(shown))
+}
+
+/// Waits until the copy in a namespace is exactly the one of this value.
+async fn has_copy(scene: &Scene, namespace: &str, value: &str) -> Result<()> {
+    let what = format!("a copy with {value} in {namespace}");
+    wait_for(&what, PATIENCE, async || {
+        Ok(match difference(scene, namespace, value).await? {
+            None => Attempt::Done(()),
+            Some(difference) => Attempt::NotYet(difference),
+        })
+    })
+    .await
+}
+
+/// Waits until there is no object with the name of the copy.
+async fn has_none(scene: &Scene, namespace: &str) -> Result<()> {
+    wait_for(&format!("no copy in {namespace}"), PATIENCE, async || {
+        Ok(
+            match secrets(scene, namespace).get_metadata_opt(SHARED).await? {
+                None => Attempt::Done(()),
+                Some(copy) => Attempt::NotYet(format!("{:?}", copy.metadata)),
+            },
+        )
+    })
+    .await
+}
+
+/// Waits until the condition of a ClusterConfigSync has this reason. Returns its status.
+async fn becomes(scene: &Scene, object: &Value, reason: &str) -> Result<Value> {
+    let name = name_of(object)?;
+    wait_for(&format!("{name} to be {reason}"), PATIENCE, async || {
+        let object = read_sync(scene, name).await?;
+        let status = object["status"].clone();
+        let ready = &status["conditions"][0];
+        let is_current = status["observedGeneration"] == object["metadata"]["generation"];
+        Ok(match is_current && ready["reason"] == reason {
+            true => Attempt::Done(status),
+            false => Attempt::NotYet(status.to_string()),
+        })
+    })
+    .await
+}
+
+fn name_of(sync: &Value) -> Result<&str> {
+    sync["metadata"]["name"].as_str().context("it has a name")
+}
+
+async fn read_sync(scene: &Scene, name: &str) -> Result<Value> {
+    let url = "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs";
+    let get = Request::new(url).get(name, &GetParams::default())?;
+    Ok(scene.client.request(get).await?)
+}
+
+/// Asserts that each of these namespaces, and no other, cannot have a copy, for these reasons.
+fn conflicts(status: &Value, expected: &[(&str, &str)]) -> Result<()> {
+    let all = status["conflicts"].as_array().cloned().unwrap_or_default();
+    let all: Vec<_> = all
+        .iter()
+        .map(|it| {
+            (
+                it["namespace"].as_str().unwrap_or(""),
+                it["reason"].as_str().unwrap_or(""),
+            )
+        })
+        .collect();
+    ensure!(all == expected, "{all:?}");
+    Ok(())
+}
+
+/// Waits until the operator has handled everything that happened before: it makes one more copy, deletes it, and
+/// writes how many there are.
+async fn rests(scene: &Scene, object: &Value) -> Result<()> {
+    let namespaces = Namespaces::of(scene);
+    let sentinel = format!("sentinel-{}", unique()?);
+    let sentinel = namespaces.create(&sentinel, true).await?;
+    wait_for("the copy of the sentinel", PATIENCE, async || {
+        let copy = secrets(scene, &sentinel).get_metadata_opt(SHARED).await?;
+        Ok(copy.map_or(Attempt::NotYet(String::new()), |_| Attempt::Done(())))
+    })
+    .await?;
+    namespaces.select(&sentinel, false).await?;
+    has_none(scene, &sentinel).await?;
+    let selected = format!("copies-of={}", scene.namespace);
+    let selected = ListParams::default().labels(&selected);
+    let selected = namespaces.api.list(&selected).await?.items.len();
+    let name = name_of(object)?;
+    wait_for("the status to tell it", PATIENCE, async || {
+        let status = read_sync(scene, name).await?["status"].clone();
+        let is_told = status["selected"] == selected && status["conditions"][0]["status"] == "True";
+        Ok(match is_told {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(status.to_string()),
+        })
+    })
+    .await
+}
+
+/// Returns a suffix that no other namespace has.
+fn unique() -> Result<String> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    Ok(format!("{:x}", now.as_millis() % 0x10_0000))
+}
+
+/// Returns the writes of the operator to copies since a mark, except for those of sentinels.
+async fn writes(scene: &Scene, mark: Mark) -> Result<Vec<AuditEvent>> {
+    let user = scene.installation.username();
+    let all = scene.all_requests(mark).await?.into_iter();
+    let is_write = |it: &AuditEvent| ["create", "update", "delete", "patch"].contains(&&*it.verb);
+    let is_copy = |it: &AuditEvent| {
+        it.resource == "secrets"
+            && !it.namespace.contains("-sentinel-")
+            && it.namespace != scene.installation.namespace
+    };
+    Ok(all
+        .filter(|it| it.user == user && is_write(it) && is_copy(it))
+        .collect())
+}
+
+/// Describes writes, for the message of a failed claim.
+fn shown(writes: &[AuditEvent]) -> Vec<String> {
+    let all = writes.iter();
+    all.map(|it| format!("{} {} {:?}", it.verb, it.uri, it.code))
+        .collect()
+}

@@ -1,0 +1,345 @@
+//! Copies follow their source and the labels of namespaces, and stay exact.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use futures::future::try_join_all;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, full, wait_for};
+use serde_json::{Value, json};
+
+use super::{
+    COPY_OF, Namespaces, SHARED, apply_sync, becomes, copying, delete_sync, difference,
+    difference_of, has_copy, has_none, name_of, play, read_sync, rests, secrets, shown, source,
+    source_named, sync, writes,
+};
+
+#[tokio::test]
+async fn copies_come_in_whatever_order_source_namespace_and_sync_are_there() -> Result<()> {
+    play(copying(Value::Null), async |scene| {
+        let orders = ["cns", "csn", "ncs", "nsc", "scn", "snc"];
+        try_join_all(orders.map(|order| in_order(scene, order)))
+            .await
+            .map(drop)
+    })
+    .await
+}
+
+/// Creates a ClusterConfigSync, a namespace and a source in this order. They have the name of the order.
+async fn in_order(scene: &Scene, order: &str) -> Result<()> {
+    let namespaces = Namespaces::of(scene);
+    let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": namespaces.name(order)}});
+    let mut ours = sync(scene, order, json!({"spec": {"source": {"name": order}}}));
+    ours["spec"]["namespaceSelector"] = selector;
+    for step in order.chars() {
+        match step {
+            'c' => apply_sync(scene, &ours).await?,
+            'n' => drop(namespaces.create(order, false).await?),
+            _ => scene.apply(&[source_named(order, "1")]).await?,
+        }
+    }
+    becomes(scene, &ours, "Synced").await?;
+    let namespace = namespaces.name(order);
+    let difference = difference_of(scene, &namespace, order, "1").await?;
+    ensure!(difference.is_none(), "{order}: {difference:?}");
+    // It goes with its owner, by the garbage collector.
+    delete_sync(scene, &ours).await?;
+    wait_for("the copy to go", PATIENCE, async || {
+        Ok(
+            match secrets(scene, &namespace).get_metadata_opt(order).await? {
+                None => Attempt::Done(()),
+                Some(copy) => Attempt::NotYet(format!("{:?}", copy.metadata)),
+            },
+        )
+    })
+    .await
+}
+
+#[tokio::test]
+async fn namespaces_are_followed_as_their_labels_change_and_the_status_tells_it() -> Result<()> {
+    play(copying(Value::Null), async |scene| {
+        let namespaces = Namespaces::of(scene);
+        let ours = sync(scene, "all", json!({}));
+        apply_sync(scene, &ours).await?;
+        let status = becomes(scene, &ours, "SourceNotFound").await?;
+        ensure!(status["conditions"][0]["status"] == "False", "{status}");
+        scene.apply(&[source("1")]).await?;
+        let [a, b] = [
+            namespaces.create("a", true).await?,
+            namespaces.create("b", false).await?,
+        ];
+        has_copy(scene, &a, "1").await?;
+        has_none(scene, &b).await?;
+        namespaces.select(&b, true).await?;
+        has_copy(scene, &b, "1").await?;
+        namespaces.select(&a, false).await?;
+        has_none(scene, &a).await?;
+        scene.apply(&[source("2")]).await?;
+        has_copy(scene, &b, "2").await?;
+        rests(scene, &ours).await?;
+        let status = becomes(scene, &ours, "Synced").await?;
+        ensure!(status["selected"] == 1 && status["synced"] == 1, "{status}");
+        let row = scene.kubectl(&["get", "ccs", name_of(&ours)?]).await?;
+        for word in ["Secret", SHARED, &scene.namespace, "True", "Synced"] {
+            ensure!(row.contains(word), "{row}");
+        }
+        let about = format!("--field-selector=regarding.name={}", name_of(&ours)?);
+        let events = scene
+            .tool()
+            .run(&["get", "events.events.k8s.io", "--namespace=default", &about])
+            .await?;
+        ensure!(
+            events.contains("ConfigNotSynced") && events.contains("ConfigSynced"),
+            "{events}"
+        );
+
+        // Some keys, and metadata of one's own.
+        let template = json!({"metadata": {"labels": {"team": "x"}, "annotations": {"a": "b"}}});
+        let part = json!({"spec": {"keys": ["value"], "template": template}});
+        apply_sync(scene, &sync(scene, "all", part)).await?;
+        wait_for("a copy of one key", PATIENCE, async || {
+            let copy = scene.object_in(&b, &format!("secret/{SHARED}")).await?;
+            let is_right = copy["data"] == json!({"value": "Mg=="})
+                && copy["type"] == "Opaque"
+                && copy["metadata"]["labels"]["team"] == "x"
+                && copy["metadata"]["annotations"]["a"] == "b";
+            Ok(match is_right {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(copy["metadata"].to_string()),
+            })
+        })
+        .await?;
+        let missing = json!({"spec": {"keys": ["value", "more"]}});
+        apply_sync(scene, &sync(scene, "all", missing)).await?;
+        becomes(scene, &ours, "KeyNotFound").await?;
+        scene
+            .object_in(&b, &format!("secret/{SHARED}"))
+            .await
+            .map(drop)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_change_is_one_write_for_each_copy_and_a_restart_is_none() -> Result<()> {
+    let count = if full() { 1000 } else { 60 };
+    play(copying(Value::Null), async |scene| {
+        let namespaces = Namespaces::of(scene);
+        scene.apply(&[source("1")]).await?;
+        let mut all = Vec::new();
+        for number in 0..count {
+            all.push(namespaces.create(&number.to_string(), true).await?);
+        }
+        let began = Instant::now();
+        let ours = sync(scene, "all", json!({}));
+        apply_sync(scene, &ours).await?;
+        let status = becomes(scene, &ours, "Synced").await?;
+        ensure!(status["synced"] == count, "{status}");
+        println!("{count} copies after {:?}", began.elapsed());
+
+        let mark = scene.mark().await?;
+        scene.apply(&[source("2")]).await?;
+        has_copy(scene, &all[count - 1], "2").await?;
+        rests(scene, &ours).await?;
+        let changed = writes(scene, mark).await?;
+        ensure!(changed.len() == count, "{:?}", shown(&changed));
+        for namespace in &all {
+            let difference = difference(scene, namespace, "2").await?;
+            ensure!(difference.is_none(), "{namespace}: {difference:?}");
+        }
+
+        // What copies do not have, and an operator that knows nothing yet.
+        let mark = scene.mark().await?;
+        scene
+            .kubectl(&["label", "secret", SHARED, "some=label"])
+            .await?;
+        rests(scene, &ours).await?;
+        scene.operator.stop().await;
+        let before = read_sync(scene, name_of(&ours)?).await?;
+        scene.operator.start_again().await?;
+        let expected = count.to_string();
+        scene
+            .operator
+            .shows("pod_reloader_synced_copies", &expected)
+            .await?;
+        let after = read_sync(scene, name_of(&ours)?).await?;
+        ensure!(
+            after == before,
+            "{after}
+{before}"
+        );
+        rests(scene, &ours).await?;
+        let written = writes(scene, mark).await?;
+        ensure!(written.is_empty(), "{:?}", shown(&written));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn whatever_is_done_to_a_copy_it_is_exact_again() -> Result<()> {
+    play(copying(Value::Null), async |scene| {
+        let namespaces = Namespaces::of(scene);
+        scene.apply(&[source("1")]).await?;
+        let ours = sync(scene, "all", json!({}));
+        apply_sync(scene, &ours).await?;
+        let merged = [
+            ("edited", json!({"data": {"value": "eA==", "more": "eA=="}})),
+            ("emptied", json!({"data": null})),
+            ("stripped", json!({"metadata": {"labels": null, "annotations": null}})),
+            ("orphaned", json!({"metadata": {"ownerReferences": null}})),
+            ("labelled", json!({"metadata": {"labels": {"argocd.argoproj.io/instance": "x"}}})),
+            ("immutable", json!({"immutable": true})),
+        ];
+        let mut all = Vec::new();
+        for (name, _) in &merged {
+            all.push(namespaces.create(name, true).await?);
+        }
+        let others = [namespaces.create("deleted", true).await?, namespaces.create("retyped", true).await?];
+        for namespace in all.iter().chain(&others) {
+            has_copy(scene, namespace, "1").await?;
+        }
+        let mark = scene.mark().await?;
+        let mut slowest = Duration::ZERO;
+        for ((name, patch), namespace) in merged.iter().zip(&all) {
+            let (secrets, params) = (secrets(scene, namespace), PatchParams::default());
+            let patched = secrets.patch(SHARED, &params, &Patch::Merge(patch)).await;
+            patched.with_context(|| (*name).to_owned())?;
+            slowest = slowest.max(exact_again(scene, namespace).await?);
+        }
+        let [deleted, retyped] = &others;
+        for namespace in [deleted, retyped] {
+            secrets(scene, namespace).delete(SHARED, &DeleteParams::default()).await?;
+        }
+        // It carries the mark, and so it is ours.
+        let mark_of_it = format!("{}/{SHARED}@{retyped}", scene.namespace);
+        let other = json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "stringData": {"a": "b"},
+            "metadata": {"name": SHARED, "namespace": retyped, "annotations": {COPY_OF: mark_of_it}}});
+        // The operator may be faster.
+        let _ = scene.kubectl_with_input(&["create", "--filename=-"], &other.to_string()).await;
+        for namespace in [deleted, retyped] {
+            slowest = slowest.max(exact_again(scene, namespace).await?);
+        }
+        println!("exact again within {slowest:?}");
+        rests(scene, &ours).await?;
+        let written = writes(scene, mark).await?;
+        ensure!(written.len() <= merged.len() + 6, "{:?}", shown(&written));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_copy_that_somebody_deletes_in_a_loop_makes_no_storm() -> Result<()> {
+    play(copying(Value::Null), async |scene| {
+        scene.apply(&[source("1")]).await?;
+        let ours = sync(scene, "all", json!({}));
+        apply_sync(scene, &ours).await?;
+        let namespace = Namespaces::of(scene).create("a", true).await?;
+        has_copy(scene, &namespace, "1").await?;
+        let mark = scene.mark().await?;
+        for _ in 0..100 {
+            // Most find none.
+            let params = DeleteParams::default();
+            let _ = secrets(scene, &namespace).delete(SHARED, &params).await;
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        has_copy(scene, &namespace, "1").await?;
+        rests(scene, &ours).await?;
+        let written = writes(scene, mark).await?;
+        ensure!((2..=6).contains(&written.len()), "{:?}", shown(&written));
+        Ok(())
+    })
+    .await
+}
+
+/// Each write is changed on its way, as by a webhook that labels all objects.
+#[tokio::test]
+async fn a_policy_that_changes_every_copy_is_not_fought() -> Result<()> {
+    play(copying(Value::Null), async |scene| {
+        let labelled = policy(scene);
+        scene
+            .kubectl_with_input(&["create", "--filename=-"], &labelled.to_string())
+            .await?;
+        scene.apply(&[source("1")]).await?;
+        let ours = sync(scene, "all", json!({}));
+        apply_sync(scene, &ours).await?;
+        let outcome = async {
+            let namespaces = Namespaces::of(scene);
+            let mut namespace = String::new();
+            wait_for("the policy to be in force", PATIENCE, async || {
+                namespace = namespaces.create(&super::unique()?, true).await?;
+                becomes(scene, &ours, "Synced").await?;
+                wait_for("a copy", PATIENCE, async || {
+                    let copy = secrets(scene, &namespace).get_opt(SHARED).await?;
+                    Ok(copy.map_or(Attempt::NotYet(String::new()), |_| Attempt::Done(())))
+                })
+                .await?;
+                let copy = scene
+                    .object_in(&namespace, &format!("secret/{SHARED}"))
+                    .await?;
+                Ok(match copy["metadata"]["labels"]["team"] == "x" {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(copy["metadata"].to_string()),
+                })
+            })
+            .await?;
+            let mark = scene.mark().await?;
+            scene.apply(&[source("2")]).await?;
+            rests(scene, &ours).await?;
+            let all = writes(scene, mark).await?;
+            let here: Vec<_> = all
+                .into_iter()
+                .filter(|it| it.namespace == namespace)
+                .collect();
+            ensure!(here.len() == 1, "{:?}", shown(&here));
+            Ok(())
+        };
+        let outcome = outcome.await;
+        let name = labelled["items"][0]["metadata"]["name"]
+            .as_str()
+            .context("it has a name")?;
+        for kind in ["mutatingadmissionpolicy", "mutatingadmissionpolicybinding"] {
+            scene.kubectl(&["delete", kind, name]).await?;
+        }
+        outcome
+    })
+    .await
+}
+
+fn policy(scene: &Scene) -> Value {
+    let name = format!("{}-label", scene.namespace);
+    let api = "admissionregistration.k8s.io/v1";
+    json!({"apiVersion": "v1", "kind": "List", "items": [
+        {
+            "apiVersion": api,
+            "kind": "MutatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "failurePolicy": "Fail",
+                "reinvocationPolicy": "Never",
+                "matchConstraints": {
+                    "namespaceSelector": {"matchLabels": {"scene": scene.namespace}},
+                    "resourceRules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"]}],
+                },
+                "mutations": [{
+                    "patchType": "ApplyConfiguration",
+                    "applyConfiguration": {"expression": "Object{metadata: Object.metadata{labels: {'team': 'x'}}}"},
+                }],
+            },
+        },
+        {
+            "apiVersion": api,
+            "kind": "MutatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {"policyName": name},
+        },
+    ]})
+}
+
+/// Waits until a copy is exact again. Returns how long that took.
+async fn exact_again(scene: &Scene, namespace: &str) -> Result<Duration> {
+    let began = Instant::now();
+    has_copy(scene, namespace, "1").await?;
+    Ok(began.elapsed())
+}

@@ -1,0 +1,213 @@
+//! Policies bound who may have an object copied, and what the operator may write.
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client};
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
+use serde_json::{Value, json};
+
+use super::{
+    COPY_OF, Namespaces, SHARED, apply_sync, becomes, copying, has_copy, name_of, play, read_sync,
+    secrets, source, sync,
+};
+
+#[tokio::test]
+async fn only_who_may_read_the_source_may_have_it_copied() -> Result<()> {
+    play(copying(Value::Null), async |scene| {
+        scene.apply(&[source("1")]).await?;
+        let user = format!("{}-author", scene.namespace);
+        let role = json!({"apiVersion": "v1", "kind": "List", "items": [
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "metadata": {"name": user},
+                "rules": [{"apiGroups": ["pod-reloader.github.io"], "resources": ["clusterconfigsyncs"], "verbs": ["*"]}],
+            },
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": user},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": user},
+                "subjects": [{"kind": "User", "name": user}],
+            },
+        ]});
+        let apply = ["apply", "--filename=-"];
+        scene.kubectl_with_input(&apply, &role.to_string()).await?;
+        let outcome = async {
+            let as_user = ["apply", "--filename=-", "--as", &user];
+            let tried = [&as_user[..], &["--dry-run=server"]].concat();
+            let ours = sync(scene, "all", json!({}));
+            wait_for("the author to be refused", PATIENCE, async || {
+                let output = scene.kubectl_output(&tried, &ours.to_string()).await?;
+                let expected = format!("you may not get Secret {}/{SHARED}", scene.namespace);
+                Ok(match output.stderr.contains(&expected) {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(output.stderr),
+                })
+            })
+            .await?;
+            // By an administrator, and then changed by the author: metadata alone is free.
+            apply_sync(scene, &ours).await?;
+            let keys = sync(scene, "all", json!({"spec": {"keys": ["value"]}}));
+            let output = scene.kubectl_output(&as_user, &keys.to_string()).await?;
+            ensure!(output.stderr.contains("you may not get"), "{}", output.stderr);
+            let labelled = sync(scene, "all", json!({"metadata": {"labels": {"more": "x"}}}));
+            scene.kubectl_with_input(&as_user, &labelled.to_string()).await?;
+            let get = ["create", "role", "reader", "--verb=get", "--resource=secrets", "--resource-name", SHARED];
+            scene.kubectl(&get).await?;
+            let bind = format!("--user={user}");
+            scene.kubectl(&["create", "rolebinding", "reader", "--role=reader", &bind]).await?;
+            wait_for("the author to be allowed", PATIENCE, async || {
+                let output = scene.kubectl_output(&as_user, &keys.to_string()).await?;
+                Ok(match output.code {
+                    Some(0) => Attempt::Done(()),
+                    _ => Attempt::NotYet(output.stderr),
+                })
+            })
+            .await?;
+            // What the schema rules out.
+            for (fields, words) in [
+                (json!({"spec": {"source": {"name": "other"}}}), "the source cannot be changed"),
+                (json!({"spec": {"keys": ["a/b"]}}), "spec.keys[0]"),
+                (json!({"spec": {"deletionPolicy": "Keep"}}), "Unsupported value"),
+                (json!({"spec": {"template": {"metadata": {"annotations": {COPY_OF: "a/b@c"}}}}}), "the mark of pod-reloader"),
+                (json!({"spec": {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}), "In and NotIn need values"),
+            ] {
+                let wrong = sync(scene, "all", fields);
+                let output = scene.kubectl_output(&apply, &wrong.to_string()).await?;
+                ensure!(output.stderr.contains(words), "{words}: {}", output.stderr);
+            }
+            let root_ca = json!({"spec": {"source": {"kind": "ConfigMap", "name": "kube-root-ca.crt"}}});
+            let output = scene.kubectl_output(&apply, &sync(scene, "ca", root_ca).to_string()).await?;
+            ensure!(output.stderr.contains("Kubernetes itself"), "{}", output.stderr);
+            Ok(())
+        };
+        let outcome = outcome.await;
+        for kind in ["clusterrole", "clusterrolebinding"] {
+            scene.kubectl(&["delete", kind, &user]).await?;
+        }
+        outcome
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_operators_token_writes_copies_and_nothing_else() -> Result<()> {
+    play(copying(json!({"pin": {"enabled": true}})), async |scene| {
+        let namespaces = Namespaces::of(scene);
+        let a = namespaces.create("a", true).await?;
+        let b = namespaces.create("b", false).await?;
+        scene.apply(&[source("1")]).await?;
+        let ours = sync(scene, "all", json!({}));
+        apply_sync(scene, &ours).await?;
+        has_copy(scene, &a, "1").await?;
+        becomes(scene, &ours, "Synced").await?;
+        scene.operator.stop().await;
+        let client = scene.operators_client().await?;
+        let mark = |namespace: &str| json!({COPY_OF: format!("{}/{SHARED}@{namespace}", scene.namespace)});
+        let own = scene.installation.namespace.clone();
+        // An owner that is there: the garbage collector is quick.
+        let root = scene.object_in(&b, "configmap/kube-root-ca.crt").await?["metadata"]["uid"].clone();
+        let owner = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "kube-root-ca.crt", "uid": root}]);
+        // What it may create.
+        for (namespace, fields, is_allowed) in [
+            (&b, json!({"metadata": {"annotations": mark(&b)}}), true),
+            (&b, json!({}), false),
+            (&b, json!({"metadata": {"annotations": mark(&a)}}), false),
+            (&b, json!({"metadata": {"ownerReferences": owner}}), false),
+            (&b, json!({"metadata": {"annotations": mark(&b)}, "type": "helm.sh/release.v1"}), false),
+            (&b, json!({"metadata": {"annotations": {COPY_OF: mark(&b)[COPY_OF], "kubernetes.io/service-account.name": "default"}}, "type": "kubernetes.io/service-account-token"}), false),
+            (&own, json!({"metadata": {"annotations": mark(&own)}}), false),
+            (&own, json!({}), false),
+        ] {
+            let secret = secret_with("probe", fields.clone())?;
+            let params = PostParams { dry_run: true, ..PostParams::default() };
+            let created = Api::<Secret>::namespaced(client.clone(), namespace).create(&params, &secret).await;
+            answered(created.map(drop), is_allowed, &format!("create in {namespace}: {fields}"))?;
+        }
+        let uid = read_sync(scene, name_of(&ours)?).await?["metadata"]["uid"].clone();
+        let of_sync = json!([{"apiVersion": "pod-reloader.github.io/v1alpha1", "kind": "ClusterConfigSync", "name": name_of(&ours)?, "uid": uid}]);
+        // What it may overwrite and delete.
+        for (name, fields, is_allowed) in [
+            ("copy", json!({"metadata": {"annotations": mark(&b)}}), true),
+            ("stripped", json!({"metadata": {"ownerReferences": of_sync}}), true),
+            ("foreign", json!({}), false),
+            ("owned", json!({"metadata": {"ownerReferences": owner}}), false),
+            ("cloned", json!({"metadata": {"annotations": mark(&a)}}), false),
+            ("release", json!({"type": "helm.sh/release.v1"}), false),
+        ] {
+            let secret = secret_with(name, fields)?;
+            let stored = secrets(scene, &b).create(&PostParams::default(), &secret).await?;
+            let mut marked = stored.clone();
+            let annotations = serde_json::from_value(mark(&b))?;
+            marked.metadata.annotations = Some(annotations);
+            let api: Api<Secret> = Api::namespaced(client.clone(), &b);
+            let params = PostParams { dry_run: true, ..PostParams::default() };
+            answered(api.replace(name, &params, &marked).await.map(drop), is_allowed, &format!("replace {name}"))?;
+            let params = DeleteParams { dry_run: true, ..DeleteParams::default() };
+            answered(api.delete(name, &params).await.map(drop), is_allowed, &format!("delete {name}"))?;
+        }
+        config_maps(scene, &client, &b).await
+    })
+    .await
+}
+
+/// Copies of ClusterConfigSyncs and those of pins share a policy, which mixes up neither.
+async fn config_maps(scene: &Scene, client: &Client, namespace: &str) -> Result<()> {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    let mark = json!({COPY_OF: format!("x/y@{namespace}")});
+    let pinned = json!({"pod-reloader.cs.sap.com/copy-of": "app"});
+    let label = json!({"pod-reloader.cs.sap.com/copy": "true"});
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let as_admin: Api<ConfigMap> = Api::namespaced(scene.client.clone(), namespace);
+    for (name, metadata, immutable, may_replace, may_delete) in [
+        ("synced", json!({"annotations": mark}), false, true, true),
+        (
+            "app-0123456789",
+            json!({"annotations": pinned, "labels": label}),
+            true,
+            false,
+            true,
+        ),
+        ("theirs", json!({}), false, false, false),
+    ] {
+        let mut object = json!({"metadata": metadata, "immutable": immutable, "data": {"a": "b"}});
+        object["metadata"]["name"] = json!(name);
+        let object: ConfigMap = serde_json::from_value(object)?;
+        let stored = as_admin.create(&PostParams::default(), &object).await?;
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let replaced = api.replace(name, &params, &stored).await.map(drop);
+        answered(replaced, may_replace, &format!("replace {name}"))?;
+        let params = DeleteParams {
+            dry_run: true,
+            ..DeleteParams::default()
+        };
+        answered(
+            api.delete(name, &params).await.map(drop),
+            may_delete,
+            &format!("delete {name}"),
+        )?;
+    }
+    Ok(())
+}
+
+fn secret_with(name: &str, fields: Value) -> Result<Secret> {
+    let mut object =
+        json!({"metadata": {"name": name}, "type": "Opaque", "stringData": {"a": "b"}});
+    pod_reloader_e2e::merge(&mut object, &fields);
+    Ok(serde_json::from_value(object)?)
+}
+
+/// Asserts that a policy has allowed a request, or refused it.
+fn answered(answer: kube::Result<()>, is_allowed: bool, what: &str) -> Result<()> {
+    let refused = matches!(&answer, Err(kube::Error::Api(status)) if status.message.contains("pod-reloader may only"));
+    ensure!(
+        refused != is_allowed && answer.is_ok() == is_allowed,
+        "{what}: {answer:?}"
+    );
+    Ok(())
+}
