@@ -89,6 +89,21 @@ impl PodSpec {
             .collect()
     }
 
+    /// Returns true if a pod has an object and does not do without it. Secrets for pulling images, and those of
+    /// ephemeral containers, are included.
+    pub fn needs(&self, object: &Reference) -> bool {
+        let ephemeral = self.ephemeral_containers.iter();
+        let ephemeral = ephemeral.flat_map(|it| it.env().chain(it.env_from()));
+        let image_pulls = self.image_pull_secrets.iter();
+        let image_pulls = image_pulls.map(|it| (ConfigKind::Secret, it));
+        let mut all = self.sources().chain(ephemeral).chain(image_pulls);
+        all.any(|(kind, source)| {
+            kind == object.kind
+                && source.optional != Some(true)
+                && source.name.as_deref() == Some(object.name.as_str())
+        })
+    }
+
     /// Returns every use of a ConfigMap or Secret, in no particular order and possibly repeated. Names that
     /// no object can have are left out.
     ///

@@ -53,6 +53,7 @@ pub mod decision;
 
 pub mod patch;
 pub mod pinned_pod;
+pub mod protect;
 pub mod sync_status;
 
 pub mod admission;

@@ -45,8 +45,8 @@ pub(crate) fn annotated_identity<'de, D: Deserializer<'de>>(
     })
 }
 
-/// Parses the identity, the labels, and whether the object is being deleted: a time that our types cannot represent
-/// counts, too.
+/// Parses the identity, the labels, the generation, and whether the object is being deleted: a time that our types
+/// cannot represent counts, too.
 pub(crate) fn labelled_identity<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<ObjectMeta, D::Error> {
@@ -57,6 +57,7 @@ pub(crate) fn labelled_identity<'de, D: Deserializer<'de>>(
         namespace: Option<String>,
         resource_version: Option<String>,
         labels: Option<BTreeMap<String, String>>,
+        generation: Option<i64>,
         deletion_timestamp: Option<String>,
     }
     let labelled = Labelled::deserialize(deserializer)?;
@@ -65,6 +66,7 @@ pub(crate) fn labelled_identity<'de, D: Deserializer<'de>>(
         namespace: labelled.namespace,
         resource_version: labelled.resource_version,
         labels: labelled.labels,
+        generation: labelled.generation,
         deletion_timestamp: labelled
             .deletion_timestamp
             .map(|time| Time(time.parse().unwrap_or_default())),

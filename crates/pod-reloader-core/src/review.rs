@@ -144,43 +144,72 @@ impl InvalidReview {
 
 /// Returns the body of the response to a review: the write is allowed, with `patch` and `warnings`.
 pub fn response(uid: &str, patch: &[PatchOperation], warnings: &[String]) -> Vec<u8> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Review<'a> {
-        api_version: &'static str,
-        kind: &'static str,
-        response: Response<'a>,
-    }
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Response<'a> {
-        uid: &'a str,
-        allowed: bool,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        patch_type: Option<&'static str>,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        patch: Option<ByteString>,
-        #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        warnings: &'a [String],
-    }
-    let json = "maps with text keys can be JSON";
-    let patch = (!patch.is_empty()).then(|| ByteString(serde_json::to_vec(patch).expect(json)));
-    let patch_type = patch.is_some().then_some("JSONPatch");
-    let response = Response {
+    let patch = (!patch.is_empty()).then(|| ByteString(serde_json::to_vec(patch).expect(JSON)));
+    Response {
         uid,
         allowed: true,
-        patch_type,
+        patch_type: patch.is_some().then_some("JSONPatch"),
         patch,
         warnings,
-    };
-    serde_json::to_vec(&Review {
-        api_version: API_VERSION,
-        kind: KIND,
-        response,
-    })
-    .expect(json)
+        status: None,
+    }
+    .body()
 }
 
+/// Returns the body of the response to a review: the write is denied, for this reason.
+pub fn denial(uid: &str, message: &str) -> Vec<u8> {
+    Response {
+        uid,
+        allowed: false,
+        patch_type: None,
+        patch: None,
+        warnings: &[],
+        status: Some(Denial { code: 403, message }),
+    }
+    .body()
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<ByteString>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    warnings: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Denial<'a>>,
+}
+
+#[derive(Serialize)]
+struct Denial<'a> {
+    code: u16,
+    message: &'a str,
+}
+
+impl Response<'_> {
+    /// Returns the review with this response.
+    fn body(self) -> Vec<u8> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Review<'a> {
+            api_version: &'static str,
+            kind: &'static str,
+            response: Response<'a>,
+        }
+        let review = Review {
+            api_version: API_VERSION,
+            kind: KIND,
+            response: self,
+        };
+        serde_json::to_vec(&review).expect(JSON)
+    }
+}
+
+const JSON: &str = "maps with text keys can be JSON";
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 

@@ -179,6 +179,12 @@ pub struct Args {
     /// Copy ConfigMaps and Secrets to namespaces, as each ClusterConfigSync says.
     #[arg(long, env = "POD_RELOADER_SYNC", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub sync: bool,
+    /// Answer reviews of protected ConfigMaps and Secrets that are deleted (at /in-use): those that pods use are not.
+    #[arg(long, env = "POD_RELOADER_PROTECT", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub protect: bool,
+    /// Protect what the pod templates of workloads use, too, and not only what their pods do.
+    #[arg(long, env = "POD_RELOADER_PROTECT_TEMPLATES", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub protect_templates: bool,
     /// Number of rollouts of managed workloads, whoever began them, that may be under way in the cluster when a restart begins. 0 means no limit.
     #[arg(
         long,

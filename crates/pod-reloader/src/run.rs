@@ -39,6 +39,7 @@ use crate::runtime::server::{self, Limits, Transport};
 use crate::runtime::tasks::{Tasks, on};
 use crate::sync::controller::Syncs;
 use crate::webhook::certificate;
+use crate::webhook::in_use::Users;
 use crate::webhook::own_ca::{OwnAuthority, Places};
 use crate::webhook::readiness::Readiness;
 use crate::webhook::{StatusFacts, Webhook};
@@ -222,6 +223,10 @@ impl Parts {
             },
             self.budget.clone(),
         );
+        let users = self.args.protect.then(|| {
+            let client = self.clients.admission.clone();
+            Users::new(client, self.budget.clone(), self.args.protect_templates)
+        });
         let transport = Transport::Tls(self.acceptor(certificate)?);
         let listener = admin::listen(self.args.webhook_bind_address).await?;
         let limits = Limits {
@@ -229,7 +234,7 @@ impl Parts {
             ..Limits::default()
         };
         let stopped = self.stop.clone().cancelled_owned();
-        let serve = server::serve(listener, transport, webhook.router(), limits, stopped);
+        let serve = server::serve(listener, transport, webhook.router(users), limits, stopped);
         self.tasks.spawn_draining("webhook", serve);
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! The webhook: answers admission reviews of workloads at `/mutate`, from the review and from live reads alone,
-//! and those of pods at `/pods`.
+//! those of pods at `/pods`, and those of protected objects at `/in-use`.
 
 mod body;
 pub(crate) mod certificate;
 pub(crate) mod error;
+pub(crate) mod in_use;
 pub(crate) mod own_ca;
 mod pods;
 pub(crate) mod readiness;
@@ -30,6 +31,7 @@ use tracing::{debug, info, warn};
 use webhook_certs::CurrentCertificate;
 
 use self::body::{LARGE_REVIEW, Limits, ReviewBody, Timeout, Trouble, beside};
+use self::in_use::Users;
 use crate::config::error::ReadError;
 use crate::config::keys::Keys;
 use crate::config::source::Source;
@@ -80,12 +82,16 @@ impl Webhook {
         }
     }
 
-    /// Returns the routes of the webhook.
-    pub(crate) fn router(self) -> Router {
-        Router::new()
+    /// Returns the routes of the webhook. `users` find out who uses a protected object, if any object is protected.
+    pub(crate) fn router(self, users: Option<Users>) -> Router {
+        let webhook = Arc::new(self);
+        let mut router = Router::new()
             .route("/mutate", post(mutate))
-            .route("/pods", post(pin))
-            .with_state(Arc::new(self))
+            .route("/pods", post(pin));
+        if let Some(users) = users {
+            router = router.route("/in-use", in_use::route(webhook.clone(), users));
+        }
+        router.with_state(webhook)
     }
 
     /// Receives a review, and answers it with what `answer` makes of its body by the deadline.

@@ -21,6 +21,9 @@ pub struct PodSpec {
     pub(super) containers: Vec<Container>,
     #[serde(deserialize_with = "those_of_use")]
     pub(super) init_containers: Vec<Container>,
+    /// Those of pods alone: no pod template has any.
+    #[serde(deserialize_with = "those_of_use")]
+    pub(super) ephemeral_containers: Vec<Container>,
     #[serde(deserialize_with = "those_of_use")]
     pub(super) volumes: Vec<Volume>,
     #[serde(deserialize_with = "those_of_use")]

@@ -144,17 +144,35 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
         limit: &mut u32,
         mut tell: impl FnMut(K),
     ) -> Result<String, CallError> {
-        let mut page = ListParams::default();
         let mut unreadable = None;
+        let version = self.list_all(limit, |item| match item {
+            Ok(object) => tell(object),
+            Err(error) => unreadable = Some(error),
+        });
+        let version = version.await?;
+        if let Some(error) = unreadable {
+            let (kind, error) = (self.kind, chain(&error));
+            warn!(
+                kind,
+                error, "an object of a list cannot be read, leaving it out"
+            );
+        }
+        Ok(version)
+    }
+
+    /// Lists the objects as [`Resources::list`] does, and passes unreadable ones on too, with the reason.
+    pub(crate) async fn list_all(
+        &self,
+        limit: &mut u32,
+        mut tell: impl FnMut(Result<K, CallError>),
+    ) -> Result<String, CallError> {
+        let mut page = ListParams::default();
         loop {
             page.limit = Some(*limit);
             let mut items = 0;
             let listed = self.page(&page, |item| {
                 items += 1;
-                match item {
-                    Ok(object) => tell(object),
-                    Err(error) => unreadable = Some(error),
-                }
+                tell(item);
             });
             let metadata = match within(PAGE_DEADLINE, listed).await {
                 Ok(metadata) => metadata,
@@ -168,13 +186,6 @@ impl<K: Resource + DeserializeOwned> Resources<K> {
             if let Some(token) = next_page(&metadata) {
                 page = page.continue_token(token);
                 continue;
-            }
-            if let Some(error) = unreadable {
-                let (kind, error) = (self.kind, chain(&error));
-                warn!(
-                    kind,
-                    error, "an object of a list cannot be read, leaving it out"
-                );
             }
             *limit = PAGE;
             let version = metadata.resource_version.filter(|it| !it.is_empty());

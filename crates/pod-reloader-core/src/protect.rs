@@ -1,0 +1,484 @@
+//! Protected ConfigMaps and Secrets: what protects an object, and which pods and pod templates use it.
+
+use std::borrow::Cow;
+
+use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
+use serde::Deserialize;
+
+use crate::discovery::PodSpec;
+use crate::metadata::{labelled_identity, resource};
+use crate::name::Name;
+use crate::reference::{ConfigKind, Reference};
+use crate::review::{InvalidReview, Request};
+
+/// The label that protects an object.
+pub const PROTECT: &str = "pod-reloader.github.io/protect";
+
+/// The protection of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// It is changed and deleted only by who may `unprotect` it. Policies of the cluster see to that.
+    Always,
+    /// It is not deleted while a pod uses it that runs, or is to.
+    InUse,
+}
+
+impl Protection {
+    /// Returns the protection that a value of the label stands for.
+    pub fn parse(value: &str) -> Option<Self> {
+        match value {
+            "always" => Some(Self::Always),
+            "in-use" => Some(Self::InUse),
+            _ => None,
+        }
+    }
+
+    /// Returns the value of the label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::InUse => "in-use",
+        }
+    }
+}
+
+/// Returns the object whose deletion is reviewed, if it is not to be deleted while it is in use. Its name is not in the
+/// request if it is one of many that are deleted at once, but the object itself is.
+///
+/// # Errors
+///
+/// Says what the review lacks.
+pub fn in_use_candidate(request: &Request<'_>) -> Result<Option<Reference>, InvalidReview> {
+    #[derive(Deserialize)]
+    struct Deleted {
+        #[serde(deserialize_with = "labelled_identity")]
+        metadata: ObjectMeta,
+    }
+    let kinds = ConfigKind::ALL.into_iter();
+    let mut kinds =
+        kinds.filter(|_| request.kind.group.is_empty() && request.operation == "DELETE");
+    let Some(kind) = kinds.find(|kind| request.kind.kind == kind.as_str()) else {
+        return Ok(None);
+    };
+    let object = request.old_object;
+    let object = object.ok_or(InvalidReview::NoObject("oldObject"))?;
+    let deleted: Deleted = serde_json::from_str(object.get()).map_err(InvalidReview::at)?;
+    let metadata = deleted.metadata;
+    let labels = metadata.labels.unwrap_or_default();
+    let protection = labels.get(PROTECT).and_then(|it| Protection::parse(it));
+    let name = |text: Option<String>| Name::parse(&text?).ok();
+    let object = name(metadata.namespace).zip(name(metadata.name));
+    let object = object.filter(|_| protection == Some(Protection::InUse));
+    Ok(object.map(|(namespace, name)| Reference {
+        kind,
+        namespace,
+        name,
+    }))
+}
+
+/// A pod, as far as it uses ConfigMaps and Secrets.
+#[derive(Debug, Deserialize)]
+pub struct RunningPod {
+    #[serde(deserialize_with = "labelled_identity")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: PodSpec,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct PodStatus {
+    phase: Option<Box<str>>,
+}
+
+impl RunningPod {
+    /// Returns the name of the pod.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Returns true if it runs, or is to, and does not do without the object. A pod that is being deleted starts
+    /// nothing any more.
+    pub fn needs(&self, object: &Reference) -> bool {
+        let phase = self.status.phase.as_deref();
+        let has_ended = matches!(phase, Some("Succeeded" | "Failed"));
+        !has_ended && self.metadata.deletion_timestamp.is_none() && self.spec.needs(object)
+    }
+}
+
+resource!(
+    RunningPod, DynamicResourceScope, of_metadata: false,
+    group: "", version: "v1", kind: "Pod", plural: "pods"
+);
+
+/// The kinds of object whose pod templates are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemplateKind {
+    /// A Deployment.
+    Deployment,
+    /// A StatefulSet.
+    StatefulSet,
+    /// A DaemonSet.
+    DaemonSet,
+    /// A Job.
+    Job,
+    /// A CronJob.
+    CronJob,
+}
+
+impl TemplateKind {
+    /// All kinds.
+    pub const ALL: [Self; 5] = [
+        Self::Deployment,
+        Self::StatefulSet,
+        Self::DaemonSet,
+        Self::Job,
+        Self::CronJob,
+    ];
+
+    /// Returns the kind as Kubernetes spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deployment => "Deployment",
+            Self::StatefulSet => "StatefulSet",
+            Self::DaemonSet => "DaemonSet",
+            Self::Job => "Job",
+            Self::CronJob => "CronJob",
+        }
+    }
+}
+
+/// An object with a pod template.
+#[derive(Debug, Deserialize)]
+pub struct Templated {
+    #[serde(deserialize_with = "labelled_identity")]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    spec: TemplatedSpec,
+    #[serde(default)]
+    status: TemplatedStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct TemplatedSpec {
+    template: Option<Template>,
+    job_template: Option<JobTemplate>,
+    replicas: Option<u32>,
+    suspend: Option<bool>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct JobTemplate {
+    spec: JobSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct JobSpec {
+    template: Option<Template>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Template {
+    spec: PodSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct TemplatedStatus {
+    conditions: Option<Vec<Condition>>,
+    observed_generation: Option<i64>,
+    desired_number_scheduled: Option<u32>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: Box<str>,
+    status: Box<str>,
+}
+
+impl Templated {
+    /// Returns the name of the object.
+    pub fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Returns true if its next pod does not do without the object. A Job that has ended makes no more pods.
+    pub fn needs(&self, object: &Reference) -> bool {
+        let job = self.spec.job_template.as_ref();
+        let job = job.and_then(|job| job.spec.template.as_ref());
+        let mut templates = self.spec.template.iter().chain(job);
+        !self.has_ended() && templates.any(|template| template.spec.needs(object))
+    }
+
+    /// Returns true if it is to have pods now. Those that its controller has not created yet count as pods that run.
+    pub fn is_to_have_pods(&self) -> bool {
+        let (spec, status) = (&self.spec, &self.status);
+        let is_observed = self.metadata.generation.is_some()
+            && status.observed_generation == self.metadata.generation;
+        let has_no_nodes = status.desired_number_scheduled == Some(0) && is_observed;
+        let makes_pods = spec.template.is_some() && spec.replicas != Some(0) && !has_no_nodes;
+        makes_pods && spec.suspend != Some(true) && self.metadata.deletion_timestamp.is_none()
+    }
+
+    fn has_ended(&self) -> bool {
+        let mut conditions = self.status.conditions.iter().flatten();
+        conditions.any(|it| matches!(&*it.kind, "Complete" | "Failed") && &*it.status == "True")
+    }
+}
+
+impl Resource for Templated {
+    type DynamicType = TemplateKind;
+    type Scope = DynamicResourceScope;
+
+    fn kind(kind: &TemplateKind) -> Cow<'_, str> {
+        kind.as_str().into()
+    }
+
+    fn group(kind: &TemplateKind) -> Cow<'_, str> {
+        match kind {
+            TemplateKind::Job | TemplateKind::CronJob => "batch".into(),
+            _ => "apps".into(),
+        }
+    }
+
+    fn version(_: &TemplateKind) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural(kind: &TemplateKind) -> Cow<'_, str> {
+        format!("{}s", kind.as_str().to_lowercase()).into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// The maximum number of users that a message names.
+const MAX_NAMED: usize = 5;
+
+/// Returns the reason why an object is not deleted: these use it.
+pub fn denial(object: &Reference, users: &[String]) -> String {
+    format!(
+        "{object} is in use by {}. It has the label {PROTECT}=in-use: delete its users first, or remove the label",
+        named(users)
+    )
+}
+
+/// Returns the warning that an object is deleted that these templates name.
+pub fn warning(object: &Reference, templates: &[String]) -> String {
+    format!(
+        "no pod uses {object} now, but the pod templates of {} do: their next pods cannot start without it",
+        named(templates)
+    )
+}
+
+fn named(users: &[String]) -> String {
+    let first = users.iter().take(MAX_NAMED).cloned().collect::<Vec<_>>();
+    match users.len().saturating_sub(MAX_NAMED) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use serde_json::{Value, json};
+
+    fn object() -> Reference {
+        Reference {
+            kind: ConfigKind::Secret,
+            namespace: Name::parse("shop").unwrap(),
+            name: Name::parse("db").unwrap(),
+        }
+    }
+
+    fn pod(spec: Value, phase: &str) -> RunningPod {
+        let metadata = json!({"name": "web-1", "namespace": "shop"});
+        serde_json::from_value(
+            json!({"metadata": metadata, "spec": spec, "status": {"phase": phase}}),
+        )
+        .unwrap()
+    }
+
+    /// Returns pod specs that use Secret `db`, each in another way.
+    fn specs() -> Vec<Value> {
+        let env = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "db", "key": "a"}}}]);
+        let env_from = json!([{"secretRef": {"name": "db"}}]);
+        vec![
+            json!({"containers": [{"env": env}]}),
+            json!({"containers": [{"envFrom": env_from}]}),
+            json!({"initContainers": [{"env": env}]}),
+            json!({"initContainers": [{"envFrom": env_from, "restartPolicy": "Always"}]}),
+            json!({"ephemeralContainers": [{"env": env}]}),
+            json!({"volumes": [{"name": "v", "secret": {"secretName": "db"}}]}),
+            json!({"volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "db"}}]}}]}),
+            json!({"volumes": [{"name": "v", "csi": {"nodePublishSecretRef": {"name": "db"}}}]}),
+            json!({"imagePullSecrets": [{"name": "db"}]}),
+        ]
+    }
+
+    #[test]
+    fn a_pod_needs_what_it_uses_in_any_way() {
+        for spec in specs() {
+            for phase in ["Running", "Pending", "Unknown"] {
+                assert!(pod(spec.clone(), phase).needs(&object()), "{spec}");
+            }
+            for phase in ["Succeeded", "Failed"] {
+                assert!(!pod(spec.clone(), phase).needs(&object()), "{spec}");
+            }
+            let mut ending = pod(spec.clone(), "Running");
+            ending.metadata.deletion_timestamp =
+                Some(Time("2026-01-02T03:04:05Z".parse().unwrap()));
+            assert!(!ending.needs(&object()), "{spec}");
+            let other = Reference {
+                kind: ConfigKind::ConfigMap,
+                ..object()
+            };
+            assert!(!pod(spec.clone(), "Running").needs(&other), "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_pod_does_without_what_is_optional_each_time() {
+        let optional = json!({"secretRef": {"name": "db", "optional": true}});
+        let spec = json!({"containers": [{"envFrom": [optional]}]});
+        assert!(!pod(spec, "Running").needs(&object()));
+        let spec = json!({"containers": [{"envFrom": [optional, {"secretRef": {"name": "db"}}]}]});
+        assert!(pod(spec, "Running").needs(&object()));
+    }
+
+    #[test]
+    fn a_template_needs_what_its_pods_will_until_its_job_has_ended() {
+        let templated = |spec: Value, conditions: Value| -> Templated {
+            let metadata = json!({"name": "web", "namespace": "shop"});
+            let status = json!({"conditions": conditions});
+            serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status}))
+                .unwrap()
+        };
+        for spec in specs() {
+            let template = json!({"template": {"spec": spec}});
+            let nested = json!({"jobTemplate": {"spec": template}});
+            assert!(templated(template.clone(), Value::Null).needs(&object()));
+            assert!(templated(nested, json!([])).needs(&object()));
+            let progressing = json!([{"type": "Failed", "status": "False"}]);
+            assert!(templated(template.clone(), progressing).needs(&object()));
+            let ended = json!([{"type": "Complete", "status": "True"}]);
+            assert!(!templated(template, ended).needs(&object()));
+        }
+    }
+
+    #[test]
+    fn a_workload_is_to_have_pods_unless_it_is_scaled_to_zero_or_suspended_or_waits_for_its_time() {
+        let is_to_have_pods = |spec: Value, status: Value| {
+            let metadata = json!({"name": "web", "namespace": "shop", "generation": 2});
+            let object = json!({"metadata": metadata, "spec": spec, "status": status});
+            serde_json::from_value::<Templated>(object)
+                .unwrap()
+                .is_to_have_pods()
+        };
+        let template = json!({"spec": {}});
+        for (spec, status, expected) in [
+            (json!({"template": template}), json!({}), true),
+            (
+                json!({"template": template, "replicas": 3}),
+                json!({}),
+                true,
+            ),
+            (
+                json!({"template": template, "replicas": 0}),
+                json!({}),
+                false,
+            ),
+            (
+                json!({"template": template, "suspend": false}),
+                json!({}),
+                true,
+            ),
+            (
+                json!({"template": template, "suspend": true}),
+                json!({}),
+                false,
+            ),
+            (
+                json!({"jobTemplate": {"spec": {"template": template}}}),
+                json!({}),
+                false,
+            ),
+            // A DaemonSet without nodes, and one that its controller has not seen yet.
+            (
+                json!({"template": template}),
+                json!({"desiredNumberScheduled": 0, "observedGeneration": 2}),
+                false,
+            ),
+            (
+                json!({"template": template}),
+                json!({"desiredNumberScheduled": 0, "observedGeneration": 1}),
+                true,
+            ),
+            (
+                json!({"template": template}),
+                json!({"desiredNumberScheduled": 0}),
+                true,
+            ),
+        ] {
+            assert_eq!(
+                is_to_have_pods(spec.clone(), status.clone()),
+                expected,
+                "{spec} {status}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_message_names_five_users_and_counts_the_others() {
+        let users: Vec<_> = (1..=7).map(|at| format!("Pod web-{at}")).collect();
+        let expected = "Secret shop/db is in use by Pod web-1, Pod web-2, Pod web-3, Pod web-4, Pod web-5 and 2 more. It has the label pod-reloader.github.io/protect=in-use: delete its users first, or remove the label";
+        assert_eq!(denial(&object(), &users), expected);
+        assert!(denial(&object(), &users[..1]).contains("by Pod web-1. It"));
+    }
+
+    #[test]
+    fn only_the_deletion_of_an_object_that_is_protected_while_in_use_is_of_interest() {
+        let candidate = |operation: &str, kind: &str, protection: &str| {
+            let metadata =
+                json!({"name": "db", "namespace": "shop", "labels": {PROTECT: protection}});
+            // As in a request that deletes many: it has no name.
+            let request = json!({"uid": "u", "kind": {"group": "", "kind": kind}, "namespace": "shop",
+                "operation": operation, "oldObject": {"metadata": metadata, "data": {"a": "b"}}});
+            let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+            let review = review.to_string();
+            in_use_candidate(&Request::parse(review.as_bytes()).unwrap()).unwrap()
+        };
+        assert_eq!(candidate("DELETE", "Secret", "in-use"), Some(object()));
+        for (operation, kind, protection) in [
+            ("UPDATE", "Secret", "in-use"),
+            ("DELETE", "Pod", "in-use"),
+            ("DELETE", "Secret", "always"),
+            ("DELETE", "Secret", ""),
+        ] {
+            assert_eq!(candidate(operation, kind, protection), None);
+        }
+    }
+
+    #[test]
+    fn a_protection_is_read_as_it_is_written() {
+        for protection in [Protection::Always, Protection::InUse] {
+            assert_eq!(Protection::parse(protection.as_str()), Some(protection));
+        }
+        assert_eq!(Protection::parse("never"), None);
+    }
+}
