@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::pins::PIN;
+use crate::sync;
 
 /// A way for a workload to list an object, and the object with a value.
 type Config = (fn(Workload, &str) -> Workload, fn(&str, &str) -> Value);
@@ -35,6 +36,20 @@ async fn with_its_own_ca_in_all_namespaces_the_operator_uses_every_rule_and_lack
     Scene::play(options, async |scene| {
         work(scene, &[CONFIG_MAP, SECRET]).await?;
         break_own_certificate(scene).await?;
+        uses_every_rule(scene, &["Role", "ClusterRole", "ClusterRole"]).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn with_copies_to_namespaces_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
+    let mut options = sync::copying(Value::Null);
+    options.proxied = true;
+    options.args = vec!["--leader-elect".to_owned()];
+    sync::play(options, async |scene| {
+        work(scene, &[CONFIG_MAP, SECRET]).await?;
+        break_own_certificate(scene).await?;
+        sync::copy_both_kinds(scene).await?;
         uses_every_rule(scene, &["Role", "ClusterRole", "ClusterRole"]).await
     })
     .await
@@ -282,10 +297,14 @@ fn permissions(request: &AuditEvent) -> [Permission; 2] {
         Some(rest) => rest.split('/').next().unwrap_or_default(),
         None => "",
     };
+    let resource = match &*request.subresource {
+        "" => request.resource.clone(),
+        part => format!("{}/{part}", request.resource),
+    };
     let for_name = |name: Option<String>| {
         (
             group.to_owned(),
-            request.resource.clone(),
+            resource.clone(),
             name,
             request.verb.clone(),
         )

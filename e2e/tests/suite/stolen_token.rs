@@ -399,6 +399,15 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
             WRITE_COPIES,
             delete(core(shop, "configmaps/copy-0123456789")),
         ),
+        (
+            WRITE_SYNCED,
+            post(core(shop, "secrets"), {
+                let mut marked = secret("another", "Opaque");
+                let mark = format!("any/another@{shop}");
+                marked["metadata"]["annotations"] = json!({"pod-reloader.github.io/copy-of": mark});
+                marked
+            }),
+        ),
         (LIST_PODS, get(core(shop, "pods"))),
         (LIST_PODS, get(api("apps", shop, "replicasets"))),
         (LIST_PODS, get(api("apps", shop, "controllerrevisions"))),
@@ -519,6 +528,7 @@ const CHANGE_SECRETS: &str =
     "change ConfigMaps, change or delete Secrets, or create Secrets elsewhere";
 const WRITE_CONFIG_MAPS: &str = "create a ConfigMap, or delete one";
 const WRITE_COPIES: &str = "create an immutable ConfigMap with the label, annotation and name of a copy, or delete one that has them";
+const WRITE_SYNCED: &str = "write a ConfigMap or Secret that is marked as the copy of a ClusterConfigSync in its namespace";
 const LIST_PODS: &str =
     "list pods, ReplicaSets and ControllerRevisions, with the variables that are written there";
 const REPLACE_CA: &str = "replace the CA and the certificate of its webhook";

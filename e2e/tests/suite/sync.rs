@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams, Request};
 use kube::{Api, ResourceExt};
+use pod_reloader_e2e::workload::config_map;
 use pod_reloader_e2e::{Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, merge, wait_for};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
@@ -23,7 +24,10 @@ const COPY_OF: &str = "pod-reloader.github.io/copy-of";
 const SHARED: &str = "shared";
 
 /// Runs a test with an operator that copies, and no other one that does: each handles all ClusterConfigSyncs.
-async fn play(options: Options, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+pub(crate) async fn play(
+    options: Options,
+    test: impl AsyncFnOnce(&Scene) -> Result<()>,
+) -> Result<()> {
     static ALONE: Mutex<()> = Mutex::const_new(());
     let _alone = ALONE.lock().await;
     Scene::play(options, async |scene| {
@@ -42,7 +46,7 @@ async fn play(options: Options, test: impl AsyncFnOnce(&Scene) -> Result<()>) ->
 }
 
 /// Returns options of an operator that copies, with these values. It looks after no workload of other tests.
-fn copying(values: Value) -> Options {
+pub(crate) fn copying(values: Value) -> Options {
     let mut all = json!({
         "sync": {"enabled": true},
         "webhook": {"namespaceSelector": {"matchLabels": {"sync-test": "x"}}},
@@ -89,6 +93,48 @@ fn source_named(name: &str, value: &str) -> Value {
         "type": "example.com/shared",
         "stringData": {"value": value, "binary": "a\u{0}b"},
     })
+}
+
+/// Makes the operator create, change and delete a copy of each kind.
+pub(crate) async fn copy_both_kinds(scene: &Scene) -> Result<()> {
+    let namespaces = Namespaces::of(scene);
+    let here = namespaces.create("both", true).await?;
+    let of_config_map = json!({"spec": {"source": {"kind": "ConfigMap"}}});
+    let both = [
+        sync(scene, "secret", json!({})),
+        sync(scene, "config-map", of_config_map),
+    ];
+    for value in ["1", "2"] {
+        scene
+            .apply(&[source(value), config_map(SHARED, value)])
+            .await?;
+        for ours in &both {
+            apply_sync(scene, ours).await?;
+        }
+        has_copy(scene, &here, value).await?;
+        wait_for("the copy of the ConfigMap", PATIENCE, async || {
+            let copy = scene.object_in(&here, &format!("configmap/{SHARED}")).await;
+            let data = copy
+                .map(|copy| copy["data"].to_string())
+                .unwrap_or_default();
+            Ok(match data.contains(&format!("\"{value}\"")) {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(data),
+            })
+        })
+        .await?;
+    }
+    namespaces.select(&here, false).await?;
+    has_none(scene, &here).await?;
+    wait_for("the copy of the ConfigMap to go", PATIENCE, async || {
+        Ok(
+            match scene.object_in(&here, &format!("configmap/{SHARED}")).await {
+                Err(_) => Attempt::Done(()),
+                Ok(copy) => Attempt::NotYet(copy["metadata"].to_string()),
+            },
+        )
+    })
+    .await
 }
 
 async fn apply_sync(scene: &Scene, object: &Value) -> Result<()> {
