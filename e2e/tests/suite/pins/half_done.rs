@@ -13,6 +13,7 @@ use serde_json::json;
 use super::pods::{expected, names, pins_are_in_force, spec};
 use super::reverted::refuse_pods_with;
 use super::{app_copy, app_pins, has_pins, pinned, pinning};
+use crate::staged::bad_pods::allows_pods;
 
 #[tokio::test]
 async fn a_pod_that_comes_back_has_the_copy_of_its_own_revision() -> Result<()> {
@@ -36,11 +37,7 @@ async fn a_pod_that_comes_back_has_the_copy_of_its_own_revision() -> Result<()> 
         scene.kubectl(&delete).await?;
         let second = all_use(scene, &app_copy("1"), &first).await?;
 
-        for kind in ["binding", ""] {
-            let kind = format!("validatingadmissionpolicy{kind}");
-            let name = format!("{}-bad", scene.namespace);
-            scene.kubectl(&["delete", &kind, &name]).await?;
-        }
+        allows_pods(scene).await?;
         all_use(scene, &app_copy("2"), &second).await?;
         Ok(())
     })

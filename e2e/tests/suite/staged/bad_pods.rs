@@ -55,7 +55,25 @@ pub(crate) async fn refuses_pods(
         .tool()
         .run_with_input(&apply, &list.to_string())
         .await?;
-    // A pod that the policy refuses in any case shows that it is in force.
+    probe(scene, true).await
+}
+
+/// Takes back what [`refuses_pods`] has done. A ReplicaSet waits twice as long after each pod that it cannot create: it
+/// is touched, so that it tries again at once.
+pub(crate) async fn allows_pods(scene: &Scene) -> Result<()> {
+    let name = format!("{}-bad", scene.namespace);
+    for kind in ["binding", ""] {
+        let kind = format!("validatingadmissionpolicy{kind}");
+        scene.kubectl(&["delete", &kind, &name]).await?;
+    }
+    probe(scene, false).await?;
+    let touch = ["annotate", "replicasets", "--all", "touched=x"];
+    scene.kubectl(&touch).await.map(drop)
+}
+
+/// Waits until a pod that the policy refuses in any case is refused, or is not any more.
+async fn probe(scene: &Scene, is_refused: bool) -> Result<()> {
+    let name = format!("{}-bad", scene.namespace);
     let probe = json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -65,7 +83,7 @@ pub(crate) async fn refuses_pods(
     let create = ["create", "--dry-run=server", "--filename=-"];
     wait_for("the policy", PATIENCE, async || {
         let output = scene.kubectl_output(&create, &probe.to_string()).await?;
-        Ok(match output.stderr.contains(&name) {
+        Ok(match output.stderr.contains(&name) == is_refused {
             true => Attempt::Done(()),
             false => Attempt::NotYet(output.stderr),
         })
