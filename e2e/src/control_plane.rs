@@ -20,7 +20,7 @@ use crate::{
     credentials::User,
     description::{CONTROL_PLANE_VARIABLE, Description},
     directory::Directory,
-    kubeconfig::{KubeconfigFile, client_from},
+    kubeconfig::{KubeconfigFile, client_as, client_from},
     launch::{Launch, OLDER_APISERVER},
     process::Process,
     programs::Programs,
@@ -175,6 +175,14 @@ impl ControlPlane {
     /// When the kubeconfig cannot be read.
     pub async fn admin_client(&self) -> Result<Client> {
         client_from(&self.description.kubeconfig).await
+    }
+
+    /// Returns a client of a user, who may do what RBAC says.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be read.
+    pub async fn client_as(&self, user: &str) -> Result<Client> {
+        client_as(&self.description.kubeconfig, user).await
     }
 
     /// Returns kubectl, as admin.

@@ -80,6 +80,16 @@ pub(crate) async fn client_from(path: &Path) -> Result<Client> {
     client(Kubeconfig::read_from(path)?).await
 }
 
+/// Returns a client for a kubeconfig file, like [`client_from`], that acts as another user.
+pub(crate) async fn client_as(path: &Path, user: &str) -> Result<Client> {
+    let mut kubeconfig = Kubeconfig::read_from(path)?;
+    for own in &mut kubeconfig.auth_infos {
+        let own = own.auth_info.get_or_insert_default();
+        own.impersonate = Some(user.to_owned());
+    }
+    client(kubeconfig).await
+}
+
 async fn client(kubeconfig: Kubeconfig) -> Result<Client> {
     let mut config =
         Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;

@@ -39,6 +39,7 @@ mod outage;
 mod pending;
 mod pins;
 mod plugin;
+mod protect;
 mod proxy;
 mod races;
 mod rbac;

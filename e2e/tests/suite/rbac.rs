@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::pins::PIN;
-use crate::sync;
+use crate::{protect, sync};
 
 /// A way for a workload to list an object, and the object with a value.
 type Config = (fn(Workload, &str) -> Workload, fn(&str, &str) -> Value);
@@ -70,6 +70,20 @@ async fn with_pins_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
     Scene::play(pinning("on"), async |scene| {
         work(scene, &[CONFIG_MAP, SECRET]).await?;
         leave_a_copy_behind(scene).await?;
+        uses_every_rule(scene, &["Role", "Role"]).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn with_protection_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
+    let values = json!({
+        "protect": {"enabled": true, "templates": true},
+        "webhook": {"certManager": {"enabled": true}},
+    });
+    Scene::play(options(false, values), async |scene| {
+        work(scene, &[CONFIG_MAP, SECRET]).await?;
+        protect::in_use::what_templates_name_stays(scene).await?;
         uses_every_rule(scene, &["Role", "Role"]).await
     })
     .await

@@ -1,0 +1,199 @@
+//! The label `in-use`: nobody deletes what a pod uses that runs, or is to.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
+use pod_reloader_e2e::workload::{Kind, Workload};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use serde_json::{Value, json};
+
+use super::{PROTECT, merged, protected, protecting, refused};
+
+#[tokio::test]
+async fn what_a_pod_uses_in_any_way_is_not_deleted_and_an_outage_keeps_nothing_else() -> Result<()>
+{
+    Scene::play(protecting(), async |scene| {
+        let ways = ways();
+        for (way, spec) in &ways {
+            let label = json!({"metadata": {"labels": {"all": "x"}}});
+            let secret = merged(protected("Secret", way, "in-use"), label);
+            scene.apply(&[secret, pod(way, spec.clone())]).await?;
+        }
+        let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
+        in_force(&secrets, ways[0].0).await?;
+        for (way, _) in &ways {
+            let words = format!("Secret {}/{way} is in use by Pod {way}. It has the label", scene.namespace);
+            for dry_run in [true, false] {
+                let params = DeleteParams { dry_run, ..DeleteParams::default() };
+                refused(secrets.delete(way, &params).await, &words, way)?;
+            }
+        }
+        let all = ListParams::default().labels("all");
+        let deleted = secrets.delete_collection(&DeleteParams::default(), &all).await;
+        refused(deleted, "is in use by Pod", "all at once")?;
+        ensure!(secrets.list_metadata(&all).await?.items.len() == ways.len());
+
+        // Users that are no obstacle, and one that only has to be told.
+        let finished = json!({"containers": [{"name": "main", "image": "app", "envFrom": [{"secretRef": {"name": "finished"}}]}]});
+        let optional = json!({"containers": [{"name": "main", "image": "app", "envFrom": [{"secretRef": {"name": "optional", "optional": true}}]}]});
+        for (name, spec) in [("finished", finished), ("optional", optional)] {
+            scene.apply(&[protected("Secret", name, "in-use"), pod(name, spec)]).await?;
+        }
+        let pods: Api<Pod> = Api::namespaced(scene.client.clone(), &scene.namespace);
+        refused(secrets.delete("finished", &DeleteParams::default()).await, "Pod finished", "not finished")?;
+        let succeeded = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
+        pods.patch_status("finished", &PatchParams::default(), &succeeded).await?;
+        for name in ["finished", "optional"] {
+            secrets.delete(name, &DeleteParams::default()).await.context(name)?;
+        }
+        scene.apply(&[protected("Secret", "scaled", "in-use")]).await?;
+        let web = user(Kind::Deployment, "scaled").with(&["spec", "replicas"], json!(0));
+        scene.apply(&[web.manifest()]).await?;
+        let output = scene.kubectl_output(&["delete", "secret", "scaled"], "").await?;
+        let warned = "the pod templates of Deployment scaled do: their next pods cannot start without it";
+        ensure!(output.code == Some(0) && output.stderr.contains(warned), "{output:?}");
+        // Whoever may change the object may take its label.
+        let unlabelled = Patch::Merge(json!({"metadata": {"labels": {PROTECT: null}}}));
+        secrets.patch(ways[1].0, &PatchParams::default(), &unlabelled).await?;
+        secrets.delete(ways[1].0, &DeleteParams::default()).await?;
+
+        scene.operator.stop().await;
+        scene.apply(&[protected("Secret", "unused", "in-use")]).await?;
+        scene.apply(&[json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "free"}})]).await?;
+        let delete = secrets.delete("unused", &DeleteParams::default()).await;
+        refused(delete, "in-use.pod-reloader.cs.sap.com", "while no operator runs")?;
+        secrets.delete("free", &DeleteParams::default()).await?;
+        // The namespace goes with all that is in it.
+        scene.kubectl(&["delete", "namespace", &scene.namespace]).await.map(drop)
+    })
+    .await
+}
+
+/// The loop knows nothing of what is created: its watches are late.
+#[tokio::test]
+async fn what_is_deleted_right_after_its_user_was_created_stays() -> Result<()> {
+    const USERS: usize = 200;
+    const AT_ONCE: usize = 5;
+    let options = Options {
+        proxied: true,
+        ..protecting()
+    };
+    Scene::play(options, async |scene| {
+        let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
+        let proxy = scene.proxy.as_ref().context("the scene is proxied")?;
+        let late = Fault::DelayWatch(Duration::from_secs(2));
+        let _late = proxy.add(Rule::new(Requests::any().watches(), late));
+        let probe = [
+            protected("Secret", "probe", "in-use"),
+            user(Kind::Deployment, "probe").manifest(),
+        ];
+        scene.apply(&probe).await?;
+        in_force(&secrets, "probe").await?;
+        let kinds = [Kind::Deployment, Kind::StatefulSet, Kind::DaemonSet];
+        let users = (0..USERS).map(async |at| {
+            let name = format!("app-{at}");
+            scene.apply(&[protected("Secret", &name, "in-use")]).await?;
+            let of_kind = match kinds.get(at % (kinds.len() + 1)) {
+                // One without nodes is to have no pods.
+                Some(Kind::DaemonSet) => user(Kind::DaemonSet, &name)
+                    .with(&["spec", "template", "spec", "nodeSelector"], Value::Null)
+                    .manifest(),
+                Some(kind) => user(*kind, &name).manifest(),
+                None => pod(&name, uses(&name)),
+            };
+            scene.apply(&[of_kind]).await?;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let delete = secrets.delete(&name, &DeleteParams::default()).await;
+            refused(delete, "is in use by", &name)
+        });
+        stream::iter(users)
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>()
+            .await
+    })
+    .await
+}
+
+/// Asserts that pod templates that make no pods now protect, too. The scene asks for that.
+pub(crate) async fn what_templates_name_stays(scene: &Scene) -> Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    scene
+        .apply(&[protected("Secret", "later", "in-use")])
+        .await?;
+    let idle = user(Kind::Deployment, "later").with(&["spec", "replicas"], json!(0));
+    let template = json!({"spec": merged(uses("later"), json!({"restartPolicy": "Never"}))});
+    let nightly = json!({
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly"},
+        "spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": template}}},
+    });
+    scene.apply(&[idle.manifest(), nightly]).await?;
+    in_force(&secrets, "later").await?;
+    let delete = secrets.delete("later", &DeleteParams::default()).await;
+    let users = "is in use by Deployment later, CronJob nightly. It has the label";
+    refused(delete, users, "delete")
+}
+
+async fn in_force(secrets: &Api<Secret>, name: &str) -> Result<()> {
+    wait_for("the webhook to be called", PATIENCE, async || {
+        let params = DeleteParams::default().dry_run();
+        let probe = refused(secrets.delete(name, &params).await, "is in use by", "probe");
+        Ok(probe.map_or_else(|error| Attempt::NotYet(error.to_string()), Attempt::Done))
+    })
+    .await
+}
+
+/// Returns a pod for which there is no node.
+fn pod(name: &str, spec: Value) -> Value {
+    let nowhere = json!({
+        "nodeSelector": {"is": "nowhere"},
+        "containers": [{"name": "main", "image": "app"}],
+    });
+    let spec = merged(nowhere, spec);
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+}
+
+/// Returns the spec of a pod that uses a Secret.
+fn uses(name: &str) -> Value {
+    json!({"containers": [{"name": "main", "image": "app", "envFrom": [{"secretRef": {"name": name}}]}]})
+}
+
+/// Returns a workload whose pods use the Secret of the same name.
+fn user(kind: Kind, name: &str) -> Workload {
+    let spec = pod(name, uses(name))["spec"].clone();
+    Workload::new(kind, name).with(&["spec", "template", "spec"], spec)
+}
+
+/// Returns specs of pods, each of which uses the Secret of its name in another way.
+fn ways() -> Vec<(&'static str, Value)> {
+    let main = |fields: Value| json!([merged(json!({"name": "main", "image": "app"}), fields)]);
+    let volume = |source: Value| json!({"volumes": [merged(json!({"name": "v"}), source)]});
+    let env = |name: &str| json!({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": name, "key": "key"}}}]});
+    let env_from = |name: &str| json!({"envFrom": [{"secretRef": {"name": name}}]});
+    vec![
+        ("env", json!({"containers": main(env("env"))})),
+        (
+            "env-from",
+            json!({"containers": main(env_from("env-from"))}),
+        ),
+        (
+            "init",
+            json!({"initContainers": [merged(main(env("init"))[0].clone(), json!({"name": "init"}))]}),
+        ),
+        (
+            "volume",
+            volume(json!({"secret": {"secretName": "volume"}})),
+        ),
+        (
+            "projected",
+            volume(json!({"projected": {"sources": [{"secret": {"name": "projected"}}]}})),
+        ),
+        ("pull", json!({"imagePullSecrets": [{"name": "pull"}]})),
+    ]
+}
