@@ -6,6 +6,7 @@ mod foreign;
 mod guards;
 mod rivals;
 mod secrecy;
+mod takeover;
 
 use std::collections::BTreeMap;
 
