@@ -121,6 +121,27 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "pin.enabled=true,ignoreConfigMaps=true",
             "exclude each other",
         ),
+        ("sync.enabled=always", "/sync/enabled"),
+        (
+            "sync.enabled=true,watch.namespaces={shop}",
+            "sync.enabled and watch.namespaces exclude each other",
+        ),
+        (
+            "sync.enabled=true,ignoreSecrets=true",
+            "sync.enabled excludes ignoreSecrets and ignoreConfigMaps",
+        ),
+        (
+            "sync.enabled=true,ignoreConfigMaps=true",
+            "sync.enabled excludes ignoreSecrets and ignoreConfigMaps",
+        ),
+        (
+            "sync.enabled=true,reconcile=observe",
+            "sync.enabled needs reconcile",
+        ),
+        (
+            "sync.enabled=true,reconcile=off",
+            "sync.enabled needs reconcile",
+        ),
         (
             "ignoreNamespaces={test},tests.namespace=test",
             "ignoreNamespaces",
@@ -249,7 +270,7 @@ fn null_stands_for_unset() -> Result<()> {
     let all = "watch.namespaces=null,pdb.maxUnavailable=null,pdb.minAvailable=null,extraArgs=null,\
                webhook.objectSelector.matchLabels=null,tests.namespace=null,dialects=null,\
                autoReloadAll=null,ignoreSecrets=null,ignoreConfigMaps=null,ignoreNamespaces=null,\
-               resourceLabelSelector=null,customResources=null,pin.enabled=null,\
+               resourceLabelSelector=null,customResources=null,pin.enabled=null,sync.enabled=null,\
                prometheusRule.selector=null,grafanaDashboard.annotations=null";
     let rendered = template(&["--set", all])?;
     ensure!(!rendered.contains("--dialects") && !rendered.contains("--custom-resources"));
