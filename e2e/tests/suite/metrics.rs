@@ -21,7 +21,7 @@ async fn the_metrics_are_those_of_the_docs() -> Result<()> {
     let values = json!({"customResources": ["argo-rollouts"]});
     let options = Options {
         values,
-        ..Options::default()
+        ..of_all_controllers()
     };
     Scene::play(options, async |scene| {
         scene.quiet().await?;
@@ -135,6 +135,15 @@ async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
         scene.right(&web).await
     })
     .await
+}
+
+/// Returns options of an operator that shows the metrics of copies, too. It has no right to make any: the
+/// ClusterConfigSyncs in the cluster are those of other tests.
+fn of_all_controllers() -> Options {
+    Options {
+        args: vec!["--sync".to_owned()],
+        ..Options::default()
+    }
 }
 
 /// Returns the value of a metric of the operator, given by name and labels.

@@ -81,6 +81,11 @@ impl<'a> Reader<'a> {
     /// When something cannot be removed.
     pub(super) async fn clear(&self) -> Result<()> {
         let (helm, kubectl) = (self.control_plane.helm(), self.control_plane.kubectl());
+        // Their CRD stays when a release goes, and they would be copied for the next reader.
+        let syncs = ["get", "crd", SYNCS, "--ignore-not-found"];
+        if !kubectl.run(&syncs).await?.is_empty() {
+            kubectl.run(&["delete", SYNCS, "--all"]).await?;
+        }
         for release in list(&helm, &["list", "--all-namespaces", "--output=json"]).await? {
             let [name, namespace] = ["name", "namespace"].map(|field| release[field].as_str());
             let [name, namespace] = [name.context("a name")?, namespace.context("a namespace")?];
@@ -297,6 +302,8 @@ const PRELUDE: &str = include_str!("prelude.sh");
 /// period is shorter than a user's.
 const ARGS: [&str; 2] = ["--leader-elect", "--settle-period=1s"];
 const KUBECONFIG: &str = "reader.kubeconfig";
+/// The resource of ClusterConfigSyncs.
+const SYNCS: &str = "clusterconfigsyncs.pod-reloader.github.io";
 /// The kinds of objects that pages leave behind in namespaces.
 const CONTENT: &str = "deployments,statefulsets,daemonsets,cronjobs,jobs,replicasets,pods,configmaps,secrets,\
     leases,events";

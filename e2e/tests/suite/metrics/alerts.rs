@@ -82,6 +82,10 @@ fn alerts_are_about_this_release_and_what_it_does() -> Result<()> {
         "nobody is to lead: {off}"
     );
     ensure!(off.contains("PodReloaderCertificateExpiresSoon"), "{off}");
+    ensure!(
+        !default.contains("PodReloaderConfigNotSynced"),
+        "nothing is copied: {default}"
+    );
     Ok(())
 }
 
@@ -93,7 +97,7 @@ pub(super) struct Alert {
 
 /// Returns all alerts of the chart.
 pub(super) fn alerts() -> Result<Vec<Alert>> {
-    let all = "podMonitor.enabled=true,notifications.existingSecret=chat,prometheusRule.enabled=true,prometheusRule.apiserver=true,\
+    let all = "podMonitor.enabled=true,notifications.existingSecret=chat,sync.enabled=true,prometheusRule.enabled=true,prometheusRule.apiserver=true,\
                prometheusRule.runbookUrl=https://example.com/runbooks";
     let object = rules(&["--set", all])?;
     let groups = object["spec"]["groups"]

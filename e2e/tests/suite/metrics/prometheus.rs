@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::{
-    Attempt, Options, PATIENCE, Process, Program, Scene, free_port, prometheus, wait_for,
+    Attempt, PATIENCE, Process, Program, Scene, free_port, prometheus, wait_for,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -14,6 +14,7 @@ use tokio::process::Command;
 
 use super::alerts::alerts;
 use super::dashboard::dashboard;
+use super::of_all_controllers;
 
 /// Job name that a PodMonitor gives to the targets of release pod-reloader in namespace pod-reloader.
 const JOB: &str = "pod-reloader/pod-reloader";
@@ -53,7 +54,7 @@ async fn a_prometheus_has_an_answer_to_every_query_and_no_alert() -> Result<()> 
     let Some(programs) = programs()? else {
         return Ok(());
     };
-    Scene::play(Options::default(), async |scene| {
+    Scene::play(of_all_controllers(), async |scene| {
         // One workload is managed, and has been restarted.
         scene.quiet().await?;
         let prometheus = Prometheus::start(programs.clone(), &scene.operator.metrics_address())?;

@@ -6,11 +6,11 @@ use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::Workload;
 use pod_reloader_e2e::{Attempt, Options, Scene, wait_for};
 
-use super::PATIENCE;
 use super::alerts::alerts;
 use super::dashboard::dashboard;
 use super::exposition::{Exposition, Labels};
 use super::promql::{Query, Selector};
+use super::{PATIENCE, of_all_controllers};
 
 /// Labels that Prometheus adds to everything that it scrapes.
 const OF_TARGETS: [&str; 2] = ["job", "instance"];
@@ -19,7 +19,7 @@ const OF_TARGETS: [&str; 2] = ["job", "instance"];
 async fn dashboard_and_alerts_query_metrics_that_exist() -> Result<()> {
     let options = Options {
         failure_policy: "Ignore",
-        ..Options::default()
+        ..of_all_controllers()
     };
     Scene::play(options, async |scene| {
         scene.quiet().await?;
