@@ -1,5 +1,6 @@
 //! ClusterConfigSyncs: copies of ConfigMaps and Secrets in other namespaces.
 
+mod base_secret;
 mod copies;
 mod faults;
 mod foreign;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
-use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams, Request};
+use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Request};
 use kube::{Api, ResourceExt};
 use pod_reloader_e2e::workload::config_map;
 use pod_reloader_e2e::{Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, merge, wait_for};
@@ -36,10 +37,10 @@ pub(crate) async fn play(
         let delete = ["delete", "clusterconfigsyncs", "--selector"];
         let ours = format!("scene={}", scene.namespace);
         scene.kubectl(&[&delete[..], &[&ours]].concat()).await?;
-        for namespace in Namespaces::of(scene).list().await? {
-            scene
-                .kubectl(&["delete", "namespace", "--wait=false", &namespace])
-                .await?;
+        let namespaces = Namespaces::of(scene);
+        for namespace in namespaces.list().await? {
+            let params = DeleteParams::default();
+            namespaces.api.delete(&namespace, &params).await?;
         }
         outcome
     })

@@ -1,0 +1,209 @@
+//! A protected Secret, its copies, and the workloads that use them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use futures::future::try_join_all;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt};
+use pod_reloader_e2e::workload::Workload;
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use serde_json::{Value, json};
+
+use super::{Namespaces, SHARED, apply_sync, becomes, play, rests, shown, source, sync, writes};
+
+/// Number of namespaces with one workload each.
+const TEAMS: usize = 100;
+
+#[tokio::test]
+async fn a_protected_base_secret_reaches_a_hundred_namespaces_and_rolls_every_consumer_once()
+-> Result<()> {
+    // Every namespace that can get a copy, and that of the scene.
+    let selector = json!([{"key": "copies-of", "operator": "Exists"}]);
+    let options = Options {
+        everywhere: true,
+        values: json!({
+            "protect": {"enabled": true},
+            "sync": {"enabled": true},
+            "webhook": {"namespaceSelector": {"matchExpressions": selector}},
+        }),
+        namespace_labels: vec!["copies-of=none".to_owned()],
+        failure_policy: "Ignore",
+        ..Options::default()
+    };
+    play(options, async |scene| {
+        let protected =
+            json!({"metadata": {"labels": {"pod-reloader.github.io/protect": "always"}}});
+        let mut base = source("1");
+        pod_reloader_e2e::merge(&mut base, &protected);
+        scene.apply(&[base]).await?;
+        let ours = sync(scene, "all", json!({"spec": {"template": protected}}));
+        apply_sync(scene, &ours).await?;
+        let namespaces = Namespaces::of(scene);
+        let names: Vec<_> = (0..TEAMS).map(|team| team.to_string()).collect();
+        let teams = try_join_all(names.iter().map(|name| namespaces.create(name, true))).await?;
+        has_copies(scene, "1").await?;
+        becomes(scene, &ours, "Synced").await?;
+        // No pods: nobody looks at them, and they are most of a rollout's cost.
+        let web = Workload::deployment("web")
+            .lists_secrets(SHARED)
+            .labelled("scene", &scene.namespace)
+            .with(&["spec", "replicas"], json!(0));
+        let web: Deployment = serde_json::from_value(web.manifest())?;
+        try_join_all(teams.iter().map(async |team| {
+            let deployments = Api::<Deployment>::namespaced(scene.client.clone(), team);
+            deployments.create(&PostParams::default(), &web).await
+        }))
+        .await?;
+        scene.quiet().await?;
+        have_revision(scene, "1").await?;
+
+        let user = format!("{}-editor", scene.namespace);
+        let value = json!({"stringData": {"value": "2"}}).to_string();
+        let edit = ["patch", "secret", SHARED, "--as", &user, "--patch", &value];
+        allow(scene, &user, "edit", json!(["get", "patch"])).await?;
+        wait_for("the edit to be refused", PATIENCE, async || {
+            let tried = [&edit[..], &["--dry-run=server"]].concat();
+            let output = scene.kubectl_output(&tried, "").await?;
+            Ok(
+                match output.stderr.contains("you need the verb unprotect") {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(output.stdout + &output.stderr),
+                },
+            )
+        })
+        .await?;
+        let mark = scene.mark().await?;
+        allow(scene, &user, "unprotect", json!(["unprotect"])).await?;
+        wait_for("the edit to be allowed", PATIENCE, async || {
+            let output = scene.kubectl_output(&edit, "").await?;
+            Ok(match output.code {
+                Some(0) => Attempt::Done(()),
+                _ => Attempt::NotYet(output.stderr),
+            })
+        })
+        .await?;
+        have_revision(scene, "2").await?;
+        rests(scene, &ours).await?;
+        scene.quiet().await?;
+        has_copies(scene, "2").await?;
+        have_revision(scene, "2").await?;
+        let copied = writes(scene, mark).await?;
+        let is_once = copied.len() == TEAMS && copied.iter().all(|it| it.verb == "update");
+        ensure!(is_once, "{:?}", shown(&copied));
+        let operator = scene.installation.username();
+        let mut restarts = scene.all_requests(mark).await?;
+        restarts.retain(|it| {
+            it.user == operator
+                && it.resource == "deployments"
+                && it.verb == "patch"
+                && it.name == "web"
+        });
+        ensure!(restarts.len() == TEAMS, "{:?}", shown(&restarts));
+
+        // A copy is as protected as its source.
+        let edit = [
+            "--namespace",
+            &teams[0],
+            "delete",
+            "secret",
+            SHARED,
+            "--as",
+            &user,
+        ];
+        bind(scene, &teams[0], &user, "--clusterrole=edit").await?;
+        wait_for("the copy to be protected", PATIENCE, async || {
+            let output = scene
+                .tool()
+                .output(&[&edit[..], &["--dry-run=server"]].concat(), "")
+                .await?;
+            Ok(
+                match output.stderr.contains("you need the verb unprotect") {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(output.stdout + &output.stderr),
+                },
+            )
+        })
+        .await
+    })
+    .await
+}
+
+/// Waits until each team has a protected copy of this value.
+async fn has_copies(scene: &Scene, value: &str) -> Result<()> {
+    let ours = format!("pod-reloader.github.io/copied-from={}", scene.namespace);
+    let copies = Api::<Secret>::all(scene.client.clone());
+    let ours = ListParams::default().labels(&ours);
+    wait_for("a copy for each team", PATIENCE, async || {
+        let mut copies = copies.list(&ours).await?.items;
+        copies.retain(|copy| {
+            let data = copy.data.as_ref().and_then(|data| data.get("value"));
+            let label = copy.labels().get("pod-reloader.github.io/protect");
+            data.is_some_and(|it| it.0 == value.as_bytes())
+                && label.is_some_and(|it| it == "always")
+        });
+        Ok(match copies.len() {
+            TEAMS => Attempt::Done(()),
+            count => Attempt::NotYet(format!("{count} copies")),
+        })
+    })
+    .await
+}
+
+/// Waits until the workload of each team has this revision.
+async fn have_revision(scene: &Scene, expected: &str) -> Result<()> {
+    let ours = ListParams::default().labels(&format!("scene={}", scene.namespace));
+    let deployments = Api::<Deployment>::all(scene.client.clone());
+    wait_for(
+        &format!("revision {expected} of all"),
+        PATIENCE,
+        async || {
+            let mut revisions = BTreeMap::<_, usize>::new();
+            for deployment in deployments.list(&ours).await? {
+                let revision = deployment
+                    .annotations()
+                    .get("deployment.kubernetes.io/revision");
+                *revisions
+                    .entry(revision.cloned().unwrap_or_default())
+                    .or_default() += 1;
+            }
+            Ok(match revisions.get(expected) {
+                Some(&TEAMS) => Attempt::Done(()),
+                _ => Attempt::NotYet(format!("{revisions:?}")),
+            })
+        },
+    )
+    .await
+}
+
+/// Allows a user these verbs on the source.
+async fn allow(scene: &Scene, user: &str, name: &str, verbs: Value) -> Result<()> {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": name},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": [SHARED], "verbs": verbs}],
+    });
+    scene
+        .kubectl_with_input(&["apply", "--filename=-"], &role.to_string())
+        .await?;
+    bind(scene, &scene.namespace, user, &format!("--role={name}")).await
+}
+
+/// Gives a user a role in a namespace.
+async fn bind(scene: &Scene, namespace: &str, user: &str, role: &str) -> Result<()> {
+    let name = role.rsplit('=').next().unwrap_or_default();
+    let bind = [
+        "create",
+        "rolebinding",
+        name,
+        role,
+        "--user",
+        user,
+        "--namespace",
+        namespace,
+    ];
+    scene.tool().run(&bind).await.map(drop)
+}
