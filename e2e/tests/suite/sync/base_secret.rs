@@ -103,30 +103,31 @@ async fn a_protected_base_secret_reaches_a_hundred_namespaces_and_rolls_every_co
         });
         ensure!(restarts.len() == TEAMS, "{:?}", shown(&restarts));
 
-        // A copy is as protected as its source.
-        let edit = [
-            "--namespace",
-            &teams[0],
-            "delete",
-            "secret",
-            SHARED,
-            "--as",
-            &user,
-        ];
+        // A copy is as protected as its source, and still goes with its ClusterConfigSync.
         bind(scene, &teams[0], &user, "--clusterrole=edit").await?;
-        wait_for("the copy to be protected", PATIENCE, async || {
-            let output = scene
-                .tool()
-                .output(&[&edit[..], &["--dry-run=server"]].concat(), "")
-                .await?;
-            Ok(
-                match output.stderr.contains("you need the verb unprotect") {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(output.stdout + &output.stderr),
-                },
-            )
-        })
-        .await
+        let words = "you need the verb unprotect";
+        delete_answers(scene, &teams[0], &user, words).await?;
+        let collector = "system:serviceaccount:kube-system:generic-garbage-collector";
+        delete_answers(scene, &scene.namespace, collector, words).await?;
+        delete_answers(scene, &teams[0], collector, "").await
+    })
+    .await
+}
+
+/// Waits until a user is refused with these words who deletes the object of a namespace, or is allowed to if there are
+/// none. It is not deleted.
+async fn delete_answers(scene: &Scene, namespace: &str, user: &str, words: &str) -> Result<()> {
+    let delete = ["--namespace", namespace, "delete", "secret", SHARED];
+    let tried = [&delete[..], &["--dry-run=server", "--as", user]].concat();
+    wait_for("the answer to a deletion", PATIENCE, async || {
+        let output = scene.tool().output(&tried, "").await?;
+        let is_refused = !words.is_empty() && output.stderr.contains(words);
+        Ok(
+            match is_refused || words.is_empty() && output.code == Some(0) {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(output.stdout + &output.stderr),
+            },
+        )
     })
     .await
 }
