@@ -58,6 +58,12 @@ impl Syncer {
 
     async fn make_exact(&self, copying: &Copying) -> Option<Instant> {
         let (sync, namespace) = (&copying.sync, &copying.copy.namespace);
+        let now = Instant::now().into_std();
+        let held = copying.pace.not_before(now);
+        // The source need not be read for that.
+        if let Some(next) = held.filter(|_| copying.is_repair) {
+            return Some(next.into());
+        }
         let content = match self.content(copying).await {
             Ok(Ok((version, content))) => {
                 let current = Ok((version, content.digest));
@@ -80,8 +86,7 @@ impl Syncer {
         }
         // It is repaired, and not just given a new content.
         let had_it = exact.is_some();
-        let now = Instant::now().into_std();
-        if let Some(next) = copying.pace.not_before(now).filter(|_| had_it) {
+        if let Some(next) = held.filter(|_| had_it) {
             return Some(next.into());
         }
         match self.write(copying, &content).await {

@@ -16,7 +16,7 @@ mod news;
 mod places;
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 /// The kind and the name that a source and its copies have.
 pub(super) type Key = (ConfigKind, Name);
@@ -121,6 +121,8 @@ pub(super) struct Copying {
     pub(super) source_version: Box<str>,
     pub(super) source: Arc<tokio::sync::Mutex<Reading>>,
     pub(super) exact: Option<Exact>,
+    /// True if it was exact and the source has not changed since: somebody else has changed it.
+    pub(super) is_repair: bool,
     pub(super) pace: Pace,
 }
 
@@ -183,11 +185,12 @@ impl State {
             known.obstacle = Some(Obstacle::SourceNotFound);
             return Task::None;
         };
-        let is_exact = seen.exact.as_ref().is_some_and(|exact| {
+        let current = known.current.as_ref();
+        let current = current.filter(|(version, _)| *version == source.resource_version);
+        let exact = seen.exact.as_ref();
+        let exact = exact.filter(|it| current.is_some_and(|(_, digest)| *digest == it.digest));
+        let is_exact = exact.is_some_and(|exact| {
             target.is_some_and(|target| target.resource_version == exact.version)
-                && known.current.as_ref().is_some_and(|(version, digest)| {
-                    *version == source.resource_version && *digest == exact.digest
-                })
         });
         if is_exact {
             seen.outcome = Outcome::Synced;
@@ -199,6 +202,7 @@ impl State {
             source_version: source.resource_version.clone(),
             source: known.source.clone(),
             exact: seen.exact.clone(),
+            is_repair: exact.is_some(),
             pace: seen.pace,
             sync,
         }))
