@@ -8,3 +8,6 @@ mod state;
 mod status;
 mod syncer;
 mod watch;
+
+#[cfg(test)]
+mod tests;

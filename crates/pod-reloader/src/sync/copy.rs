@@ -152,7 +152,10 @@ impl Syncer {
     /// Writes a copy until it is exact.
     async fn write(&self, copying: &Copying, content: &Content) -> Result<Written, CallError> {
         let (sync, copy) = (&copying.sync, &copying.copy);
-        let mut is_there = copying.seen.is_some();
+        // Our own last write may be on its way to the watch.
+        let last = copying.exact.as_ref();
+        let mut is_there = copying.seen.is_some() || last.is_some();
+        let last = last.filter(|exact| exact.digest == content.digest);
         let mut writes = 0;
         let mut attempts = 0..ATTEMPTS;
         loop {
@@ -160,9 +163,12 @@ impl Syncer {
                 true => self.calls.read(copy).await?,
                 false => None,
             };
-            let step = object
-                .as_ref()
-                .map(|object| sync.step(&copy.namespace, content, object));
+            let is_as_written =
+                |it: &Object| last.is_some_and(|last| *last.version == *it.resource_version());
+            let step = object.as_ref().map(|object| match is_as_written(object) {
+                true => Step::Nothing,
+                false => sync.step(&copy.namespace, content, object),
+            });
             let manifest = || sync.manifest(&copy.namespace, content, object.as_ref());
             let written = match (step, &object) {
                 (None, _) | (_, None) => {

@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn name(text: &str) -> Name {
+pub(in crate::sync) fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
 }
 
-fn key_of_pull() -> Key {
+pub(in crate::sync) fn key_of_pull() -> Key {
     (ConfigKind::Secret, name("pull"))
 }
 
 /// Returns ClusterConfigSync `NAME` of Secret `platform/pull`, created on this day, with some fields of its own.
-fn sync(name: &str, day: u8, fields: Value) -> ClusterConfigSync {
+pub(in crate::sync) fn sync(name: &str, day: u8, fields: Value) -> ClusterConfigSync {
     let mut object = json!({
         "apiVersion": "pod-reloader.github.io/v1alpha1",
         "kind": "ClusterConfigSync",
@@ -52,7 +52,7 @@ fn copy_in(namespace: &str, owner: &str) -> Target {
     target("7", metadata)
 }
 
-fn namespaces(names: &[&str]) -> HashMap<Name, NamespaceLabels> {
+pub(in crate::sync) fn namespaces(names: &[&str]) -> HashMap<Name, NamespaceLabels> {
     let all = names
         .iter()
         .map(|it| (name(it), NamespaceLabels::default()));
