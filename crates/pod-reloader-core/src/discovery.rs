@@ -92,6 +92,15 @@ impl PodSpec {
     /// Returns true if a pod has an object and does not do without it. Secrets for pulling images, and those of
     /// ephemeral containers, are included.
     pub fn needs(&self, object: &Reference) -> bool {
+        self.has(object, |source| source.optional != Some(true))
+    }
+
+    /// Returns true if a pod has an object, even if it could do without it.
+    pub fn names(&self, object: &Reference) -> bool {
+        self.has(object, |_| true)
+    }
+
+    fn has(&self, object: &Reference, is_meant: impl Fn(&Source) -> bool) -> bool {
         let ephemeral = self.ephemeral_containers.iter();
         let ephemeral = ephemeral.flat_map(|it| it.env().chain(it.env_from()));
         let image_pulls = self.image_pull_secrets.iter();
@@ -99,8 +108,8 @@ impl PodSpec {
         let mut all = self.sources().chain(ephemeral).chain(image_pulls);
         all.any(|(kind, source)| {
             kind == object.kind
-                && source.optional != Some(true)
                 && source.name.as_deref() == Some(object.name.as_str())
+                && is_meant(source)
         })
     }
 

@@ -51,6 +51,7 @@ pub mod stages;
 
 pub mod decision;
 
+pub mod kept;
 pub mod patch;
 pub mod pinned_pod;
 pub mod protect;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference, Time};
 use kube_core::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
@@ -45,8 +45,8 @@ pub(crate) fn annotated_identity<'de, D: Deserializer<'de>>(
     })
 }
 
-/// Parses the identity, the labels, the generation, and whether the object is being deleted: a time that our types
-/// cannot represent counts, too.
+/// Parses the identity with the UID, the labels, the generation, and whether the object is being deleted: a time that
+/// our types cannot represent counts, too.
 pub(crate) fn labelled_identity<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<ObjectMeta, D::Error> {
@@ -55,6 +55,7 @@ pub(crate) fn labelled_identity<'de, D: Deserializer<'de>>(
     struct Labelled {
         name: Option<String>,
         namespace: Option<String>,
+        uid: Option<String>,
         resource_version: Option<String>,
         labels: Option<BTreeMap<String, String>>,
         generation: Option<i64>,
@@ -64,6 +65,7 @@ pub(crate) fn labelled_identity<'de, D: Deserializer<'de>>(
     Ok(ObjectMeta {
         name: labelled.name,
         namespace: labelled.namespace,
+        uid: labelled.uid,
         resource_version: labelled.resource_version,
         labels: labelled.labels,
         generation: labelled.generation,
@@ -101,6 +103,52 @@ pub(crate) fn owned_identity<'de, D: Deserializer<'de>>(
             .and_then(|time| Some(Time(time.parse().ok()?))),
         annotations: owned.annotations,
         owner_references: owned.owner_references,
+        ..ObjectMeta::default()
+    })
+}
+
+/// Parses the identity with the UID, the labels, the annotations, the time of creation, whether the object is being
+/// deleted, and who manages its fields. Of managed fields, nothing but the managers is parsed.
+pub(crate) fn managed_identity<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Managed {
+        name: Option<String>,
+        namespace: Option<String>,
+        uid: Option<String>,
+        resource_version: Option<String>,
+        creation_timestamp: Option<String>,
+        deletion_timestamp: Option<String>,
+        labels: Option<BTreeMap<String, String>>,
+        annotations: Option<BTreeMap<String, String>>,
+        managed_fields: Option<Vec<Entry>>,
+    }
+    #[derive(Deserialize)]
+    struct Entry {
+        manager: Option<String>,
+    }
+    let managed = Managed::deserialize(deserializer)?;
+    let entries = managed.managed_fields.into_iter().flatten();
+    let entries = entries.map(|entry| ManagedFieldsEntry {
+        manager: entry.manager,
+        ..ManagedFieldsEntry::default()
+    });
+    Ok(ObjectMeta {
+        name: managed.name,
+        namespace: managed.namespace,
+        uid: managed.uid,
+        resource_version: managed.resource_version,
+        creation_timestamp: managed
+            .creation_timestamp
+            .and_then(|time| Some(Time(time.parse().ok()?))),
+        deletion_timestamp: managed
+            .deletion_timestamp
+            .map(|time| Time(time.parse().unwrap_or_default())),
+        labels: managed.labels,
+        annotations: managed.annotations,
+        managed_fields: Some(entries.collect()),
         ..ObjectMeta::default()
     })
 }

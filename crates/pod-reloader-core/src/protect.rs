@@ -21,6 +21,8 @@ pub enum Protection {
     Always,
     /// It is not deleted while a pod uses it that runs, or is to.
     InUse,
+    /// A ConfigMap comes back if it is deleted while it is in use, until it is not any more.
+    Keep,
 }
 
 impl Protection {
@@ -29,8 +31,14 @@ impl Protection {
         match value {
             "always" => Some(Self::Always),
             "in-use" => Some(Self::InUse),
+            "keep" => Some(Self::Keep),
             _ => None,
         }
+    }
+
+    /// Returns true if it protects objects of a kind.
+    pub fn is_for(self, kind: ConfigKind) -> bool {
+        self != Self::Keep || kind == ConfigKind::ConfigMap
     }
 
     /// Returns the value of the label.
@@ -38,42 +46,60 @@ impl Protection {
         match self {
             Self::Always => "always",
             Self::InUse => "in-use",
+            Self::Keep => "keep",
         }
     }
 }
 
-/// Returns the object whose deletion is reviewed, if it is not to be deleted while it is in use. Its name is not in the
-/// request if it is one of many that are deleted at once, but the object itself is.
-///
-/// # Errors
-///
-/// Says what the review lacks.
-pub fn in_use_candidate(request: &Request<'_>) -> Result<Option<Reference>, InvalidReview> {
-    #[derive(Deserialize)]
-    struct Deleted {
-        #[serde(deserialize_with = "labelled_identity")]
-        metadata: ObjectMeta,
+/// An object whose deletion is reviewed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    /// The object.
+    pub object: Reference,
+    /// The UID.
+    pub uid: Box<str>,
+    /// The resourceVersion. The deletion fails, or is reviewed again, if the object has another one by then.
+    pub resource_version: Box<str>,
+}
+
+impl Deletion {
+    /// Returns the deletion that is reviewed, if this is how the object is protected. Its name is not in the request if
+    /// it is one of many that are deleted at once, but the object itself is.
+    ///
+    /// # Errors
+    ///
+    /// Says what the review lacks.
+    pub fn of(request: &Request<'_>, how: Protection) -> Result<Option<Self>, InvalidReview> {
+        #[derive(Deserialize)]
+        struct Deleted {
+            #[serde(deserialize_with = "labelled_identity")]
+            metadata: ObjectMeta,
+        }
+        let kinds = ConfigKind::ALL.into_iter().filter(|kind| how.is_for(*kind));
+        let mut kinds =
+            kinds.filter(|_| request.kind.group.is_empty() && request.operation == "DELETE");
+        let Some(kind) = kinds.find(|kind| request.kind.kind == kind.as_str()) else {
+            return Ok(None);
+        };
+        let object = request.old_object;
+        let object = object.ok_or(InvalidReview::NoObject("oldObject"))?;
+        let deleted: Deleted = serde_json::from_str(object.get()).map_err(InvalidReview::at)?;
+        let metadata = deleted.metadata;
+        let labels = metadata.labels.unwrap_or_default();
+        let protection = labels.get(PROTECT).and_then(|it| Protection::parse(it));
+        let name = |text: Option<String>| Name::parse(&text?).ok();
+        let object = name(metadata.namespace).zip(name(metadata.name));
+        let object = object.filter(|_| protection == Some(how));
+        Ok(object.map(|(namespace, name)| Self {
+            object: Reference {
+                kind,
+                namespace,
+                name,
+            },
+            uid: metadata.uid.unwrap_or_default().into(),
+            resource_version: metadata.resource_version.unwrap_or_default().into(),
+        }))
     }
-    let kinds = ConfigKind::ALL.into_iter();
-    let mut kinds =
-        kinds.filter(|_| request.kind.group.is_empty() && request.operation == "DELETE");
-    let Some(kind) = kinds.find(|kind| request.kind.kind == kind.as_str()) else {
-        return Ok(None);
-    };
-    let object = request.old_object;
-    let object = object.ok_or(InvalidReview::NoObject("oldObject"))?;
-    let deleted: Deleted = serde_json::from_str(object.get()).map_err(InvalidReview::at)?;
-    let metadata = deleted.metadata;
-    let labels = metadata.labels.unwrap_or_default();
-    let protection = labels.get(PROTECT).and_then(|it| Protection::parse(it));
-    let name = |text: Option<String>| Name::parse(&text?).ok();
-    let object = name(metadata.namespace).zip(name(metadata.name));
-    let object = object.filter(|_| protection == Some(Protection::InUse));
-    Ok(object.map(|(namespace, name)| Reference {
-        kind,
-        namespace,
-        name,
-    }))
 }
 
 /// A pod, as far as it uses ConfigMaps and Secrets.
@@ -98,12 +124,20 @@ impl RunningPod {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Returns true if it runs, or is to, and does not do without the object. A pod that is being deleted starts
-    /// nothing any more.
+    /// Returns true if it runs, or is to, and does not do without the object.
     pub fn needs(&self, object: &Reference) -> bool {
-        let phase = self.status.phase.as_deref();
-        let has_ended = matches!(phase, Some("Succeeded" | "Failed"));
-        !has_ended && self.metadata.deletion_timestamp.is_none() && self.spec.needs(object)
+        self.is_to_run() && self.spec.needs(object)
+    }
+
+    /// Returns true if it runs, or is to, and names the object.
+    pub fn names(&self, object: &Reference) -> bool {
+        self.is_to_run() && self.spec.names(object)
+    }
+
+    /// Returns true unless it has ended, or is being deleted: then it starts nothing any more.
+    fn is_to_run(&self) -> bool {
+        let has_ended = matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        !has_ended && self.metadata.deletion_timestamp.is_none()
     }
 }
 
@@ -125,17 +159,23 @@ pub enum TemplateKind {
     Job,
     /// A CronJob.
     CronJob,
+    /// A ReplicaSet.
+    ReplicaSet,
+    /// A ControllerRevision.
+    ControllerRevision,
 }
 
 impl TemplateKind {
-    /// All kinds.
-    pub const ALL: [Self; 5] = [
+    /// The kinds that users write.
+    pub const WORKLOADS: [Self; 5] = [
         Self::Deployment,
         Self::StatefulSet,
         Self::DaemonSet,
         Self::Job,
         Self::CronJob,
     ];
+    /// The kinds in which controllers keep the pod templates that workloads have and have had.
+    pub const REVISIONS: [Self; 2] = [Self::ReplicaSet, Self::ControllerRevision];
 
     /// Returns the kind as Kubernetes spells it.
     pub fn as_str(self) -> &'static str {
@@ -145,6 +185,8 @@ impl TemplateKind {
             Self::DaemonSet => "DaemonSet",
             Self::Job => "Job",
             Self::CronJob => "CronJob",
+            Self::ReplicaSet => "ReplicaSet",
+            Self::ControllerRevision => "ControllerRevision",
         }
     }
 }
@@ -156,8 +198,17 @@ pub struct Templated {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: TemplatedSpec,
+    /// The part of a workload that a ControllerRevision keeps.
+    #[serde(default)]
+    data: RevisionData,
     #[serde(default)]
     status: TemplatedStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct RevisionData {
+    spec: JobSpec,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -209,12 +260,25 @@ impl Templated {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Returns true if its next pod does not do without the object. A Job that has ended makes no more pods.
+    /// Returns true if its next pod does not do without the object.
     pub fn needs(&self, object: &Reference) -> bool {
+        self.pods().any(|pod| pod.needs(object))
+    }
+
+    /// Returns true if its next pod names the object.
+    pub fn names(&self, object: &Reference) -> bool {
+        self.pods().any(|pod| pod.names(object))
+    }
+
+    /// Returns the specs of its next pods. A Job that has ended makes no more.
+    fn pods(&self) -> impl Iterator<Item = &PodSpec> {
         let job = self.spec.job_template.as_ref();
         let job = job.and_then(|job| job.spec.template.as_ref());
-        let mut templates = self.spec.template.iter().chain(job);
-        !self.has_ended() && templates.any(|template| template.spec.needs(object))
+        let kept = self.data.spec.template.iter();
+        let templates = self.spec.template.iter().chain(job).chain(kept);
+        templates
+            .filter(|_| !self.has_ended())
+            .map(|template| &template.spec)
     }
 
     /// Returns true if it is to have pods now. Those that its controller has not created yet count as pods that run.
@@ -281,6 +345,21 @@ pub fn warning(object: &Reference, templates: &[String]) -> String {
     format!(
         "no pod uses {object} now, but the pod templates of {} do: their next pods cannot start without it",
         named(templates)
+    )
+}
+
+/// Returns the warning that an object comes back after it is deleted, because of these.
+pub fn comes_back(object: &Reference, users: &[String]) -> String {
+    format!(
+        "{object} is in use by {}. It has the label {PROTECT}=keep: after it is deleted, it comes back until nothing names it any more",
+        named(users)
+    )
+}
+
+/// Returns the reason why an object is not deleted that should come back: its content cannot be stored.
+pub fn not_stored(object: &Reference) -> String {
+    format!(
+        "{object} is in use, and pod-reloader cannot store it now, so it is not deleted: try again, or remove its label {PROTECT}"
     )
 }
 
@@ -356,7 +435,8 @@ mod tests {
     fn a_pod_does_without_what_is_optional_each_time() {
         let optional = json!({"secretRef": {"name": "db", "optional": true}});
         let spec = json!({"containers": [{"envFrom": [optional]}]});
-        assert!(!pod(spec, "Running").needs(&object()));
+        assert!(!pod(spec.clone(), "Running").needs(&object()));
+        assert!(pod(spec, "Running").names(&object()));
         let spec = json!({"containers": [{"envFrom": [optional, {"secretRef": {"name": "db"}}]}]});
         assert!(pod(spec, "Running").needs(&object()));
     }
@@ -372,6 +452,9 @@ mod tests {
         for spec in specs() {
             let template = json!({"template": {"spec": spec}});
             let nested = json!({"jobTemplate": {"spec": template}});
+            let revision = json!({"metadata": {}, "data": {"spec": template}});
+            let revision: Templated = serde_json::from_value(revision).unwrap();
+            assert!(revision.needs(&object()) && revision.names(&object()));
             assert!(templated(template.clone(), Value::Null).needs(&object()));
             assert!(templated(nested, json!([])).needs(&object()));
             let progressing = json!([{"type": "Failed", "status": "False"}]);
@@ -454,20 +537,32 @@ mod tests {
     #[test]
     fn only_the_deletion_of_an_object_that_is_protected_while_in_use_is_of_interest() {
         let candidate = |operation: &str, kind: &str, protection: &str| {
-            let metadata =
-                json!({"name": "db", "namespace": "shop", "labels": {PROTECT: protection}});
+            let metadata = json!({"name": "db", "namespace": "shop", "uid": "u-1", "resourceVersion": "7", "labels": {PROTECT: protection}});
             // As in a request that deletes many: it has no name.
             let request = json!({"uid": "u", "kind": {"group": "", "kind": kind}, "namespace": "shop",
                 "operation": operation, "oldObject": {"metadata": metadata, "data": {"a": "b"}}});
             let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
             let review = review.to_string();
-            in_use_candidate(&Request::parse(review.as_bytes()).unwrap()).unwrap()
+            let request = Request::parse(review.as_bytes()).unwrap();
+            let how = if protection == "keep" {
+                Protection::Keep
+            } else {
+                Protection::InUse
+            };
+            Deletion::of(&request, how).unwrap()
         };
-        assert_eq!(candidate("DELETE", "Secret", "in-use"), Some(object()));
+        let expected = Deletion {
+            object: object(),
+            uid: "u-1".into(),
+            resource_version: "7".into(),
+        };
+        assert_eq!(candidate("DELETE", "Secret", "in-use"), Some(expected));
+        assert!(candidate("DELETE", "ConfigMap", "keep").is_some());
         for (operation, kind, protection) in [
             ("UPDATE", "Secret", "in-use"),
             ("DELETE", "Pod", "in-use"),
             ("DELETE", "Secret", "always"),
+            ("DELETE", "Secret", "keep"),
             ("DELETE", "Secret", ""),
         ] {
             assert_eq!(candidate(operation, kind, protection), None);
@@ -476,7 +571,7 @@ mod tests {
 
     #[test]
     fn a_protection_is_read_as_it_is_written() {
-        for protection in [Protection::Always, Protection::InUse] {
+        for protection in [Protection::Always, Protection::InUse, Protection::Keep] {
             assert_eq!(Protection::parse(protection.as_str()), Some(protection));
         }
         assert_eq!(Protection::parse("never"), None);

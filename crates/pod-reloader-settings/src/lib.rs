@@ -172,14 +172,14 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_PIN", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub pin: bool,
 
-    /// Age from which on copies for pins are deleted that nobody uses, and interval at which they are looked for.
+    /// Age from which on copies for pins are deleted that nobody uses, and interval at which they are looked for, and at which kept ConfigMaps are.
     #[arg(long, env = "POD_RELOADER_COPY_GRACE_PERIOD", value_name = "DURATION", default_value = "5m", value_parser = resync_period)]
     pub copy_grace_period: Duration,
 
     /// Copy ConfigMaps and Secrets to namespaces, as each ClusterConfigSync says.
     #[arg(long, env = "POD_RELOADER_SYNC", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub sync: bool,
-    /// Answer reviews of protected ConfigMaps and Secrets that are deleted (at /in-use): those that pods use are not.
+    /// Answer reviews of protected ConfigMaps and Secrets that are deleted: those that pods use are not (/in-use), or come back (/keep).
     #[arg(long, env = "POD_RELOADER_PROTECT", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub protect: bool,
     /// Protect what the pod templates of workloads use, too, and not only what their pods do.

@@ -1,7 +1,9 @@
-//! Live reads of config objects and of hash keys.
+//! Live reads of config objects, of what uses them, and of hash keys.
 
 pub(crate) mod copies;
 pub(crate) mod error;
+pub(crate) mod kept;
 pub(crate) mod keys;
 pub(crate) mod request;
 pub(crate) mod source;
+pub(crate) mod users;

@@ -19,8 +19,11 @@ use webhook_certs::{
     Acceptor, CertificateDirectory, ClientAuthorities, CurrentCertificate, MinTlsVersion,
 };
 
+use crate::config::kept::KeptCalls;
 use crate::config::keys::{self, Keys};
 use crate::config::source::Source;
+use crate::config::users::Users;
+use crate::keep::controller::{KEEP, Keeping};
 use crate::metrics::{Metrics, Reader};
 use crate::report::notify::{FAREWELL, Notifications, Sink, Style};
 use crate::restart::brakes::Brakes;
@@ -39,7 +42,8 @@ use crate::runtime::server::{self, Limits, Transport};
 use crate::runtime::tasks::{Tasks, on};
 use crate::sync::controller::Syncs;
 use crate::webhook::certificate;
-use crate::webhook::in_use::Users;
+use crate::webhook::in_use::InUse;
+use crate::webhook::keep::Keep;
 use crate::webhook::own_ca::{OwnAuthority, Places};
 use crate::webhook::readiness::Readiness;
 use crate::webhook::{StatusFacts, Webhook};
@@ -223,9 +227,15 @@ impl Parts {
             },
             self.budget.clone(),
         );
-        let users = self.args.protect.then(|| {
-            let client = self.clients.admission.clone();
-            Users::new(client, self.budget.clone(), self.args.protect_templates)
+        let client = &self.clients.admission;
+        let users = Users::new(client.clone(), self.budget.clone());
+        let in_use = self.args.protect.then(|| InUse {
+            users: users.clone(),
+            templates_protect: self.args.protect_templates,
+        });
+        let keep = self.keeps().then(|| Keep {
+            users,
+            calls: KeptCalls::new(client.clone(), self.budget.clone()),
         });
         let transport = Transport::Tls(self.acceptor(certificate)?);
         let listener = admin::listen(self.args.webhook_bind_address).await?;
@@ -234,7 +244,8 @@ impl Parts {
             ..Limits::default()
         };
         let stopped = self.stop.clone().cancelled_owned();
-        let serve = server::serve(listener, transport, webhook.router(users), limits, stopped);
+        let router = webhook.router(in_use, keep);
+        let serve = server::serve(listener, transport, router, limits, stopped);
         self.tasks.spawn_draining("webhook", serve);
         Ok(())
     }
@@ -264,6 +275,9 @@ impl Parts {
             (true, Reconcile::On) => controllers.push(Arc::new(self.syncs(events))),
             (true, _) => warn!("not copying to namespaces: --reconcile is not on"),
             (false, _) => {}
+        }
+        if self.keeps() {
+            controllers.push(Arc::new(self.keeping()));
         }
         let (reconciling, heartbeat) = (reconciling.clone(), self.heartbeat.clone());
         let term = move || {
@@ -326,6 +340,23 @@ impl Parts {
             self.namespace.clone(),
             self.args.resync_period,
         )
+    }
+
+    /// Returns true if ConfigMaps come back that are deleted while they are in use: somebody must bring them back.
+    fn keeps(&self) -> bool {
+        self.args.protect && self.args.reconcile == Reconcile::On
+    }
+
+    fn keeping(&self) -> Keeping {
+        Keeping {
+            clients: self.clients.clone(),
+            budget: self.budget.clone(),
+            watches: self.metrics.watches.clone(),
+            errors: self.metrics.errors.of(KEEP),
+            scope: self.scope.clone(),
+            period: self.args.copy_grace_period,
+            resync_period: self.args.resync_period,
+        }
     }
 
     fn notifications(&mut self, reconciling: &Handle) -> Option<Notifications> {

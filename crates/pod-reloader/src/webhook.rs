@@ -1,10 +1,11 @@
 //! The webhook: answers admission reviews of workloads at `/mutate`, from the review and from live reads alone,
-//! those of pods at `/pods`, and those of protected objects at `/in-use`.
+//! those of pods at `/pods`, and those of protected objects at `/in-use` and `/keep`.
 
 mod body;
 pub(crate) mod certificate;
 pub(crate) mod error;
 pub(crate) mod in_use;
+pub(crate) mod keep;
 pub(crate) mod own_ca;
 mod pods;
 pub(crate) mod readiness;
@@ -31,7 +32,8 @@ use tracing::{debug, info, warn};
 use webhook_certs::CurrentCertificate;
 
 use self::body::{LARGE_REVIEW, Limits, ReviewBody, Timeout, Trouble, beside};
-use self::in_use::Users;
+use self::in_use::InUse;
+use self::keep::Keep;
 use crate::config::error::ReadError;
 use crate::config::keys::Keys;
 use crate::config::source::Source;
@@ -82,14 +84,17 @@ impl Webhook {
         }
     }
 
-    /// Returns the routes of the webhook. `users` find out who uses a protected object, if any object is protected.
-    pub(crate) fn router(self, users: Option<Users>) -> Router {
+    /// Returns the routes of the webhook, with those for the protections that are switched on.
+    pub(crate) fn router(self, in_use: Option<InUse>, keep: Option<Keep>) -> Router {
         let webhook = Arc::new(self);
         let mut router = Router::new()
             .route("/mutate", post(mutate))
             .route("/pods", post(pin));
-        if let Some(users) = users {
-            router = router.route("/in-use", in_use::route(webhook.clone(), users));
+        if let Some(in_use) = in_use {
+            router = router.route("/in-use", in_use::route(webhook.clone(), in_use));
+        }
+        if let Some(keep) = keep {
+            router = router.route("/keep", keep::route(webhook.clone(), keep));
         }
         router.with_state(webhook)
     }

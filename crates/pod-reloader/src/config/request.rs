@@ -16,6 +16,12 @@ pub(crate) fn get(object: &Reference) -> Request<Vec<u8>> {
     finish(Request::get(path_of(object)), Vec::new())
 }
 
+/// Returns the request for the metadata of an object.
+pub(crate) fn get_metadata(object: &Reference) -> Request<Vec<u8>> {
+    let request = Request::get(path_of(object)).header(ACCEPT, METADATA_ONLY);
+    finish(request, Vec::new())
+}
+
 /// Returns the request that creates an object. The answer has only its metadata.
 pub(crate) fn create(object: &Reference, manifest: Vec<u8>) -> Request<Vec<u8>> {
     let path = path(object.kind, &object.namespace);

@@ -113,6 +113,18 @@ impl CallError {
         matches!(self, Self::Refused { code: 404, reason, .. } if reason == "NotFound")
     }
 
+    /// Returns true if the namespace is gone, or about to be.
+    pub(crate) fn is_of_a_namespace_that_goes(&self) -> bool {
+        self.is_not_found()
+            || matches!(self, Self::Refused { code: 403, message, .. } if message.contains("because it is being terminated"))
+    }
+
+    /// Returns true if an object cannot be created because there is one with its name.
+    pub(crate) fn already_exists(&self) -> bool {
+        // A quota that somebody else uses at the same time is a 409, too.
+        matches!(self, Self::Refused { code: 409, reason, .. } if reason == "AlreadyExists")
+    }
+
     /// Returns true if a watch or a list is too old to continue, so that everything must be listed again.
     pub(crate) fn is_expired(&self) -> bool {
         matches!(self, Self::Refused { code: 410, .. })

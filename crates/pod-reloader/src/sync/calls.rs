@@ -100,7 +100,7 @@ impl Calls {
 pub(super) fn reason(error: &CallError) -> Option<Reason> {
     let says =
         |words| matches!(error, CallError::Refused { message, .. } if message.contains(words));
-    if error.is_not_found() || says("because it is being terminated") {
+    if error.is_of_a_namespace_that_goes() {
         None
     } else if says("exceeded quota") {
         Some(Reason::QuotaExceeded)

@@ -142,7 +142,7 @@ async fn a_status_query_whose_turn_comes_too_late_gets_no_status_and_delays_no_r
     let (webhook, keys) = parts(Apiserver::Up);
     keys.read_since(Instant::now()).await.unwrap();
     let status_queries = webhook.limits.status_queries.clone();
-    let router = webhook.router(None);
+    let router = webhook.router(None, None);
     let object = stamped(deployment("app:1"), &hash());
     let asks = || post("/mutate?timeout=1s", &status_query(&object).to_string());
     let turn = status_queries.acquire_owned().await.unwrap();
@@ -393,7 +393,7 @@ async fn a_body_that_breaks_off_is_refused() {
 async fn a_review_that_comes_before_the_hash_keys_are_read_waits_for_them() {
     let (webhook, keys) = parts(Apiserver::Up);
     let request = post("/mutate", &create(&deployment("app:1")).to_string());
-    let mut waiting = begun([webhook.router(None).oneshot(request)].into_iter());
+    let mut waiting = begun([webhook.router(None, None).oneshot(request)].into_iter());
     keys.read_since(Instant::now()).await.unwrap();
     let answer = waiting.remove(0).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
@@ -404,7 +404,11 @@ async fn without_hash_keys_a_review_is_asked_to_come_again_before_its_timeout() 
     let began = Instant::now();
     let (webhook, _) = parts(Apiserver::Up);
     let review = create(&deployment("app:1")).to_string();
-    let answer = call(&webhook.router(None), post("/mutate?timeout=3s", &review)).await;
+    let answer = call(
+        &webhook.router(None, None),
+        post("/mutate?timeout=3s", &review),
+    )
+    .await;
     assert!(answer.says_later(), "{answer:?}");
     assert!(began.elapsed() < Duration::from_secs(3));
 }
@@ -574,7 +578,7 @@ async fn only_new_pods_are_pinned() {
 #[tokio::test]
 async fn pods_are_answered_before_the_hash_keys_are_read() {
     let (webhook, _keys) = parts(Apiserver::Slow);
-    let answer = pods_answer(&webhook.router(None), &create_pod(&pod("app=x"))).await;
+    let answer = pods_answer(&webhook.router(None, None), &create_pod(&pod("app=x"))).await;
     assert!(!operations(&answer).is_empty());
 }
 
@@ -747,7 +751,7 @@ fn config_map() -> Value {
 async fn webhook(apiserver: Apiserver) -> Router {
     let (webhook, keys) = parts(apiserver);
     keys.read_since(Instant::now()).await.unwrap();
-    webhook.router(None)
+    webhook.router(None, None)
 }
 
 fn parts(apiserver: Apiserver) -> (Webhook, Arc<Keys>) {

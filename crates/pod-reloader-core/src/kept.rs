@@ -1,0 +1,291 @@
+//! Decides what becomes of ConfigMaps that are deleted while they are in use: they are stored, and come back.
+//!
+//! Before such a ConfigMap goes, its content is stored in a ConfigMap of ours with another name. Once it has gone, one
+//! with its name is restored from that, and then the stored one goes. Whatever breaks off in between, one of the two is
+//! there.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube_core::{DynamicResourceScope, ObjectMeta};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+
+use crate::annotations::FIELD_MANAGER;
+use crate::metadata::{managed_identity, resource};
+use crate::name::{MAX_LENGTH, Name};
+use crate::protect::Deletion;
+use crate::reference::{ConfigKind, Reference};
+
+/// The label of the ConfigMaps that are stored or restored.
+pub const KEPT: &str = "pod-reloader.github.io/kept";
+/// The annotation of a stored ConfigMap that says of which object it is: `NAME/UID/RESOURCEVERSION`.
+pub const KEPT_OBJECT: &str = "pod-reloader.github.io/kept-object";
+const STORED: &str = "stored";
+const RESTORED: &str = "true";
+
+/// The number of hexadecimal digits in the name of a stored ConfigMap.
+const DIGITS: usize = 10;
+/// The part of such a name before the digits.
+const INFIX: &str = "-kept-";
+/// The time after which a deletion that has not happened is not expected any more. No request takes nearly as long, and
+/// clocks may differ.
+const ABANDONED: Duration = Duration::from_secs(60 * 60);
+/// The shortest and the longest time between two looks at an object that is about to be deleted.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(60));
+
+/// The object of which a stored ConfigMap has the content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Original {
+    /// The name.
+    pub name: Name,
+    uid: Box<str>,
+    resource_version: Box<str>,
+}
+
+impl Original {
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('/');
+        let (name, uid, version) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Self {
+            name: Name::parse(name).ok()?,
+            uid: uid.into(),
+            resource_version: version.into(),
+        })
+    }
+
+    fn text(&self) -> String {
+        format!("{}/{}/{}", self.name, self.uid, self.resource_version)
+    }
+}
+
+impl From<&Deletion> for Original {
+    fn from(deletion: &Deletion) -> Self {
+        Self {
+            name: deletion.object.name.clone(),
+            uid: deletion.uid.clone(),
+            resource_version: deletion.resource_version.clone(),
+        }
+    }
+}
+
+/// Returns the place where an object is stored that is to be deleted. Each review has a place of its own, so what is
+/// stored for one is never taken for another's.
+pub fn stored(object: &Reference, review: &str) -> Reference {
+    let digest = Sha256::digest(review);
+    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = object.name.as_str();
+    let room = name.len().min(MAX_LENGTH - INFIX.len() - DIGITS);
+    let stem = name[..room].trim_end_matches(['.', '-']);
+    let name = format!("{stem}{INFIX}{}", &digits[..DIGITS]);
+    Reference {
+        name: Name::parse(&name).expect("the beginning of a name, a dash and digits are a name"),
+        ..object.clone()
+    }
+}
+
+/// The content of a ConfigMap, as the apiserver sends it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Content {
+    metadata: Version,
+    data: Option<Box<RawValue>>,
+    binary_data: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Version {
+    uid: Box<str>,
+    resource_version: Box<str>,
+}
+
+impl Content {
+    /// Returns true if this is the content that the object has.
+    pub fn is_of(&self, original: &Original) -> bool {
+        let version = &self.metadata;
+        version.uid == original.uid && version.resource_version == original.resource_version
+    }
+
+    /// Returns the ConfigMap that stores this content, as JSON. Nobody can change it.
+    pub fn to_store(&self, name: &Name, original: &Original) -> Vec<u8> {
+        let metadata = json!({
+            "name": name.as_str(),
+            "labels": {KEPT: STORED},
+            "annotations": {KEPT_OBJECT: original.text()},
+        });
+        self.manifest(metadata, true)
+    }
+
+    /// Returns the ConfigMap that has this content again, as JSON. No tool takes it for one of its own, and whoever
+    /// writes it next may change it.
+    pub fn to_restore(&self, name: &Name) -> Vec<u8> {
+        let metadata = json!({"name": name.as_str(), "labels": {KEPT: RESTORED}});
+        self.manifest(metadata, false)
+    }
+
+    fn manifest(&self, metadata: serde_json::Value, is_immutable: bool) -> Vec<u8> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Manifest<'a> {
+            api_version: &'static str,
+            kind: &'static str,
+            metadata: serde_json::Value,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            immutable: Option<bool>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            data: Option<&'a RawValue>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            binary_data: Option<&'a RawValue>,
+        }
+        let manifest = Manifest {
+            api_version: "v1",
+            kind: ConfigKind::ConfigMap.as_str(),
+            metadata,
+            immutable: is_immutable.then_some(true),
+            data: self.data.as_deref(),
+            binary_data: self.binary_data.as_deref(),
+        };
+        serde_json::to_vec(&manifest).expect("its keys are texts")
+    }
+}
+
+/// The metadata of a ConfigMap, as far as it says what is to become of it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct KeptMetadata {
+    #[serde(deserialize_with = "managed_identity")]
+    metadata: ObjectMeta,
+}
+
+resource!(
+    KeptMetadata, DynamicResourceScope, of_metadata: true,
+    group: "", version: "v1", kind: "ConfigMap", plural: "configmaps"
+);
+
+/// A ConfigMap with our label.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The UID.
+    pub uid: Box<str>,
+    /// The resourceVersion.
+    pub resource_version: Box<str>,
+    /// The time of creation, if it is known.
+    created: Option<Timestamp>,
+    /// What it is for.
+    pub role: Role,
+}
+
+/// What a ConfigMap with our label is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It stores the content of this object.
+    Stored(Original),
+    /// It is there in place of one that was deleted, and nobody else has written it.
+    Restored,
+    /// Somebody else has written it, or put the label on it, so it is theirs.
+    Foreign,
+}
+
+impl KeptMetadata {
+    /// Returns the object. `None` if its name is invalid, which the apiserver never sends.
+    pub fn reference(&self) -> Option<Reference> {
+        let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
+        let namespace = name(&self.metadata.namespace)?;
+        Some(Reference::config_map(
+            &namespace,
+            &name(&self.metadata.name)?,
+        ))
+    }
+
+    /// Returns what is to become of it.
+    pub fn kept(&self) -> Kept {
+        let metadata = &self.metadata;
+        Kept {
+            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            resource_version: metadata
+                .resource_version
+                .as_deref()
+                .unwrap_or_default()
+                .into(),
+            created: metadata.creation_timestamp.as_ref().map(|it| it.0),
+            role: self.role().unwrap_or(Role::Foreign),
+        }
+    }
+
+    fn role(&self) -> Option<Role> {
+        let metadata = &self.metadata;
+        let managers = metadata.managed_fields.as_deref().unwrap_or_default();
+        let is_ours = |manager: Option<&str>| manager == Some(FIELD_MANAGER);
+        let mut others = managers.iter().filter(|it| !is_ours(it.manager.as_deref()));
+        // Somebody may have removed all entries, too.
+        if managers.is_empty() || others.next().is_some() {
+            return None;
+        }
+        match &**metadata.labels.as_ref()?.get(KEPT)? {
+            RESTORED => Some(Role::Restored),
+            STORED => {
+                let original = metadata.annotations.as_ref()?.get(KEPT_OBJECT)?;
+                Original::parse(original).map(Role::Stored)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What is to become of a stored ConfigMap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Its object has gone: it comes back.
+    Restore,
+    /// Its object is about to go.
+    Wait,
+    /// Nobody needs it any more: its object stays, has come back, or somebody has written another one.
+    Drop,
+}
+
+impl Kept {
+    /// Returns the step for a stored ConfigMap, given what has the name of its object.
+    pub fn step(&self, original: &Original, there: Option<&KeptMetadata>, now: Timestamp) -> Step {
+        let Some(there) = there.map(|it| &it.metadata) else {
+            return Step::Restore;
+        };
+        if there.uid.as_deref() != Some(&original.uid) {
+            return Step::Drop;
+        }
+        if there.deletion_timestamp.is_some() {
+            return Step::Wait;
+        }
+        // A deletion applies to the version that was reviewed. Another version is reviewed again.
+        if there.resource_version.as_deref() != Some(&original.resource_version) {
+            return Step::Drop;
+        }
+        let age = self.created.map(|created| now.duration_since(created));
+        match age.is_some_and(|age| age.unsigned_abs() > ABANDONED) {
+            true => Step::Drop,
+            false => Step::Wait,
+        }
+    }
+
+    /// Returns true if a later one is stored for the same name: `self` must not come back in its place.
+    pub fn is_superseded<'a>(
+        &self,
+        original: &Original,
+        others: impl IntoIterator<Item = &'a Self>,
+    ) -> bool {
+        let order = |it: &Self| (it.created, it.resource_version.parse::<u64>().ok());
+        others.into_iter().any(|other| {
+            let same_name = matches!(&other.role, Role::Stored(it) if it.name == original.name);
+            same_name && order(other) > order(self)
+        })
+    }
+}
+
+/// Returns the time until the next look at an object that is about to be deleted, by the time since the first one.
+pub fn pause(since: Duration) -> Duration {
+    (since / 4).clamp(PAUSES.0, PAUSES.1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,361 @@
+//! Tests the rules one by one, and then whatever can happen in any order.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn name(text: &str) -> Name {
+    Name::parse(text).unwrap()
+}
+
+fn object() -> Reference {
+    Reference::config_map(&name("shop"), &name("app-1"))
+}
+
+fn original() -> Original {
+    Original::from(&Deletion {
+        object: object(),
+        uid: "u-1".into(),
+        resource_version: "7".into(),
+    })
+}
+
+fn content() -> Content {
+    let object = json!({
+        "metadata": {
+            "name": "app-1",
+            "uid": "u-1",
+            "resourceVersion": "7",
+            "labels": {"kustomize.toolkit.fluxcd.io/name": "app"},
+            "annotations": {"argocd.argoproj.io/tracking-id": "app"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Any", "name": "a", "uid": "b"}],
+        },
+        "immutable": true,
+        "data": {"b": "1", "a": "ä\n"},
+        "binaryData": {"c": "AA=="},
+    });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn now() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+/// Returns a ConfigMap of ours as a watch brings it, with some fields of its own.
+fn metadata(manifest: &[u8], fields: Value) -> KeptMetadata {
+    let manifest: Value = serde_json::from_slice(manifest).unwrap();
+    let mut metadata = manifest["metadata"].clone();
+    let more = json!({
+        "namespace": "shop",
+        "uid": "u-2",
+        "resourceVersion": "8",
+        "creationTimestamp": now().to_string(),
+        "managedFields": [{"manager": "pod-reloader", "operation": "Update", "time": "10000-01-01T00:00:00Z"}],
+    });
+    json_patch::merge(&mut metadata, &more);
+    json_patch::merge(&mut metadata, &fields);
+    serde_json::from_value(json!({"metadata": metadata})).unwrap()
+}
+
+fn stored_as(fields: Value) -> Kept {
+    let place = stored(&object(), "review-1");
+    metadata(&content().to_store(&place.name, &original()), fields).kept()
+}
+
+fn restored_as(fields: Value) -> Kept {
+    metadata(&content().to_restore(&name("app-1")), fields).kept()
+}
+
+#[test]
+fn what_is_stored_and_restored_has_the_content_and_nothing_else() {
+    let expected = |metadata: Value, is_immutable: bool| {
+        let mut manifest = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata,
+            "data": {"b": "1", "a": "ä\n"},
+            "binaryData": {"c": "AA=="},
+        });
+        if is_immutable {
+            manifest["immutable"] = json!(true);
+        }
+        manifest
+    };
+    let is = |manifest: Vec<u8>| serde_json::from_slice::<Value>(&manifest).unwrap();
+    let place = stored(&object(), "review-1").name;
+    let metadata = json!({
+        "name": place.as_str(),
+        "labels": {"pod-reloader.github.io/kept": "stored"},
+        "annotations": {"pod-reloader.github.io/kept-object": "app-1/u-1/7"},
+    });
+    assert_eq!(
+        is(content().to_store(&place, &original())),
+        expected(metadata, true)
+    );
+    let metadata = json!({"name": "app-1", "labels": {"pod-reloader.github.io/kept": "true"}});
+    assert_eq!(
+        is(content().to_restore(&name("app-1"))),
+        expected(metadata, false)
+    );
+}
+
+#[test]
+fn an_empty_config_map_is_stored_as_one() {
+    let empty = json!({"metadata": {"uid": "u-1", "resourceVersion": "7"}, "data": null});
+    let empty: Content = serde_json::from_str(&empty.to_string()).unwrap();
+    let manifest: Value = serde_json::from_slice(&empty.to_restore(&name("app-1"))).unwrap();
+    assert_eq!(manifest.get("data"), None);
+    assert!(empty.is_of(&original()));
+}
+
+#[test]
+fn a_place_is_one_of_the_object_and_of_the_review() {
+    let place = |review: &str| stored(&object(), review);
+    assert!(place("a").name.as_str().starts_with("app-1-kept-"));
+    assert_eq!(place("a").name.as_str().len(), "app-1-kept-".len() + 10);
+    assert_eq!(place("a"), place("a"));
+    assert_ne!(place("a"), place("b"));
+    for long in [
+        "x".repeat(253),
+        format!("{}.{}", "x".repeat(236), "y".repeat(16)),
+    ] {
+        let object = Reference::config_map(&name("shop"), &name(&long));
+        let place = stored(&object, "a").name;
+        assert!(place.as_str().len() <= MAX_LENGTH);
+    }
+}
+
+#[test]
+fn content_of_another_version_is_not_that_of_the_object() {
+    assert!(content().is_of(&original()));
+    for (uid, version) in [("u-1", "8"), ("u-2", "7")] {
+        let other = Original {
+            uid: uid.into(),
+            resource_version: version.into(),
+            ..original()
+        };
+        assert!(!content().is_of(&other));
+    }
+}
+
+#[test]
+fn what_anybody_else_has_written_is_theirs() {
+    assert_eq!(restored_as(json!({})).role, Role::Restored);
+    assert_eq!(stored_as(json!({})).role, Role::Stored(original()));
+    let ours = json!({"manager": "pod-reloader"});
+    for fields in [
+        json!({"managedFields": [ours, {"manager": "kustomize-controller", "operation": "Apply"}]}),
+        json!({"managedFields": [{"manager": "kubectl-edit"}]}),
+        json!({"managedFields": [ours, {}]}),
+        json!({"managedFields": []}),
+        json!({"managedFields": null}),
+        json!({"labels": {KEPT: "other"}}),
+        json!({"labels": null}),
+    ] {
+        assert_eq!(restored_as(fields.clone()).role, Role::Foreign, "{fields}");
+        assert_eq!(stored_as(fields.clone()).role, Role::Foreign, "{fields}");
+    }
+    for annotations in [
+        json!(null),
+        json!({KEPT_OBJECT: "app-1"}),
+        json!({KEPT_OBJECT: "A/u/7"}),
+    ] {
+        let fields = json!({"annotations": annotations});
+        assert_eq!(stored_as(fields.clone()).role, Role::Foreign, "{fields}");
+    }
+}
+
+#[test]
+fn a_stored_one_waits_for_its_object_to_go_and_for_nothing_else() {
+    let kept = stored_as(json!({}));
+    let step = |there: Option<Value>, after: Duration| {
+        let there = there.map(|fields| {
+            let object = json!({"metadata": {"name": "app-1", "namespace": "shop", "uid": "u-1", "resourceVersion": "7"}});
+            metadata(object.to_string().as_bytes(), fields)
+        });
+        kept.step(&original(), there.as_ref(), now() + after)
+    };
+    let soon = Duration::from_secs(1);
+    let same = json!({"uid": "u-1", "resourceVersion": "7"});
+    let deleting =
+        json!({"uid": "u-1", "resourceVersion": "9", "deletionTimestamp": "2026-01-01T12:00:00Z"});
+    assert_eq!(step(None, soon), Step::Restore);
+    assert_eq!(step(Some(same.clone()), soon), Step::Wait);
+    assert_eq!(
+        step(Some(same.clone()), Duration::from_secs(1800)),
+        Step::Wait
+    );
+    assert_eq!(step(Some(same), Duration::from_secs(7200)), Step::Drop);
+    assert_eq!(step(Some(deleting.clone()), soon), Step::Wait);
+    assert_eq!(step(Some(deleting), Duration::from_secs(7200)), Step::Wait);
+    let changed = json!({"uid": "u-1", "resourceVersion": "8"});
+    assert_eq!(step(Some(changed), soon), Step::Drop);
+    let other = json!({"uid": "u-3", "resourceVersion": "9"});
+    assert_eq!(step(Some(other), soon), Step::Drop);
+}
+
+#[test]
+fn the_last_that_is_stored_for_a_name_comes_back() {
+    let at = |second: u8, version: &str| {
+        let time = format!("2026-01-01T12:00:0{second}Z");
+        stored_as(json!({"creationTimestamp": time, "resourceVersion": version}))
+    };
+    let (first, second, third) = (at(1, "9"), at(1, "10"), at(2, "5"));
+    let all = [&first, &second, &third];
+    assert!(first.is_superseded(&original(), [&second]));
+    assert!(first.is_superseded(&original(), all));
+    assert!(second.is_superseded(&original(), all));
+    assert!(!third.is_superseded(&original(), all));
+    let other = Original {
+        name: name("other"),
+        ..original()
+    };
+    assert!(!first.is_superseded(&other, all));
+    assert!(!first.is_superseded(
+        &original(),
+        [&restored_as(json!({"resourceVersion": "99"}))]
+    ));
+}
+
+#[test]
+fn looks_are_soon_at_first_and_rare_later() {
+    let millis = |since: u64| pause(Duration::from_millis(since)).as_millis();
+    assert_eq!(millis(0), 50);
+    assert_eq!(millis(1000), 250);
+    assert_eq!(millis(3_600_000), 60_000);
+}
+
+/// What has the name of the object: its UID and resourceVersion.
+type There = Option<(&'static str, u8)>;
+
+/// The cluster, the deletion that is under way, and the controller, at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct World {
+    there: There,
+    is_stored: bool,
+    /// The version for which the deletion was reviewed, until it happens or fails.
+    reviewed: Option<u8>,
+    /// True once the deletion has happened.
+    is_deleted: bool,
+    /// What the controller is about to do.
+    about_to: Option<Step>,
+    /// True once somebody else has written another object of the name.
+    is_added: bool,
+}
+
+impl World {
+    const BEGINNING: Self = Self {
+        there: Some(("u-1", 7)),
+        is_stored: false,
+        reviewed: None,
+        is_deleted: false,
+        about_to: None,
+        is_added: false,
+    };
+
+    /// Returns every world that can be the next one.
+    fn next(self) -> Vec<Self> {
+        let mut next = Vec::new();
+        let is_original = self.there.is_some_and(|(uid, _)| uid == "u-1");
+        // The webhook stores the version that it reviews. Only that is kept apart here which matters: version 7.
+        if self.there == Some(("u-1", 7)) && self.reviewed.is_none() && !self.is_deleted {
+            next.push(Self {
+                is_stored: true,
+                reviewed: Some(7),
+                ..self
+            });
+        }
+        if let Some(version) = self.reviewed {
+            // The deletion fails for another reason, or because of another version.
+            next.push(Self {
+                reviewed: None,
+                ..self
+            });
+            if self.there == Some(("u-1", version)) {
+                next.push(Self {
+                    there: None,
+                    reviewed: None,
+                    is_deleted: true,
+                    ..self
+                });
+            }
+        }
+        // Somebody changes the object. Then it is reviewed again, which would be another world.
+        if is_original {
+            next.push(Self {
+                there: Some(("u-1", 8)),
+                ..self
+            });
+        }
+        // Git adds the name again.
+        if self.is_deleted && self.there.is_none() {
+            next.push(Self {
+                there: Some(("u-3", 9)),
+                is_added: true,
+                ..self
+            });
+        }
+        // The controller is killed.
+        next.push(Self {
+            about_to: None,
+            ..self
+        });
+        // It looks, and later does what it has decided by that look.
+        if self.is_stored && self.about_to.is_none() {
+            let there = self.there.map(|(uid, version)| {
+                let fields = json!({"uid": uid, "resourceVersion": version.to_string()});
+                metadata(&content().to_restore(&name("app-1")), fields)
+            });
+            let step = stored_as(json!({})).step(&original(), there.as_ref(), now());
+            next.push(Self {
+                about_to: Some(step),
+                ..self
+            });
+        }
+        match self.about_to {
+            None => {}
+            Some(Step::Wait) => next.push(Self {
+                about_to: None,
+                ..self
+            }),
+            Some(Step::Drop) => next.push(Self {
+                is_stored: false,
+                about_to: None,
+                ..self
+            }),
+            // A create fails if there is one. Otherwise, the stored one goes after that.
+            Some(Step::Restore) if self.there.is_some() => next.push(Self {
+                about_to: None,
+                ..self
+            }),
+            Some(Step::Restore) => next.push(Self {
+                there: Some(("u-2", 10)),
+                about_to: Some(Step::Drop),
+                ..self
+            }),
+        }
+        next
+    }
+}
+
+#[test]
+fn whatever_breaks_off_in_between_the_content_is_there_or_stored() {
+    let mut worlds = vec![World::BEGINNING];
+    let mut at = 0;
+    while let Some(world) = worlds.get(at).copied() {
+        let is_safe = world.there.is_some() || world.is_stored;
+        assert!(is_safe, "{world:?}");
+        for next in world.next() {
+            if !worlds.contains(&next) {
+                worlds.push(next);
+            }
+        }
+        at += 1;
+    }
+    let ends = |there: There| {
+        let is_end = |it: &&World| it.is_deleted && it.there == there && !it.is_stored;
+        worlds.iter().any(|world| is_end(&world))
+    };
+    assert!(ends(Some(("u-2", 10))), "it comes back");
+    assert!(ends(Some(("u-3", 9))), "it is Git's");
+}

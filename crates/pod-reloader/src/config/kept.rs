@@ -1,0 +1,88 @@
+//! Reads and writes the ConfigMaps that are kept while they are in use.
+
+use std::sync::Arc;
+
+use kube::Client;
+use pod_reloader_core::kept::{Content, KeptMetadata};
+use pod_reloader_core::reference::Reference;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use tokio::sync::Semaphore;
+
+use crate::config::request;
+use crate::runtime::budget::Budget;
+use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::error::CallError;
+use crate::runtime::objects::one;
+
+/// The maximum number of contents that are in memory at once.
+const AT_ONCE: usize = 4;
+
+/// The apiserver, as these ConfigMaps need it.
+#[derive(Clone)]
+pub(crate) struct KeptCalls {
+    client: Client,
+    budget: Budget,
+    turns: Arc<Semaphore>,
+}
+
+impl KeptCalls {
+    pub(crate) fn new(client: Client, budget: Budget) -> Self {
+        Self {
+            client,
+            budget,
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    /// Reads metadata by a consistent read. `None` if there is no such object.
+    pub(crate) async fn metadata(
+        &self,
+        object: &Reference,
+    ) -> Result<Option<KeptMetadata>, CallError> {
+        match self.call(request::get_metadata(object)).await {
+            Ok(metadata) => Ok(Some(metadata)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Creates an object from the content of another one, by a consistent read. Returns false, and creates nothing, if
+    /// `make` makes nothing of that.
+    pub(crate) async fn copy(
+        &self,
+        from: &Reference,
+        to: &Reference,
+        make: impl FnOnce(Content) -> Option<Vec<u8>>,
+    ) -> Result<bool, CallError> {
+        let turn = self.turns.acquire().await;
+        let _turn = turn.expect("the semaphore is never closed");
+        let content = self.call(request::get(from)).await?;
+        let Some(manifest) = make(content) else {
+            return Ok(false);
+        };
+        let created = self.call::<IgnoredAny>(request::create(to, manifest));
+        created.await.map(|_| true)
+    }
+
+    /// Deletes an object, if it still is this one, and in this version if one is given. Returns false if it is not.
+    pub(crate) async fn delete(
+        &self,
+        object: &Reference,
+        uid: &str,
+        resource_version: Option<&str>,
+    ) -> Result<bool, CallError> {
+        let request = request::delete(object, uid, resource_version);
+        match self.call::<IgnoredAny>(request).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() || error.is_conflict() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        request: http::Request<Vec<u8>>,
+    ) -> Result<T, CallError> {
+        within(DEADLINE, one(&self.client, request, &self.budget)).await
+    }
+}

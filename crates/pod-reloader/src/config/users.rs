@@ -1,0 +1,126 @@
+//! Finds out what uses ConfigMaps and Secrets, by live lists: nothing that is remembered could be too old.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::try_join_all;
+use kube::core::DynamicResourceScope;
+use kube::{Client, Resource};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::protect::{RunningPod, TemplateKind, Templated};
+use pod_reloader_core::reference::Reference;
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+
+use crate::runtime::budget::Budget;
+use crate::runtime::error::CallError;
+use crate::runtime::resources::{PAGE, Resources, api};
+
+/// The maximum number of namespaces that are listed at once.
+const AT_ONCE: usize = 4;
+
+/// Pods, workloads and their revisions.
+#[derive(Clone)]
+pub(crate) struct Users {
+    client: Client,
+    budget: Budget,
+    turns: Arc<Semaphore>,
+}
+
+/// The users that do not do without an object.
+pub(crate) struct Needing {
+    /// Pods that run, and workloads that are to have pods: their controllers may not have created them yet.
+    pub(crate) now: Vec<String>,
+    /// Pod templates that make pods later.
+    pub(crate) later: Vec<String>,
+}
+
+impl Users {
+    pub(crate) fn new(client: Client, budget: Budget) -> Self {
+        Self {
+            client,
+            budget,
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    /// Returns the pods and workloads that do not do without an object.
+    pub(crate) async fn needing(&self, object: &Reference) -> Result<Needing, CallError> {
+        let turn = self.turns.acquire().await;
+        let _turn = turn.expect("the semaphore is never closed");
+        let namespace = &object.namespace;
+        let pods = self.list(namespace, (), |pod: &RunningPod| {
+            let user = || (true, format!("Pod {}", pod.name()));
+            pod.needs(object).then(user).into_iter().collect()
+        });
+        let workloads = TemplateKind::WORKLOADS.map(|kind| {
+            self.list(namespace, kind, move |it: &Templated| {
+                let name = || format!("{} {}", kind.as_str(), it.name());
+                let user = || (it.is_to_have_pods(), name());
+                it.needs(object).then(user).into_iter().collect()
+            })
+        });
+        // Workloads first: a pod that is not there yet then belongs to one of them.
+        let workloads = try_join_all(workloads).await?.concat();
+        let users = pods.await?.into_iter().chain(workloads);
+        let (now, later): (Vec<_>, Vec<_>) = users.partition(|(is_now, _)| *is_now);
+        let names = |users: Vec<(bool, String)>| users.into_iter().map(|(_, name)| name).collect();
+        Ok(Needing {
+            now: names(now),
+            later: names(later),
+        })
+    }
+
+    /// Returns those of these objects of a namespace that pods, workloads or their revisions name, each with its users.
+    pub(crate) async fn naming<'a>(
+        &self,
+        namespace: &Name,
+        objects: &'a [Reference],
+    ) -> Result<BTreeMap<&'a Reference, Vec<String>>, CallError> {
+        let turn = self.turns.acquire().await;
+        let _turn = turn.expect("the semaphore is never closed");
+        let of_kind = |kind: TemplateKind| {
+            self.list(namespace, kind, move |it: &Templated| {
+                let named = objects.iter().filter(|object| it.names(object));
+                let user = || format!("{} {}", kind.as_str(), it.name());
+                named.map(|object| (object, user())).collect()
+            })
+        };
+        // In this order nothing is missed: names go from workloads to revisions, and from there to pods.
+        let workloads = try_join_all(TemplateKind::WORKLOADS.map(of_kind)).await?;
+        let revisions = try_join_all(TemplateKind::REVISIONS.map(of_kind)).await?;
+        let pods = self.list(namespace, (), |pod: &RunningPod| {
+            let named = objects.iter().filter(|object| pod.names(object));
+            let user = || format!("Pod {}", pod.name());
+            named.map(|object| (object, user())).collect()
+        });
+        let lists = [vec![pods.await?], workloads, revisions].concat();
+        let mut users = BTreeMap::<_, Vec<_>>::new();
+        for (object, user) in lists.into_iter().flatten() {
+            users.entry(object).or_default().push(user);
+        }
+        Ok(users)
+    }
+
+    /// Lists the objects of a kind in a namespace, and returns what `pick` makes of them.
+    async fn list<K, T>(
+        &self,
+        namespace: &Name,
+        kind: K::DynamicType,
+        pick: impl Fn(&K) -> Vec<T>,
+    ) -> Result<Vec<T>, CallError>
+    where
+        K: Resource<Scope = DynamicResourceScope> + DeserializeOwned,
+    {
+        let all = api(&self.client, Some(namespace), kind);
+        let all = Resources::<K>::new(all, "a protected object's user", &self.budget);
+        let mut picked = Vec::new();
+        let mut unreadable = None;
+        all.list_all(&mut PAGE.clone(), |item| match item {
+            Ok(item) => picked.extend(pick(&item)),
+            Err(error) => unreadable = Some(error),
+        })
+        .await?;
+        unreadable.map_or(Ok(picked), Err)
+    }
+}

@@ -1,0 +1,4 @@
+//! The controller of ConfigMaps that are kept: brings those back that are deleted in use, until nothing uses them.
+
+pub(crate) mod controller;
+mod keeper;

@@ -1,0 +1,79 @@
+//! The controller of kept ConfigMaps, for one term of leadership at a time.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pod_reloader_core::scope::Scope;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval_at};
+use tracing::info;
+
+use super::keeper::Keeper;
+use crate::runtime::budget::Budget;
+use crate::runtime::client::Clients;
+use crate::runtime::controller::{Controller, ControllerErrors};
+use crate::runtime::watch_age::Watches;
+
+/// The name in the log and in metrics.
+pub(crate) const KEEP: &str = "keep";
+
+/// The parts with which every term of this controller works.
+#[derive(Clone)]
+pub(crate) struct Keeping {
+    pub(crate) clients: Clients,
+    pub(crate) budget: Budget,
+    pub(crate) watches: Watches,
+    pub(crate) errors: ControllerErrors,
+    /// The namespaces to work in.
+    pub(crate) scope: Scope,
+    /// The longest time between two looks at who uses what was brought back.
+    pub(crate) period: Duration,
+    /// The period after which everything is listed again.
+    pub(crate) resync_period: Duration,
+}
+
+impl Keeping {
+    /// Runs one term, watches and worker, until the future is dropped.
+    async fn term(self) {
+        info!("keeping ConfigMaps that are in use");
+        let resync_period = self.resync_period;
+        let namespaces = self.scope.watched();
+        let keeper = Arc::new(Keeper::new(
+            self.clients,
+            self.scope,
+            self.budget,
+            self.watches,
+            self.errors,
+            self.period,
+        ));
+        let watches = || {
+            let all = namespaces.iter().cloned();
+            all.map(|namespace| keeper.clone().watch(namespace))
+                .collect::<JoinSet<_>>()
+        };
+        let mut watching = watches();
+        let mut running = pin!(keeper.run());
+        let mut resync = interval_at(Instant::now() + resync_period, resync_period);
+        loop {
+            tokio::select! {
+                () = &mut running => return,
+                _ = watching.join_next() => return,
+                // Everything is listed again, in case a watch has missed something.
+                _ = resync.tick() => watching = watches(),
+            }
+        }
+    }
+}
+
+impl Controller for Keeping {
+    fn name(&self) -> &'static str {
+        KEEP
+    }
+
+    fn lead(&self) -> BoxFuture<'static, ()> {
+        self.clone().term().boxed()
+    }
+}
