@@ -78,6 +78,11 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "pod-reloader.serviceA
 {{- if eq (toString .Values.reconcile) "on" -}}true{{- end -}}
 {{- end -}}
 
+{{- /* Whether ConfigMaps come back that are deleted in use: "true", or empty. */ -}}
+{{- define "pod-reloader.keeps" -}}
+{{- if .Values.protect.enabled -}}{{- include "pod-reloader.restarts" . -}}{{- end -}}
+{{- end -}}
+
 {{- define "pod-reloader.runsCronJobs" -}}
 {{- if and .Values.runCronJobsOnChange (include "pod-reloader.restarts" .) -}}
 {{- range (include "pod-reloader.customResources" . | fromJson).items -}}
