@@ -25,6 +25,7 @@ mod gitops_releases;
 mod held_up;
 mod helm_releases;
 mod input;
+mod keep;
 mod leaders;
 mod lifecycle;
 mod limits;

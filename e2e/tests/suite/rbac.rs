@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::pins::PIN;
-use crate::{protect, sync};
+use crate::{keep, protect, sync};
 
 /// A way for a workload to list an object, and the object with a value.
 type Config = (fn(Workload, &str) -> Workload, fn(&str, &str) -> Value);
@@ -81,9 +81,12 @@ async fn with_protection_the_operator_uses_every_rule_and_lacks_none() -> Result
         "protect": {"enabled": true, "templates": true},
         "webhook": {"certManager": {"enabled": true}},
     });
-    Scene::play(options(false, values), async |scene| {
+    let mut options = options(false, values);
+    options.args.push("--copy-grace-period=1s".to_owned());
+    Scene::play(options, async |scene| {
         work(scene, &[CONFIG_MAP, SECRET]).await?;
         protect::in_use::what_templates_name_stays(scene).await?;
+        keep::keep_and_let_go(scene).await?;
         uses_every_rule(scene, &["Role", "Role"]).await
     })
     .await

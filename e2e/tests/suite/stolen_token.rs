@@ -29,6 +29,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                 Workload::deployment("web").manifest(),
                 copy("copy-0123456789"),
                 copy("renamed"),
+                kept("kept-by-somebody-else"),
             ])
             .await?;
         // By default there is no namespace selector.
@@ -44,12 +45,17 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
         for (base, values, others) in [
             (
                 &everywhere,
-                json!({"fence": {"enabled": true}, "pin": {"enabled": true}}),
+                json!({
+                    "fence": {"enabled": true},
+                    "pin": {"enabled": true},
+                    "protect": {"enabled": true},
+                }),
                 &[
                     (LIST_NAMESPACES, Yes),
                     (CHANGE_WORKLOADS, Policy),
                     (WRITE_CONFIG_MAPS, Policy),
                     (WRITE_COPIES, Yes),
+                    (WRITE_KEPT, Yes),
                     (LIST_PODS, Yes),
                 ][..],
             ),
@@ -392,6 +398,35 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
         // Somebody has renamed a copy.
         (WRITE_CONFIG_MAPS, delete(core(shop, "configmaps/renamed"))),
         (
+            WRITE_CONFIG_MAPS,
+            delete(core(shop, "configmaps/kept-by-somebody-else")),
+        ),
+        (
+            WRITE_CONFIG_MAPS,
+            post(core(shop, "configmaps"), {
+                let mut tracked = kept("evil");
+                tracked["metadata"]["labels"]["grafana_dashboard"] = json!("1");
+                tracked
+            }),
+        ),
+        (
+            WRITE_CONFIG_MAPS,
+            post(core(shop, "configmaps"), {
+                let mut mutable = stored("evil-kept-0123456789");
+                mutable["immutable"] = json!(false);
+                mutable
+            }),
+        ),
+        (
+            WRITE_CONFIG_MAPS,
+            post(core(shop, "configmaps"), stored("evil")),
+        ),
+        (WRITE_KEPT, post(core(shop, "configmaps"), kept("another"))),
+        (
+            WRITE_KEPT,
+            post(core(shop, "configmaps"), stored("another-kept-0123456789")),
+        ),
+        (
             WRITE_COPIES,
             post(core(shop, "configmaps"), copy("another-0123456789")),
         ),
@@ -506,6 +541,24 @@ fn copy(name: &str) -> Value {
     })
 }
 
+/// Returns a ConfigMap like those that come back while they are in use.
+fn kept(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "labels": {"pod-reloader.github.io/kept": "true"}},
+    })
+}
+
+/// Returns a ConfigMap like those in which they are stored.
+fn stored(name: &str) -> Value {
+    let mut object = kept(name);
+    object["metadata"]["labels"] = json!({"pod-reloader.github.io/kept": "stored"});
+    object["metadata"]["annotations"] = json!({"pod-reloader.github.io/kept-object": "any/1/2"});
+    object["immutable"] = json!(true);
+    object
+}
+
 fn hash_keys(own: &str) -> String {
     format!("{own}-hash-keys")
 }
@@ -528,6 +581,7 @@ const CHANGE_SECRETS: &str =
     "change ConfigMaps, change or delete Secrets, or create Secrets elsewhere";
 const WRITE_CONFIG_MAPS: &str = "create a ConfigMap, or delete one";
 const WRITE_COPIES: &str = "create an immutable ConfigMap with the label, annotation and name of a copy, or delete one that has them";
+const WRITE_KEPT: &str = "create a ConfigMap with the label `pod-reloader.github.io/kept` and no other, or delete one that nobody else has written";
 const WRITE_SYNCED: &str = "write a ConfigMap or Secret that is marked as the copy of a ClusterConfigSync in its namespace";
 const LIST_PODS: &str =
     "list pods, ReplicaSets and ControllerRevisions, with the variables that are written there";
