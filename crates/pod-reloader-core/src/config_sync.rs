@@ -146,6 +146,18 @@ impl ConfigSync {
     }
 }
 
+/// Returns the source that the mark of an object names. `None` if it is not the mark of a copy with this name in this
+/// namespace, such as that of a clone.
+pub fn source_of(object: &Reference, mark: &str) -> Option<Reference> {
+    let (source, here) = mark.split_once('@')?;
+    let (namespace, name) = source.split_once('/')?;
+    let is_its = here == object.namespace.as_str() && name == object.name.as_str();
+    Some(Reference {
+        namespace: Name::parse(namespace).ok().filter(|_| is_its)?,
+        ..object.clone()
+    })
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -234,6 +246,28 @@ pub(crate) mod tests {
             assert!(!owns(marked(other)), "{other}");
             let cloned = json!({"annotations": {COPY_OF: other}, "ownerReferences": owner});
             assert!(!owns(cloned), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_copy_names_its_source_and_a_clone_of_it_names_none() {
+        let sync = sync(json!({}));
+        let here = |namespace: &str| Reference {
+            namespace: name(namespace),
+            ..sync.source.clone()
+        };
+        let mark = sync.mark(&name("shop"));
+        assert_eq!(source_of(&here("shop"), &mark), Some(sync.source.clone()));
+        assert_eq!(source_of(&here("elsewhere"), &mark), None);
+        for mark in [
+            "",
+            "pull@shop",
+            "platform/pull",
+            "/pull@shop",
+            "platform/other@shop",
+            "a/b/pull@shop",
+        ] {
+            assert_eq!(source_of(&here("shop"), mark), None, "{mark}");
         }
     }
 

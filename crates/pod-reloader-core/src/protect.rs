@@ -26,14 +26,12 @@ pub enum Protection {
 }
 
 impl Protection {
+    /// All protections.
+    pub const ALL: [Self; 3] = [Self::Always, Self::InUse, Self::Keep];
+
     /// Returns the protection that a value of the label stands for.
     pub fn parse(value: &str) -> Option<Self> {
-        match value {
-            "always" => Some(Self::Always),
-            "in-use" => Some(Self::InUse),
-            "keep" => Some(Self::Keep),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|it| it.as_str() == value)
     }
 
     /// Returns true if it protects objects of a kind.
