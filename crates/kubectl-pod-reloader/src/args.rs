@@ -92,7 +92,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         workload: Words<Target>,
     },
-    /// Show which workloads a change of an object restarts, and which could not start without it.
+    /// Show which workloads a change of an object restarts, which could not start without it, and what protects it.
     Impact {
         #[command(flatten)]
         object: Words<(ConfigKind, Name)>,
@@ -148,7 +148,7 @@ pub(crate) enum Command {
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i64).range(1..))]
         to_revision: Option<i64>,
     },
-    /// Check the operator: replicas, leader, webhook, certificate, policy, workloads.
+    /// Check the operator: replicas, leader, webhook, certificate, policy, workloads, copies.
     Status {
         /// Maximum number of workloads to ask the operator about.
         #[arg(long, default_value = "100", value_name = "NUMBER")]

@@ -147,7 +147,7 @@ fn explanation(
         restraints: Restraints::of(seen, findings),
         pinning,
         settle_period_seconds: seen.operator.map(settle_period),
-        objects: rows(seen, &findings.found, &findings.uses),
+        objects: rows(seen, operators, &findings.found, &findings.uses),
         advice: advice(workload),
         problems: problems.cloned().collect(),
         unseen: findings.unseen(seen, operators),
@@ -238,12 +238,8 @@ impl Answer for Explanation {
         text.gap();
         text.fields(fields);
         if !self.objects.is_empty() {
-            let rows: Vec<_> = self.objects.iter().map(ObjectRow::cells).collect();
             text.gap();
-            text.table(
-                ["OBJECT", "THERE", "TRACKED", "USED AS", "PODS NEED"],
-                &rows,
-            );
+            table::add_to(&mut text, &self.objects);
         }
         text.section("Problems in its annotations", &self.advice);
         text.section("Not seen", &self.unseen);
@@ -264,8 +260,10 @@ pub(crate) fn stall(seen: &Seen<'_>) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::canned::{Canned, config_map, deployment, operator};
+    use crate::cluster::canned::{Canned, config_map, deployment, operator, operator_with};
     use jiff::SignedDuration;
+    use pod_reloader_core::config_sync::COPY_OF;
+    use pod_reloader_core::protect::PROTECT;
     use serde_json::{Value, json};
 
     /// Returns a cluster whose workload has had its hash for `minutes`, with `owner` as the owner of that
@@ -361,6 +359,34 @@ mod tests {
             let (text, _) = explained(shop(Some("pod-reloader"), minutes)).await;
             assert!(text.contains(why), "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn protected_and_copied_objects_are_marked() {
+        let (text, json) = explained(shop(None, 0)).await;
+        assert!(text.contains("PODS NEED\n"), "{text}");
+        assert_eq!(json["objects"][0].get("protect"), None);
+        let mut app = config_map("app", "key");
+        app["metadata"]["labels"] = json!({PROTECT: "in-use"});
+        app["metadata"]["annotations"] = json!({COPY_OF: "platform/app@shop"});
+        let path = "/api/v1/namespaces/shop/configmaps/app";
+        let protecting = json!({"items": [operator_with(&["--protect"])]});
+        let shop = shop(None, 0)
+            .with("/apis/apps/v1/deployments", protecting)
+            .with(path, app.clone());
+        let (text, json) = explained(shop.clone()).await;
+        assert!(text.contains("PODS NEED   REMARK\n"), "{text}");
+        let remark = "protected: in-use; copy of ConfigMap platform/app\n";
+        assert!(text.contains(remark), "{text}");
+        let object = &json["objects"][0];
+        assert_eq!(object["protect"], "in-use");
+        assert_eq!(object["copyOf"], "ConfigMap platform/app");
+        app["metadata"] = json!({
+            "name": "app", "uid": "app", "resourceVersion": "1", "labels": {PROTECT: "true"},
+        });
+        let (text, _) = explained(shop.with(path, app)).await;
+        let remark = "label pod-reloader.github.io/protect=true protects nothing: it takes always or in-use\n";
+        assert!(text.contains(remark), "{text}");
     }
 
     /// Returns a cluster in which a restart of `web` is due.

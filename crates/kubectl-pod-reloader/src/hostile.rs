@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use pod_reloader_core::config_sync::COPY_OF;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::protect::PROTECT;
 use pod_reloader_core::reference::ConfigKind;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -10,7 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::args::Target;
 use crate::changes::Compare;
-use crate::cluster::canned::{Canned, copy_of, deployment, replica_set};
+use crate::cluster::canned::{Canned, cluster_config_sync, copy_of, deployment, replica_set};
 use crate::cluster::encoded;
 use crate::operators::Operators;
 use crate::print::{Answer, is_hidden};
@@ -80,9 +82,11 @@ fn told(runtime: &Runtime, hostile: &str) -> Told {
         let undone = undo::undo(&cluster, &operators, &web, None).await;
         told.add(&undone.unwrap().0);
         for key in [None, Some(hostile)] {
-            let app = (ConfigKind::ConfigMap, Name::parse("app").unwrap());
-            let impact = impact::impact(&cluster, &operators, &app, key).await;
-            told.add(&impact.unwrap().0);
+            for name in ["app", "used"] {
+                let object = (ConfigKind::ConfigMap, Name::parse(name).unwrap());
+                let impact = impact::impact(&cluster, &operators, &object, key).await;
+                told.add(&impact.unwrap().0);
+            }
         }
         told.add(
             &wait::wait(&cluster, &operators, &[web], Duration::ZERO)
@@ -130,9 +134,32 @@ fn cluster(hostile: &str) -> Canned {
         },
     });
     let app = json!({
-        "metadata": {"name": "app", "namespace": "shop", "uid": "1", "resourceVersion": "1"},
+        "metadata": {
+            "name": "app", "namespace": "shop", "uid": "1", "resourceVersion": "1",
+            "labels": {PROTECT: hostile}, "annotations": {COPY_OF: format!("{hostile}/app@shop")},
+        },
         "data": {"other": ""},
     });
+    let mut used = app.clone();
+    used["metadata"]["name"] = json!("used");
+    used["metadata"]["labels"] = json!({PROTECT: "in-use"});
+    let pod = json!({
+        "metadata": {"name": hostile},
+        "spec": {"containers": [{"envFrom": [{"configMapRef": {"name": "used"}}]}]},
+    });
+    let job = json!({"metadata": {"name": hostile}, "spec": {"suspend": true, "template": pod}});
+    let mut sync = cluster_config_sync(
+        hostile,
+        json!({
+            "observedGeneration": 1, "selected": 9,
+            "conflicts": [{"namespace": hostile, "reason": hostile, "message": hostile}],
+            "conditions": [{"type": "Ready", "reason": hostile, "message": hostile}],
+        }),
+    );
+    sync["spec"]["source"] = json!({"kind": "ConfigMap", "namespace": "shop", "name": "app"});
+    let mut other_sync = sync.clone();
+    other_sync["spec"]["source"] = json!({"kind": hostile, "namespace": hostile, "name": hostile});
+    other_sync["status"]["conflicts"] = json!([]);
     let value = hostile.replace('\n', "");
     let [old, new] = [json!({}), json!({hostile: value})].map(|data| copy_of("app", data));
     let [before, after] = [&old, &new].map(|copy| {
@@ -150,6 +177,8 @@ fn cluster(hostile: &str) -> Canned {
     operator["spec"]["template"]["spec"]["containers"][0]["args"] = json!([
         "--hash-keys-secret=keys",
         "--pin",
+        "--protect",
+        "--sync",
         "--leader-elect",
         "--leader-election-lease=lease"
     ]);
@@ -177,7 +206,13 @@ fn cluster(hostile: &str) -> Canned {
             json!({"items": [operator, web]}),
         )
         .with_all(&format!("{shop}/replicasets"), &replica_sets)
-        .with_all("/api/v1/namespaces/shop/configmaps", &[app, old, new])
+        .with("/api/v1/namespaces/shop/pods", json!({"items": [pod]}))
+        .with(
+            "/apis/batch/v1/namespaces/shop/jobs",
+            json!({"items": [job]}),
+        )
+        .with_syncs(&[sync, other_sync])
+        .with_all("/api/v1/namespaces/shop/configmaps", &[app, used, old, new])
         .refuses_writes(&format!("{shop}/deployments/web"), hostile)
         .refuses("/api/v1/namespaces/shop/secrets", hostile)
         .refuses("/api/v1/namespaces/shop/secrets/creds", hostile)

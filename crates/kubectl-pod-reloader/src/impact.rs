@@ -1,6 +1,8 @@
 //! `impact`: which workloads restart when an object changes, and which could not start without it.
 
+mod safeguards;
 mod steps;
+mod users;
 
 use pod_reloader_core::digest::{Aspects, ConfigObject, Presence};
 use pod_reloader_core::extent::Extent;
@@ -9,10 +11,12 @@ use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 
+use self::safeguards::Safeguards;
 use self::steps::{Restarted, Steps};
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::explain::stall;
 use crate::gates;
+use crate::objects::Tags;
 use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{Answer, Text, Verdict, count};
 use crate::workloads::{self, Seen, consumption};
@@ -34,6 +38,9 @@ pub(crate) struct Impact {
     has_key: Option<bool>,
     /// True if the object is on hold, and with it every workload that tracks it.
     on_hold: bool,
+    /// Everything that keeps the object as it is.
+    #[serde(flatten)]
+    safeguards: Safeguards,
     /// The order of the restarts, if some of them are staged.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     steps: Option<Steps>,
@@ -101,6 +108,11 @@ pub(crate) async fn impact(
     if operators.are_none() {
         unseen.push(NONE_FOUND.to_owned());
     }
+    let tags = body.as_ref().and_then(|body| body.as_deref());
+    let tags = tags.map_or_else(Tags::default, |body| Tags::of(&reference, body));
+    let safeguards = Safeguards::of(cluster, operators, &reference, tags).await;
+    let (safeguards, unseen_of_it) = safeguards;
+    unseen.extend(unseen_of_it);
     let impact = Impact {
         kind: kind.to_string(),
         namespace: cluster.namespace.to_string(),
@@ -109,11 +121,13 @@ pub(crate) async fn impact(
         exists: body.as_ref().map(Option::is_some),
         has_key: object.has_key(),
         on_hold: object.is_held(),
+        safeguards,
         steps: Steps::of(workloads.iter().filter_map(|row| row.restarted.as_ref())),
         workloads,
         unseen,
     };
-    let verdict = match operators.verdict(unlisted.is_empty()) {
+    let is_whole = unlisted.is_empty() && !impact.safeguards.lack_users();
+    let verdict = match operators.verdict(is_whole) {
         Verdict::Good => impact.verdict(),
         other => other,
     };
@@ -328,6 +342,7 @@ impl Answer for Impact {
         if self.on_hold {
             text.line(["It is on hold: nothing restarts before it is released.".into()]);
         }
+        self.safeguards.lines(&mut text);
         if !self.workloads.is_empty() {
             let rows: Vec<_> = self.workloads.iter().map(Row::cells).collect();
             text.gap();
@@ -340,6 +355,7 @@ impl Answer for Impact {
             let heading = "In steps, each when the one before has been healthy for its soak";
             text.section(heading, &steps.lines());
         }
+        self.safeguards.sections(&mut text);
         text.section("Not seen", &self.unseen);
         text
     }
@@ -364,7 +380,11 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::canned::{Canned, config_map, deployment, operator};
+    use crate::cluster::canned::{
+        Canned, cluster_config_sync, config_map, deployment, operator, operator_with,
+    };
+    use pod_reloader_core::config_sync::COPY_OF;
+    use pod_reloader_core::protect::PROTECT;
     use serde_json::json;
 
     /// Workload `web` uses two keys of ConfigMap `app`, only one of which exists. Workload `all` lists `app`
@@ -486,6 +506,123 @@ In steps, each when the one before has been healthy for its soak
         let (text, _) = told(held, "app", None).await;
         let line = "It is on hold: nothing restarts before it is released.\n";
         assert!(text.contains(line), "{text}");
+    }
+
+    /// Returns a cluster with pods and workloads, some of which use ConfigMap `app`, which has these labels.
+    fn used(labels: serde_json::Value) -> Canned {
+        let spec = json!({"containers": [{"envFrom": [{"configMapRef": {"name": "app"}}]}]});
+        let metadata = |name: &str| json!({"name": name, "namespace": "shop"});
+        let pods = (1..=6).map(|number| {
+            let metadata = metadata(&format!("web-{number}"));
+            json!({"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+        });
+        let ended =
+            json!({"metadata": metadata("done"), "spec": spec, "status": {"phase": "Failed"}});
+        let pods: Vec<_> = pods.chain([ended]).collect();
+        let template = json!({"template": {"spec": spec}});
+        let nightly = json!({
+            "metadata": metadata("nightly"),
+            "spec": {"jobTemplate": {"spec": template}},
+        });
+        let mut app = config_map("app", "color");
+        app["metadata"]["labels"] = labels;
+        let operators = json!({"items": [operator_with(&["--protect"])]});
+        shop()
+            .with("/apis/apps/v1/deployments", operators)
+            .with("/api/v1/namespaces/shop/configmaps/app", app)
+            .with("/api/v1/namespaces/shop/pods", json!({"items": pods}))
+            .with(
+                "/apis/batch/v1/namespaces/shop/cronjobs",
+                json!({"items": [nightly]}),
+            )
+    }
+
+    #[tokio::test]
+    async fn everybody_is_named_who_keeps_an_object_from_being_deleted() {
+        let in_use = used(json!({PROTECT: "in-use"}));
+        let (text, verdict) = told(in_use.clone(), "app", None).await;
+        let line = "It has the label pod-reloader.github.io/protect=in-use: it is not deleted while a pod uses it.\n";
+        assert!(text.contains(line), "{text}");
+        let users = "
+Used by
+  Pod web-1
+  Pod web-2
+  Pod web-3
+  Pod web-4
+  Pod web-5
+  Pod web-6
+
+Used later by the pods of
+  CronJob nightly
+";
+        assert!(text.ends_with(users), "{text}");
+        assert_eq!(verdict, Verdict::Good);
+        let blind = in_use.forbids("/api/v1/namespaces/shop/pods");
+        let (text, verdict) = told(blind, "app", None).await;
+        let note = "who uses it: you may not list pods in namespace shop\n";
+        assert!(text.contains(note), "{text}");
+        assert!(!text.contains("nobody"), "{text}");
+        assert_eq!(verdict, Verdict::Unknown);
+    }
+
+    #[tokio::test]
+    async fn users_are_looked_for_only_if_they_matter() {
+        for (value, line) in [
+            (
+                "always",
+                "=always: to change or delete it, you need the verb unprotect on it.\n",
+            ),
+            (
+                "allways",
+                "Its label pod-reloader.github.io/protect=allways protects nothing: it takes always or in-use.\n",
+            ),
+        ] {
+            let canned = used(json!({PROTECT: value})).forbids("/api/v1/namespaces/shop/pods");
+            let (text, verdict) = told(canned, "app", None).await;
+            assert!(text.contains(line), "{text}");
+            assert!(!text.contains("sed by"), "{text}");
+            assert_eq!(verdict, Verdict::Good);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_copy_names_its_source_and_a_source_the_number_of_its_copies() {
+        let mut copy = config_map("copy", "color");
+        copy["metadata"]["annotations"] = json!({COPY_OF: "platform/copy@shop"});
+        let sync = |namespace: &str, name: &str| {
+            let status = json!({
+                "observedGeneration": 1, "selected": 42, "synced": 41,
+                "conditions": [{"type": "Ready", "status": "False", "reason": "Syncing", "message": "x"}],
+            });
+            let mut sync = cluster_config_sync("some", status);
+            sync["spec"]["source"] =
+                json!({"kind": "ConfigMap", "namespace": namespace, "name": name});
+            sync
+        };
+        let with = |syncs: &[serde_json::Value]| {
+            let operators = json!({"items": [operator_with(&["--sync"])]});
+            shop()
+                .with("/apis/apps/v1/deployments", operators)
+                .with("/api/v1/namespaces/shop/configmaps/copy", copy.clone())
+                .with_syncs(syncs)
+        };
+        let (text, _) = told(with(&[sync("platform", "copy")]), "copy", None).await;
+        let line =
+            "It is a copy of ConfigMap platform/copy: edits are undone, so change the source.\n";
+        assert!(text.contains(line), "{text}");
+        let (text, _) = told(with(&[sync("shop", "other")]), "copy", None).await;
+        let line = "It was a copy of ConfigMap platform/copy, and no ClusterConfigSync updates it any more.\n";
+        assert!(text.contains(line), "{text}");
+        let (text, _) = told(with(&[sync("shop", "app")]), "app", None).await;
+        let line = "ClusterConfigSync some copies it: 41 of 42 namespaces, Syncing: x.\n";
+        assert!(text.contains(line), "{text}");
+        let forbidden =
+            with(&[]).forbids("/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs");
+        let (text, verdict) = told(forbidden, "copy", None).await;
+        assert!(text.contains("edits are undone"), "{text}");
+        let note = "ClusterConfigSyncs: you may not list clusterconfigsyncs in the cluster\n";
+        assert!(text.contains(note), "{text}");
+        assert_eq!(verdict, Verdict::Good);
     }
 
     #[tokio::test]

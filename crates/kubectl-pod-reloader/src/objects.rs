@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::stream::{self, StreamExt};
+use pod_reloader_core::config_sync::source_of;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Objects, Presence};
 use pod_reloader_core::discovery::Requirement;
 use pod_reloader_core::mark::is_hold;
@@ -25,6 +26,51 @@ pub(crate) struct Found {
     pub(crate) objects: Objects,
     /// Objects that could not be read.
     pub(crate) unseen: BTreeMap<Reference, Unseen>,
+    /// The tags of those objects that have some.
+    pub(crate) tags: BTreeMap<Reference, Tags>,
+}
+
+/// The label and the annotation of an object that matter to somebody who wants to change it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tags {
+    /// The value of the label that protects it.
+    pub(crate) protect: Option<String>,
+    /// The source that it is a copy of.
+    pub(crate) copy_of: Option<Reference>,
+}
+
+impl Tags {
+    /// Returns the tags of an object as serialised.
+    pub(crate) fn of(reference: &Reference, body: &[u8]) -> Self {
+        #[derive(Deserialize)]
+        struct Tagged {
+            metadata: Metadata,
+        }
+        #[derive(Deserialize)]
+        struct Metadata {
+            labels: Option<Labels>,
+            annotations: Option<Annotations>,
+        }
+        #[derive(Deserialize)]
+        struct Labels {
+            #[serde(rename = "pod-reloader.github.io/protect")]
+            protect: Option<String>,
+        }
+        /// The mark alone: another annotation may hold a copy of a Secret.
+        #[derive(Deserialize)]
+        struct Annotations {
+            #[serde(rename = "pod-reloader.github.io/copy-of")]
+            copy_of: Option<String>,
+        }
+        let Ok(Tagged { metadata }) = serde_json::from_slice(body) else {
+            return Self::default();
+        };
+        let mark = metadata.annotations.and_then(|it| it.copy_of);
+        Self {
+            protect: metadata.labels.and_then(|it| it.protect),
+            copy_of: mark.and_then(|mark| source_of(reference, &mark)),
+        }
+    }
 }
 
 impl Found {
@@ -80,6 +126,9 @@ pub(crate) async fn read(
     });
     let mut reads = stream::iter(reads).buffer_unordered(READS_AT_ONCE);
     while let Some((reference, body)) = reads.next().await {
+        let tags = body.as_deref().map(|body| Tags::of(reference, body));
+        let tags = tags.ok().filter(|tags| *tags != Tags::default());
+        found.tags.extend(tags.map(|it| (reference.clone(), it)));
         let presence = match body {
             Ok(body) => ConfigObject::parse(&body, aspects)
                 .map(Presence::Present)
@@ -177,6 +226,8 @@ impl Listed {
 mod tests {
     use super::*;
     use pod_reloader_core::annotations::HOLD;
+    use pod_reloader_core::config_sync::COPY_OF;
+    use pod_reloader_core::protect::PROTECT;
     use serde_json::json;
 
     #[test]
@@ -191,6 +242,36 @@ mod tests {
             let object: Listed = serde_json::from_value(json!({"metadata": metadata})).unwrap();
             let (_, is_held) = object.named(ConfigKind::Secret).unwrap();
             assert_eq!(is_held, expected, "{annotations}");
+        }
+    }
+
+    #[test]
+    fn an_object_has_a_label_that_protects_it_and_an_annotation_that_names_its_source() {
+        let pull = |namespace: &str| Reference {
+            kind: ConfigKind::Secret,
+            namespace: Name::parse(namespace).unwrap(),
+            name: Name::parse("pull").unwrap(),
+        };
+        let tags = |metadata: serde_json::Value| {
+            let body = json!({"metadata": metadata, "data": {}}).to_string();
+            Tags::of(&pull("shop"), body.as_bytes())
+        };
+        let all = tags(json!({
+            "labels": {PROTECT: "always", "other": "x"},
+            "annotations": {COPY_OF: "platform/pull@shop", "other": "x"},
+        }));
+        let expected = Tags {
+            protect: Some("always".to_owned()),
+            copy_of: Some(pull("platform")),
+        };
+        assert_eq!(all, expected);
+        let cloned = json!({COPY_OF: "platform/pull@elsewhere"});
+        for metadata in [
+            json!({}),
+            json!({"labels": null, "annotations": null}),
+            json!({"annotations": cloned}),
+        ] {
+            assert_eq!(tags(metadata.clone()), Tags::default(), "{metadata}");
         }
     }
 }

@@ -152,6 +152,16 @@ impl Operators {
         }
     }
 
+    /// Returns true if any operator has such settings. `None` if that cannot be told, because it may be one that is
+    /// not looked at, or cannot be read.
+    pub(crate) fn any(&self, has: impl Fn(&Args) -> bool) -> Option<bool> {
+        let are_all = self.is_complete && self.unread.is_empty() && self.unseen.is_empty();
+        match self.all.iter().any(|it| has(&it.args)) {
+            false if !are_all => None,
+            answer => Some(answer),
+        }
+    }
+
     /// Returns true if any operator has to know the labels or annotations of namespaces.
     pub(crate) fn read_namespaces(&self) -> bool {
         self.scopes().any(Scope::reads_namespaces)

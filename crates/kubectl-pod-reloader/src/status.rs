@@ -5,6 +5,7 @@ mod pending;
 mod policy;
 mod query;
 mod replicas;
+mod syncs;
 mod webhook;
 mod workloads;
 
@@ -14,18 +15,23 @@ use self::leader::{Alive, leader};
 use self::policy::policy;
 use self::query::{by_hashes, reach};
 use self::replicas::replicas;
+use self::syncs::{Syncs, syncs};
 use self::webhook::{certificate, webhook};
 use self::workloads::{Managed, Replies, Warnings};
 use crate::cluster::{Cluster, Unseen};
 use crate::history;
 use crate::operators::{Operator, Operators, Unread};
 use crate::print::{Answer, Text, Verdict, by};
+use crate::syncs::Sync;
 use crate::workloads::list;
 
 /// The health of the operators of a cluster.
 #[derive(Debug, Serialize)]
 pub(crate) struct Status {
     operators: Vec<OperatorStatus>,
+    /// `None` if they are not looked at, or there are none.
+    #[serde(rename = "clusterConfigSyncs", skip_serializing_if = "Option::is_none")]
+    syncs: Option<Syncs>,
     /// Everything that the user may not see.
     unseen: Vec<String>,
     /// True if there certainly is no operator.
@@ -114,15 +120,26 @@ pub(crate) async fn status(
     for operator in &operators.unread {
         statuses.push(of_unread(cluster, operator, &all, warnings.as_ref()).await);
     }
+    let (syncs, of_syncs) = match syncs(cluster, operators).await {
+        Ok(syncs) => {
+            let verdict = syncs.as_ref().map_or(Verdict::Good, Syncs::verdict);
+            (syncs, verdict)
+        }
+        Err(error) => {
+            unseen.push(format!("ClusterConfigSyncs: {error}"));
+            (None, Verdict::Unknown)
+        }
+    };
     let checks = statuses.iter().flat_map(|status| &status.checks);
     let without = || operators.verdict(false);
     let verdict = checks.map(Check::verdict).max().unwrap_or_else(without);
     let status = Status {
         operators: statuses,
+        syncs,
         unseen,
         is_without: operators.are_none(),
     };
-    Ok((status, verdict))
+    Ok((status, verdict.max(of_syncs)))
 }
 
 /// Checks everything, for an operator whose settings can be read.
@@ -239,25 +256,17 @@ impl Answer for Status {
             text.heading(format!(
                 "pod-reloader {version}: deployment {name} in namespace {namespace}"
             ));
-            let widths = checks.iter().map(|check| check.name.len());
-            let width = widths.max().unwrap_or(0);
-            for check in checks {
-                let verdict = check.verdict();
-                let sign = match verdict {
-                    Verdict::Good => "ok",
-                    Verdict::Unknown => "??",
-                    Verdict::Bad => "!!",
-                };
-                let mut head = vec![
-                    "  ".into(),
-                    by(verdict, sign),
-                    format!("  {:width$}  ", check.name).into(),
-                ];
-                for line in &check.lines {
-                    head.push(line.as_str().into());
-                    text.line(head);
-                    head = vec![" ".repeat(width + 8).into()];
-                }
+            let row = |check: &Check| (check.verdict(), check.name, check.lines.clone());
+            signed(&mut text, &Vec::from_iter(checks.iter().map(row)));
+        }
+        if let Some(syncs) = &self.syncs {
+            let (shown, more) = syncs.shown();
+            let row = |sync: &Sync| (sync.verdict(), sync.name.clone(), sync.lines());
+            text.gap();
+            text.heading(syncs.heading());
+            signed(&mut text, &Vec::from_iter(shown.iter().map(row)));
+            if more > 0 {
+                text.line([format!("  and {more} more").into()]);
             }
         }
         text.section("Not seen", &self.unseen);
@@ -265,10 +274,37 @@ impl Answer for Status {
     }
 }
 
+/// Adds rows with a sign for the verdict, a name, and lines that form one column.
+fn signed(text: &mut Text, rows: &[(Verdict, impl AsRef<str>, Vec<String>)]) {
+    let widths = rows
+        .iter()
+        .map(|(_, name, _)| name.as_ref().chars().count());
+    let width = widths.max().unwrap_or(0);
+    for (verdict, name, lines) in rows {
+        let sign = match verdict {
+            Verdict::Good => "ok",
+            Verdict::Unknown => "??",
+            Verdict::Bad => "!!",
+        };
+        let mut head = vec![
+            "  ".into(),
+            by(*verdict, sign),
+            format!("  {:width$}  ", name.as_ref()).into(),
+        ];
+        for line in lines {
+            head.push(line.as_str().into());
+            text.line(head);
+            head = vec![" ".repeat(width + 8).into()];
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::canned::{Canned, deployment, operator, pinning_operator};
+    use crate::cluster::canned::{
+        Canned, cluster_config_sync, deployment, operator, operator_with, pinning_operator,
+    };
     use pod_reloader_core::name::Name;
     use serde_json::json;
 
@@ -326,6 +362,59 @@ mod tests {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(&line), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn copies_that_cannot_be_made_come_first_and_are_a_fault_like_a_warning() {
+        let status = |name: &str, reason: &str| {
+            let ready = json!({"type": "Ready", "reason": reason, "message": "it is so"});
+            let status = json!({
+                "observedGeneration": 1, "selected": 2, "synced": 2, "conditions": [ready],
+            });
+            cluster_config_sync(name, status)
+        };
+        let syncs = |reason: &str| {
+            let others = (10..31).map(|number| status(&format!("n{number}"), "Syncing"));
+            Vec::from_iter(others.chain([status("pull", reason)]))
+        };
+        let of_operator = |flags: &[&str], syncs: &[serde_json::Value]| {
+            let operators = json!({"items": [operator_with(flags)]});
+            Canned::shop()
+                .with("/apis/apps/v1/deployments", operators.clone())
+                .with("/apis/apps/v1/namespaces/ops/deployments", operators)
+                .with_syncs(syncs)
+        };
+        let path = "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs";
+        let find = async |canned: Canned, namespace: Option<&str>| {
+            let cluster = canned.cluster();
+            let namespace = namespace.map(|it| Name::parse(it).unwrap());
+            let operators = Operators::find(&cluster, namespace.as_ref()).await;
+            let syncs = syncs::syncs(&cluster, &operators).await;
+            syncs.map(|it| it.map(|it| it.verdict()))
+        };
+        let copying = of_operator(&["--sync"], &syncs("SourceNotFound"));
+        let (text, _) = of(copying.clone(), "ops").await.unwrap();
+        let section = "
+ClusterConfigSyncs
+  !!  pull  Secret platform/pull: 2 of 2 namespaces, SourceNotFound: it is so
+  ok  n10   Secret platform/pull: 2 of 2 namespaces, Syncing: it is so
+";
+        assert!(text.contains(section), "{text}");
+        assert!(text.ends_with("\n  and 2 more\n"), "{text}");
+        assert_eq!(find(copying.clone(), None).await, Ok(Some(Verdict::Bad)));
+        let well = of_operator(&["--sync"], &syncs("Syncing"));
+        assert_eq!(
+            find(well.clone(), Some("ops")).await,
+            Ok(Some(Verdict::Good))
+        );
+        assert_eq!(find(of_operator(&["--sync"], &[]), None).await, Ok(None));
+        let forbidden = Unseen::Forbidden("list clusterconfigsyncs in the cluster".to_owned());
+        assert_eq!(find(well.forbids(path), None).await, Err(forbidden));
+        // Nobody copies, or somebody who is not looked at.
+        let idle = of_operator(&[], &syncs("Syncing"));
+        assert_eq!(find(idle.clone(), None).await, Ok(Some(Verdict::Bad)));
+        assert_eq!(find(idle.clone(), Some("ops")).await, Ok(None));
+        assert_eq!(find(idle.forbids(path), None).await, Ok(None));
     }
 
     #[tokio::test(start_paused = true)]

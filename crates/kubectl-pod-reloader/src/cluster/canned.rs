@@ -65,6 +65,18 @@ impl Canned {
         self.with(path, json!({"metadata": {}, "items": objects}))
     }
 
+    /// Adds ClusterConfigSyncs, and their CRD.
+    pub(crate) fn with_syncs(self, syncs: &[Value]) -> Self {
+        let resources = json!([{"resource": "clusterconfigsyncs"}]);
+        let groups = json!({"items": [{
+            "metadata": {"name": "pod-reloader.github.io"},
+            "versions": [{"version": "v1alpha1", "resources": resources}],
+        }]});
+        let path = "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs";
+        self.with("/apis", groups)
+            .with(path, json!({"items": syncs}))
+    }
+
     /// Makes reading `path` fail, with `message` as the apiserver's words.
     pub(crate) fn refuses(self, path: &str, message: &str) -> Self {
         self.answering(path, 500, json!({"kind": "Status", "message": message}))
@@ -229,10 +241,7 @@ pub(crate) fn operator() -> Value {
 
 /// Returns the Deployment of an operator that lets workloads pin their ConfigMaps.
 pub(crate) fn pinning_operator() -> Value {
-    let mut operator = operator();
-    operator["spec"]["template"]["spec"]["containers"][0]["args"] =
-        json!(["--hash-keys-secret=keys", "--pin"]);
-    operator
+    operator_with(&["--pin"])
 }
 
 /// Returns a ConfigMap of the namespace `shop`.
@@ -241,6 +250,24 @@ pub(crate) fn config_map(name: &str, key: &str) -> Value {
         "metadata": {"name": name, "namespace": "shop", "uid": name, "resourceVersion": "1"},
         "data": {key: ""},
     })
+}
+
+/// Returns a ClusterConfigSync of Secret `platform/pull`.
+pub(crate) fn cluster_config_sync(name: &str, status: Value) -> Value {
+    json!({
+        "metadata": {"name": name, "generation": 1},
+        "spec": {"source": {"kind": "Secret", "namespace": "platform", "name": "pull"}},
+        "status": status,
+    })
+}
+
+/// Returns the Deployment of an operator with these flags, besides those of [`operator`].
+pub(crate) fn operator_with(flags: &[&str]) -> Value {
+    let mut operator = operator();
+    let args = &mut operator["spec"]["template"]["spec"]["containers"][0]["args"];
+    let args = args.as_array_mut().expect("it has arguments");
+    args.extend(flags.iter().map(|flag| json!(flag)));
+    operator
 }
 
 /// Returns a Deployment of the namespace `shop` that has not opted in.

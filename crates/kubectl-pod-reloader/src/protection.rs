@@ -1,0 +1,93 @@
+//! Tells what the label means that protects a config object.
+
+use pod_reloader_core::protect::{PROTECT, Protection};
+
+use crate::operators::Operators;
+
+/// Returns the protection that an object has by the value of its label, or why the label protects nothing.
+pub(crate) fn protection(value: &str, operators: &Operators) -> Result<Protection, String> {
+    let why = match Protection::parse(value) {
+        None => {
+            let values = Protection::ALL.map(Protection::as_str);
+            format!("it takes {}", values.join(" or "))
+        }
+        Some(_) if operators.any(|it| it.protect) == Some(false) => {
+            "no pod-reloader of the cluster protects (protect.enabled)".to_owned()
+        }
+        Some(protection) => return Ok(protection),
+    };
+    Err(format!("label {PROTECT}={value} protects nothing: {why}"))
+}
+
+/// Returns what a protection means for somebody who wants to change or delete the object.
+pub(crate) fn meaning(protection: Protection, operators: &Operators) -> &'static str {
+    let templates_protect = operators.any(|it| it.protect_templates) == Some(true);
+    match protection {
+        Protection::Always => "to change or delete it, you need the verb unprotect on it",
+        Protection::InUse if templates_protect => {
+            "it is not deleted while a pod or a pod template uses it"
+        }
+        Protection::InUse => "it is not deleted while a pod uses it",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::canned::{Canned, operator_with};
+    use serde_json::json;
+
+    /// Returns what a value means in a cluster with an operator that has these flags.
+    async fn told(value: &str, flags: &[&str]) -> Result<&'static str, String> {
+        let operators = json!({"items": [operator_with(flags)]});
+        let cluster = Canned::shop().with("/apis/apps/v1/deployments", operators);
+        let operators = Operators::find(&cluster.cluster(), None).await;
+        protection(value, &operators).map(|it| meaning(it, &operators))
+    }
+
+    #[tokio::test]
+    async fn a_protection_is_explained_as_far_as_it_is_one() {
+        for (value, flags, expected) in [
+            (
+                "always",
+                &["--protect"][..],
+                Ok("to change or delete it, you need the verb unprotect on it"),
+            ),
+            (
+                "in-use",
+                &["--protect"],
+                Ok("it is not deleted while a pod uses it"),
+            ),
+            (
+                "in-use",
+                &["--protect", "--protect-templates"],
+                Ok("it is not deleted while a pod or a pod template uses it"),
+            ),
+            (
+                "Always",
+                &["--protect"],
+                Err(
+                    "label pod-reloader.github.io/protect=Always protects nothing: it takes always or in-use",
+                ),
+            ),
+            (
+                "always",
+                &[],
+                Err(
+                    "label pod-reloader.github.io/protect=always protects nothing: no pod-reloader of the cluster protects (protect.enabled)",
+                ),
+            ),
+        ] {
+            let expected = expected.map_err(str::to_owned);
+            assert_eq!(told(value, flags).await, expected, "{flags:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_label_counts_while_the_settings_of_operators_are_not_known() {
+        let cluster = Canned::shop().forbids("/apis/apps/v1/deployments");
+        let operators = Operators::find(&cluster.cluster(), None).await;
+        let protection = protection("in-use", &operators);
+        assert_eq!(protection, Ok(Protection::InUse));
+    }
+}

@@ -1,0 +1,280 @@
+//! ClusterConfigSyncs: what they copy, and which namespaces have a copy.
+
+use pod_reloader_core::reference::Reference;
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::{Cluster, Place, Unseen};
+use crate::print::Verdict;
+
+/// Number of namespaces without a copy that are named.
+const NAMED: usize = 5;
+const GROUP: &str = "pod-reloader.github.io";
+const PLURAL: &str = "clusterconfigsyncs";
+
+/// A ClusterConfigSync.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Sync {
+    pub(crate) name: String,
+    source: Source,
+    /// Number of namespaces that are to have a copy.
+    selected: u32,
+    /// Number of those that have an exact one.
+    synced: u32,
+    /// `None` if the operator has not said it, or not about the present spec.
+    ready: Option<bool>,
+    /// The reason in one word, and in a sentence.
+    reason: String,
+    message: String,
+    conflicts: Vec<Conflict>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+struct Source {
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+/// A namespace that cannot have a copy.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
+struct Conflict {
+    namespace: String,
+    reason: String,
+    message: String,
+}
+
+/// Lists all of them, by name. There is none in a cluster without their CRD.
+pub(crate) async fn list(cluster: &Cluster) -> Result<Vec<Sync>, Unseen> {
+    let version = match cluster.version_of(GROUP, PLURAL).await {
+        Ok(version) => version,
+        Err(error) if error.is_absent() => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let api_version = format!("{GROUP}/{version}");
+    let all: Vec<Object> = cluster
+        .list(Place::new(&api_version, PLURAL, None), "")
+        .await?;
+    Ok(all.into_iter().map(Sync::from).collect())
+}
+
+impl Sync {
+    /// Returns true if it copies this object.
+    pub(crate) fn copies(&self, object: &Reference) -> bool {
+        let Source {
+            kind,
+            namespace,
+            name,
+        } = &self.source;
+        kind == object.kind.as_str()
+            && namespace == object.namespace.as_str()
+            && name == object.name.as_str()
+    }
+
+    /// Returns whether its copies are as they should be. Copies that are being written are no fault.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self.ready {
+            None => Verdict::Unknown,
+            Some(true) => Verdict::Good,
+            Some(false) if self.reason == "Syncing" => Verdict::Good,
+            Some(false) => Verdict::Bad,
+        }
+    }
+
+    /// Sums up how many namespaces have a copy, and why some have none.
+    pub(crate) fn progress(&self) -> String {
+        let Self {
+            selected,
+            synced,
+            reason,
+            message,
+            ..
+        } = self;
+        let copies = format!("{synced} of {selected} namespaces");
+        match self.ready {
+            None if reason.is_empty() => "nothing is known of its copies yet".to_owned(),
+            None => format!("{copies}, before its spec was changed"),
+            // The message names some of the conflicts.
+            Some(false) if self.conflicts.is_empty() => format!("{copies}, {reason}: {message}"),
+            Some(_) => format!("{copies}, {reason}"),
+        }
+    }
+
+    /// Returns a line on the source and the copies, and one on each of the first namespaces that cannot have a copy.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let Source {
+            kind,
+            namespace,
+            name,
+        } = &self.source;
+        let first = format!("{kind} {namespace}/{name}: {}", self.progress());
+        let conflicts = self.conflicts.iter().take(NAMED);
+        let conflicts = conflicts.map(
+            |Conflict {
+                 namespace,
+                 reason,
+                 message,
+             }| format!("{namespace}: {reason}, {message}"),
+        );
+        let mut lines: Vec<_> = [first].into_iter().chain(conflicts).collect();
+        // The status has only some of the conflicts.
+        let without = self.selected.saturating_sub(self.synced) as usize;
+        let more = without.max(self.conflicts.len()) + 1 - lines.len();
+        if more > 0 && !self.conflicts.is_empty() {
+            lines.push(format!("and {more} more without an exact copy"));
+        }
+        lines
+    }
+}
+
+/// A ClusterConfigSync as it is stored, as far as it is shown. Later versions may have more values.
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+    spec: Spec,
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    generation: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct Spec {
+    source: Source,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Status {
+    observed_generation: i64,
+    selected: u32,
+    synced: u32,
+    conflicts: Vec<Conflict>,
+    conditions: Vec<Condition>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    reason: String,
+    message: String,
+}
+
+impl From<Object> for Sync {
+    fn from(object: Object) -> Self {
+        let Object {
+            metadata,
+            spec,
+            status,
+        } = object;
+        let status = status.unwrap_or_default();
+        let is_current = metadata.generation == Some(status.observed_generation);
+        let mut conditions = status.conditions.into_iter();
+        let ready = conditions.find(|it| it.kind == "Ready");
+        let is_ready = ready.as_ref().map(|it| it.status == "True");
+        let ready = ready.unwrap_or_default();
+        Self {
+            name: metadata.name,
+            source: spec.source,
+            selected: status.selected,
+            synced: status.synced,
+            ready: is_ready.filter(|_| is_current),
+            reason: ready.reason,
+            message: ready.message,
+            conflicts: status.conflicts,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::canned::{Canned, cluster_config_sync};
+    use serde_json::json;
+
+    async fn read(generation: i64, status: serde_json::Value) -> Sync {
+        let mut object = cluster_config_sync("pull", status);
+        object["metadata"]["generation"] = json!(generation);
+        let canned = Canned::shop().with_syncs(&[object]);
+        let all = list(&canned.cluster()).await.unwrap();
+        all.into_iter().next().unwrap()
+    }
+
+    fn status(synced: u32, reason: &str, conflicts: usize) -> serde_json::Value {
+        let is_ready = if reason == "Synced" { "True" } else { "False" };
+        let conflict = |number| {
+            let message = "an object that is no copy of the source has the name";
+            json!({"namespace": format!("n{number}"), "reason": "ExistsNotOurs", "message": message})
+        };
+        json!({
+            "observedGeneration": 1, "selected": 60, "synced": synced,
+            "conflicts": Vec::from_iter((0..conflicts).map(conflict)),
+            "conditions": [
+                {"type": "Other", "status": "True"},
+                {"type": "Ready", "status": is_ready, "reason": reason, "message": "as it is"},
+            ],
+        })
+    }
+
+    #[tokio::test]
+    async fn a_cluster_without_the_crd_has_none() {
+        assert_eq!(list(&Canned::shop().cluster()).await, Ok(Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn only_copies_that_cannot_be_written_are_a_fault() {
+        for (sync, verdict, line) in [
+            (
+                read(1, status(60, "Synced", 0)).await,
+                Verdict::Good,
+                "60 of 60 namespaces, Synced",
+            ),
+            (
+                read(1, status(59, "Syncing", 0)).await,
+                Verdict::Good,
+                "59 of 60 namespaces, Syncing: as it is",
+            ),
+            (
+                read(1, status(60, "SourceNotFound", 0)).await,
+                Verdict::Bad,
+                "60 of 60 namespaces, SourceNotFound: as it is",
+            ),
+            (
+                read(2, status(60, "Synced", 0)).await,
+                Verdict::Unknown,
+                "60 of 60 namespaces, before its spec was changed",
+            ),
+            (
+                read(1, json!({})).await,
+                Verdict::Unknown,
+                "nothing is known of its copies yet",
+            ),
+        ] {
+            assert_eq!(sync.verdict(), verdict, "{line}");
+            assert_eq!(sync.lines(), [format!("Secret platform/pull: {line}")]);
+        }
+    }
+
+    #[tokio::test]
+    async fn five_namespaces_without_a_copy_are_named_and_the_others_counted() {
+        let sync = read(1, status(0, "Conflict", 50)).await;
+        let lines = sync.lines();
+        assert_eq!(
+            lines[0],
+            "Secret platform/pull: 0 of 60 namespaces, Conflict"
+        );
+        let conflict = "n4: ExistsNotOurs, an object that is no copy of the source has the name";
+        assert_eq!(lines[5], conflict);
+        assert_eq!(lines[6..], ["and 55 more without an exact copy"]);
+        assert_eq!(sync.verdict(), Verdict::Bad);
+        let one = read(1, status(59, "Conflict", 1)).await;
+        assert_eq!(one.lines().len(), 2);
+    }
+}
