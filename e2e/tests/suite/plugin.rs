@@ -1,6 +1,8 @@
 //! `kubectl pod-reloader`: each command as typed by a user, as an administrator and with few rights.
 
 mod gates;
+mod protect;
+pub(crate) mod syncs;
 mod undo;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,6 +6,8 @@ use kube::api::{DeleteParams, PostParams};
 use pod_reloader_e2e::Scene;
 use serde_json::{Value, json};
 
+use crate::plugin;
+
 use super::{
     COPY_OF, Namespaces, SHARED, apply_sync, becomes, conflicts, copying, delete_sync, has_copy,
     has_none, play, secrets, source, sync,
@@ -46,6 +48,7 @@ async fn an_object_of_somebody_else_keeps_every_byte_and_is_followed_once_it_goe
         let status = becomes(scene, &sync, "Conflict").await?;
         let expected = [(&*theirs, "ExistsNotOurs"), (&*cloned, "ExistsNotOurs")];
         conflicts(&status, &expected)?;
+        plugin::syncs::are_shown(scene, &sync, &ours, &expected).await?;
         same().await?;
 
         scene.apply(&[source("2")]).await?;
