@@ -574,7 +574,7 @@ Used later by the pods of
             ),
             (
                 "allways",
-                "Its label pod-reloader.github.io/protect=allways protects nothing: it takes always or in-use.\n",
+                "Its label pod-reloader.github.io/protect=allways protects nothing: a ConfigMap takes one of always, in-use, keep.\n",
             ),
         ] {
             let canned = used(json!({PROTECT: value})).forbids("/api/v1/namespaces/shop/pods");

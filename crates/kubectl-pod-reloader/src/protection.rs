@@ -1,15 +1,22 @@
 //! Tells what the label means that protects a config object.
 
 use pod_reloader_core::protect::{PROTECT, Protection};
+use pod_reloader_core::reference::ConfigKind;
 
 use crate::operators::Operators;
 
-/// Returns the protection that an object has by the value of its label, or why the label protects nothing.
-pub(crate) fn protection(value: &str, operators: &Operators) -> Result<Protection, String> {
-    let why = match Protection::parse(value) {
+/// Returns the protection that an object of a kind has by the value of its label, or why the label protects nothing.
+pub(crate) fn protection(
+    value: &str,
+    kind: ConfigKind,
+    operators: &Operators,
+) -> Result<Protection, String> {
+    let protection = Protection::parse(value).filter(|it| it.is_for(kind));
+    let why = match protection {
         None => {
-            let values = Protection::ALL.map(Protection::as_str);
-            format!("it takes {}", values.join(" or "))
+            let all = Protection::ALL.into_iter().filter(|it| it.is_for(kind));
+            let values: Vec<_> = all.map(Protection::as_str).collect();
+            format!("a {} takes one of {}", kind.as_str(), values.join(", "))
         }
         Some(_) if operators.any(|it| it.protect) == Some(false) => {
             "no pod-reloader of the cluster protects (protect.enabled)".to_owned()
@@ -28,6 +35,7 @@ pub(crate) fn meaning(protection: Protection, operators: &Operators) -> &'static
             "it is not deleted while a pod or a pod template uses it"
         }
         Protection::InUse => "it is not deleted while a pod uses it",
+        Protection::Keep => "if it is deleted, it comes back until nothing uses it",
     }
 }
 
@@ -37,12 +45,13 @@ mod tests {
     use crate::cluster::canned::{Canned, operator_with};
     use serde_json::json;
 
-    /// Returns what a value means in a cluster with an operator that has these flags.
+    /// Returns what a value means for a Secret in a cluster with an operator that has these flags.
     async fn told(value: &str, flags: &[&str]) -> Result<&'static str, String> {
         let operators = json!({"items": [operator_with(flags)]});
         let cluster = Canned::shop().with("/apis/apps/v1/deployments", operators);
         let operators = Operators::find(&cluster.cluster(), None).await;
-        protection(value, &operators).map(|it| meaning(it, &operators))
+        let protection = protection(value, ConfigKind::Secret, &operators);
+        protection.map(|it| meaning(it, &operators))
     }
 
     #[tokio::test]
@@ -67,7 +76,14 @@ mod tests {
                 "Always",
                 &["--protect"],
                 Err(
-                    "label pod-reloader.github.io/protect=Always protects nothing: it takes always or in-use",
+                    "label pod-reloader.github.io/protect=Always protects nothing: a Secret takes one of always, in-use",
+                ),
+            ),
+            (
+                "keep",
+                &["--protect"],
+                Err(
+                    "label pod-reloader.github.io/protect=keep protects nothing: a Secret takes one of always, in-use",
                 ),
             ),
             (
@@ -87,7 +103,7 @@ mod tests {
     async fn a_label_counts_while_the_settings_of_operators_are_not_known() {
         let cluster = Canned::shop().forbids("/apis/apps/v1/deployments");
         let operators = Operators::find(&cluster.cluster(), None).await;
-        let protection = protection("in-use", &operators);
-        assert_eq!(protection, Ok(Protection::InUse));
+        let protection = protection("keep", ConfigKind::ConfigMap, &operators);
+        assert_eq!(protection, Ok(Protection::Keep));
     }
 }

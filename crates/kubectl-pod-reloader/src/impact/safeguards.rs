@@ -45,7 +45,9 @@ impl Safeguards {
         Tags { protect, copy_of }: Tags,
     ) -> (Self, Vec<String>) {
         let mut unseen = Vec::new();
-        let protection = protect.as_deref().map(|it| protection(it, operators));
+        let protection = protect
+            .as_deref()
+            .map(|it| protection(it, object.kind, operators));
         let users = match protection {
             Some(Ok(Protection::InUse)) => Some(Users::of(cluster, object).await),
             _ => None,

@@ -31,7 +31,7 @@ impl Users {
         });
         let found = found.await;
         users.note(found);
-        for kind in TemplateKind::ALL {
+        for kind in TemplateKind::WORKLOADS {
             let found = each(cluster, object, kind, |templated: Templated| {
                 if !templated.needs(object) {
                     return;
