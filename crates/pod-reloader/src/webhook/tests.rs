@@ -1,6 +1,7 @@
 //! Tests reviews of every shape at the router, with an apiserver that is a function.
 
 mod pins;
+mod protected;
 
 use std::convert::Infallible;
 use std::pin::Pin;
