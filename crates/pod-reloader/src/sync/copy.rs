@@ -31,29 +31,31 @@ impl Syncer {
         let task = self.state.lock().task(&place);
         let again = match task {
             Task::None => None,
-            Task::Delete(copy, seen) => self.delete(&copy, &seen).await,
+            Task::Delete(copy, seen) => self.delete(&place, &copy, &seen).await,
             Task::Write(copying) => self.make_exact(&copying).await,
         };
         self.push_status(place.0);
         again
     }
 
-    async fn delete(&self, copy: &Reference, seen: &Target) -> Option<Instant> {
+    async fn delete(&self, place: &Place, copy: &Reference, seen: &Target) -> Option<Instant> {
         match self.calls.delete(copy, seen).await {
             Ok(()) => {
                 info!(%copy, "deleted a copy that is not wanted any more");
                 self.metrics.wrote(Write::Delete);
-                None
             }
             // The watch brings what has happened to it.
-            Err(error) if error.is_not_found() || error.is_conflict() => None,
+            Err(error) if error.is_not_found() || error.is_conflict() => {}
             Err(error) => {
                 self.errors.count(Some(&error));
+                let pause = pause(self.state.lock().not_deleted(place));
                 let error = chain(&error);
-                warn!(%copy, error, "cannot delete a copy that is not wanted any more, trying again");
-                Some(Instant::now() + LONGEST_PAUSE)
+                warn!(%copy, error, ?pause, "cannot delete a copy that is not wanted any more, trying again");
+                return Some(Instant::now() + pause);
             }
         }
+        self.state.lock().deleted(place);
+        None
     }
 
     async fn make_exact(&self, copying: &Copying) -> Option<Instant> {
@@ -231,13 +233,18 @@ impl Syncer {
         };
         self.errors.count(Some(error));
         let failures = self.state.lock().failed(sync, namespace, reason.clone());
-        let pause = FIRST_PAUSE * 2_u32.pow(failures.saturating_sub(1).min(6));
-        let pause = pause.min(LONGEST_PAUSE);
+        let pause = pause(failures);
         // The words of the apiserver may quote a value.
         let reason = reason.as_str();
         warn!(copy = %copying.copy, reason, cause = error.reason(), ?pause, "cannot write a copy, trying again");
         Some(Instant::now() + pause)
     }
+}
+
+/// Returns the pause after this many failures in a row.
+fn pause(failures: u32) -> Duration {
+    let pause = FIRST_PAUSE * 2_u32.pow(failures.saturating_sub(1).min(6));
+    pause.min(LONGEST_PAUSE)
 }
 
 /// The result of writing a copy.

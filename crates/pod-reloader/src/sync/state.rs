@@ -44,6 +44,8 @@ struct Known {
     current: Option<(Box<str>, [u8; 16])>,
     source: Arc<tokio::sync::Mutex<Reading>>,
     copies: BTreeMap<Name, Copy>,
+    /// How often in a row a copy that is not wanted any more could not be deleted, by namespace.
+    undeleted: BTreeMap<Name, u32>,
     /// The number of copies that cannot be exact, when the status was last computed.
     conflicts: usize,
     /// True if copies were being written when the status was last computed.
@@ -248,6 +250,22 @@ impl State {
             copy.failures += 1;
             copy.failures
         })
+    }
+
+    /// Notes that a copy that is not wanted any more cannot be deleted. Returns how often that has happened in a row.
+    pub(super) fn not_deleted(&mut self, (sync, namespace): &Place) -> u32 {
+        self.syncs.get_mut(sync).map_or(0, |known| {
+            let failures = known.undeleted.entry(namespace.clone()).or_default();
+            *failures += 1;
+            *failures
+        })
+    }
+
+    /// Notes that a copy that is not wanted any more is deleted.
+    pub(super) fn deleted(&mut self, (sync, namespace): &Place) {
+        if let Some(known) = self.syncs.get_mut(sync) {
+            known.undeleted.remove(namespace);
+        }
     }
 
     /// Returns the status that a ClusterConfigSync should have. `None` as long as that is not known.

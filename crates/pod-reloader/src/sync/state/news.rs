@@ -1,6 +1,6 @@
 //! Takes in what the watches bring, and says which copies are to be looked at.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use pod_reloader_api::ClusterConfigSync;
@@ -39,6 +39,7 @@ impl State {
             current: None,
             source: Arc::default(),
             copies,
+            undeleted: BTreeMap::new(),
             conflicts: 0,
             was_syncing: false,
         };
