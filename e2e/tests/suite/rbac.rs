@@ -36,7 +36,14 @@ async fn with_its_own_ca_in_all_namespaces_the_operator_uses_every_rule_and_lack
     Scene::play(options, async |scene| {
         work(scene, &[CONFIG_MAP, SECRET]).await?;
         break_own_certificate(scene).await?;
-        uses_every_rule(scene, &["Role", "ClusterRole", "ClusterRole"]).await
+        uses_every_rule(scene, &["Role", "ClusterRole", "ClusterRole"]).await?;
+        // What is switched off asks for nothing, not even in vain. Namespaces are watched by the label of this scene.
+        let mut requests = scene.requests(scene.began()).await?;
+        let of_others = ["clusterconfigsyncs", "namespaces", "pods"];
+        requests.retain(|request| of_others.contains(&&*request.resource));
+        requests.retain(|request| !request.uri.contains("labelSelector=rbac-test%3Dx"));
+        ensure!(requests.is_empty(), "{requests:?}");
+        Ok(())
     })
     .await
 }
