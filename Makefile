@@ -65,7 +65,7 @@ on_older_always := clients:: pending:: rbac:: pins::unpinned:: pins::pods::by_th
 on_older_too := contents:: input:: modes:: order:: races:: restart:: secrecy:: takeover:: unknown:: certificates:: scope::
 # They take the machine for themselves, and the others would wait too long for it.
 floods := rolling:: server:: tenant::
-faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: reverted_hash:: tenant::
+faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: reverted_hash:: sync::copies:: sync::faults:: tenant::
 on_older = RERUN='make test-older' RUST_TEST_THREADS=$(threads) $(control_plane:%--=%--older --) $(timed) -p $(e2e) --test suite --no-fail-fast -- $(1)
 
 .PHONY: help

@@ -12,11 +12,14 @@ mod takeover;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Request};
 use kube::{Api, ResourceExt};
 use pod_reloader_e2e::workload::config_map;
-use pod_reloader_e2e::{Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, merge, wait_for};
+use pod_reloader_e2e::{
+    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, full, merge, wait_for,
+};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -24,6 +27,8 @@ use tokio::sync::Mutex;
 const COPY_OF: &str = "pod-reloader.github.io/copy-of";
 /// The name of the source, and so of all copies.
 const SHARED: &str = "shared";
+/// The number of namespaces that a test creates or deletes at once.
+const AT_ONCE: usize = 8;
 
 /// Runs a test with an operator that copies, and no other one that does: each handles all ClusterConfigSyncs.
 pub(crate) async fn play(
@@ -37,10 +42,9 @@ pub(crate) async fn play(
         let delete = ["delete", "clusterconfigsyncs", "--selector"];
         let ours = format!("scene={}", scene.namespace);
         scene.kubectl(&[&delete[..], &[&ours]].concat()).await?;
-        let namespaces = Namespaces::of(scene);
-        for namespace in namespaces.list().await? {
-            let params = DeleteParams::default();
-            namespaces.api.delete(&namespace, &params).await?;
+        // At full size, the control plane would be busy with them for longer than with the test.
+        if !full() {
+            Namespaces::of(scene).delete_all().await?;
         }
         outcome
     })
@@ -183,6 +187,13 @@ impl<'a> Namespaces<'a> {
         Ok(self.name(suffix))
     }
 
+    /// Creates many namespaces that get copies, and returns their names.
+    async fn create_many(&self, count: usize) -> Result<Vec<String>> {
+        let numbers: Vec<_> = (0..count).map(|number| number.to_string()).collect();
+        let all = numbers.iter().map(|number| self.create(number, true));
+        stream::iter(all).buffered(AT_ONCE).try_collect().await
+    }
+
     async fn select(&self, name: &str, is_selected: bool) -> Result<()> {
         let value = is_selected.then_some(&self.scene.namespace);
         let patch = json!({"metadata": {"labels": {"copies-of": value}}});
@@ -195,6 +206,20 @@ impl<'a> Namespaces<'a> {
         let ours = ListParams::default().labels(&format!("scene={}", self.scene.namespace));
         let all = self.api.list(&ours).await?;
         Ok(all.iter().map(ResourceExt::name_any).collect())
+    }
+
+    /// Deletes all namespaces of the scene, without waiting until they are gone.
+    async fn delete_all(&self) -> Result<()> {
+        let params = DeleteParams::default();
+        let all = self.list().await?;
+        let all = all.iter().map(async |name| {
+            let deleted = self.api.delete(name, &params).await;
+            deleted.map(drop).with_context(|| name.clone())
+        });
+        stream::iter(all)
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await
     }
 }
 

@@ -126,10 +126,7 @@ async fn a_change_is_one_write_for_each_copy_and_a_restart_is_none() -> Result<(
     play(copying(Value::Null), async |scene| {
         let namespaces = Namespaces::of(scene);
         scene.apply(&[source("1")]).await?;
-        let mut all = Vec::new();
-        for number in 0..count {
-            all.push(namespaces.create(&number.to_string(), true).await?);
-        }
+        let all = namespaces.create_many(count).await?;
         let began = Instant::now();
         let ours = sync(scene, "all", json!({}));
         apply_sync(scene, &ours).await?;
@@ -138,10 +135,16 @@ async fn a_change_is_one_write_for_each_copy_and_a_restart_is_none() -> Result<(
         println!("{count} copies after {:?}", began.elapsed());
 
         let mark = scene.mark().await?;
+        let began = Instant::now();
         scene.apply(&[source("2")]).await?;
         has_copy(scene, &all[count - 1], "2").await?;
         rests(scene, &ours).await?;
         let changed = writes(scene, mark).await?;
+        println!(
+            "{} writes for a change, at rest after {:?}",
+            changed.len(),
+            began.elapsed()
+        );
         ensure!(changed.len() == count, "{:?}", shown(&changed));
         for namespace in &all {
             let difference = difference(scene, namespace, "2").await?;

@@ -3,56 +3,117 @@
 use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule, error_event};
-use pod_reloader_e2e::{Options, PATIENCE};
+use pod_reloader_e2e::{Options, PATIENCE, Scene, full};
 use serde_json::{Value, json};
 
 use super::{
-    Namespaces, apply_sync, becomes, copying, difference, has_copy, has_none, play, source, sync,
+    Namespaces, apply_sync, becomes, copying, difference, has_copy, has_none, play, shown, source,
+    sync, writes,
 };
 
+/// An operator that is killed, and an apiserver that cannot be reached for a while, in the middle of writes of each kind.
 #[tokio::test]
-async fn an_operator_that_is_killed_in_the_middle_leaves_nothing_undone() -> Result<()> {
+async fn a_pass_that_is_broken_off_in_the_middle_leaves_nothing_undone() -> Result<()> {
+    let count = if full() { 1000 } else { 24 };
     let options = Options {
         proxied: true,
         ..copying(Value::Null)
     };
     play(options, async |scene| {
-        let namespaces = Namespaces::of(scene);
-        let mut all = Vec::new();
-        for number in 0..24 {
-            all.push(namespaces.create(&number.to_string(), true).await?);
-        }
-        scene.apply(&[source("1")]).await?;
-        let ours = sync(scene, "all", json!({}));
-        let proxy = scene.proxy.as_ref().context("the scene is proxied")?;
-        // Created, replaced, deleted.
-        for (method, step) in [(Method::POST, 0), (Method::PUT, 1), (Method::DELETE, 2)] {
-            let held = proxy.add(Rule::new(copies(method), Fault::Hang));
-            match step {
-                0 => apply_sync(scene, &ours).await?,
-                1 => scene.apply(&[source("2")]).await?,
-                _ => {
-                    let none =
-                        json!({"spec": {"namespaceSelector": {"matchLabels": {"none": "x"}}}});
-                    apply_sync(scene, &sync(scene, "all", none)).await?;
-                }
-            }
-            held.applied(4, PATIENCE).await?;
-            scene.operator.process().kill().await;
-            held.remove();
-            scene.operator.start_again().await?;
+        let all = Namespaces::of(scene).create_many(count).await?;
+        scene.apply(&[source("0")]).await?;
+        let nowhere = json!({"spec": {"namespaceSelector": {"matchLabels": {"none": "x"}}}});
+        let [all_of_them, none] = [sync(scene, "all", json!({})), sync(scene, "all", nowhere)];
+        for broken in [Broken::Operator, Broken::Apiserver] {
+            let (created, replaced) = match broken {
+                Broken::Operator => ("0", "1"),
+                Broken::Apiserver => ("1", "2"),
+            };
+            let mark = scene.mark().await?;
+            let write = async || apply_sync(scene, &all_of_them).await;
+            broken
+                .in_the_middle_of(scene, Method::POST, count, write)
+                .await?;
             for namespace in &all {
-                match step {
-                    0 => has_copy(scene, namespace, "1").await?,
-                    1 => has_copy(scene, namespace, "2").await?,
-                    _ => has_none(scene, namespace).await?,
-                }
+                has_copy(scene, namespace, created).await?;
             }
+            let write = async || scene.apply(&[source(replaced)]).await.map(drop);
+            broken
+                .in_the_middle_of(scene, Method::PUT, count, write)
+                .await?;
+            for namespace in &all {
+                has_copy(scene, namespace, replaced).await?;
+            }
+            becomes(scene, &all_of_them, "Synced").await?;
+            let mut deleted = writes(scene, mark).await?;
+            deleted.retain(|it| it.verb == "delete");
+            ensure!(deleted.is_empty(), "{:?}", shown(&deleted));
+
+            let write = async || apply_sync(scene, &none).await;
+            broken
+                .in_the_middle_of(scene, Method::DELETE, count, write)
+                .await?;
+            for namespace in &all {
+                has_none(scene, namespace).await?;
+            }
+            becomes(scene, &none, "Synced").await?;
         }
-        becomes(scene, &ours, "Synced").await.map(drop)
+        Ok(())
     })
     .await
 }
+
+/// What breaks while copies are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Broken {
+    Operator,
+    Apiserver,
+}
+
+impl Broken {
+    /// Breaks it when about half of the copies have been written as a consequence of `write`, and repairs it.
+    async fn in_the_middle_of(
+        self,
+        scene: &Scene,
+        method: Method,
+        count: usize,
+        write: impl AsyncFnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let proxy = scene.proxy.as_ref().context("the scene is proxied")?;
+        // One in eight is held up. So the fourth of them, with which nothing goes on any more, is in the middle.
+        let some = |fault| {
+            let rule = Rule::new(copies(method.clone()), fault);
+            proxy.add(rule.every_nth(count as u64 / 8))
+        };
+        match self {
+            Self::Operator => {
+                let held = some(Fault::Hang);
+                write().await?;
+                held.applied(AT_ONCE, PATIENCE).await?;
+                scene.operator.process().kill().await;
+                held.remove();
+                scene.operator.start_again().await
+            }
+            Self::Apiserver => {
+                let held = some(Fault::Delay(PATIENCE));
+                let lost = some(Fault::LoseAnswer);
+                write().await?;
+                held.applied(AT_ONCE, PATIENCE).await?;
+                let away = proxy.add(Rule::new(Requests::any(), Fault::Reset));
+                proxy.cut(&Requests::any());
+                held.remove();
+                lost.remove();
+                // Calls, and each of the watches.
+                away.applied(3 * AT_ONCE, PATIENCE).await?;
+                away.remove();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The number of copies that the operator writes at once.
+const AT_ONCE: u64 = 4;
 
 #[tokio::test]
 async fn another_leader_takes_over_and_a_watch_that_breaks_misses_nothing() -> Result<()> {
