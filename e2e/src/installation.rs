@@ -273,6 +273,14 @@ impl Installation {
         args
     }
 
+    /// Returns the same installation, whose operators do without an argument.
+    #[must_use]
+    pub fn without(&self, argument: &str) -> Self {
+        let mut other = self.clone();
+        other.args.retain(|it| it != argument);
+        other
+    }
+
     /// Returns the operator's user name at the apiserver.
     pub fn username(&self) -> String {
         format!(

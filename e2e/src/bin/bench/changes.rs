@@ -192,7 +192,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Creates a ConfigMap and the Deployments that it concerns, for both the floor and the operator.
-    async fn create(&self, of: &str, count: usize) -> Result<()> {
+    pub(crate) async fn create(&self, of: &str, count: usize) -> Result<()> {
         for subject in Subject::BOTH {
             self.scene.put_all(&[subject.config_map(of, count)]).await?;
             self.scene
@@ -226,7 +226,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Makes changes until one is seen: the first ones after a start may come before watches and connections.
-    async fn warm_up(&self, subject: Subject) -> Result<()> {
+    pub(crate) async fn warm_up(&self, subject: Subject) -> Result<()> {
         let deployment = format!("{}-0", subject.name("one"));
         let before = self.observer.now(|seen| seen.of(&deployment).len());
         for attempt in 0.. {
@@ -247,7 +247,7 @@ impl<'a> Bench<'a> {
 
     /// Changes one ConfigMap that concerns one Deployment, again and again. Returns the times from each write
     /// until the new pod template is seen.
-    async fn changes(
+    pub(crate) async fn changes(
         &self,
         subject: Subject,
         count: usize,
@@ -353,7 +353,7 @@ impl<'a> Bench<'a> {
 }
 
 /// Requests of the operator by verb and resource, without watches.
-type Requests = BTreeMap<(String, String), usize>;
+pub(crate) type Requests = BTreeMap<(String, String), usize>;
 
 async fn count_requests(scene: &Scene, mark: Mark) -> Result<Requests> {
     let mut counts = Requests::new();
@@ -367,7 +367,7 @@ async fn count_requests(scene: &Scene, mark: Mark) -> Result<Requests> {
 }
 
 /// Returns the requests since `mark`, once there are no more.
-async fn at_rest(scene: &Scene, mark: Mark) -> Result<Requests> {
+pub(crate) async fn at_rest(scene: &Scene, mark: Mark) -> Result<Requests> {
     let mut before = None;
     loop {
         let counts = count_requests(scene, mark).await?;
@@ -379,7 +379,7 @@ async fn at_rest(scene: &Scene, mark: Mark) -> Result<Requests> {
     }
 }
 
-fn told(requests: &Requests) -> String {
+pub(crate) fn told(requests: &Requests) -> String {
     let all: Vec<_> = requests
         .iter()
         .map(|((verb, resource), count)| format!("{count} {verb} {resource}"))

@@ -10,10 +10,12 @@ mod kinds;
 mod memory;
 mod observer;
 mod pods;
+mod protect;
 mod rounds;
 mod scale;
 mod staged;
 mod subject;
+mod sync;
 
 use std::{env, ffi::OsString, fs, path::PathBuf};
 
@@ -69,6 +71,10 @@ enum Part {
     Staged,
     /// What pins add to the creation of a pod.
     Pods,
+    /// Copies in many namespaces.
+    Sync,
+    /// Deletions of protected objects in a namespace with many pods.
+    Protect,
 }
 
 #[tokio::main]
@@ -100,6 +106,8 @@ async fn main() -> Result<()> {
             Part::Kinds => kinds::measure(&mut figures, quick).await?,
             Part::Staged => staged::measure(&mut figures, quick).await?,
             Part::Pods => pods::measure(&mut figures, quick).await?,
+            Part::Sync => sync::measure(&mut figures, quick).await?,
+            Part::Protect => protect::measure(&mut figures, quick).await?,
         }
     }
     println!("\n{figures}");

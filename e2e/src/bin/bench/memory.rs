@@ -6,7 +6,7 @@ use anyhow::Result;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{Api, api::PostParams};
-use pod_reloader_e2e::{Scene, crowd};
+use pod_reloader_e2e::{Process, Scene, crowd};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -88,8 +88,12 @@ pub(crate) struct Memory {
 impl Memory {
     /// Returns the median of some samples, once the operator is at rest.
     pub(crate) async fn now(scene: &Scene) -> Result<Self> {
+        Self::of(scene.operator.process()).await
+    }
+
+    /// The same for one replica of the operator.
+    pub(crate) async fn of(process: &Process) -> Result<Self> {
         sleep(Duration::from_secs(3)).await;
-        let process = scene.operator.process();
         let mut resident = Vec::new();
         for _ in 0..5 {
             resident.push(process.resident_memory()?);
@@ -101,6 +105,12 @@ impl Memory {
             anonymous: process.anonymous_memory()?,
             peak: process.peak_memory()?,
         })
+    }
+
+    /// Returns the one with the median of what is resident.
+    pub(crate) fn median(mut all: Vec<Self>) -> Self {
+        all.sort_unstable_by_key(|it| it.resident);
+        all[all.len() / 2]
     }
 }
 
