@@ -152,11 +152,11 @@ impl Operators {
         }
     }
 
-    /// Returns true if any operator has such settings. `None` if that cannot be told, because it may be one that is
-    /// not looked at, or cannot be read.
-    pub(crate) fn any(&self, has: impl Fn(&Args) -> bool) -> Option<bool> {
+    /// Returns true if there is such an operator. `None` if that cannot be told, because it may be one that is not
+    /// looked at, or cannot be read.
+    pub(crate) fn any(&self, is_one: impl Fn(&Operator) -> bool) -> Option<bool> {
         let are_all = self.is_complete && self.unread.is_empty() && self.unseen.is_empty();
-        match self.all.iter().any(|it| has(&it.args)) {
+        match self.all.iter().any(is_one) {
             false if !are_all => None,
             answer => Some(answer),
         }

@@ -1,34 +1,47 @@
 //! Tells what the label means that protects a config object.
 
 use pod_reloader_core::protect::{PROTECT, Protection};
-use pod_reloader_core::reference::ConfigKind;
+use pod_reloader_core::reference::Reference;
+use pod_reloader_settings::Reconcile;
 
 use crate::operators::Operators;
 
-/// Returns the protection that an object of a kind has by the value of its label, or why the label protects nothing.
+/// Returns the protection that an object has by the value of its label, or why the label protects nothing.
 pub(crate) fn protection(
     value: &str,
-    kind: ConfigKind,
+    object: &Reference,
     operators: &Operators,
 ) -> Result<Protection, String> {
-    let protection = Protection::parse(value).filter(|it| it.is_for(kind));
-    let why = match protection {
-        None => {
-            let all = Protection::ALL.into_iter().filter(|it| it.is_for(kind));
-            let values: Vec<_> = all.map(Protection::as_str).collect();
-            format!("a {} takes one of {}", kind.as_str(), values.join(", "))
-        }
-        Some(_) if operators.any(|it| it.protect) == Some(false) => {
-            "no pod-reloader of the cluster protects (protect.enabled)".to_owned()
-        }
-        Some(protection) => return Ok(protection),
+    let nothing = |why: &str| Err(format!("label {PROTECT}={value} protects nothing: {why}"));
+    let kind = object.kind;
+    let Some(protection) = Protection::parse(value).filter(|it| it.is_for(kind)) else {
+        let all = Protection::ALL.into_iter().filter(|it| it.is_for(kind));
+        let values: Vec<_> = all.map(Protection::as_str).collect();
+        let kind = kind.as_str();
+        return nothing(&format!("a {kind} takes one of {}", values.join(", ")));
     };
-    Err(format!("label {PROTECT}={value} protects nothing: {why}"))
+    let is_enforced = operators.any(|it| {
+        let is_here = it.scope.covers(&object.namespace);
+        it.args.protect
+            && match protection {
+                // By a policy, in all namespaces.
+                Protection::Always => true,
+                Protection::InUse => is_here,
+                Protection::Keep => is_here && it.args.reconcile == Reconcile::On,
+            }
+    });
+    match (is_enforced, protection) {
+        (Some(true) | None, protection) => Ok(protection),
+        (_, Protection::Always) => {
+            nothing("no pod-reloader of the cluster protects (protect.enabled)")
+        }
+        (..) => nothing("no pod-reloader protects in its namespace (protect.enabled)"),
+    }
 }
 
 /// Returns what a protection means for somebody who wants to change or delete the object.
 pub(crate) fn meaning(protection: Protection, operators: &Operators) -> &'static str {
-    let templates_protect = operators.any(|it| it.protect_templates) == Some(true);
+    let templates_protect = operators.any(|it| it.args.protect_templates) == Some(true);
     match protection {
         Protection::Always => "to change or delete it, you need the verb unprotect on it",
         Protection::InUse if templates_protect => {
@@ -43,6 +56,8 @@ pub(crate) fn meaning(protection: Protection, operators: &Operators) -> &'static
 mod tests {
     use super::*;
     use crate::cluster::canned::{Canned, operator_with};
+    use pod_reloader_core::name::Name;
+    use pod_reloader_core::reference::ConfigKind;
     use serde_json::json;
 
     /// Returns what a value means for a Secret in a cluster with an operator that has these flags.
@@ -50,7 +65,11 @@ mod tests {
         let operators = json!({"items": [operator_with(flags)]});
         let cluster = Canned::shop().with("/apis/apps/v1/deployments", operators);
         let operators = Operators::find(&cluster.cluster(), None).await;
-        let protection = protection(value, ConfigKind::Secret, &operators);
+        let object = Reference {
+            kind: ConfigKind::Secret,
+            ..config_map("shop")
+        };
+        let protection = protection(value, &object, &operators);
         protection.map(|it| meaning(it, &operators))
     }
 
@@ -103,7 +122,30 @@ mod tests {
     async fn a_label_counts_while_the_settings_of_operators_are_not_known() {
         let cluster = Canned::shop().forbids("/apis/apps/v1/deployments");
         let operators = Operators::find(&cluster.cluster(), None).await;
-        let protection = protection("keep", ConfigKind::ConfigMap, &operators);
+        let protection = protection("keep", &config_map("shop"), &operators);
         assert_eq!(protection, Ok(Protection::Keep));
+    }
+
+    #[tokio::test]
+    async fn webhooks_protect_where_their_operator_looks_after_workloads_and_one_needs_its_loop() {
+        for (value, namespace, flag, protects) in [
+            ("in-use", "shop", "--reconcile=observe", true),
+            ("keep", "shop", "--reconcile=on", true),
+            ("keep", "shop", "--reconcile=observe", false),
+            ("in-use", "kube-system", "--reconcile=on", false),
+            ("keep", "kube-system", "--reconcile=on", false),
+            ("always", "kube-system", "--reconcile=on", true),
+        ] {
+            let operators = json!({"items": [operator_with(&["--protect", flag])]});
+            let cluster = Canned::shop().with("/apis/apps/v1/deployments", operators);
+            let operators = Operators::find(&cluster.cluster(), None).await;
+            let protection = protection(value, &config_map(namespace), &operators);
+            assert_eq!(protection.is_ok(), protects, "{value} {namespace} {flag}");
+        }
+    }
+
+    fn config_map(namespace: &str) -> Reference {
+        let name = |text| Name::parse(text).unwrap();
+        Reference::config_map(&name(namespace), &name("app"))
     }
 }

@@ -8,7 +8,7 @@ mod watched;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use kube_core::{Selector, SelectorExt};
+use kube_core::Selector;
 use pod_reloader_api::{ClusterConfigSync, CopiedMetadata, DeletionPolicy, SourceKind};
 
 pub use self::watched::{NamespaceLabels, NamespaceMetadata, Target, TargetMetadata};
@@ -86,7 +86,7 @@ impl ConfigSync {
             && namespace != own
             && *namespace != self.source.namespace
             && !namespace.as_str().starts_with("kube-")
-            && self.namespaces.matches(&labels.labels)
+            && labels.are_selected_by(&self.namespaces)
     }
 
     /// Returns true if its copies have the same names as those of another one.

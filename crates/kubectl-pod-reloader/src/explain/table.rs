@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pod_reloader_core::discovery::Consumption;
 use pod_reloader_core::extent::Extent;
-use pod_reloader_core::reference::{ConfigKind, Reference};
+use pod_reloader_core::reference::Reference;
 use serde::Serialize;
 
 use crate::objects::{Found, Tags};
@@ -78,12 +78,7 @@ pub(super) fn rows(
             needs: needs
                 .map(|it| it.key.as_deref().unwrap_or("the object").to_owned())
                 .collect(),
-            remark: remark(
-                reference.kind,
-                protect.as_deref(),
-                copy_of.as_ref(),
-                operators,
-            ),
+            remark: remark(reference, protect.as_deref(), copy_of.as_ref(), operators),
             protect,
             copy_of: copy_of.map(|source| source.to_string()),
         }
@@ -92,12 +87,12 @@ pub(super) fn rows(
 }
 
 fn remark(
-    kind: ConfigKind,
+    object: &Reference,
     protect: Option<&str>,
     copy_of: Option<&Reference>,
     operators: &Operators,
 ) -> String {
-    let protection = protect.map(|value| match protection(value, kind, operators) {
+    let protection = protect.map(|value| match protection(value, object, operators) {
         Ok(protection) => format!("protected: {}", protection.as_str()),
         Err(nothing) => nothing,
     });

@@ -47,13 +47,13 @@ impl Safeguards {
         let mut unseen = Vec::new();
         let protection = protect
             .as_deref()
-            .map(|it| protection(it, object.kind, operators));
+            .map(|it| protection(it, object, operators));
         let users = match protection {
             Some(Ok(Protection::InUse)) => Some(Users::of(cluster, object).await),
             _ => None,
         };
         unseen.extend(users.iter().flat_map(|it| it.unseen.iter().cloned()));
-        let syncs = match operators.any(|it| it.sync) {
+        let syncs = match operators.any(|it| it.args.sync) {
             Some(false) => Ok(Vec::new()),
             Some(true) | None => syncs::list(cluster).await,
         };

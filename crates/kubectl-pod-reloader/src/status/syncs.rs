@@ -32,7 +32,7 @@ pub(super) async fn syncs(
     cluster: &Cluster,
     operators: &Operators,
 ) -> Result<Option<Syncs>, Unseen> {
-    let Some(are_served) = operators.any(|it| it.sync) else {
+    let Some(are_served) = operators.any(|it| it.args.sync) else {
         return Ok(None);
     };
     let mut all = match syncs::list(cluster).await {

@@ -1,9 +1,10 @@
 //! The metadata of namespaces and of objects with the name of a copy, as watches bring it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
-use kube_core::{ClusterResourceScope, DynamicResourceScope, ObjectMeta, Resource};
+use kube_core::{
+    ClusterResourceScope, DynamicResourceScope, ObjectMeta, Resource, Selector, SelectorExt,
+};
 use serde::Deserialize;
 
 use super::COPY_OF;
@@ -21,10 +22,19 @@ pub struct NamespaceMetadata {
 /// What decides whether a namespace gets a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceLabels {
-    /// The labels.
-    pub labels: BTreeMap<String, String>,
+    /// The labels, as `KEY=VALUE,...`: there may be many namespaces, and a map takes several times as much.
+    labels: Box<str>,
     /// True if it is being deleted.
     pub is_terminating: bool,
+}
+
+impl NamespaceLabels {
+    /// Returns true if a selector picks the namespace.
+    pub fn are_selected_by(&self, selector: &Selector) -> bool {
+        let labels = self.labels.split(',').filter_map(|it| it.split_once('='));
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        selector.matches(&labels.collect())
+    }
 }
 
 impl NamespaceMetadata {
@@ -35,8 +45,13 @@ impl NamespaceMetadata {
 
     /// Returns what decides whether it gets a copy.
     pub fn labels(self) -> NamespaceLabels {
+        let labels = self.metadata.labels.unwrap_or_default();
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
         NamespaceLabels {
-            labels: self.metadata.labels.unwrap_or_default(),
+            labels: labels.join(",").into(),
             is_terminating: self.metadata.deletion_timestamp.is_some(),
         }
     }

@@ -78,6 +78,11 @@ async fn touch(api: &Api<DynamicObject>) -> Result<()> {
         ("another key", json!({"data": {"more": "Mg=="}})),
         ("immutable", json!({"immutable": true})),
         ("no label", json!({"metadata": {"labels": {PROTECT: null}}})),
+        // What would let somebody else write or delete it.
+        (
+            "the mark of a copy",
+            json!({"metadata": {"annotations": {"pod-reloader.github.io/copy-of": "x/base@y"}}}),
+        ),
         (
             "another value",
             json!({"metadata": {"labels": {PROTECT: "in-use"}}}),
