@@ -24,8 +24,10 @@ use crate::runtime::queue::Item;
 use crate::runtime::watch_age::Watches;
 use crate::runtime::worker::{Handler, Worker};
 
-/// The number of copies that are written at once. Restarts of pods must not wait for copies.
-const AT_ONCE: usize = 4;
+/// The number of copies that are written at once. Restarts of pods must not wait for copies: while 1,000 of them were
+/// written, a restart took 2.0 times as long with four, and 1.4 times with two, for which the copies took 3.9 s in place
+/// of 3.4 s.
+const AT_ONCE: usize = 2;
 /// The time after a change of a copy at which the status is written: many copies may change at once.
 pub(super) const STATUS_PAUSE: Duration = Duration::from_secs(1);
 /// Something to do for a ClusterConfigSync.

@@ -80,10 +80,10 @@ impl Broken {
         write: impl AsyncFnOnce() -> Result<()>,
     ) -> Result<()> {
         let proxy = scene.proxy.as_ref().context("the scene is proxied")?;
-        // One in eight is held up. So the fourth of them, with which nothing goes on any more, is in the middle.
+        // One in four is held up. So the second of them, with which nothing goes on any more, is in the middle.
         let some = |fault| {
             let rule = Rule::new(copies(method.clone()), fault);
-            proxy.add(rule.every_nth(count as u64 / 8))
+            proxy.add(rule.every_nth(count as u64 / 4))
         };
         match self {
             Self::Operator => {
@@ -104,7 +104,7 @@ impl Broken {
                 held.remove();
                 lost.remove();
                 // Calls, and each of the watches.
-                away.applied(3 * AT_ONCE, PATIENCE).await?;
+                away.applied(6 * AT_ONCE, PATIENCE).await?;
                 away.remove();
                 Ok(())
             }
@@ -113,7 +113,7 @@ impl Broken {
 }
 
 /// The number of copies that the operator writes at once.
-const AT_ONCE: u64 = 4;
+const AT_ONCE: u64 = 2;
 
 #[tokio::test]
 async fn another_leader_takes_over_and_a_watch_that_breaks_misses_nothing() -> Result<()> {
