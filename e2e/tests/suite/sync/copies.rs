@@ -98,7 +98,11 @@ async fn namespaces_are_followed_as_their_labels_change_and_the_status_tells_it(
         let part = json!({"spec": {"keys": ["value"], "template": template}});
         apply_sync(scene, &sync(scene, "all", part)).await?;
         wait_for("a copy of one key", PATIENCE, async || {
-            let copy = scene.object_in(&b, &format!("secret/{SHARED}")).await?;
+            // Its type changes, so it is deleted and created again.
+            let copy = match scene.object_in(&b, &format!("secret/{SHARED}")).await {
+                Ok(copy) => copy,
+                Err(error) => return Ok(Attempt::NotYet(error.to_string())),
+            };
             let is_right = copy["data"] == json!({"value": "Mg=="})
                 && copy["type"] == "Opaque"
                 && copy["metadata"]["labels"]["team"] == "x"
