@@ -30,8 +30,8 @@ const WATCH: Duration = Duration::from_millis(5);
 async fn a_copy_that_somebody_changes_or_deletes_all_the_time_is_repaired_less_and_less() {
     let cluster = Cluster::default();
     let counted = cluster
-        .play(&[json!({})], |_| {
-            cluster.change("a", |copy| copy["data"] = json!({"theirs": "eA=="}));
+        .play(&[json!({})], |tenth| {
+            cluster.change("a", |copy| copy["data"] = json!({"at": tenth.to_string()}));
             cluster.delete("b");
         })
         .await;
