@@ -404,3 +404,11 @@ put the pins back, so the webhook could no longer tell. */ -}}
       [JSONPatch{op: 'add', path: '/metadata/annotations/pod-reloader.cs.sap.com~1undone',
       value: {{ $old }}{{ $undone }}.value()}]
 {{- end -}}
+
+{{- /* Annotations of what stays when the release goes. Helm's is known to Argo CD only when it deletes an Application, not
+when it prunes. */ -}}
+{{- define "pod-reloader.stays" -}}
+helm.sh/resource-policy: keep
+argocd.argoproj.io/sync-options: Prune=false,Delete=false
+kustomize.toolkit.fluxcd.io/prune: disabled
+{{- end -}}

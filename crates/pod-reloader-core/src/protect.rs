@@ -17,7 +17,7 @@ pub const PROTECT: &str = "pod-reloader.github.io/protect";
 /// The protection of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// It is changed and deleted only by who may `unprotect` it. Policies of the cluster see to that.
+    /// It is changed and deleted only by those who may `unprotect` it. Policies of the cluster see to that.
     Always,
     /// It is not deleted while a pod uses it that runs, or is to.
     InUse,
