@@ -283,10 +283,8 @@ fn a_namespace_that_is_gone_or_about_to_be_has_no_copy() {
         &[sync("pull", 1, json!({}))],
         &[("a", copy_in("a", "pull"))],
     );
-    let terminating = NamespaceLabels {
-        is_terminating: true,
-        ..NamespaceLabels::default()
-    };
+    let mut terminating = NamespaceLabels::default();
+    terminating.is_terminating = true;
     assert_eq!(
         shown(state.namespace_seen(&name("a"), Some(terminating))),
         ["pull in a"]
