@@ -116,6 +116,13 @@ impl<T: Item> Queue<T> {
         if let Some(at) = at {
             self.push(item, at);
         }
+        if self.slots.is_empty() {
+            // Whatever was queued at once is done, and its room is not needed any more.
+            *self = Self {
+                at_once: self.at_once,
+                ..Self::default()
+            };
+        }
     }
 
     /// Returns the time when the next item becomes due. Items that were already due when [`Queue::pop`]
@@ -129,7 +136,9 @@ impl<T: Item> Queue<T> {
         while self.next_due().is_some_and(|at| at <= now)
             && let Some((_, item)) = self.later.pop_first()
         {
-            let line = self.lines.entry(item.namespace().clone()).or_default();
+            let line = self.lines.entry(item.namespace().clone());
+            // Most namespaces have few items.
+            let line = line.or_insert_with(|| VecDeque::with_capacity(1));
             if line.is_empty() {
                 self.turns.push_back(item.namespace().clone());
             }
