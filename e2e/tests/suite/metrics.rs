@@ -137,11 +137,11 @@ async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
     .await
 }
 
-/// Returns options of an operator that shows the metrics of copies, too. It has no right to make any: the
-/// ClusterConfigSyncs in the cluster are those of other tests.
+/// Returns options of an operator that shows the metrics of copies and of kept ConfigMaps, too. It has no right to make
+/// any: the ClusterConfigSyncs in the cluster are those of other tests.
 fn of_all_controllers() -> Options {
     Options {
-        args: vec!["--sync".to_owned()],
+        args: ["--sync", "--protect"].map(str::to_owned).to_vec(),
         ..Options::default()
     }
 }
