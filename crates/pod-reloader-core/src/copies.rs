@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::digest::{Aspects, ConfigObject, Digest, Objects, Presence};
+use crate::manifest::{Data, config_map};
 use crate::mark::{COPY, Marks};
 use crate::name::Name;
 use crate::pins::{COPY_OF, Kept, Pins, copy_name};
@@ -65,36 +66,25 @@ impl Copy {
 ///
 /// That is no ConfigMap.
 pub fn manifest(name: &Name, copy_of: &Name, source: &[u8]) -> Result<Vec<u8>, NotTheContent> {
-    #[derive(Deserialize, Serialize)]
+    #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Content<'a> {
-        #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+        #[serde(borrow, default)]
         data: Option<&'a RawValue>,
-        #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+        #[serde(borrow, default)]
         binary_data: Option<&'a RawValue>,
     }
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Manifest<'a> {
-        api_version: &'static str,
-        kind: &'static str,
-        metadata: serde_json::Value,
-        immutable: bool,
-        #[serde(flatten)]
-        content: Content<'a>,
-    }
-    let manifest = Manifest {
-        api_version: "v1",
-        kind: ConfigKind::ConfigMap.as_str(),
-        metadata: json!({
-            "name": name.as_str(),
-            "labels": {COPY: "true"},
-            "annotations": {COPY_OF: copy_of.as_str()},
-        }),
-        immutable: true,
-        content: serde_json::from_slice(source).map_err(|_| NotTheContent)?,
+    let content: Content<'_> = serde_json::from_slice(source).map_err(|_| NotTheContent)?;
+    let metadata = json!({
+        "name": name.as_str(),
+        "labels": {COPY: "true"},
+        "annotations": {COPY_OF: copy_of.as_str()},
+    });
+    let data = Data {
+        data: content.data,
+        binary_data: content.binary_data,
     };
-    serde_json::to_vec(&manifest).map_err(|_| NotTheContent)
+    Ok(config_map(metadata, true, data))
 }
 
 /// The copies that a workload's pins name, as they were read, by the name of the ConfigMap that each stands for.

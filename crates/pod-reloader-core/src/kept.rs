@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube_core::{DynamicResourceScope, ObjectMeta};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use crate::annotations::FIELD_MANAGER;
+use crate::manifest::{Data, config_map};
 use crate::metadata::{managed_identity, resource};
 use crate::name::{MAX_LENGTH, Name};
 use crate::protect::Deletion;
-use crate::reference::{ConfigKind, Reference};
+use crate::reference::Reference;
 
 /// The label of the ConfigMaps that are stored or restored.
 pub const KEPT: &str = "pod-reloader.github.io/kept";
@@ -127,28 +128,11 @@ impl Content {
     }
 
     fn manifest(&self, metadata: serde_json::Value, is_immutable: bool) -> Vec<u8> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Manifest<'a> {
-            api_version: &'static str,
-            kind: &'static str,
-            metadata: serde_json::Value,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            immutable: Option<bool>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            data: Option<&'a RawValue>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            binary_data: Option<&'a RawValue>,
-        }
-        let manifest = Manifest {
-            api_version: "v1",
-            kind: ConfigKind::ConfigMap.as_str(),
-            metadata,
-            immutable: is_immutable.then_some(true),
+        let data = Data {
             data: self.data.as_deref(),
             binary_data: self.binary_data.as_deref(),
         };
-        serde_json::to_vec(&manifest).expect("its keys are texts")
+        config_map(metadata, is_immutable, data)
     }
 }
 

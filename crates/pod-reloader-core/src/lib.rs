@@ -9,6 +9,7 @@ pub mod duration;
 pub mod error;
 pub mod kind;
 mod list;
+mod manifest;
 pub mod mark;
 mod metadata;
 pub mod name;
