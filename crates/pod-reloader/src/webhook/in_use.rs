@@ -21,6 +21,9 @@ use crate::config::users::Users;
 /// The time that is left for the answer.
 pub(super) const MARGIN: Duration = Duration::from_millis(200);
 
+/// The cause if the time was over before.
+pub(super) const LATE: &str = "no answer of the apiserver in time";
+
 /// The protection of what is in use.
 #[derive(Clone)]
 pub(crate) struct InUse {
@@ -53,7 +56,7 @@ impl InUse {
                 return Ok(review::response(&uid, &[], &[warning]));
             }
             Ok(Err(error)) => unknown(&object, &chain(&error)),
-            Err(_) => unknown(&object, "no answer of the apiserver in time"),
+            Err(_) => unknown(&object, LATE),
         };
         info!(%object, reason, "refused to delete a protected object");
         Ok(review::denial(&uid, &reason))

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use super::Webhook;
 use super::body::{ReviewBody, Timeout, Trouble};
-use super::in_use::{MARGIN, unknown};
+use super::in_use::{LATE, MARGIN, unknown};
 use crate::config::kept::KeptCalls;
 use crate::config::users::Users;
 use crate::runtime::error::CallError;
@@ -93,8 +93,6 @@ impl Keep {
         Ok(is_stored)
     }
 }
-
-const LATE: &str = "no answer of the apiserver in time";
 
 /// Returns the route of these reviews.
 pub(super) fn route(webhook: Arc<Webhook>, keep: Keep) -> MethodRouter<Arc<Webhook>> {
