@@ -1,6 +1,5 @@
 //! The controller of kept ConfigMaps, for one term of leadership at a time.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +7,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pod_reloader_core::scope::Scope;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval_at};
 use tracing::info;
 
 use super::keeper::Keeper;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
-use crate::runtime::controller::{Controller, ControllerErrors};
+use crate::runtime::controller::{Controller, ControllerErrors, beside_watches};
 use crate::runtime::watch_age::Watches;
 
 /// The name in the log and in metrics.
@@ -39,7 +37,6 @@ impl Keeping {
     /// Runs one term, watches and worker, until the future is dropped.
     async fn term(self) {
         info!("keeping ConfigMaps that are in use");
-        let resync_period = self.resync_period;
         let namespaces = self.scope.watched();
         let keeper = Arc::new(Keeper::new(
             self.clients,
@@ -54,17 +51,7 @@ impl Keeping {
             all.map(|namespace| keeper.clone().watch(namespace))
                 .collect::<JoinSet<_>>()
         };
-        let mut watching = watches();
-        let mut running = pin!(keeper.run());
-        let mut resync = interval_at(Instant::now() + resync_period, resync_period);
-        loop {
-            tokio::select! {
-                () = &mut running => return,
-                _ = watching.join_next() => return,
-                // Everything is listed again, in case a watch has missed something.
-                _ = resync.tick() => watching = watches(),
-            }
-        }
+        beside_watches(keeper.run(), self.resync_period, watches).await;
     }
 }
 

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pod_reloader_core::scope::Scope;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, interval_at, sleep};
+use tokio::time::{interval, sleep};
 use tracing::info;
 
 use crate::config::keys::Keys;
@@ -21,7 +21,7 @@ use crate::restart::reconcile::{Reconciler, Settings};
 use crate::restart::watch;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
-use crate::runtime::controller::Controller;
+use crate::runtime::controller::{Controller, beside_watches};
 use crate::runtime::events::Events;
 use crate::runtime::heartbeat;
 
@@ -71,7 +71,6 @@ impl Restarts {
         ));
         let _leading = Leading::new(self.metrics.clone());
         let watches = || watch::spawn(&self.clients.watch, &self.scope, &reconciler, &self.budget);
-        let mut watching = watches();
         let mut keeping = JoinSet::new();
         if self.scope.pins() {
             let client = self.clients.watch.clone();
@@ -85,20 +84,19 @@ impl Restarts {
         }
         let mut running = pin!(reconciler.run());
         let mut beats = interval(heartbeat::INTERVAL);
-        let mut resync = interval_at(Instant::now() + self.resync_period, self.resync_period);
-        loop {
-            tokio::select! {
-                () = &mut running => return,
-                _ = watching.join_next() => return,
-                Some(_) = keeping.join_next() => return,
-                _ = beats.tick() => {
-                    reconciler.publish();
-                    self.metrics.heartbeat(Some(SystemTime::now()));
+        let work = async {
+            loop {
+                tokio::select! {
+                    () = &mut running => return,
+                    Some(_) = keeping.join_next() => return,
+                    _ = beats.tick() => {
+                        reconciler.publish();
+                        self.metrics.heartbeat(Some(SystemTime::now()));
+                    }
                 }
-                // Everything is listed again, in case a watch has missed something.
-                _ = resync.tick() => watching = watches(),
             }
-        }
+        };
+        beside_watches(work, self.resync_period, watches).await;
     }
 }
 

@@ -1,13 +1,15 @@
 //! Controllers: the parts of the operator that work while this replica leads.
 
 use std::panic::resume_unwind;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use tokio::task::JoinSet;
-use tokio::time::interval;
+use tokio::time::{Instant, interval, interval_at};
 use tracing::error;
 
 use crate::runtime::error::CallError;
@@ -50,6 +52,25 @@ pub(crate) async fn term(controllers: Vec<Arc<dyn Controller>>, heartbeat: Arc<H
                 Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
                 Err(_) => return,
             },
+        }
+    }
+}
+
+/// Runs `work` beside its watches. Each `period`, the watches begin anew, so that everything is listed again in case one
+/// has missed something. Returns if `work` or a watch ends.
+pub(crate) async fn beside_watches(
+    work: impl Future<Output = ()>,
+    period: Duration,
+    watches: impl Fn() -> JoinSet<()>,
+) {
+    let mut work = pin!(work);
+    let mut watching = watches();
+    let mut resync = interval_at(Instant::now() + period, period);
+    loop {
+        tokio::select! {
+            () = &mut work => return,
+            _ = watching.join_next() => return,
+            _ = resync.tick() => watching = watches(),
         }
     }
 }

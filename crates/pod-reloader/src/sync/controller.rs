@@ -1,13 +1,11 @@
 //! The controller of ClusterConfigSyncs, for one term of leadership at a time.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pod_reloader_core::name::Name;
-use tokio::time::{Instant, interval_at};
 use tracing::info;
 
 use super::metrics::SyncMetrics;
@@ -16,7 +14,7 @@ use super::watch;
 use crate::metrics::Metrics;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
-use crate::runtime::controller::{Controller, ControllerErrors};
+use crate::runtime::controller::{Controller, ControllerErrors, beside_watches};
 use crate::runtime::events::Events;
 use crate::runtime::watch_age::Watches;
 
@@ -72,17 +70,7 @@ impl Syncs {
             self.errors,
             self.own,
         ));
-        let mut watching = watch::spawn(&syncer);
-        let mut running = pin!(syncer.run());
-        let mut resync = interval_at(Instant::now() + self.resync_period, self.resync_period);
-        loop {
-            tokio::select! {
-                () = &mut running => return,
-                _ = watching.join_next() => return,
-                // Everything is listed again, in case a watch has missed something.
-                _ = resync.tick() => watching = watch::spawn(&syncer),
-            }
-        }
+        beside_watches(syncer.run(), self.resync_period, || watch::spawn(&syncer)).await;
     }
 }
 
