@@ -113,9 +113,9 @@ impl ConfigSync {
     /// Returns true if the object with the name of the copy in this namespace is that copy. A mark says so; one that
     /// names anything else says that it is not. Without a mark, its owner does.
     pub fn owns(&self, namespace: &Name, target: &Target) -> bool {
-        match &target.mark {
-            Some(mark) => **mark == self.mark(namespace),
-            None => target.owners.contains(&self.uid),
+        match target.mark() {
+            Some(mark) => mark == self.mark(namespace),
+            None => target.is_owned_by(&self.uid),
         }
     }
 
@@ -124,7 +124,7 @@ impl ConfigSync {
     pub fn removes(&self, namespace: &Name, target: &Target, successor: Option<&Self>) -> bool {
         self.deletion_policy == DeletionPolicy::Delete
             && self.owns(namespace, target)
-            && target.owners.contains(&self.uid)
+            && target.is_owned_by(&self.uid)
             && successor.is_none_or(|it| it.source != self.source)
     }
 

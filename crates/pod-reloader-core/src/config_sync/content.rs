@@ -87,16 +87,12 @@ impl Object {
     /// Returns what says whose it is.
     pub fn target(&self) -> Target {
         let owners = self.metadata.owner_references.iter();
-        Target {
-            uid: self.metadata.uid.clone(),
-            resource_version: self.metadata.resource_version.clone(),
-            mark: self
-                .metadata
-                .annotations
-                .get(COPY_OF)
-                .map(|it| (**it).into()),
-            owners: owners.map(|owner| (*owner.uid).into()).collect(),
-        }
+        Target::new(
+            &self.metadata.uid,
+            &self.metadata.resource_version,
+            owners.map(|owner| &*owner.uid),
+            self.metadata.annotations.get(COPY_OF).map(|it| &**it),
+        )
     }
 }
 

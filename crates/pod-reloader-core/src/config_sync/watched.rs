@@ -70,16 +70,66 @@ pub struct TargetMetadata {
 }
 
 /// An object that has the name of a copy: the copy, its source, or an object of somebody else.
+///
+/// There may be many, so all is in one allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The UID.
-    pub uid: Box<str>,
-    /// The resourceVersion.
-    pub resource_version: Box<str>,
-    /// The mark, which a copy has.
-    pub mark: Option<Box<str>>,
-    /// The UIDs of its owners.
-    pub owners: Box<[Box<str>]>,
+    /// The UID, the resourceVersion, the UIDs of the owners, each with a newline behind it, and the mark.
+    text: Box<str>,
+    uid_end: u32,
+    version_end: u32,
+    owners_end: u32,
+    has_mark: bool,
+}
+
+impl Target {
+    pub(super) fn new<'a>(
+        uid: &str,
+        resource_version: &str,
+        owners: impl IntoIterator<Item = &'a str>,
+        mark: Option<&str>,
+    ) -> Self {
+        let end = |text: &str| u32::try_from(text.len()).expect("an object has at most 3 MiB");
+        let mut text = uid.to_owned();
+        let uid_end = end(&text);
+        text.push_str(resource_version);
+        let version_end = end(&text);
+        for owner in owners {
+            text.push_str(owner);
+            text.push('\n');
+        }
+        let owners_end = end(&text);
+        text.push_str(mark.unwrap_or_default());
+        Self {
+            text: text.into(),
+            uid_end,
+            version_end,
+            owners_end,
+            has_mark: mark.is_some(),
+        }
+    }
+
+    /// Returns the UID.
+    pub fn uid(&self) -> &str {
+        &self.text[..self.uid_end as usize]
+    }
+
+    /// Returns the resourceVersion.
+    pub fn resource_version(&self) -> &str {
+        &self.text[self.uid_end as usize..self.version_end as usize]
+    }
+
+    /// Returns true if one of its owners has this UID.
+    pub fn is_owned_by(&self, uid: &str) -> bool {
+        let owners = &self.text[self.version_end as usize..self.owners_end as usize];
+        owners.split_terminator('\n').any(|owner| owner == uid)
+    }
+
+    /// Returns the mark, which a copy has.
+    pub fn mark(&self) -> Option<&str> {
+        self.has_mark
+            .then(|| &self.text[self.owners_end as usize..])
+    }
 }
 
 impl TargetMetadata {
@@ -90,17 +140,17 @@ impl TargetMetadata {
 }
 
 impl From<TargetMetadata> for Target {
-    fn from(object: TargetMetadata) -> Self {
-        let text = |text: Option<String>| text.unwrap_or_default().into_boxed_str();
-        let metadata = object.metadata;
-        let mark = metadata.annotations.and_then(|mut it| it.remove(COPY_OF));
-        let owners = metadata.owner_references.into_iter().flatten();
-        Self {
-            uid: text(metadata.uid),
-            resource_version: text(metadata.resource_version),
-            mark: mark.map(Into::into),
-            owners: owners.map(|owner| owner.uid.into()).collect(),
-        }
+    fn from(TargetMetadata { metadata }: TargetMetadata) -> Self {
+        let owners = metadata.owner_references.iter().flatten();
+        let annotations = metadata.annotations.as_ref();
+        Self::new(
+            metadata.uid.as_deref().unwrap_or_default(),
+            metadata.resource_version.as_deref().unwrap_or_default(),
+            owners.map(|owner| owner.uid.as_str()),
+            annotations
+                .and_then(|it| it.get(COPY_OF))
+                .map(String::as_str),
+        )
     }
 }
 

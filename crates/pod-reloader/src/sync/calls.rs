@@ -59,7 +59,7 @@ impl Calls {
 
     /// Deletes a copy, if it is still as it was seen.
     pub(super) async fn delete(&self, copy: &Reference, seen: &Target) -> Result<(), CallError> {
-        let request = request::delete(copy, &seen.uid, Some(&seen.resource_version));
+        let request = request::delete(copy, seen.uid(), Some(seen.resource_version()));
         self.call::<IgnoredAny>(request).await?;
         Ok(())
     }

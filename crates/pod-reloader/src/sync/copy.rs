@@ -203,7 +203,7 @@ impl Syncer {
                 }
                 // Whatever the apiserver has made of it: a webhook that changes it would do so again.
                 Ok(target) => {
-                    let version = target.resource_version;
+                    let version = target.resource_version().into();
                     return Ok(Written::Exact {
                         version,
                         writes: writes + 1,

@@ -188,11 +188,11 @@ impl State {
             return Task::None;
         };
         let current = known.current.as_ref();
-        let current = current.filter(|(version, _)| *version == source.resource_version);
+        let current = current.filter(|(version, _)| **version == *source.resource_version());
         let exact = seen.exact.as_ref();
         let exact = exact.filter(|it| current.is_some_and(|(_, digest)| *digest == it.digest));
         let is_exact = exact.is_some_and(|exact| {
-            target.is_some_and(|target| target.resource_version == exact.version)
+            target.is_some_and(|target| *target.resource_version() == *exact.version)
         });
         if is_exact {
             seen.outcome = Outcome::Synced;
@@ -200,8 +200,8 @@ impl State {
         }
         Task::Write(Box::new(Copying {
             copy,
-            seen: target.map(|target| target.resource_version.clone()),
-            source_version: source.resource_version.clone(),
+            seen: target.map(|target| target.resource_version().into()),
+            source_version: source.resource_version().into(),
             source: known.source.clone(),
             exact: seen.exact.clone(),
             is_repair: exact.is_some(),

@@ -45,11 +45,15 @@ fn target(version: &str, metadata: Value) -> Target {
 
 /// Returns a copy in a namespace that `owner` has made.
 fn copy_in(namespace: &str, owner: &str) -> Target {
+    copy_of_version("7", namespace, owner)
+}
+
+fn copy_of_version(version: &str, namespace: &str, owner: &str) -> Target {
     let metadata = json!({
         "annotations": {"pod-reloader.github.io/copy-of": format!("platform/pull@{namespace}")},
         "ownerReferences": [{"apiVersion": "v1", "kind": "ClusterConfigSync", "name": owner, "uid": format!("uid-{owner}")}],
     });
-    target("7", metadata)
+    target(version, metadata)
 }
 
 pub(in crate::sync) fn namespaces(names: &[&str]) -> HashMap<Name, NamespaceLabels> {
@@ -151,10 +155,7 @@ fn a_copy_that_is_known_to_be_exact_is_left_alone_until_it_or_the_source_changes
     assert_eq!(task(&mut state, "pull", "a"), "nothing");
     assert_eq!(status(&mut state, "pull").synced, 1);
 
-    let edited = Target {
-        resource_version: "8".into(),
-        ..copy_in("a", "pull")
-    };
+    let edited = copy_of_version("8", "a", "pull");
     let places = state.target_seen(&key_of_pull(), &name("a"), Some(edited));
     assert_eq!(shown(places), ["pull in a"]);
     assert_eq!(task(&mut state, "pull", "a"), "write");
