@@ -10,8 +10,11 @@ use kube::{Api, Client, Config};
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use tokio::runtime::Handle;
 
+use self::connections::connections;
 use crate::runtime::error::{CallError, StartError};
 use crate::runtime::watch_age::Watches;
+
+mod connections;
 
 /// The time limit of one call, except for watches.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
@@ -65,10 +68,11 @@ impl Clients {
         let mut calls = config;
         calls.read_timeout = Some(DEADLINE);
         calls.reset_reader_on_write = true;
-        let builder = |config: &Config| {
-            ClientBuilder::try_from(config.clone()).map_err(|source| StartError::Client {
+        let builder = |config: &Config| match connections(config) {
+            Ok(service) => Ok(ClientBuilder::new(service, &config.default_namespace)),
+            Err(source) => Err(StartError::Client {
                 source: source.into(),
-            })
+            }),
         };
         let client = |config| Ok(builder(config)?.build());
         let (admission, lease) = (client(&calls)?, client(&calls)?);
