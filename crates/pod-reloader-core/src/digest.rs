@@ -215,6 +215,15 @@ impl ConfigObject {
         self.entry(key).is_some()
     }
 
+    /// Returns the keys of which only one of both objects has an entry, or a different one. All keys of both must
+    /// have been asked for.
+    pub(crate) fn differing_keys<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
+        let keys = [self, other].into_iter().flat_map(|it| &it.entries);
+        let keys: BTreeSet<&str> = keys.map(|(key, _)| &**key).collect();
+        let differs = |key: &&str| self.entry(key) != other.entry(key);
+        keys.into_iter().filter(differs)
+    }
+
     /// Returns true if each of these keys was asked for when the object was read.
     pub fn covers<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
         self.has_all_entries || keys.all(|key| self.place(key).is_ok())

@@ -59,6 +59,7 @@ pub mod protect;
 pub mod sync_status;
 
 pub mod admission;
+pub mod plan;
 
 #[cfg(test)]
 mod fixtures;
