@@ -45,7 +45,7 @@ impl Tool {
         self.with_env("KUBECONFIG", kubeconfig)
     }
 
-    /// Returns kubectl with our plugin, which it looks for in `PATH`.
+    /// Returns kubectl with our plugin, which it looks for in `PATH`, where the plugin finds kubectl, too.
     ///
     /// # Errors
     /// When the plugin is not built.
@@ -54,7 +54,9 @@ impl Tool {
         let plugin =
             plugin.context("the plugin is not built: run `cargo build -p kubectl-pod-reloader`")?;
         let directory = plugin.parent().context("it lies in a folder")?;
-        Ok(self.with_env("PATH", directory))
+        let own = self.program.parent().context("it lies in a folder")?;
+        let path = std::env::join_paths([directory, own])?;
+        Ok(self.with_env("PATH", path))
     }
 
     /// Returns the same program with one more environment variable.

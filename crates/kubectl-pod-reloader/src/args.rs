@@ -21,7 +21,7 @@ use pod_reloader_core::reference::ConfigKind;
     bin_name = "kubectl pod-reloader",
     version,
     max_term_width = 100,
-    after_help = "Exit codes: 0 all is well, 1 something is wrong, 2 the command line is invalid, 3 the answer is unknown."
+    after_help = "Exit codes: 0 all is well, 1 something is wrong, 2 the command line is invalid, 3 the answer is unknown. Of plan: 0 nothing restarts, 10 something restarts, 11 something waits."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -100,6 +100,14 @@ pub(crate) enum Command {
         #[arg(long)]
         key: Option<String>,
     },
+    /// Show what would restart if manifests were applied, and why, by dry runs.
+    Plan {
+        #[command(flatten)]
+        sources: Sources,
+        /// Field manager that applies the manifests [default: the one that applied each object before].
+        #[arg(long, value_name = "NAME")]
+        field_manager: Option<String>,
+    },
     /// Wait until nothing is pending for workloads and their rollouts are done, such as after a release.
     Wait {
         #[command(flatten)]
@@ -172,6 +180,21 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
+}
+
+/// The places of manifests.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = true)]
+pub(crate) struct Sources {
+    /// File or folder with manifests, or - for standard input; can be given more than once.
+    #[arg(short, long, value_name = "PATH")]
+    pub(crate) filename: Vec<PathBuf>,
+    /// Folder with a kustomization, which kubectl builds.
+    #[arg(short, long, value_name = "FOLDER")]
+    pub(crate) kustomize: Option<PathBuf>,
+    /// Read the folders below a folder, too.
+    #[arg(short = 'R', long, requires = "filename")]
+    pub(crate) recursive: bool,
 }
 
 /// A workload, as the user names it.
@@ -430,6 +453,9 @@ mod tests {
         assert_eq!(named("wait deploy/web sts/db"), both);
         assert_eq!(named("wait --all"), Some(Vec::new()));
         assert!(named("impact cm app --key=a").is_some());
+        for plan in ["-f -", "-f a.yaml -f b", "-Rf here -k there", "-k ."] {
+            assert!(named(&format!("plan {plan}")).is_some(), "{plan}");
+        }
         let both = Some(vec![target("deploy", "web"), target("cm", "app")]);
         assert_eq!(named("hold deploy/web cm/app"), both);
         let secrets = Some(vec![target("secret", "a"), target("secret", "b")]);
@@ -456,6 +482,9 @@ mod tests {
             "impact cm",
             "impact deploy web",
             "explain deploy/web -n /nope",
+            "plan",
+            "plan -R",
+            "plan -R -k here",
         ] {
             assert_eq!(named(wrong), None, "{wrong}");
         }

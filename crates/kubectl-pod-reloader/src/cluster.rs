@@ -5,6 +5,7 @@ mod connection;
 mod dry_run;
 mod pages;
 mod place;
+mod trial;
 
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ pub(crate) use self::connection::NoCluster;
 pub(crate) use self::dry_run::DryRun;
 use self::dry_run::warnings;
 pub(crate) use self::place::{Place, encoded};
+pub(crate) use self::trial::{Trial, Untried};
 
 /// Time limit of one call.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -138,23 +140,13 @@ impl Cluster {
         Ok(self.call(request, what).await?.1)
     }
 
-    /// Sends a request; errors say that it was for `what`.
+    /// Sends a request, which has to succeed; errors say that it was for `what`.
     async fn call(
         &self,
         request: Request<Vec<u8>>,
         what: &str,
     ) -> Result<(Response<()>, Vec<u8>), Unseen> {
-        let answer = async {
-            let response = self.client.send(request.map(Body::from)).await;
-            let (head, body) = response.map_err(|error| unseen(what, error))?.into_parts();
-            let body = body.collect().await.map_err(|error| unseen(what, error))?;
-            Ok((Response::from_parts(head, ()), body.to_bytes().to_vec()))
-        };
-        let in_time = tokio::time::timeout(DEADLINE, answer).await;
-        let (head, body) = in_time.map_err(|_| {
-            let message = format!("no answer within {} s", DEADLINE.as_secs());
-            Unseen::Unreachable(what.to_owned(), message)
-        })??;
+        let (head, body) = self.exchange(request, what).await?;
         if head.status().is_success() {
             return Ok((head, body));
         }
@@ -170,6 +162,25 @@ impl Cluster {
                 message,
             },
         })
+    }
+
+    /// Sends a request, and returns the answer, whatever its status is.
+    async fn exchange(
+        &self,
+        request: Request<Vec<u8>>,
+        what: &str,
+    ) -> Result<(Response<()>, Vec<u8>), Unseen> {
+        let answer = async {
+            let response = self.client.send(request.map(Body::from)).await;
+            let (head, body) = response.map_err(|error| unseen(what, error))?.into_parts();
+            let body = body.collect().await.map_err(|error| unseen(what, error))?;
+            Ok((Response::from_parts(head, ()), body.to_bytes().to_vec()))
+        };
+        let in_time = tokio::time::timeout(DEADLINE, answer).await;
+        in_time.map_err(|_| {
+            let message = format!("no answer within {} s", DEADLINE.as_secs());
+            Unseen::Unreachable(what.to_owned(), message)
+        })?
     }
 }
 

@@ -12,6 +12,10 @@ use crate::workloads::{self, Seen};
 
 /// Tells the shell to offer the candidates only, and no files.
 const NO_FILES: &str = ":4";
+/// Tells the shell to offer files, too.
+const FILES: &str = ":0";
+/// The flags whose value is a file or a folder.
+const WITH_PATH: [&str; 5] = ["-f", "--filename", "-k", "--kustomize", "--kubeconfig"];
 
 /// Returns the candidates for the last of `words`, one a line, and the directive for the shell.
 pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> String {
@@ -32,6 +36,10 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
     let (flag, last) = match last.split_once('=').filter(|_| last.starts_with('-')) {
         Some((flag, value)) => (Some(flag), value),
         None => (flag, last),
+    };
+    let directive = match flag.is_some_and(|flag| WITH_PATH.contains(&flag)) {
+        true => FILES,
+        false => NO_FILES,
     };
     let mut all = match (flag, &*plain, cluster) {
         (Some(flag), plain, cluster) => values(flag, plain.first().copied(), cluster).await,
@@ -60,7 +68,7 @@ pub(crate) async fn candidates(words: &[String], cluster: Option<&Cluster>) -> S
         _ => Vec::new(),
     };
     all.retain(|candidate| candidate.starts_with(last));
-    all.push(NO_FILES.to_owned());
+    all.push(directive.to_owned());
     all.join("\n") + "\n"
 }
 
@@ -155,7 +163,7 @@ pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connec
 }
 
 /// The flags that take their value as a separate word.
-const WITH_VALUE: [&str; 14] = [
+const WITH_VALUE: [&str; 19] = [
     "-n",
     "--namespace",
     "--context",
@@ -170,6 +178,11 @@ const WITH_VALUE: [&str; 14] = [
     "--timeout",
     "--to-revision",
     "--ask",
+    "-f",
+    "--filename",
+    "-k",
+    "--kustomize",
+    "--field-manager",
 ];
 
 /// Returns the candidates for the value of a flag.
@@ -229,6 +242,12 @@ mod tests {
         assert_eq!(of(&["graph", "--output=m"]).await, "mermaid\n:4\n");
         assert_eq!(of(&["explain", "-o", ""]).await, "text\njson\n:4\n");
         assert_eq!(of(&["explain", "-o"]).await, "-o\n:4\n");
+        assert_eq!(
+            of(&["plan", "--k"]).await,
+            "--kubeconfig\n--kustomize\n:4\n"
+        );
+        assert_eq!(of(&["plan", "-f", "char"]).await, ":0\n");
+        assert_eq!(of(&["plan", "--kustomize=o"]).await, ":0\n");
     }
 
     #[tokio::test]

@@ -1,7 +1,6 @@
 //! `impact`: which workloads restart when an object changes, and which could not start without it.
 
 mod safeguards;
-mod steps;
 mod users;
 
 use pod_reloader_core::digest::{Aspects, ConfigObject, Presence};
@@ -12,13 +11,13 @@ use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 
 use self::safeguards::Safeguards;
-use self::steps::{Restarted, Steps};
 use crate::cluster::{Cluster, Place, Unseen};
 use crate::explain::stall;
 use crate::gates;
 use crate::objects::Tags;
 use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{Answer, Text, Verdict, count};
+use crate::steps::{self, Restarted, Steps};
 use crate::workloads::{self, Seen, consumption};
 
 /// The effect of a change of one object.
@@ -265,7 +264,7 @@ impl Object<'_> {
             pods: seen.pods(),
             restarts: obstacle.is_none(),
             restarted: match &obstacle {
-                None => Restarted::of(seen, self.reference.kind),
+                None => Restarted::of(seen, [self.reference.kind].into_iter()),
                 Some(_) => None,
             },
             remark: obstacle
@@ -352,8 +351,7 @@ impl Answer for Impact {
             );
         }
         if let Some(steps) = &self.steps {
-            let heading = "In steps, each when the one before has been healthy for its soak";
-            text.section(heading, &steps.lines());
+            text.section(steps::HEADING, &steps.lines());
         }
         self.safeguards.sections(&mut text);
         text.section("Not seen", &self.unseen);

@@ -21,11 +21,13 @@ mod hostile;
 mod impact;
 mod objects;
 mod operators;
+mod plan;
 mod print;
 mod protection;
 mod revisions;
 mod rollout;
 mod status;
+mod steps;
 mod syncs;
 mod undo;
 mod wait;
@@ -42,7 +44,8 @@ use crate::args::{Cli, Command, Output};
 use crate::changes::Compare;
 use crate::cluster::{Cluster, NoCluster, Unseen};
 use crate::operators::Operators;
-use crate::print::{Answer, Verdict};
+use crate::plan::Unreadable;
+use crate::print::Answer;
 
 /// The reason for having no answer.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +54,8 @@ enum Failure {
     NoCluster(#[from] NoCluster),
     #[error(transparent)]
     Unseen(#[from] Unseen),
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
     #[error("printing: {0}")]
     Print(#[from] io::Error),
 }
@@ -64,9 +69,7 @@ fn main() -> ExitCode {
         .map_err(Failure::from)
         .and_then(|runtime| runtime.block_on(run(cli)))
     {
-        Ok(Verdict::Good) => ExitCode::SUCCESS,
-        Ok(Verdict::Bad) => ExitCode::from(1),
-        Ok(Verdict::Unknown) => ExitCode::from(3),
+        Ok(code) => code,
         // The reader has seen enough and closed the pipe, as `| head` does.
         Err(Failure::Print(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
@@ -75,13 +78,14 @@ fn main() -> ExitCode {
             print::note(&format!("error: {failure}"));
             ExitCode::from(match failure {
                 Failure::Unseen(error) if error.is_absent() => 1,
+                Failure::Unreadable(_) => 1,
                 _ => 3,
             })
         }
     }
 }
 
-async fn run(cli: Cli) -> Result<Verdict, Failure> {
+async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     if cli.output.is_picture() && !matches!(cli.command, Command::Graph { .. }) {
         let message = "-o mermaid, dot and html are for graph";
         Cli::command()
@@ -92,13 +96,13 @@ async fn run(cli: Cli) -> Result<Verdict, Failure> {
         Command::Completion { shell } => {
             let (mut command, name) = (Cli::command(), "kubectl-pod_reloader");
             clap_complete::generate(shell, &mut command, name, &mut io::stdout());
-            Ok(Verdict::Good)
+            Ok(ExitCode::SUCCESS)
         }
         Command::Complete { words } => {
             let connection = complete::connection(cli.connection, &words);
             let cluster = Cluster::connect(&connection).await.ok();
             print::plain(&complete::candidates(&words, cluster.as_ref()).await)?;
-            Ok(Verdict::Good)
+            Ok(ExitCode::SUCCESS)
         }
         command => {
             let cluster = Cluster::connect(&cli.connection).await?;
@@ -115,7 +119,7 @@ async fn answer(
     cluster: &Cluster,
     operators: &Operators,
     output: Output,
-) -> Result<Verdict, Failure> {
+) -> Result<ExitCode, Failure> {
     match command {
         Command::Explain { workload } => printed(
             explain::explain(cluster, operators, &workload.0).await?,
@@ -161,6 +165,16 @@ async fn answer(
             undo::undo(cluster, operators, &workload.0, to_revision).await?,
             output,
         ),
+        Command::Plan {
+            sources,
+            field_manager,
+        } => {
+            let manager = field_manager.as_deref();
+            printed(
+                plan::plan(cluster, operators, &sources, manager).await?,
+                output,
+            )
+        }
         Command::Status { ask } => printed(status::status(cluster, operators, ask).await?, output),
         Command::Graph { all_namespaces } => {
             let namespace = (!all_namespaces).then_some(&cluster.namespace);
@@ -171,9 +185,12 @@ async fn answer(
 }
 
 /// Prints an answer.
-fn printed((answer, verdict): (impl Answer, Verdict), output: Output) -> Result<Verdict, Failure> {
+fn printed(
+    (answer, outcome): (impl Answer, impl Into<ExitCode>),
+    output: Output,
+) -> Result<ExitCode, Failure> {
     print::answer(&answer, output)?;
-    Ok(verdict)
+    Ok(outcome.into())
 }
 
 /// Draws a namespace, or all.
@@ -182,7 +199,7 @@ async fn picture(
     operators: &Operators,
     namespace: Option<&Name>,
     output: Output,
-) -> Result<Verdict, Failure> {
+) -> Result<ExitCode, Failure> {
     let (graph, notes, verdict) = draw::draw(cluster, operators, namespace).await?;
     for note in &notes {
         print::note(note);
@@ -193,5 +210,5 @@ async fn picture(
         Output::Html => graph::html(&graph, &draw::title(namespace)),
         Output::Text | Output::Mermaid => graph::mermaid(&graph),
     })?;
-    Ok(verdict)
+    Ok(verdict.into())
 }

@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -18,6 +19,16 @@ pub(crate) enum Verdict {
     Unknown,
     /// Something is wrong.
     Bad,
+}
+
+impl From<Verdict> for ExitCode {
+    fn from(verdict: Verdict) -> Self {
+        Self::from(match verdict {
+            Verdict::Good => 0,
+            Verdict::Bad => 1,
+            Verdict::Unknown => 3,
+        })
+    }
 }
 
 /// An answer, for people and for programs.

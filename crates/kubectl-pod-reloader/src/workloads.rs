@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 pub(crate) use self::hash_writer::HashWriter;
 pub(crate) use self::kinds::{BuiltIn, built_in, kind};
-use self::namespaces::Namespaces;
+pub(crate) use self::namespaces::Namespaces;
 use crate::args::Target;
 use crate::cluster::{Cluster, DryRun, Place, Unseen};
 use crate::operators::{ManagedBy, Namespace, Operator, Operators};
@@ -295,7 +295,8 @@ fn namespace_of(object: &RawValue) -> Option<String> {
     Some(object.metadata.namespace)
 }
 
-fn seen<'a>(
+/// Returns a workload as its operator reads it. `None` if it cannot be read.
+pub(crate) fn seen<'a>(
     operators: &'a Operators,
     kind: WorkloadKind,
     api_version: &str,

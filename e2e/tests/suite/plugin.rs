@@ -1,6 +1,7 @@
 //! `kubectl pod-reloader`: each command as typed by a user, as an administrator and with few rights.
 
 mod gates;
+mod plan;
 mod protect;
 pub(crate) mod syncs;
 mod undo;

@@ -31,6 +31,8 @@ pub(crate) struct Canned {
     /// What writes of whole objects are answered with, and the warning that comes with it, by path.
     write_answers: BTreeMap<String, (u16, Value, Option<String>)>,
     writes: Writes,
+    /// The statuses with which trials are refused, by path.
+    refused_trials: BTreeMap<String, (u16, Value)>,
 }
 
 /// What was written: the path with its query, and the patch.
@@ -48,6 +50,7 @@ impl Canned {
             forbidden_writes: BTreeSet::new(),
             write_answers: BTreeMap::new(),
             writes: Writes::default(),
+            refused_trials: BTreeMap::new(),
         }
     }
 
@@ -134,6 +137,12 @@ impl Canned {
         self
     }
 
+    /// Lets the webhook report nothing.
+    pub(crate) fn with_no_report(mut self) -> Self {
+        self.warning = None;
+        self
+    }
+
     /// Makes the webhook report `sync_status` for workloads of this name.
     pub(crate) fn reporting_of(mut self, name: &str, sync_status: &str) -> Self {
         self.warnings.insert(name.to_owned(), report(sync_status));
@@ -155,6 +164,26 @@ impl Canned {
         let patch = serde_json::from_slice(&body).unwrap();
         self.writes.lock().unwrap().push((asked, patch));
         answer.unwrap_or((200, json!({"metadata": {}}), None))
+    }
+
+    /// Refuses to try out writes of `path`, with this status.
+    pub(crate) fn refuses_trials(mut self, path: &str, code: u16, status: Value) -> Self {
+        self.refused_trials.insert(path.to_owned(), (code, status));
+        self
+    }
+
+    /// Tries out a write: a replacement as it is, and an apply by merging it with what is there.
+    async fn trial(&self, path: &str, request: Request<Body>) -> (u16, Value) {
+        if let Some(refusal) = self.refused_trials.get(path) {
+            return refusal.clone();
+        }
+        let is_apply = request.method() == Method::PATCH;
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let body = serde_json::from_slice(&body).unwrap();
+        match self.answers.get(path) {
+            Some((200, stored)) if is_apply => (200, merged(stored, &body)),
+            _ => (200, body),
+        }
     }
 
     /// Answers reads of `path`.
@@ -182,14 +211,13 @@ impl Canned {
     }
 
     async fn response(&self, request: Request<Body>) -> Response<Body> {
-        let path = request.uri().path();
+        let path = &request.uri().path().to_owned();
         let mut response = Response::builder();
-        let is_write = [Method::PATCH, Method::POST].contains(request.method());
-        let query = request.uri().query().unwrap_or_default();
+        let is_write = [Method::PATCH, Method::POST, Method::PUT].contains(request.method());
+        let query = request.uri().query().unwrap_or_default().to_owned();
         let is_dry = query.contains("dryRun=All");
         let (code, body) = if is_write && !is_dry {
-            let path = path.to_owned();
-            let (code, body, warning) = self.write(&path, request).await;
+            let (code, body, warning) = self.write(path, request).await;
             if let Some(warning) = warning {
                 response = response.header("Warning", format!("299 - \"{warning}\""));
             }
@@ -199,7 +227,10 @@ impl Canned {
             if let Some(warning) = self.warnings.get(name).or(self.warning.as_ref()) {
                 response = response.header("Warning", format!("299 - \"{warning}\""));
             }
-            (200, json!({}))
+            match request.method() == Method::PUT || query.contains("force=true") {
+                true => self.trial(path, request).await,
+                false => (200, json!({})),
+            }
         } else if let Some(answer) = self.answers.get(path) {
             answer.clone()
         } else if is_list(path) {
@@ -211,6 +242,19 @@ impl Canned {
         let body = Body::from(body.to_string().into_bytes());
         response.status(code).body(body).unwrap()
     }
+}
+
+/// Returns an object with the fields of another one put over its own.
+fn merged(stored: &Value, other: &Value) -> Value {
+    let (Value::Object(stored), Value::Object(other)) = (stored, other) else {
+        return other.clone();
+    };
+    let mut all = stored.clone();
+    for (name, value) in other {
+        let own = stored.get(name).unwrap_or(&Value::Null);
+        all.insert(name.clone(), merged(own, value));
+    }
+    all.into()
 }
 
 fn report(sync_status: &str) -> String {

@@ -8,11 +8,11 @@ use crate::print::some;
 
 /// The namespaces, if they matter. Each is read once.
 #[derive(Default)]
-pub(super) struct Namespaces(BTreeMap<String, Result<Namespace, Unseen>>);
+pub(crate) struct Namespaces(BTreeMap<String, Result<Namespace, Unseen>>);
 
 impl Namespaces {
     /// Returns a namespace. `None` if no operator goes by it, or if it cannot be read.
-    pub(super) async fn of(
+    pub(crate) async fn of(
         &mut self,
         cluster: &Cluster,
         operators: &Operators,
@@ -29,7 +29,7 @@ impl Namespaces {
     }
 
     /// Describes everything that could not be read.
-    pub(super) fn unseen(&self, operators: &Operators) -> Option<String> {
+    pub(crate) fn unseen(&self, operators: &Operators) -> Option<String> {
         const NAMED: usize = 3;
         let mut namespaces = Vec::new();
         let mut first = None;

@@ -9,9 +9,12 @@ use serde::Serialize;
 use crate::gates;
 use crate::workloads::Seen;
 
+/// The heading of the steps in an answer.
+pub(crate) const HEADING: &str = "In steps, each when the one before has been healthy for its soak";
+
 /// A workload that a change restarts, and its place in the stages.
 #[derive(Debug)]
-pub(super) struct Restarted {
+pub(crate) struct Restarted {
     id: WorkloadId,
     /// `None` if its restart is not staged.
     stage: Option<i32>,
@@ -23,7 +26,7 @@ pub(super) struct Restarted {
 /// The order of restarts.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Steps {
+pub(crate) struct Steps {
     /// Workloads whose restarts are not staged.
     at_once: Vec<String>,
     /// The others. Each step begins when the one before has been healthy for its soak.
@@ -31,14 +34,15 @@ pub(super) struct Steps {
 }
 
 impl Restarted {
-    /// Returns the place of a workload that a change of an object of this kind restarts. `None` if its users
-    /// have to open a gate first.
-    pub(super) fn of(seen: &Seen<'_>, kind: ConfigKind) -> Option<Self> {
+    /// Returns the place of a workload that changes of objects of these kinds restart. `None` if its users have to
+    /// open a gate first.
+    pub(crate) fn of(seen: &Seen<'_>, mut kinds: impl Iterator<Item = ConfigKind>) -> Option<Self> {
         let workload = &seen.workload;
         if workload.gates.as_deref().is_some_and(gates::need_somebody) {
             return None;
         }
-        let staging = workload.staged().filter(|it| it.staged.includes(kind));
+        let staging = workload.staged();
+        let staging = staging.filter(|it| kinds.any(|kind| it.staged.includes(kind)));
         let health = staging.map_or(Health::Unknown, |it| it.health);
         Some(Self {
             id: workload.id.clone(),
@@ -51,7 +55,7 @@ impl Restarted {
 
 impl Steps {
     /// Returns `None` if no restart is staged.
-    pub(super) fn of<'a>(restarted: impl Iterator<Item = &'a Restarted>) -> Option<Self> {
+    pub(crate) fn of<'a>(restarted: impl Iterator<Item = &'a Restarted>) -> Option<Self> {
         let mut at_once = Vec::new();
         let mut staged = Vec::new();
         for it in restarted {
@@ -71,7 +75,7 @@ impl Steps {
     }
 
     /// Returns the lines of the text.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let at_once = match &*self.at_once {
             [] => None,
             names => Some(format!("at once: {}", names.join(", "))),

@@ -1,0 +1,285 @@
+//! Tries out manifests: how each object would be stored, next to how it is.
+
+use std::collections::BTreeMap;
+
+use futures::stream::{self, StreamExt};
+use pod_reloader_core::digest::{Aspects, ConfigObject, Presence};
+use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::plan::Change;
+use pod_reloader_core::reference::{ConfigKind, Reference};
+use serde_json::Value;
+
+use super::manifests::{Id, Manifest, Manifests};
+use super::ownership::{applier, remove_unwanted, updated};
+use crate::cluster::{Cluster, Place, Trial, Untried};
+use crate::operators::Operators;
+
+/// Number of objects that are tried at once.
+const TRIALS_AT_ONCE: usize = 8;
+/// The field manager of whoever applies an object that nobody has applied before.
+const KUBECTL: &str = "kubectl";
+
+/// All edits that manifests make, as far as they can restart anything.
+#[derive(Debug, Default)]
+pub(super) struct Edits {
+    pub(super) config: BTreeMap<Reference, Edit>,
+    pub(super) workloads: Vec<WorkloadEdit>,
+    /// The objects that the apiserver refuses, with the reason.
+    pub(super) refused: Vec<String>,
+    /// Everything that could not be tried.
+    pub(super) unseen: Vec<String>,
+    /// Number of objects of other kinds.
+    pub(super) others: usize,
+}
+
+/// An edit of one object.
+#[derive(Debug)]
+pub(super) struct Edit {
+    /// The object as it is. `None` if it does not exist.
+    pub(super) now: Option<Value>,
+    /// The object as it would be stored.
+    pub(super) after: Value,
+    /// What could not be found out about it.
+    unseen: Option<String>,
+}
+
+/// An edit of a workload.
+#[derive(Debug)]
+pub(super) struct WorkloadEdit {
+    pub(super) kind: WorkloadKind,
+    pub(super) api_version: String,
+    pub(super) edit: Edit,
+}
+
+/// A kind of object that can restart something.
+#[derive(Clone, Copy)]
+enum Subject {
+    Config(ConfigKind),
+    Workload(WorkloadKind),
+}
+
+impl Edits {
+    /// Tries out manifests as `manager` would apply them, or whoever has applied each of them before.
+    pub(super) async fn of(
+        cluster: &Cluster,
+        operators: &Operators,
+        manifests: &Manifests,
+        manager: Option<&str>,
+    ) -> Self {
+        let kinds = operators.kinds();
+        let subjects = manifests.all.values().filter_map(|manifest| {
+            let subject = Subject::of(&manifest.id, &kinds)?;
+            Some((subject, manifest))
+        });
+        let subjects: Vec<_> = subjects.collect();
+        let mut edits = Self {
+            others: manifests.all.len() - subjects.len(),
+            ..Self::default()
+        };
+        let trials = subjects.into_iter().map(|(subject, manifest)| async move {
+            let edit = edit(cluster, subject, manifest, manager).await;
+            (subject, manifest, edit)
+        });
+        let mut trials = stream::iter(trials).buffered(TRIALS_AT_ONCE);
+        while let Some((subject, manifest, edit)) = trials.next().await {
+            edits.add(subject, manifest, edit);
+        }
+        edits
+    }
+
+    fn add(&mut self, subject: Subject, manifest: &Manifest, edit: Result<Edit, Untried>) {
+        let Id {
+            kind,
+            namespace,
+            name,
+            ..
+        } = &manifest.id;
+        let edit = match edit {
+            Ok(edit) => edit,
+            Err(Untried::NoPlace) => {
+                let why = format!("{kind} {namespace}/{name}: the cluster does not serve it");
+                return self.refused.push(why);
+            }
+            Err(Untried::Refused(why)) => {
+                return self
+                    .refused
+                    .push(format!("{kind} {namespace}/{name}: {why}"));
+            }
+            Err(Untried::Unseen(error)) => {
+                return self
+                    .unseen
+                    .push(format!("{kind} {namespace}/{name}: {error}"));
+            }
+        };
+        let unseen = edit.unseen.iter();
+        self.unseen
+            .extend(unseen.map(|it| format!("{kind} {namespace}/{name}: {it}")));
+        match subject {
+            Subject::Config(kind) => {
+                let reference = Reference {
+                    kind,
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                };
+                self.config.insert(reference, edit);
+            }
+            Subject::Workload(kind) => self.workloads.push(WorkloadEdit {
+                kind,
+                api_version: manifest.api_version.clone(),
+                edit,
+            }),
+        }
+    }
+}
+
+impl Subject {
+    fn of(id: &Id, kinds: &[WorkloadKind]) -> Option<Self> {
+        let config = ConfigKind::ALL.into_iter();
+        let mut config = config.filter(|kind| id.group.is_empty() && kind.as_str() == id.kind);
+        let mut workloads = kinds.iter().filter(|kind| kind.is(&id.group, &id.kind));
+        let workload = || workloads.next().copied().map(Self::Workload);
+        config.next().map(Self::Config).or_else(workload)
+    }
+
+    fn plural(self) -> &'static str {
+        match self {
+            Self::Config(kind) => kind.plural(),
+            Self::Workload(kind) => kind.shape().plural,
+        }
+    }
+}
+
+impl Edit {
+    /// Returns the object as it is, if it is a config object.
+    pub(super) fn presence(&self, aspects: Aspects<'_>) -> Option<Presence> {
+        presence(self.now.as_ref(), aspects)
+    }
+
+    /// Returns the object as it would be stored, if it is a config object.
+    pub(super) fn presence_after(&self, aspects: Aspects<'_>) -> Option<Presence> {
+        presence(Some(&self.after), aspects)
+    }
+
+    /// Returns the change of a config object's content, if there is one.
+    pub(super) fn change(&self) -> Option<Change> {
+        let none = Aspects::default();
+        Change::of(&self.presence(none)?, &self.presence_after(none)?)
+    }
+
+    /// Returns true if an edit of a config object can matter to a workload: its content changes, or metadata by which
+    /// it is tracked or held.
+    pub(super) fn matters(&self) -> bool {
+        let Some(now) = &self.now else {
+            return true;
+        };
+        let marks = |object| match presence(Some(object), Aspects::default()) {
+            Some(Presence::Present(object)) => Some(object.marks),
+            Some(Presence::Absent) | None => None,
+        };
+        let labels = |object: &Value| {
+            let labels = object["metadata"]["labels"].as_object().cloned();
+            labels.unwrap_or_default()
+        };
+        let after = &self.after;
+        self.change().is_some() || marks(now) != marks(after) || labels(now) != labels(after)
+    }
+}
+
+fn presence(object: Option<&Value>, aspects: Aspects<'_>) -> Option<Presence> {
+    let Some(object) = object else {
+        return Some(Presence::Absent);
+    };
+    let object = ConfigObject::parse(object.to_string().as_bytes(), aspects);
+    object.ok().map(Presence::Present)
+}
+
+/// Tries out one manifest.
+async fn edit(
+    cluster: &Cluster,
+    subject: Subject,
+    manifest: &Manifest,
+    manager: Option<&str>,
+) -> Result<Edit, Untried> {
+    let Manifest {
+        id,
+        api_version,
+        object: manifest,
+    } = manifest;
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    if !version.bytes().all(|it| it.is_ascii_alphanumeric()) {
+        return Err(Untried::NoPlace);
+    }
+    let place = Place::new(api_version, subject.plural(), Some(id.namespace.as_str()));
+    let name = id.name.as_str();
+    let now: Option<Value> = match cluster.get(place, name).await {
+        Ok(object) => Some(object),
+        Err(error) if error.is_absent() => None,
+        Err(error) => return Err(Untried::Unseen(error)),
+    };
+    let stored = now.as_ref().unwrap_or(&Value::Null);
+    let applier = manager.map(ToOwned::to_owned);
+    let applier = applier.or_else(|| applier_of(stored, manifest));
+    let applier = applier.as_deref().unwrap_or(KUBECTL);
+    let applied = cluster.try_write(Trial::Apply, (place, name), applier, manifest);
+    let mut after = match applied.await {
+        // Its namespace or its kind is yet to be created, perhaps by these same manifests.
+        Err(Untried::NoPlace) if now.is_none() => manifest.clone(),
+        applied => applied?,
+    };
+    let mut unseen = None;
+    if let Some(fields) = updated(stored, applier) {
+        let wanted = match subject {
+            Subject::Config(_) => Ok(with_string_data(manifest.clone())),
+            // Many fields have defaults, and only the apiserver knows them.
+            Subject::Workload(_) => {
+                let mut whole = manifest.clone();
+                whole["metadata"]["resourceVersion"] =
+                    stored["metadata"]["resourceVersion"].clone();
+                let replaced = cluster.try_write(Trial::Replace, (place, name), applier, &whole);
+                replaced.await
+            }
+        };
+        match wanted {
+            Ok(wanted) => remove_unwanted(&mut after, fields, Some(&wanted)),
+            Err(error) => {
+                let why = match error {
+                    Untried::NoPlace => "it is gone".to_owned(),
+                    Untried::Refused(why) => why,
+                    Untried::Unseen(error) => error.to_string(),
+                };
+                unseen = Some(format!("whether fields are removed from it: {why}"));
+            }
+        }
+    }
+    let now = now.map(complete);
+    Ok(Edit {
+        now,
+        after: complete(after),
+        unseen,
+    })
+}
+
+fn applier_of(stored: &Value, manifest: &Value) -> Option<String> {
+    applier(stored, &with_string_data(manifest.clone()))
+}
+
+/// Returns a manifest with an entry in `data` for each in `stringData`, in which a Secret may have them.
+fn with_string_data(mut manifest: Value) -> Value {
+    let texts = manifest["stringData"].take();
+    for (key, value) in texts.as_object().into_iter().flatten() {
+        manifest["data"][key] = value.clone();
+    }
+    manifest
+}
+
+/// Gives an object everything that a stored one has, and drops what is often half of it.
+fn complete(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+        // What a dry run creates has no version.
+        for field in ["uid", "resourceVersion"] {
+            metadata.entry(field).or_insert_with(|| "".into());
+        }
+    }
+    object
+}

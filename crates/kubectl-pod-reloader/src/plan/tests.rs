@@ -1,0 +1,302 @@
+//! Plans for a made-up cluster.
+
+use serde_json::json;
+
+use super::*;
+use crate::cluster::canned::{Canned, config_map, deployment, operator, operator_with};
+
+const HASH: &str = "v1.dcdaaec6.48a639467b0198a29241395d135eb7a8d25cb046628dc25951ea0ba3d94e2871";
+const APPS: &str = "/apis/apps/v1/namespaces/shop/deployments";
+const MAPS: &str = "/api/v1/namespaces/shop/configmaps";
+
+/// Returns a Deployment that bears a hash of the operator, and has these annotations of ours.
+fn web(name: &str, annotations: &[(&str, &str)]) -> Value {
+    let mut web = deployment(name);
+    web["metadata"]["annotations"] = json!({});
+    for (key, value) in annotations {
+        web["metadata"]["annotations"][format!("pod-reloader.cs.sap.com/{key}")] = json!(value);
+    }
+    web["spec"]["template"]["metadata"]["annotations"] =
+        json!({pod_reloader_core::annotations::CONFIG_HASH: HASH});
+    web
+}
+
+/// Returns the manifest of ConfigMap `app`.
+fn app(data: Value) -> Value {
+    let metadata = json!({"name": "app", "namespace": "shop"});
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+}
+
+/// Returns a cluster with these workloads and ConfigMap `app`, which has the empty keys `color` and `size`.
+fn shop(workloads: &[Value]) -> Canned {
+    let mut app = config_map("app", "color");
+    app["data"]["size"] = json!("");
+    Canned::shop()
+        .with("/apis/apps/v1/deployments", json!({"items": [operator()]}))
+        .with_all(APPS, workloads)
+        .with_all(MAPS, &[app, config_map("other", "key")])
+        .reporting("current")
+}
+
+async fn plan_of(canned: Canned, manifests: &[Value]) -> (Plan, Outcome) {
+    let cluster = canned.cluster();
+    let operators = Operators::find(&cluster, None).await;
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": manifests});
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("all.json"), list.to_string()).unwrap();
+    let sources = Sources {
+        filename: vec![folder.path().to_owned()],
+        kustomize: None,
+        recursive: false,
+    };
+    plan(&cluster, &operators, &sources, None).await.unwrap()
+}
+
+async fn told(canned: Canned, manifests: &[Value]) -> (String, Outcome) {
+    let (plan, outcome) = plan_of(canned, manifests).await;
+    (plan.text().without_styles(), outcome)
+}
+
+#[tokio::test]
+async fn a_change_restarts_those_who_track_it_and_nobody_else() {
+    let mut unmanaged = deployment("unmanaged");
+    unmanaged["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
+        json!([{"configMapRef": {"name": "app"}}]);
+    let shop = shop(&[
+        web("all", &[("configmaps", "app")]),
+        web("none", &[("configmaps", "other")]),
+        web("one", &[("configmaps", "app[size]")]),
+        unmanaged,
+    ]);
+    let (text, outcome) = told(shop.clone(), &[app(json!({"color": "blue"}))]).await;
+    let expected = "1 workload with 1 pod would restart, 2 would keep running.
+
+WORKLOAD                    PODS   RESTARTS   REASON
+Deployment shop/all         1      yes        ConfigMap app: color
+Deployment shop/one         1      no         what it tracks of ConfigMap app stays the same
+Deployment shop/unmanaged   1      no         not managed: it has no annotation that opts it in, such as pod-reloader.cs.sap.com/auto: \"true\"
+
+Changes
+  ConfigMap shop/app: color
+";
+    assert_eq!(text, expected);
+    assert_eq!(outcome, Outcome::Restarts);
+    let (text, outcome) = told(shop, &[app(json!({"color": ""}))]).await;
+    assert_eq!(text, "Nothing restarts.\n");
+    assert_eq!(outcome, Outcome::Nothing);
+}
+
+#[tokio::test]
+async fn a_workload_in_the_manifests_is_judged_as_it_will_be() {
+    let plain = deployment("web");
+    let tracking = |name: &str| web(name, &[("configmaps", "app")]);
+    let shop = shop(&[
+        plain.clone(),
+        tracking("image"),
+        tracking("leaves"),
+        tracking("more"),
+        tracking("same"),
+    ]);
+    let manifest = |name: &str, annotations: Value| {
+        let metadata = json!({"name": name, "namespace": "shop", "annotations": annotations});
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata})
+    };
+    let mut image = manifest("image", json!({}));
+    image["spec"]["template"]["spec"]["containers"] = json!([{"name": "main", "image": "new"}]);
+    let mut new = web("new", &[("configmaps", "gone")]);
+    new["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
+        json!([{"configMapRef": {"name": "gone"}}]);
+    let ours = |key: &str, value: &str| json!({format!("pod-reloader.cs.sap.com/{key}"): value});
+    let manifests = [
+        manifest("web", ours("configmaps", "app")),
+        image,
+        manifest("more", ours("configmaps", "app,other")),
+        manifest("same", json!({"x": "y"})),
+        new,
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}),
+    ];
+    let shop = shop.reporting_of("web", "not managed");
+    let (text, outcome) = told(shop, &manifests).await;
+    for row in [
+        "3 workloads with 3 pods would restart, 1 would be new, 1 would keep running.",
+        "Deployment shop/web     1      yes         it opts in, and gets its first hash",
+        "Deployment shop/more    1      yes         it tracks other objects than before",
+        "Deployment shop/image   1      by itself   its pod template changes",
+        "Deployment shop/new     1      new         it is new, and its pods wait for ConfigMap gone",
+        "Deployment shop/same    1      no          nothing of it changes",
+        "1 object of other kinds: they restart nothing",
+    ] {
+        assert!(text.contains(row), "{row} is not in\n{text}");
+    }
+    assert_eq!(outcome, Outcome::Restarts);
+}
+
+#[tokio::test]
+async fn what_waits_is_told_from_what_restarts() {
+    let tracking =
+        |name: &str, key: &str, value: &str| web(name, &[("configmaps", "app"), (key, value)]);
+    let shop = shop(&[
+        tracking("approval", "approval", "required"),
+        tracking("hold", "hold", "true"),
+        tracking("window", "restart-window", "Mon-"),
+    ]);
+    let manifests = [app(json!({"color": "blue"}))];
+    let (text, outcome) = told(shop.clone(), &manifests).await;
+    for row in [
+        "Nothing restarts, 3 would wait.",
+        "waits      ConfigMap app: color; its content waits for approval",
+        "waits      ConfigMap app: color; it is on hold",
+        "waits      ConfigMap app: color; its restart window cannot be read",
+    ] {
+        assert!(text.contains(row), "{row} is not in\n{text}");
+    }
+    assert_eq!(outcome, Outcome::Waits);
+    let operators = json!({"items": [operator_with(&["--reconcile=observe"])]});
+    let observed = shop.with("/apis/apps/v1/deployments", operators);
+    let (text, outcome) = told(observed, &manifests).await;
+    assert!(
+        text.contains("color, but the operator only observes\n"),
+        "{text}"
+    );
+    assert_eq!(outcome, Outcome::Nothing);
+}
+
+#[tokio::test]
+async fn staged_restarts_are_shown_in_steps_for_each_object() {
+    let staged = |name: &str, stage: &str| {
+        web(
+            name,
+            &[("configmaps", "app"), ("staged", "true"), ("stage", stage)],
+        )
+    };
+    let shop = shop(&[
+        staged("a", "1"),
+        staged("canary", "0"),
+        web("free", &[("configmaps", "app")]),
+    ]);
+    let (plan, _) = plan_of(shop, &[app(json!({"color": "blue"}))]).await;
+    let steps = "
+ConfigMap shop/app: in steps, each when the one before has been healthy for its soak
+  at once: Deployment free
+  1. Deployment canary
+  2. Deployment a
+";
+    let text = plan.text().without_styles();
+    assert!(text.contains(steps), "{text}");
+    let json = serde_json::to_value(&plan).unwrap();
+    assert_eq!(json["staged"][0]["object"], "ConfigMap shop/app");
+    assert_eq!(json["workloads"][0]["because"][0]["keys"], json!(["color"]));
+}
+
+#[tokio::test]
+async fn a_key_that_the_manifest_leaves_out_goes_if_its_applier_has_written_it() {
+    const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    let fields = |keys: &[&str]| {
+        let keys = keys.iter().map(|key| (format!("f:{key}"), json!({})));
+        json!({"f:data": Value::Object(keys.collect()), "f:metadata": {"f:annotations": {format!("f:{LAST}"): {}}}})
+    };
+    let mut stored = config_map("app", "color");
+    stored["data"] = json!({"color": "", "size": "", "ca": ""});
+    stored["metadata"]["annotations"] = json!({LAST: "{}"});
+    stored["metadata"]["managedFields"] = json!([
+        {"manager": "helm", "operation": "Update", "fieldsV1": fields(&["color", "size"])},
+        {"manager": "injector", "operation": "Update", "fieldsV1": fields(&["ca"])},
+    ]);
+    let shop = shop(&[web("web", &[("configmaps", "app")])]);
+    let shop = shop.with(&format!("{MAPS}/app"), stored);
+    let (text, _) = told(shop.clone(), &[app(json!({"color": ""}))]).await;
+    assert!(
+        text.ends_with("Changes\n  ConfigMap shop/app: size\n"),
+        "{text}"
+    );
+    let (text, _) = told(shop, &[app(json!({"color": "", "size": ""}))]).await;
+    assert_eq!(text, "Nothing restarts.\n");
+}
+
+#[tokio::test]
+async fn refusals_and_what_cannot_be_seen_have_codes_of_their_own() {
+    let shop = shop(&[web("web", &[("configmaps", "app")])]);
+    let manifests = [app(json!({"color": "hunter2"}))];
+    let path = format!("{MAPS}/app");
+    let invalid = json!({
+        "message": "data: hunter2", "reason": "Invalid", "details": {"causes": [{"field": "data"}]},
+    });
+    let immutable = shop.clone().refuses_trials(&path, 422, invalid);
+    let (text, outcome) = told(immutable, &manifests).await;
+    assert!(
+        text.contains("Refused\n  ConfigMap shop/app: Invalid: data\n"),
+        "{text}"
+    );
+    assert_eq!(outcome, Outcome::Refused);
+    let lack = json!({"message": "configmaps is forbidden: User \"u\" cannot patch"});
+    let (text, outcome) = told(shop.clone().refuses_trials(&path, 403, lack), &manifests).await;
+    assert!(
+        text.contains("you may not patch configmaps in namespace shop (app)"),
+        "{text}"
+    );
+    assert_eq!(outcome, Outcome::Refused);
+    let (text, outcome) = told(shop.clone().forbids(&path), &manifests).await;
+    assert!(
+        text.contains("Not seen\n  ConfigMap shop/app: you may not get"),
+        "{text}"
+    );
+    assert_eq!(outcome, Outcome::Unknown);
+    // The webhook is down: what it would say is assumed.
+    let mut down = shop.clone();
+    down = down.with_no_report();
+    let (text, outcome) = told(down, &manifests).await;
+    assert!(
+        text.contains("whether Deployment shop/web is up to date now: the webhook"),
+        "{text}"
+    );
+    assert!(text.contains("Deployment shop/web   1      yes"), "{text}");
+    assert_eq!(outcome, Outcome::Restarts);
+    let (json, _) = plan_of(shop, &manifests).await;
+    let json = serde_json::to_string(&json).unwrap();
+    assert!(!json.contains("hunter2"), "{json}");
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_yet_to_be_created_has_nothing_to_restart() {
+    let mut app = app(json!({"color": "blue"}));
+    app["metadata"]["namespace"] = json!("new");
+    let missing = json!({"message": "namespaces \"new\" not found"});
+    let path = "/api/v1/namespaces/new/configmaps/app";
+    let (text, outcome) = told(shop(&[]).refuses_trials(path, 404, missing), &[app]).await;
+    assert_eq!(
+        text,
+        "Nothing restarts.\n\nChanges\n  ConfigMap new/app: created\n"
+    );
+    assert_eq!(outcome, Outcome::Nothing);
+}
+
+#[tokio::test]
+async fn a_secret_that_the_user_may_not_read_stays_as_it_is() {
+    let mut web = web("web", &[("configmaps", "app"), ("secrets", "hidden")]);
+    web["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{
+        "name": "A", "valueFrom": {"secretKeyRef": {"name": "hidden", "key": "password"}},
+    }]);
+    let shop = shop(&[web]).forbids("/api/v1/namespaces/shop/secrets/hidden");
+    let (text, outcome) = told(shop, &[app(json!({"color": "blue"}))]).await;
+    assert!(text.contains("yes        ConfigMap app: color\n"), "{text}");
+    assert!(!text.contains("Not seen"), "{text}");
+    assert_eq!(outcome, Outcome::Restarts);
+}
+
+#[tokio::test]
+async fn manifests_without_objects_are_an_error() {
+    let cluster = shop(&[]).cluster();
+    let operators = Operators::find(&cluster, None).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.yaml"), "---\n# nothing\n").unwrap();
+    let sources = Sources {
+        filename: vec![folder.path().to_owned()],
+        kustomize: None,
+        recursive: false,
+    };
+    let error = plan(&cluster, &operators, &sources, None).await.err();
+    assert_eq!(
+        error.map(|it| it.to_string()).as_deref(),
+        Some("the manifests have no objects")
+    );
+}
