@@ -179,6 +179,8 @@ namespaceSelector:
   "wave" "key.startsWith('wave.pusher.com/')"
   "trigger-controller" "key.startsWith('trigger.k8s.io/')"
   "fabric8" "key.startsWith('configmap.fabric8.io/')"
+  "infisical" "key == 'secrets.infisical.com/auto-reload'"
+  "onepassword" "key == 'operator.1password.io/auto-restart'"
 -}}
 {{- $any := list -}}
 {{- $keys := list -}}
@@ -214,6 +216,8 @@ namespaceSelector:
   "pod-reloader" (list "pod-reloader.cs.sap.com/auto")
   "stakater" (list "reloader.stakater.com/auto" "configmap.reloader.stakater.com/auto" "secret.reloader.stakater.com/auto" "reloader.stakater.com/search")
   "wave" (list "wave.pusher.com/update-on-config-change")
+  "infisical" (list "secrets.infisical.com/auto-reload")
+  "onepassword" (list "operator.1password.io/auto-restart")
 -}}
 {{- $any := list -}}
 {{- if .Values.autoReloadAll -}}

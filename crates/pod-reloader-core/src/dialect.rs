@@ -22,17 +22,23 @@ pub enum Dialect {
     TriggerController,
     /// fabric8's configmapcontroller.
     Fabric8,
+    /// Infisical's operator, for the kinds that it does not restart itself.
+    Infisical,
+    /// 1Password's operator, for the kinds that it does not restart itself.
+    OnePassword,
 }
 
 impl Dialect {
     /// The dialects that can be chosen.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::PodReloader,
         Self::Stakater,
         Self::Wave,
         Self::Stackable,
         Self::TriggerController,
         Self::Fabric8,
+        Self::Infisical,
+        Self::OnePassword,
     ];
 
     /// Returns the dialect's name on the command line.
@@ -45,6 +51,8 @@ impl Dialect {
             Self::Stackable => "stackable",
             Self::TriggerController => "trigger-controller",
             Self::Fabric8 => "fabric8",
+            Self::Infisical => "infisical",
+            Self::OnePassword => "onepassword",
         }
     }
 
@@ -53,7 +61,12 @@ impl Dialect {
         let own = match self {
             Self::Stakater | Self::AutoAll => Marks::STAKATER_IGNORE,
             Self::Stackable => Marks::STACKABLE_IGNORE,
-            Self::PodReloader | Self::Wave | Self::TriggerController | Self::Fabric8 => Marks::NONE,
+            Self::PodReloader
+            | Self::Wave
+            | Self::TriggerController
+            | Self::Fabric8
+            | Self::Infisical
+            | Self::OnePassword => Marks::NONE,
         };
         own | Marks::NOT_SELECTED
     }
@@ -89,8 +102,10 @@ mod tests {
             Dialect::Wave => Some(Dialect::Stackable),
             Dialect::Stackable => Some(Dialect::TriggerController),
             Dialect::TriggerController => Some(Dialect::Fabric8),
-            // Chosen by a flag of its own.
-            Dialect::Fabric8 | Dialect::AutoAll => None,
+            Dialect::Fabric8 => Some(Dialect::Infisical),
+            Dialect::Infisical => Some(Dialect::OnePassword),
+            // The latter is chosen by a flag of its own.
+            Dialect::OnePassword | Dialect::AutoAll => None,
         };
         let all = std::iter::successors(Some(Dialect::PodReloader), |it| next(*it));
         assert!(all.eq(Dialect::ALL));

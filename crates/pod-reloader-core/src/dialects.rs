@@ -37,8 +37,29 @@ struct Grammar {
     sees: &'static [Consumption],
     /// True if only the keys that the pod spec names are tracked.
     takes_keys: bool,
-    /// The only kind of workload that the dialect applies to, if there is just one.
-    only_in: Option<WorkloadKind>,
+    /// The kinds of object that the dialect finds in a pod spec.
+    finds: &'static [ConfigKind],
+    /// The kinds of workload that the dialect applies to.
+    applies_to: Kinds,
+}
+
+/// Kinds of workload.
+#[derive(Clone, Copy)]
+enum Kinds {
+    All,
+    Only(WorkloadKind),
+    /// All but those that another controller restarts: it would restart them a second time.
+    AllBut(&'static [WorkloadKind]),
+}
+
+impl Kinds {
+    fn include(self, kind: WorkloadKind) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(only) => kind == only,
+            Self::AllBut(others) => !others.contains(&kind),
+        }
+    }
 }
 
 /// The position of a gate.
@@ -58,7 +79,8 @@ const NOTHING: Grammar = Grammar {
     others: &[],
     sees: &[],
     takes_keys: false,
-    only_in: None,
+    finds: &ConfigKind::ALL,
+    applies_to: Kinds::All,
 };
 
 const POD_RELOADER: Grammar = Grammar {
@@ -128,7 +150,7 @@ const STACKABLE: Grammar = Grammar {
         (Secret, "restarter.stackable.tech/ignore-secret."),
     ],
     sees: WAVE.sees,
-    only_in: Some(WorkloadKind::STATEFUL_SET),
+    applies_to: Kinds::Only(WorkloadKind::STATEFUL_SET),
     ..NOTHING
 };
 
@@ -145,6 +167,20 @@ const FABRIC8: Grammar = Grammar {
     ..NOTHING
 };
 
+const INFISICAL: Grammar = Grammar {
+    gate: Some((Where::Annotation, "secrets.infisical.com/auto-reload")),
+    sees: WAVE.sees,
+    finds: &[Secret],
+    applies_to: Kinds::AllBut(&WorkloadKind::BUILT_IN),
+    ..NOTHING
+};
+
+const ONE_PASSWORD: Grammar = Grammar {
+    gate: Some((Where::Annotation, "operator.1password.io/auto-restart")),
+    applies_to: Kinds::AllBut(&[WorkloadKind::DEPLOYMENT]),
+    ..INFISICAL
+};
+
 impl Dialect {
     fn grammar(self) -> &'static Grammar {
         match self {
@@ -155,6 +191,8 @@ impl Dialect {
             Self::Stackable => &STACKABLE,
             Self::TriggerController => &TRIGGER_CONTROLLER,
             Self::Fabric8 => &FABRIC8,
+            Self::Infisical => &INFISICAL,
+            Self::OnePassword => &ONE_PASSWORD,
         }
     }
 }
@@ -226,7 +264,7 @@ impl Dialects {
         let mut opt_in = OptIn::None;
         for dialect in self.dialects() {
             let grammar = dialect.grammar();
-            if grammar.only_in.is_some_and(|only| only != subject.kind) {
+            if !grammar.applies_to.include(subject.kind) {
                 continue;
             }
             let mut asks = false;
@@ -342,7 +380,7 @@ impl Dialects {
         let discovers = match dialect {
             Dialect::AutoAll => takes_all,
             Dialect::PodReloader => auto.is_some_and(|auto| auto.takes(kind)),
-            _ => grammar.gate.is_some() && is_open,
+            _ => grammar.gate.is_some() && is_open && grammar.finds.contains(&kind),
         };
         Wishes {
             names: is_open.then(list).flatten(),

@@ -128,7 +128,7 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_RESOURCES_TO_IGNORE", value_name = "KIND", default_value = "", hide_default_value = true, value_parser = ignored_kind)]
     pub resources_to_ignore: IgnoredKind,
 
-    /// Dialects (sets of annotations, mostly of other tools) to read, comma-separated: pod-reloader, stakater, wave, stackable, trigger-controller, fabric8.
+    /// Dialects (sets of annotations, mostly of other tools) to read, comma-separated: pod-reloader, stakater, wave, stackable, trigger-controller, fabric8, infisical, onepassword.
     #[arg(long, env = "POD_RELOADER_DIALECTS", value_name = "DIALECTS", default_value = "pod-reloader", value_parser = spoken)]
     pub dialects: Spoken,
 

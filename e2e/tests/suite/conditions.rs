@@ -229,6 +229,36 @@ fn cases() -> Vec<Case> {
             OptsIn,
         ),
         ("fabric8", "configmap.fabric8.io/note", "x", SomethingElse),
+        (
+            "infisical",
+            "secrets.infisical.com/auto-reload",
+            "true",
+            OptsIn,
+        ),
+        (
+            "infisical",
+            "secrets.infisical.com/auto-reload",
+            "false",
+            SomethingElse,
+        ),
+        (
+            "infisical",
+            "secrets.infisical.com/managed-secret.app",
+            "1",
+            Nothing,
+        ),
+        (
+            "onepassword",
+            "operator.1password.io/auto-restart",
+            "true",
+            OptsIn,
+        ),
+        (
+            "onepassword",
+            "operator.1password.io/item-name",
+            "app",
+            Nothing,
+        ),
         ("", "example.com/auto", "true", Nothing),
     ];
     let annotated = annotations

@@ -811,7 +811,15 @@ fn opted_in_in_each_dialect() -> Vec<Case> {
             "app",
         ),
         Case::of(env(fabric8, "FABRIC8_APP_CONFIGMAP"), "app", ""),
-        // These workloads have not opted in.
+        Case::of(
+            uses(Workload::new(Kind::StatefulSet, "item"), "app", "app")
+                .annotated(AUTO_RESTART, "true"),
+            "",
+            "app",
+        ),
+        // These workloads have not opted in, or their own operator restarts them.
+        Case::of(all("item-not").annotated(AUTO_RESTART, "true"), "", ""),
+        Case::of(all("infisical-not").annotated(AUTO_RELOAD, "true"), "", ""),
         Case::of(enabled(all("stackable-not")), "", ""),
         Case::of(stakater("stakater-not", STAKATER_AUTO, "yes"), "", ""),
         Case::of(
@@ -832,6 +840,8 @@ const STAKATER_RELOAD: &str = "configmap.reloader.stakater.com/reload";
 const STAKATER_EXCLUDE: &str = "configmaps.exclude.reloader.stakater.com/reload";
 const TRIGGER: &str = "trigger.k8s.io/triggering-configMaps";
 const FABRIC8: &str = "configmap.fabric8.io/update-on-change";
+const AUTO_RELOAD: &str = "secrets.infisical.com/auto-reload";
+const AUTO_RESTART: &str = "operator.1password.io/auto-restart";
 const LAST_RELOADED_FROM: &str = "reloader.stakater.com/last-reloaded-from";
 /// Value that Stakater's Reloader writes into a pod template.
 const RELOADED_FROM: &str = r#"{"type":"CONFIGMAP","name":"app","namespace":"shop","hash":"0","containerRefs":["main"],"observedAt":1}"#;

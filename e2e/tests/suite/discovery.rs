@@ -357,7 +357,7 @@ async fn references_to_other_kinds_of_objects_are_let_through_and_not_followed()
 #[tokio::test]
 async fn nothing_is_read_for_workloads_that_did_not_opt_in() -> Result<()> {
     use Place::{Annotation, Label};
-    let of_others: [&[Mark]; 6] = [
+    let of_others: [&[Mark]; 8] = [
         &[(Annotation, "reloader.stakater.com/auto", "true")],
         &[(Annotation, "reloader.stakater.com/search", "true")],
         &[(
@@ -368,6 +368,8 @@ async fn nothing_is_read_for_workloads_that_did_not_opt_in() -> Result<()> {
         &[(Annotation, "trigger.k8s.io/triggering-secrets", LAST)],
         &[(Annotation, "configmap.fabric8.io/update-on-change", LAST)],
         &[(Label, "restarter.stackable.tech/enabled", "true")],
+        &[(Annotation, "secrets.infisical.com/auto-reload", "true")],
+        &[(Annotation, "operator.1password.io/auto-restart", "true")],
     ];
     nothing_is_read_for_who_does_not_ask(json!({}), &of_others).await
 }

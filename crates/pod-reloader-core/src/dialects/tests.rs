@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::annotations::Inherited;
 use crate::digest::{Aspects, ConfigObject, Content, Objects, Presence};
+use crate::kind::CustomResource;
 use crate::object::{Object, WorkloadObject};
 use crate::reference::Reference;
 use crate::references::{MAX_PATTERNS, MAX_REFERENCES, Rejected};
@@ -348,7 +349,6 @@ mod own {
 
 mod stakater {
     use super::*;
-    use crate::kind::CustomResource;
     use crate::scope::{Labels, Scope};
 
     const AUTO: &str = "reloader.stakater.com/auto";
@@ -751,6 +751,44 @@ fn stackable_applies_to_stateful_sets_with_its_label() {
         .labelled(label, "true")
         .counts(&[("cm/env", ignored)]);
     assert_eq!(counts, all[1..]);
+}
+
+#[test]
+fn kinds_that_infisical_and_1password_restart_themselves_are_left_to_them() {
+    let kinds = |dialect, key| {
+        let asks_for = |kind| {
+            let case = speaking(&[dialect]).using_all().kind(kind);
+            case.annotated(&[(key, "true")]).asks_for()
+        };
+        WorkloadKind::BUILT_IN.map(asks_for)
+    };
+    let auto_reload = "secrets.infisical.com/auto-reload";
+    let none = Vec::<String>::new();
+    assert_eq!(
+        kinds(Dialect::Infisical, auto_reload),
+        [none.clone(), none.clone(), none.clone()]
+    );
+    let pass = vec!["secret/pass".to_owned()];
+    let auto_restart = "operator.1password.io/auto-restart";
+    let of_one_password = kinds(Dialect::OnePassword, auto_restart);
+    assert_eq!(of_one_password, [none.clone(), pass.clone(), pass.clone()]);
+
+    let resource = json!({
+        "group": "argoproj.io", "resource": "rollouts", "kind": "Rollout",
+        "podTemplates": ["spec.template"],
+    });
+    let resource: CustomResource = serde_json::from_value(resource).unwrap();
+    let custom = resource.into_kind().unwrap();
+    let rollout = |dialect, key, value| {
+        let case = speaking(&[dialect]).using_all().kind(custom);
+        case.annotated(&[(key, value)]).asks_for()
+    };
+    assert_eq!(rollout(Dialect::Infisical, auto_reload, "true"), pass);
+    assert_eq!(rollout(Dialect::OnePassword, auto_restart, "true"), pass);
+    for value in ["false", "True", ""] {
+        assert_eq!(rollout(Dialect::Infisical, auto_reload, value), none);
+        assert_eq!(rollout(Dialect::OnePassword, auto_restart, value), none);
+    }
 }
 
 #[test]
