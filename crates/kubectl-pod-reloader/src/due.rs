@@ -68,6 +68,7 @@ pub(crate) fn told_by(event: &Event) -> Option<&str> {
         "RestartHalted",
         "WaitingForStage",
         "WaitingForRelease",
+        "WaitingForTogether",
         "WaitingForSlot",
     ];
     waits.contains(&&*event.reason).then_some(&event.message)

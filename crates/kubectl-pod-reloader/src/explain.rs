@@ -408,6 +408,7 @@ mod tests {
             ("soak", "5m"),
             ("approval", "required"),
             ("approve", "11111111"),
+            ("together", "app, secret/app"),
         ];
         for (key, value) in annotations {
             web["metadata"]["annotations"][format!("pod-reloader.cs.sap.com/{key}")] = json!(value);
@@ -420,6 +421,7 @@ mod tests {
         for line in [
             "out of date: a restart is due; content 48a63946 waits for approval\n",
             "Stage        0, for changes of ConfigMaps: others follow when it has been healthy for 300 s, ",
+            "Together     app, secret/app: when one has changed, the others are waited for, for 900 s at most\n",
             "Approval     required for content 48a63946; approved is 11111111\n",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
@@ -432,6 +434,7 @@ mod tests {
         assert_eq!(json["heldBy"], json!(["ConfigMap app"]));
         assert_eq!(json["pending"], "48a63946");
         assert_eq!(json["staging"]["soakSeconds"], 300.0);
+        assert_eq!(json["together"]["timeoutSeconds"], 900.0);
 
         let mut gated = deployment("web");
         let annotations = &mut gated["metadata"]["annotations"];

@@ -9,7 +9,7 @@ use std::fmt;
 use crate::annotations::{
     ANY, APPROVAL, APPROVE, AT, AUTO, CONFIG_HASH, DEADLINE, HELD, HOLD, KEYS, Key, NEEDED,
     ON_FAILURE, PER_KEY, PIN, PREFIX, Place, REQUIRED, RESTART, RESTART_ON, RESTART_WINDOW,
-    REVERTED, SETTLE_PERIOD, SOAK, STAGE, STAGED, TEMPLATE,
+    REVERTED, SETTLE_PERIOD, SOAK, STAGE, STAGED, TEMPLATE, TOGETHER, TOGETHER_TIMEOUT,
 };
 use crate::dialect::Dialect;
 use crate::dialects::{Dialects, is_auto};
@@ -18,6 +18,7 @@ use crate::gate;
 use crate::list::{escaped, quoted};
 use crate::pins::is_pin;
 use crate::staging::Staged;
+use crate::together;
 use crate::window::Windows;
 
 /// The maximum number of warnings for one workload: it may hold thousands of annotations.
@@ -53,14 +54,14 @@ pub enum Advice {
         /// The values that the annotation takes.
         values: &'static str,
     },
-    /// A time that is not a duration: the operator's own applies.
+    /// A time that is not a duration: another one applies.
     NoDuration {
         /// The annotation.
         key: &'static str,
         /// The value, made safe to print.
         value: String,
-        /// The flag of the operator's own.
-        flag: &'static str,
+        /// The default, or the flag that sets it.
+        default: &'static str,
     },
     /// A time of more than [`MAX_SETTLE_PERIOD`], which applies instead.
     TooLong {
@@ -69,6 +70,8 @@ pub enum Advice {
         /// The value, made safe to print.
         value: String,
     },
+    /// An item of [`TOGETHER`], safe to print, that names no object which the workload tracks.
+    NotTracked(String),
     /// An annotation of another tool that is not read.
     Foreign {
         /// The annotation, made safe to print.
@@ -108,14 +111,22 @@ impl fmt::Display for Advice {
                 effect,
                 values,
             } => write!(f, "{} {value} {effect}; it takes {values}", key.key),
-            Self::NoDuration { key, value, flag } => write!(
+            Self::NoDuration {
+                key,
+                value,
+                default,
+            } => write!(
                 f,
-                "{key} {value} is not a duration such as 90s or 1h30m; {flag} applies"
+                "{key} {value} is not a duration such as 90s or 1h30m; {default} applies"
             ),
             Self::TooLong { key, value } => write!(
                 f,
                 "{key} {value} is too long; {} minutes apply",
                 MAX_SETTLE_PERIOD.as_secs() / 60
+            ),
+            Self::NotTracked(item) => write!(
+                f,
+                "{TOGETHER} names {item}, which is not tracked; nothing waits for it"
             ),
             Self::Foreign { key, why } => write!(f, "{key} {why}"),
         }
@@ -179,6 +190,10 @@ fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
             "windows such as Mon-Fri 02:00-04:00 Europe/Berlin; Sat,Sun 00:00-24:00 UTC",
         ),
         APPROVAL => takes(value == REQUIRED, REQUIRED),
+        TOGETHER => takes(
+            together::are_items(value),
+            "two or more names, such as db-user, secret/db-password",
+        ),
         PIN => takes(is_pin(value), "configmaps, or names of ConfigMaps"),
         ON_FAILURE => takes([HELD, REVERTED].contains(&value), "hold or revert"),
         APPROVE => takes(
@@ -187,12 +202,13 @@ fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
         ),
         SETTLE_PERIOD => on_duration(SETTLE_PERIOD, value, "--settle-period"),
         SOAK => on_duration(SOAK, value, "--soak"),
+        TOGETHER_TIMEOUT => on_duration(TOGETHER_TIMEOUT, value, "15m"),
         DEADLINE => on_duration(DEADLINE, value, "--restart-deadline"),
         _ => None,
     }
 }
 
-fn on_duration(key: &'static str, value: &str, flag: &'static str) -> Option<Advice> {
+fn on_duration(key: &'static str, value: &str, default: &'static str) -> Option<Advice> {
     let own = quoted(value);
     match duration::parse(value) {
         Some(period) if period <= MAX_SETTLE_PERIOD => None,
@@ -200,7 +216,7 @@ fn on_duration(key: &'static str, value: &str, flag: &'static str) -> Option<Adv
         None => Some(Advice::NoDuration {
             key,
             value: own,
-            flag,
+            default,
         }),
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 pub const PREFIX: &str = "pod-reloader.cs.sap.com/";
 
 /// All our annotations and labels, with the place in which each is read.
-pub const KEYS: [Key; 25] = [
+pub const KEYS: [Key; 27] = [
     Key::of_the_user(CONFIG_MAPS, Place::Annotation),
     Key::of_the_user(SECRETS, Place::Annotation),
     Key::of_the_user(AUTO, Place::Annotation),
@@ -25,6 +25,8 @@ pub const KEYS: [Key; 25] = [
     Key::of_timing(RESTART_WINDOW),
     Key::of_timing(APPROVAL),
     Key::of_timing(APPROVE),
+    Key::of_timing(TOGETHER),
+    Key::of_timing(TOGETHER_TIMEOUT),
     Key::of_timing(PIN),
     Key::of_timing(ON_FAILURE),
     Key::of_the_user(IGNORED, Place::Label),
@@ -203,6 +205,13 @@ pub const REQUIRED: &str = "required";
 
 /// On a workload: the first eight digits of the config hash that is approved.
 pub const APPROVE: &str = "pod-reloader.cs.sap.com/approve";
+
+/// On a workload: the tracked objects that change together, comma-separated, each with or without its kind, as in
+/// `db-user, secret/db-password`.
+pub const TOGETHER: &str = "pod-reloader.cs.sap.com/together";
+
+/// On a workload: the time for which a restart waits until all of these have changed.
+pub const TOGETHER_TIMEOUT: &str = "pod-reloader.cs.sap.com/together-timeout";
 
 /// On a workload: the tracked ConfigMaps of which each revision keeps a copy, comma-separated, or
 /// [`ALL_CONFIG_MAPS`].

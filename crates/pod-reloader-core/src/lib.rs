@@ -30,6 +30,7 @@ pub mod gate;
 pub mod hash;
 pub mod pins;
 pub mod revision;
+pub mod together;
 
 pub mod claim;
 pub mod references;

@@ -11,6 +11,7 @@ use crate::name::Name;
 use crate::pins::Pinning;
 use crate::references::{References, Rejected};
 use crate::release::Release;
+use crate::together::Together;
 use crate::workload::{Restart, Values, Workload};
 
 impl Workload {
@@ -34,6 +35,7 @@ impl Workload {
             releases,
             staging,
             gates,
+            together,
             pinning,
             generation: _,
             opt_in: _,
@@ -59,6 +61,7 @@ impl Workload {
             + releases.iter().map(of_release).sum::<usize>()
             + staging.as_deref().map_or(0, size_of_val)
             + gates.as_deref().map_or(0, Gates::weight)
+            + together.as_deref().map_or(0, Together::weight)
             + pinning.as_deref().map_or(0, Pinning::weight)
             + templates
                 .iter()

@@ -20,6 +20,7 @@ use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
 use crate::release::{Release, Tool};
 use crate::staging::{Defaults, Staged, Staging};
+use crate::together::Together;
 
 /// The maximum total size of annotations on an object or a pod template that Kubernetes accepts, in bytes.
 pub const MAX_ANNOTATIONS_SIZE: usize = 256 << 10;
@@ -79,6 +80,8 @@ pub struct Workload {
     pub settle_period: Option<Duration>,
     /// The gates that its users have put in the way of a restart, if there are any.
     pub gates: Option<Box<Gates>>,
+    /// The objects that change together, if there are any.
+    pub together: Option<Box<Together>>,
     /// What the workload says about its pins. `None` if it pins nothing, or pins are switched off.
     pub pinning: Option<Box<Pinning>>,
     /// The workload's place in the stages, and its health. `None` if its restarts are neither staged nor

@@ -62,6 +62,8 @@ pub(crate) struct Metrics {
     pub(crate) missing_config: Gauge,
     /// Workloads whose restart waits for their users.
     pub(crate) gated: Gauge,
+    /// Workloads whose restart waits for other objects to change, too.
+    pub(crate) together: Gauge,
     /// Workloads that have failed with new config, and those that wait for them.
     pub(crate) halted: Gauge,
     /// Workloads whose restart waits because they were restarted too often.
@@ -131,6 +133,7 @@ impl Metrics {
             missing_config: of_a_term(),
             halted: of_a_term(),
             gated: of_a_term(),
+            together: of_a_term(),
             braked: of_a_term(),
             reverted: of_a_term(),
             refused: of_a_term(),

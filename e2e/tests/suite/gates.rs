@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use crate::held_up::{RESTART_WINDOW, closed_window, open_window};
 use crate::staged::{STAGE, patched, staged};
 
+const TOGETHER: &str = "pod-reloader.cs.sap.com/together";
+const TOGETHER_TIMEOUT: &str = "pod-reloader.cs.sap.com/together-timeout";
+
 #[tokio::test]
 async fn changes_while_a_window_is_closed_are_one_rollout_when_it_opens() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
@@ -153,6 +156,49 @@ async fn a_hold_on_a_secret_or_a_config_map_is_one_rollout_once_it_is_gone() -> 
         for (workload, before) in all.iter().zip(&before).skip(1) {
             scene.rolls_once(workload, before).await?;
         }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_user_and_its_password_are_one_rollout_when_both_have_changed() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let web = |name: &str, timeout: &str| {
+            Workload::deployment(name)
+                .lists("user")
+                .lists_secrets("password")
+                .annotated(TOGETHER, "user, secret/password")
+                .annotated(TOGETHER_TIMEOUT, timeout)
+        };
+        let all = [web("late", "10m"), web("edited", "10m"), web("never", "3s")];
+        let [late, edited, never] = &all;
+        let (user, password) = (config_map("user", "1"), secret("password", "1"));
+        scene.apply(&[user, password]).await?;
+        scene.create_all(&all).await?;
+        scene.quiet().await?;
+        let before = scene.snapshots(&all).await?;
+
+        scene.apply(&[config_map("user", "2")]).await?;
+        for workload in [late, edited] {
+            let note = scene.event(workload, "WaitingForTogether").await?;
+            ensure!(note.contains("Secret password changes, too"), "{note}");
+        }
+        scene.rolls_once(never, &before[2]).await?;
+        let note = scene.event(never, "TogetherTimedOut").await?;
+        ensure!(note.contains("no change of Secret password"), "{note}");
+
+        // An edit of the template takes the user along. Then nothing is due, until the password comes.
+        let edit = json!({"spec": {"template": {"metadata": {"labels": {"edit": "1"}}}}});
+        scene.patch(edited, &edit).await?;
+        scene.rolls_once(edited, &before[1]).await?;
+        scene.quiet().await?;
+        ensure!(scene.snapshot(late).await? == before[0], "it waits");
+        let between = scene.snapshot(edited).await?;
+
+        scene.apply(&[secret("password", "2")]).await?;
+        scene.rolls_once(late, &before[0]).await?;
+        scene.rolls_once(edited, &between).await?;
         Ok(())
     })
     .await

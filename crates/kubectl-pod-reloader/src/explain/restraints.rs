@@ -2,6 +2,7 @@
 
 use pod_reloader_core::gate::Hold;
 use pod_reloader_core::staging::{Staged, Staging};
+use pod_reloader_core::together::Together;
 use serde::Serialize;
 
 use super::findings::Findings;
@@ -9,7 +10,7 @@ use crate::gates;
 use crate::print::Piece;
 use crate::workloads::Seen;
 
-/// Stages, holds and approvals of one workload.
+/// Stages, holds, approvals and objects that change together, of one workload.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Restraints {
@@ -26,6 +27,9 @@ pub(super) struct Restraints {
     /// The time when the next restart window opens, if restarts are limited to windows and none is open.
     #[serde(skip_serializing_if = "Option::is_none")]
     window_opens: Option<String>,
+    /// The objects that change together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    together: Option<Objects>,
     /// True if each content has to be approved.
     needs_approval: bool,
     /// The digits of the content that is approved.
@@ -46,6 +50,13 @@ struct Stage {
     changes_of: &'static str,
 }
 
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Objects {
+    objects: String,
+    timeout_seconds: f64,
+}
+
 impl Restraints {
     pub(super) fn of(seen: &Seen<'_>, findings: &Findings) -> Self {
         let gates = seen.workload.gates.as_deref();
@@ -58,6 +69,7 @@ impl Restraints {
                 .map(|it| format!("{} {}", it.kind, it.name))
                 .collect(),
             window_opens: gates.and_then(gates::next_opening),
+            together: seen.workload.together.as_deref().map(Objects::of),
             needs_approval: gates.is_some_and(|it| it.needs_approval),
             approved: gates.and_then(|it| it.approved.as_deref().map(Into::into)),
             pending: findings.content().map(ToOwned::to_owned),
@@ -82,6 +94,9 @@ impl Restraints {
         if let Some(opens) = &self.window_opens {
             fields.push(("Window", vec![opens.as_str().into()]));
         }
+        if let Some(together) = &self.together {
+            fields.push(("Together", vec![together.words().into()]));
+        }
         if self.needs_approval {
             fields.push(("Approval", vec![self.approval().into()]));
         }
@@ -101,6 +116,25 @@ impl Restraints {
             (None, Some(approved)) => format!("required; approved is content {approved}"),
             (None, None) => "required".to_owned(),
         }
+    }
+}
+
+impl Objects {
+    fn of(together: &Together) -> Self {
+        Self {
+            objects: together.to_string(),
+            timeout_seconds: together.timeout.as_secs_f64(),
+        }
+    }
+
+    fn words(&self) -> String {
+        let Self {
+            objects,
+            timeout_seconds,
+        } = self;
+        format!(
+            "{objects}: when one has changed, the others are waited for, for {timeout_seconds} s at most"
+        )
     }
 }
 

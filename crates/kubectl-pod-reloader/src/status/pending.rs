@@ -21,6 +21,7 @@ pub(super) fn waits_for(
         "RestartPending" => Some((Verdict::Good, "on hold by an object that they track")),
         "WaitingForStage" => Some((Verdict::Good, "waiting for their stage")),
         "WaitingForRelease" => Some((Verdict::Good, "waiting for a release")),
+        "WaitingForTogether" => Some((Verdict::Good, "waiting for other objects to change, too")),
         "WaitingForSlot" => Some((Verdict::Good, "waiting until fewer rollouts are under way")),
         "RestartHalted" => Some((Verdict::Bad, "halted by a workload that has failed")),
         _ => None,
@@ -97,6 +98,7 @@ mod tests {
             "RestartPending",
             "WaitingForStage",
             "WaitingForRelease",
+            "WaitingForTogether",
             "WaitingForSlot",
         ] {
             assert_eq!(verdict(reason), Some(Verdict::Good));

@@ -20,6 +20,7 @@ use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
 use crate::release::Release;
 use crate::staging::{Defaults, Facts, Staging};
+use crate::together::Together;
 use crate::workload::{
     MAX_ANNOTATIONS_SIZE, Markers, Reading, Restart, Stall, Workload, WorkloadId, annotations_size,
 };
@@ -68,6 +69,19 @@ impl Parts {
             true => Pinning::read(|key| subject.annotation(key)),
             false => None,
         };
+        let together = Together::read(|key| subject.annotation(key));
+        let mut advice = advice(&subject, reading);
+        advice.extend(together.as_deref().and_then(|together| {
+            let is_tracked = |kind, name: &Name| {
+                let (namespace, name) = (namespace.clone(), name.clone());
+                references.mention(&Reference {
+                    kind,
+                    namespace,
+                    name,
+                })
+            };
+            together.untracked(is_tracked).map(Advice::NotTracked)
+        }));
         Ok(Workload {
             requirements: requirements.into_iter().collect(),
             references,
@@ -100,7 +114,8 @@ impl Parts {
                 generation,
             ),
             pinning,
-            advice: advice(&subject, reading),
+            advice,
+            together,
             releases: Release::of(
                 &reading.tools,
                 |key| subject.annotation(key),

@@ -108,6 +108,11 @@ fn workloads(registry: &mut Registry, metrics: &Metrics) {
         metrics.gated.clone(),
     );
     registry.register(
+        "together_workloads",
+        "Workloads whose restart waits for other objects to change, too",
+        metrics.together.clone(),
+    );
+    registry.register(
         "halted_workloads",
         "Workloads that failed with changed config, and those that are not restarted because of that",
         metrics.halted.clone(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{Timestamp, Zoned};
 use k8s_openapi::api::core::v1::ObjectReference;
-use pod_reloader_core::annotations::{APPROVE, HOLD, RESTART_WINDOW, UNDONE};
+use pod_reloader_core::annotations::{APPROVE, HOLD, RESTART_WINDOW, TOGETHER, UNDONE};
 use pod_reloader_core::brake::INTERVAL;
 use pod_reloader_core::decision::Cause;
 use pod_reloader_core::discovery::Requirement;
@@ -15,6 +15,7 @@ use pod_reloader_core::reference::Reference;
 use pod_reloader_core::references::Rejected;
 use pod_reloader_core::release::Release;
 use pod_reloader_core::stages::halted_by;
+use pod_reloader_core::together::Missing;
 use pod_reloader_core::window;
 use pod_reloader_core::workload::{Stall, Workload, WorkloadId};
 
@@ -44,6 +45,10 @@ pub(crate) enum Notice {
     AwaitsRelease(Release),
     /// Its restart has waited for this release, which has not ended in time.
     ReleaseUnfinished(Release),
+    /// Its restart waits until these objects have changed, too, for so long at most.
+    AwaitsTogether(Missing, Duration),
+    /// Its restart has waited for these objects, which have not changed in time.
+    TogetherTimedOut(Missing),
     /// Its restart waits until its users open this gate.
     Gated(Closed),
     /// Its restart waits for this workload, which gets the content first.
@@ -93,6 +98,8 @@ impl Notice {
             Self::Unreadable(..) => "ConfigUnreadable",
             Self::AwaitsRelease(_) => "WaitingForRelease",
             Self::ReleaseUnfinished(_) => "ReleaseUnfinished",
+            Self::AwaitsTogether(..) => "WaitingForTogether",
+            Self::TogetherTimedOut(_) => "TogetherTimedOut",
             Self::Gated(_) => "RestartPending",
             Self::AwaitsStage(_) => "WaitingForStage",
             Self::AwaitsSlot(_) => "WaitingForSlot",
@@ -164,6 +171,21 @@ impl Notice {
             Self::ReleaseUnfinished(release) => {
                 format!("the {release} is still under way: not waiting for it any longer")
             }
+            Self::AwaitsTogether(Missing { objects, is_blind }, timeout) => {
+                let (objects, seconds) = (list(objects.iter().map(shown)), timeout.as_secs_f64());
+                match is_blind {
+                    false => format!(
+                        "waiting for {seconds} s at most before restarting pods: the annotation {TOGETHER} says that {objects} changes, too"
+                    ),
+                    true => format!(
+                        "waiting for {seconds} s at most before restarting pods: the annotation {TOGETHER} names objects that change together, and pod-reloader has not seen which have changed; not seen: {objects}"
+                    ),
+                }
+            }
+            Self::TogetherTimedOut(Missing { objects, .. }) => format!(
+                "no change of {} in time: restarting pods without it",
+                list(objects.iter().map(shown))
+            ),
             Self::Gated(Closed::Held) => format!("not restarting pods: the annotation {HOLD} says so"),
             Self::Gated(Closed::HeldByNamespace) => {
                 format!("not restarting pods: their Namespace has the annotation {HOLD}")
@@ -242,6 +264,8 @@ impl Notice {
             | Self::WouldRestart(..)
             | Self::AwaitsRelease(_)
             | Self::ReleaseUnfinished(_)
+            | Self::AwaitsTogether(..)
+            | Self::TogetherTimedOut(_)
             | Self::Gated(_)
             | Self::AwaitsStage(_)
             | Self::AwaitsSlot(_)
@@ -296,6 +320,9 @@ impl Notice {
             Self::Unreadable(reference, _) | Self::Gated(Closed::HeldBy(reference)) => {
                 Some(reference)
             }
+            Self::AwaitsTogether(missing, _) | Self::TogetherTimedOut(missing) => {
+                missing.objects.first()
+            }
             Self::Gated(_)
             | Self::Braked(_)
             | Self::Reverted
@@ -332,15 +359,16 @@ fn why(cause: Cause, changed: &[Reference]) -> String {
             "its config changed while pod-reloader was not watching".to_owned()
         }
         Cause::Changed => {
-            let names = changed
-                .iter()
-                .map(|reference| format!("{} {}", reference.kind, reference.name));
-            format!("{} changed", list(names))
+            format!("{} changed", list(changed.iter().map(shown)))
         }
     }
 }
 
 /// Returns a few items in full, and the number of the rest: the text of an Event is limited to 1 KiB.
+fn shown(reference: &Reference) -> String {
+    format!("{} {}", reference.kind, reference.name)
+}
+
 fn list(items: impl Iterator<Item = String>) -> String {
     const SHOWN: usize = 3;
     let items: Vec<_> = items.collect();

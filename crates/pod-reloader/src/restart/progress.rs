@@ -63,6 +63,8 @@ struct Entry {
 #[derive(Debug)]
 struct Pending {
     since: Instant,
+    /// The time since which its objects have been settling.
+    settling_since: Instant,
     /// The config hash that the restart would write. It stands for everything that is tracked, and nothing
     /// else.
     config_hash: Box<str>,
@@ -123,6 +125,7 @@ impl Progress {
                 },
                 None => Pending {
                     since: changed,
+                    settling_since: changed,
                     config_hash: config_hash.into(),
                     changed,
                     awaits: None,
@@ -131,9 +134,16 @@ impl Progress {
                 },
             };
             let pending = entry.pending.insert(pending);
-            let since = pending.since;
+            let since = pending.settling_since;
             (pending.changed + period).min(since + period * MAX_SETTLE_PERIODS)
         })
+    }
+
+    /// Notes that a workload has waited for an object, which has changed. Others may change along with it.
+    pub(crate) fn settles_anew(&self, id: &WorkloadId) {
+        if let Some(pending) = self.lock().get_mut(id).and_then(|it| it.pending.as_mut()) {
+            pending.settling_since = Instant::now();
+        }
     }
 
     /// Notes that the pods of a workload could not start, and returns since when.
@@ -389,6 +399,7 @@ impl Progress {
             Notice::Refused(_) => Some(&self.metrics.refused),
             Notice::Unreadable(..) => Some(&self.metrics.unreadable),
             Notice::Gated(_) => Some(&self.metrics.gated),
+            Notice::AwaitsTogether(..) => Some(&self.metrics.together),
             Notice::Halted(_) | Notice::FailedFirst => Some(&self.metrics.halted),
             // Restarts have counters of their own. The rest are single events, or have a gauge of their
             // own.
@@ -402,6 +413,7 @@ impl Progress {
             | Notice::AwaitsSlot(_)
             | Notice::OutsideWindow(..)
             | Notice::ReleaseUnfinished(_)
+            | Notice::TogetherTimedOut(_)
             | Notice::Undone(_)
             | Notice::PutBack
             | Notice::NotPutBack(_)

@@ -9,6 +9,7 @@ mod pins;
 mod releases;
 mod revert;
 mod stages;
+mod together;
 mod write;
 
 use std::collections::{HashMap, HashSet};
@@ -42,6 +43,7 @@ use crate::restart::digests::Digests;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
 use crate::restart::releases::Releases;
+use crate::restart::rounds::Rounds;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
 use crate::restart::trials::Trials;
@@ -92,6 +94,7 @@ pub(crate) struct Reconciler {
     slots: Slots,
     certificates: Certificates,
     trials: Trials,
+    rounds: Rounds,
     worker: Worker<WorkloadId>,
     progress: Progress,
     /// The lists of workloads that have not arrived yet: of a kind, in a namespace or in all of them.
@@ -129,6 +132,7 @@ impl Reconciler {
             slots: Slots::new(settings.limits),
             certificates: Certificates::default(),
             trials: Trials::default(),
+            rounds: Rounds::default(),
             settings,
             digests: Digests::new(source, workloads.clone()),
             workloads,
@@ -258,6 +262,7 @@ impl Reconciler {
         // A pass that had begun before may have left something behind.
         self.certificates.forget(id);
         self.trials.forget(id);
+        self.rounds.forget(id);
         self.staged_gone(id);
     }
 

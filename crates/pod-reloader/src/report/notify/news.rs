@@ -75,6 +75,8 @@ impl Topic {
             Notice::Unreadable(..) => ("Unknown whether its config changed", "cannot be read"),
             Notice::AwaitsRelease(_)
             | Notice::ReleaseUnfinished(_)
+            | Notice::AwaitsTogether(..)
+            | Notice::TogetherTimedOut(_)
             | Notice::AwaitsStage(_)
             | Notice::AwaitsSlot(_)
             | Notice::OutsideWindow(..)
@@ -168,6 +170,8 @@ fn objects(notice: &Notice) -> Vec<Reference> {
         | Notice::CopyLost(_)
         | Notice::PodsNotPinned(_)
         | Notice::CopiesAreLarge(_)
+        | Notice::AwaitsTogether(..)
+        | Notice::TogetherTimedOut(_)
         | Notice::NamespaceTooLarge(_) => Vec::new(),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use pod_reloader_core::decision::{Decision, decide};
+use pod_reloader_core::decision::{Cause, Decision, decide};
 use pod_reloader_core::discovery::Requirement;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::workload::{Workload, WorkloadId};
@@ -65,6 +65,7 @@ impl Reconciler {
             .report_rejected(workload, snapshot.left_out.as_ref());
         let decision = self.decide(workload, &snapshot, hash_since).await?;
         self.looked(workload, &snapshot, &decision);
+        self.look_together(workload, &snapshot, &decision);
         let (since, cause) = match decision {
             Decision::Unchanged => {
                 let next = self.unchanged(workload, &snapshot).await;
@@ -78,17 +79,13 @@ impl Reconciler {
                 (hash_since, None)
             }
             Decision::Set { config_hash, cause } => {
-                let next = self.not_before(workload, &config_hash, &snapshot, hash_since);
-                if next.is_none()
-                    && let Some(action) = self.gated(workload, &snapshot, &config_hash)
-                {
+                let hash = (&*config_hash, hash_since);
+                if let Some(action) = self.waits(workload, hash, cause, &snapshot) {
                     return Ok(action);
                 }
-                let next = next.or_else(|| {
-                    let next = self.braked(workload, &config_hash)?;
-                    self.is_held_up(workload);
-                    Some(next)
-                });
+                let next = self
+                    .braked(workload, &config_hash)
+                    .inspect(|_| self.is_held_up(workload));
                 let next = next.or_else(|| self.staged(workload, &snapshot, cause, false));
                 let next = next.or_else(|| self.limited(workload, false));
                 if let Some(next) = next.or_else(|| self.next_write(workload, &config_hash)) {
@@ -111,20 +108,20 @@ impl Reconciler {
         }
         // The result if the decision has changed to another kind in the meantime.
         let changed_kind = Ok(Action::RequeueAt(Instant::now()));
-        match self.decide(workload, &fresh, hash_since).await? {
+        let decision = self.decide(workload, &fresh, hash_since).await?;
+        self.look_together(workload, &fresh, &decision);
+        match decision {
             Decision::Unchanged => Ok(self.unchanged(workload, &fresh).await),
             Decision::Baseline(baseline) => self.set_baseline(workload, &baseline).await,
             Decision::Set { config_hash, .. } => {
                 let Some(cause) = cause else {
                     return changed_kind;
                 };
-                let next = self.not_before(workload, &config_hash, &fresh, hash_since);
-                if next.is_none()
-                    && let Some(action) = self.gated(workload, &fresh, &config_hash)
-                {
+                let hash = (&*config_hash, hash_since);
+                if let Some(action) = self.waits(workload, hash, cause, &fresh) {
                     return Ok(action);
                 }
-                let next = next.or_else(|| self.staged(workload, &fresh, cause, true));
+                let next = self.staged(workload, &fresh, cause, true);
                 let next = next.or_else(|| self.limited(workload, true));
                 if let Some(next) = next {
                     return Ok(Action::RequeueAt(next));
@@ -173,6 +170,22 @@ impl Reconciler {
             &keys,
             self.settings.first_stamp,
         ))
+    }
+
+    /// Returns what to do with a workload that may not get `config_hash` yet: its objects have not settled, its
+    /// release is under way, other objects are to change along, or its users keep it. It has carried its present
+    /// hash since `hash_since`.
+    fn waits(
+        &self,
+        workload: &Workload,
+        (config_hash, hash_since): (&str, Instant),
+        cause: Cause,
+        snapshot: &Snapshot,
+    ) -> Option<Action> {
+        self.not_before(workload, config_hash, snapshot, hash_since)
+            .or_else(|| self.awaits_together(workload, cause))
+            .map(Action::RequeueAt)
+            .or_else(|| self.gated(workload, snapshot, config_hash))
     }
 
     /// Returns when a workload may get `config_hash`, if its objects have not settled or its release is under

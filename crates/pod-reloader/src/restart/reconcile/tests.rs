@@ -10,6 +10,7 @@ mod reverted_hash;
 mod share;
 mod slots;
 mod stages;
+mod together;
 
 use std::cell::Cell;
 
