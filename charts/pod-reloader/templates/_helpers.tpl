@@ -83,6 +83,11 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "pod-reloader.serviceA
 {{- if .Values.protect.enabled -}}{{- include "pod-reloader.restarts" . -}}{{- end -}}
 {{- end -}}
 
+{{- /* Whether pods of StatefulSets are deleted that are in the way: "true", or empty. */ -}}
+{{- define "pod-reloader.unsticks" -}}
+{{- if .Values.unstick.enabled -}}{{- include "pod-reloader.restarts" . -}}{{- end -}}
+{{- end -}}
+
 {{- define "pod-reloader.runsCronJobs" -}}
 {{- if and .Values.runCronJobsOnChange (include "pod-reloader.restarts" .) -}}
 {{- range (include "pod-reloader.customResources" . | fromJson).items -}}

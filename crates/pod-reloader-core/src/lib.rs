@@ -50,6 +50,7 @@ pub mod copies;
 pub mod index;
 pub mod limit;
 pub mod stages;
+pub mod stuck;
 
 pub mod decision;
 

@@ -76,8 +76,8 @@ pub(crate) fn labelled_identity<'de, D: Deserializer<'de>>(
     })
 }
 
-/// Parses the identity, the annotations, the owners, and the time of creation. A time that our types cannot
-/// represent counts as missing.
+/// Parses the identity, the labels, the annotations, the owners, the time of creation, and whether the object is being
+/// deleted. A time that our types cannot represent counts as missing, or as 1970 if it is that of the deletion.
 pub(crate) fn owned_identity<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<ObjectMeta, D::Error> {
@@ -89,6 +89,8 @@ pub(crate) fn owned_identity<'de, D: Deserializer<'de>>(
         uid: Option<String>,
         resource_version: Option<String>,
         creation_timestamp: Option<String>,
+        deletion_timestamp: Option<String>,
+        labels: Option<BTreeMap<String, String>>,
         annotations: Option<BTreeMap<String, String>>,
         owner_references: Option<Vec<OwnerReference>>,
     }
@@ -101,6 +103,10 @@ pub(crate) fn owned_identity<'de, D: Deserializer<'de>>(
         creation_timestamp: owned
             .creation_timestamp
             .and_then(|time| Some(Time(time.parse().ok()?))),
+        deletion_timestamp: owned
+            .deletion_timestamp
+            .map(|time| Time(time.parse().unwrap_or_default())),
+        labels: owned.labels,
         annotations: owned.annotations,
         owner_references: owned.owner_references,
         ..ObjectMeta::default()

@@ -140,6 +140,10 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_RUN_CRONJOBS_ON_CHANGE", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub run_cronjobs_on_change: bool,
 
+    /// Time for which a pod of a StatefulSet with an earlier configuration is not ready, and keeps the present one from being rolled out, before it is deleted. 0s switches it off.
+    #[arg(long, env = "POD_RELOADER_UNSTICK_AFTER", value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    pub unstick_after: Duration,
+
     /// Manage every workload as if it had the annotation auto: "true", unless it opts out.
     #[arg(long, alias = "auto-reload-all", env = "POD_RELOADER_AUTO_ALL", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub auto_all: bool,
@@ -346,7 +350,8 @@ impl Args {
             soak: self.soak,
             deadline: self.restart_deadline,
             judges_all: self.max_concurrent_restarts > 0
-                || self.max_concurrent_restarts_per_namespace > 0,
+                || self.max_concurrent_restarts_per_namespace > 0
+                || !self.unstick_after.is_zero(),
         };
         let releases = self.releases(&scope);
         scope

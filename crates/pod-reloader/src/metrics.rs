@@ -88,6 +88,8 @@ pub(crate) struct Metrics {
     pub(crate) unpinned_pods: Gauge,
     /// Configurations that were put back.
     pub(crate) reverts: Counter,
+    /// Pods that were deleted because they kept a StatefulSet from going on.
+    pub(crate) unstuck: Counter,
     /// References of workloads to config objects.
     pub(crate) references: Gauge,
     /// Config objects for which a read is remembered.
@@ -144,6 +146,7 @@ impl Metrics {
             copies: of_a_term(),
             unpinned_pods: of_a_term(),
             reverts: Counter::default(),
+            unstuck: Counter::default(),
             config_objects: of_a_term(),
             references: of_a_term(),
             digests: of_a_term(),

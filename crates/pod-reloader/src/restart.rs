@@ -14,6 +14,7 @@ mod releases;
 mod rounds;
 mod slots;
 mod stages;
+mod stuck;
 mod trials;
 pub(crate) mod watch;
 mod workloads;

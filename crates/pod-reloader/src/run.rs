@@ -312,6 +312,7 @@ impl Parts {
                 release_wait: self.args.release_wait,
                 observe: self.args.reconcile == Reconcile::Observe,
                 run_cron_jobs: self.args.run_cronjobs_on_change,
+                unstick_after: self.args.unstick_after,
                 namespace_memory: self.args.namespace_memory,
                 limits: limit::Limits {
                     cluster: self.args.max_concurrent_restarts,

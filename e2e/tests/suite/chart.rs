@@ -116,6 +116,9 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "ignoreSecrets=true,ignoreConfigMaps=true",
             "exclude each other",
         ),
+        ("unstick.enabled=always", "/unstick/enabled"),
+        ("unstick.after=2h", "/unstick/after"),
+        ("unstick.after=0s", "/unstick/after"),
         ("pin.enabled=configmaps", "/pin/enabled"),
         (
             "pin.enabled=true,ignoreConfigMaps=true",

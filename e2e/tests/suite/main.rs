@@ -56,6 +56,7 @@ mod share;
 mod staged;
 mod stolen_token;
 mod storm;
+mod stuck;
 mod sync;
 mod takeover;
 mod tenant;

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::pins::PIN;
-use crate::{keep, protect, sync};
+use crate::{keep, protect, stuck, sync};
 
 /// A way for a workload to list an object, and the object with a value.
 type Config = (fn(Workload, &str) -> Workload, fn(&str, &str) -> Value);
@@ -94,6 +94,22 @@ async fn with_protection_the_operator_uses_every_rule_and_lacks_none() -> Result
         work(scene, &[CONFIG_MAP, SECRET]).await?;
         protect::in_use::what_templates_name_stays(scene).await?;
         keep::keep_and_let_go(scene).await?;
+        uses_every_rule(scene, &["Role", "Role"]).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn with_stateful_sets_that_go_on_by_themselves_the_operator_uses_every_rule_and_lacks_none()
+-> Result<()> {
+    let mut values = stuck::unsticking();
+    merge(
+        &mut values,
+        &json!({"webhook": {"certManager": {"enabled": true}}}),
+    );
+    Scene::play(options(false, values), async |scene| {
+        work(scene, &[CONFIG_MAP, SECRET]).await?;
+        stuck::goes_on(scene).await?;
         uses_every_rule(scene, &["Role", "Role"]).await
     })
     .await

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result, ensure};
 use http::{Method, Request};
 use kube::Client;
-use pod_reloader_e2e::workload::{CONFIG_HASH, Workload};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Kind, Workload};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, merge, wait_for};
 use serde_json::{Value, json};
 
@@ -27,6 +27,14 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
         scene
             .apply(&[
                 Workload::deployment("web").manifest(),
+                Workload::new(Kind::StatefulSet, "ready").manifest(),
+                Workload::new(Kind::StatefulSet, "stuck")
+                    .with(
+                        &["spec", "template", "spec", "schedulerName"],
+                        json!("nobody"),
+                    )
+                    .manifest(),
+                alone(),
                 copy("copy-0123456789"),
                 copy("renamed"),
                 kept("kept-by-somebody-else"),
@@ -49,6 +57,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     "fence": {"enabled": true},
                     "pin": {"enabled": true},
                     "protect": {"enabled": true},
+                    "unstick": {"enabled": true},
                 }),
                 &[
                     (LIST_NAMESPACES, Yes),
@@ -57,6 +66,8 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     (WRITE_COPIES, Yes),
                     (WRITE_KEPT, Yes),
                     (LIST_PODS, Yes),
+                    (DELETE_PODS, Policy),
+                    (DELETE_STUCK_PODS, Yes),
                 ][..],
             ),
             (
@@ -221,8 +232,8 @@ async fn answer(client: &Client, (method, path, body): &Try) -> Result<Answer> {
 /// Method, path, and body.
 type Try = (Method, String, Value);
 
-/// Returns one or more requests for each row. The operator is in the namespace `own`, and a Deployment `web`
-/// and the ConfigMaps `copy-0123456789` and `renamed`, copies by their labels, are in `shop`.
+/// Returns one or more requests for each row. The operator is in the namespace `own`. A Deployment `web`, the pods
+/// `ready-0` and `stuck-0` of StatefulSets, a pod `alone`, and the ConfigMaps `copy-0123456789` and `renamed`, copies by their labels, are in `shop`.
 fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
     let core = |namespace: &str, rest: &str| format!("/api/v1/namespaces/{namespace}/{rest}");
     let api = |group: &str, namespace: &str, rest: &str| {
@@ -443,6 +454,9 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
                 marked
             }),
         ),
+        (DELETE_PODS, delete(core(shop, "pods/ready-0"))),
+        (DELETE_PODS, delete(core(shop, "pods/alone"))),
+        (DELETE_STUCK_PODS, delete(core(shop, "pods/stuck-0"))),
         (LIST_PODS, get(core(shop, "pods"))),
         (LIST_PODS, get(api("apps", shop, "replicasets"))),
         (LIST_PODS, get(api("apps", shop, "controllerrevisions"))),
@@ -529,6 +543,16 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
     ]
 }
 
+/// Returns a pod of nobody that is never ready.
+fn alone() -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "alone"},
+        "spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "app:1"}]},
+    })
+}
+
 /// Returns a ConfigMap like those that pods are pinned to.
 fn copy(name: &str) -> Value {
     let labels = json!({"pod-reloader.cs.sap.com/copy": "true"});
@@ -571,7 +595,9 @@ const READ_CONFIG_MAPS: &str = "read any ConfigMap";
 const READ_KEYS: &str = "read the keys of the hash, and try guesses of what a hash covers";
 const CHANGE_WORKLOADS: &str = "change a workload in any way: run any image, as any ServiceAccount";
 const RESTART_WORKLOADS: &str = "restart a workload, by the annotations of pod-reloader";
-const CREATE_WORKLOADS: &str = "create or delete workloads and pods, or run a command in one";
+const CREATE_WORKLOADS: &str = "create or delete workloads, create pods, or run a command in one";
+const DELETE_STUCK_PODS: &str = "delete a pod of a StatefulSet that is not ready";
+const DELETE_PODS: &str = "delete any other pod";
 const CREATE_JOB: &str = "create a Job";
 const CREATE_JOB_OF_CRON_JOB: &str = "create a Job that says it is of a CronJob";
 const MINT_BY_REQUEST: &str = "have a token made for a ServiceAccount by a TokenRequest";

@@ -168,6 +168,11 @@ fn workloads(registry: &mut Registry, metrics: &Metrics) {
         metrics.reverts.clone(),
     );
     registry.register(
+        "stuck_pods_deleted",
+        "Pods that were deleted because they kept a StatefulSet from rolling out corrected config",
+        metrics.unstuck.clone(),
+    );
+    registry.register(
         "hashes",
         "Workloads by the key of their config hash or baseline",
         metrics.hashes.clone(),

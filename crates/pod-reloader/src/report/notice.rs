@@ -58,6 +58,8 @@ pub(crate) enum Notice {
     OutsideWindow(Timestamp, Zoned),
     /// Its restart waits until fewer rollouts are under way.
     AwaitsSlot(Full),
+    /// This pod of it was deleted, which kept the corrected content from being rolled out.
+    Unstuck(Box<str>),
     /// Its restart waits for this workload, which has got the content and has not become healthy.
     Halted(WorkloadId),
     /// It has got the content before others, and has not become healthy in time.
@@ -104,6 +106,7 @@ impl Notice {
             Self::AwaitsStage(_) => "WaitingForStage",
             Self::AwaitsSlot(_) => "WaitingForSlot",
             Self::OutsideWindow(..) => "OutsideWindow",
+            Self::Unstuck(_) => "StuckPodDeleted",
             Self::Halted(_) | Self::FailedFirst => "RestartHalted",
             Self::NotRun(_) => "CronJobNotRun",
             Self::Refused(_) => "PatchRefused",
@@ -221,6 +224,9 @@ impl Notice {
                     "waiting before restarting pods: {limit} rollouts are under way, which is the limit of {of}"
                 )
             }
+            Self::Unstuck(pod) => format!(
+                "deleted pod {pod}, which was not ready with an earlier config: the controller would have waited for it for ever"
+            ),
             Self::Halted(failed) => halted_by(failed),
             Self::FailedFirst => {
                 "its pods have not become healthy with the changed config: no other workload is restarted until they are, or until the config changes again".to_owned()
@@ -270,6 +276,7 @@ impl Notice {
             | Self::AwaitsStage(_)
             | Self::AwaitsSlot(_)
             | Self::OutsideWindow(..)
+            | Self::Unstuck(_)
             | Self::Undone(_) => false,
             Self::Stalled(..)
             | Self::Reverted
@@ -332,6 +339,7 @@ impl Notice {
             | Self::AwaitsStage(_)
             | Self::AwaitsSlot(_)
             | Self::OutsideWindow(..)
+            | Self::Unstuck(_)
             | Self::Halted(_)
             | Self::FailedFirst
             | Self::NotRun(_)

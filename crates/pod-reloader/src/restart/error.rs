@@ -34,6 +34,12 @@ pub(crate) enum RestartError {
         #[source]
         source: CallError,
     },
+    #[error("looking for a pod that is in the way of {workload}, or deleting it")]
+    Unstick {
+        workload: WorkloadId,
+        #[source]
+        source: CallError,
+    },
     #[error("setting the config hash of {0}: it was accepted and reverted")]
     Undone(WorkloadId),
 }
@@ -47,7 +53,8 @@ impl RestartError {
             Self::Read(_)
             | Self::ReadWorkload { .. }
             | Self::Revisions { .. }
-            | Self::Copy { .. } => false,
+            | Self::Copy { .. }
+            | Self::Unstick { .. } => false,
         }
     }
 }

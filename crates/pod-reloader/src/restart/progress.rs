@@ -412,6 +412,7 @@ impl Progress {
             | Notice::AwaitsStage(_)
             | Notice::AwaitsSlot(_)
             | Notice::OutsideWindow(..)
+            | Notice::Unstuck(_)
             | Notice::ReleaseUnfinished(_)
             | Notice::TogetherTimedOut(_)
             | Notice::Undone(_)

@@ -9,6 +9,7 @@ mod pins;
 mod releases;
 mod revert;
 mod stages;
+mod stuck;
 mod together;
 mod write;
 
@@ -46,6 +47,7 @@ use crate::restart::releases::Releases;
 use crate::restart::rounds::Rounds;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
+use crate::restart::stuck::Stuck;
 use crate::restart::trials::Trials;
 use crate::restart::workloads::Workloads;
 use crate::runtime::budget::Budget;
@@ -69,6 +71,9 @@ pub(crate) struct Settings {
     pub(crate) observe: bool,
     /// True if a CronJob is run at once when its config changes.
     pub(crate) run_cron_jobs: bool,
+    /// The time for which a pod of a StatefulSet is in the way of a corrected configuration before it is deleted; 0
+    /// for never.
+    pub(crate) unstick_after: Duration,
     /// The memory that the workloads of one namespace may take, in bytes.
     pub(crate) namespace_memory: usize,
     /// The maximum numbers of rollouts that are under way at once.
@@ -95,6 +100,7 @@ pub(crate) struct Reconciler {
     certificates: Certificates,
     trials: Trials,
     rounds: Rounds,
+    stuck: Stuck,
     worker: Worker<WorkloadId>,
     progress: Progress,
     /// The lists of workloads that have not arrived yet: of a kind, in a namespace or in all of them.
@@ -133,6 +139,7 @@ impl Reconciler {
             certificates: Certificates::default(),
             trials: Trials::default(),
             rounds: Rounds::default(),
+            stuck: Stuck::default(),
             settings,
             digests: Digests::new(source, workloads.clone()),
             workloads,
@@ -263,6 +270,7 @@ impl Reconciler {
         self.certificates.forget(id);
         self.trials.forget(id);
         self.rounds.forget(id);
+        self.stuck.forget(id);
         self.staged_gone(id);
     }
 

@@ -80,6 +80,7 @@ impl Topic {
             | Notice::AwaitsStage(_)
             | Notice::AwaitsSlot(_)
             | Notice::OutsideWindow(..)
+            | Notice::Unstuck(_)
             | Notice::Undone(_)
             | Notice::CopiesAreLarge(_) => return None,
             Notice::PutBack => (
@@ -172,6 +173,7 @@ fn objects(notice: &Notice) -> Vec<Reference> {
         | Notice::CopiesAreLarge(_)
         | Notice::AwaitsTogether(..)
         | Notice::TogetherTimedOut(_)
+        | Notice::Unstuck(_)
         | Notice::NamespaceTooLarge(_) => Vec::new(),
     }
 }

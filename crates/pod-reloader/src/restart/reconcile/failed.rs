@@ -35,7 +35,8 @@ impl Reconciler {
             RestartError::Read(ReadError::List { source, .. } | ReadError::Keys { source, .. })
             | RestartError::ReadWorkload { source, .. }
             | RestartError::Revisions { source, .. }
-            | RestartError::Copy { source, .. } => (Some(source), None),
+            | RestartError::Copy { source, .. }
+            | RestartError::Unstick { source, .. } => (Some(source), None),
             RestartError::Read(ReadError::NoKeys(_)) => (None, None),
         };
         self.errors.count(cause);

@@ -69,7 +69,9 @@ impl Reconciler {
         let (since, cause) = match decision {
             Decision::Unchanged => {
                 let next = self.unchanged(workload, &snapshot).await;
-                return Ok(self.put_back(workload).await?.unwrap_or(next));
+                let next = self.put_back(workload).await?.unwrap_or(next);
+                self.unstick(workload).await?;
+                return Ok(next);
             }
             Decision::MissingConfig(missing) => return Ok(self.missing_config(workload, missing)),
             Decision::Baseline(baseline) => {

@@ -819,6 +819,7 @@ fn settings() -> Settings {
         release_wait: RELEASE_WAIT,
         observe: false,
         run_cron_jobs: false,
+        unstick_after: Duration::ZERO,
         namespace_memory: 32 << 20,
         limits: Limits::default(),
         clock,

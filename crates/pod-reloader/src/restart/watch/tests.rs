@@ -157,6 +157,7 @@ impl Operator {
             release_wait: Duration::ZERO,
             observe: false,
             run_cron_jobs: false,
+            unstick_after: Duration::ZERO,
             namespace_memory: 32 << 20,
             limits: Default::default(),
             clock: jiff::Timestamp::now,

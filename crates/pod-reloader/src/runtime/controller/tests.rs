@@ -180,6 +180,7 @@ impl Both {
                 release_wait: Duration::ZERO,
                 observe: false,
                 run_cron_jobs: false,
+                unstick_after: Duration::ZERO,
                 namespace_memory: usize::MAX,
                 limits: Default::default(),
                 clock: jiff::Timestamp::now,
