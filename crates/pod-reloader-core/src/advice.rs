@@ -288,6 +288,17 @@ mod tests {
     }
 
     #[test]
+    fn an_object_that_is_to_change_together_with_others_and_is_not_tracked_is_named() {
+        let web = || deployment("web").lists("user");
+        let both = web().annotation("secrets", "password");
+        let together = |workload: Builder| workload.annotation("together", "user, secret/password");
+        assert_eq!(advice(together(both)), [""; 0]);
+        let note = "pod-reloader.cs.sap.com/together names secret/password, which is not tracked; \
+                    nothing waits for it";
+        assert_eq!(advice(together(web())), [note]);
+    }
+
+    #[test]
     fn a_misspelt_annotation_is_named_with_the_one_that_is_meant() {
         for (misspelt, meant) in [
             ("config-maps", "configmaps"),
