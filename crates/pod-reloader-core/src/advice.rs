@@ -22,7 +22,7 @@ use crate::together;
 use crate::window::Windows;
 
 /// The maximum number of warnings for one workload: it may hold thousands of annotations.
-const MAX_ADVICE: usize = 10;
+pub(crate) const MAX_ADVICE: usize = 10;
 
 /// A warning about one annotation or label.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -70,8 +70,8 @@ impl Parts {
             false => None,
         };
         let together = Together::read(|key| subject.annotation(key));
-        let mut advice = advice(&subject, reading);
-        advice.extend(together.as_deref().and_then(|together| {
+        let mut warnings = advice(&subject, reading);
+        warnings.extend(together.as_deref().and_then(|together| {
             let is_tracked = |kind, name: &Name| {
                 let (namespace, name) = (namespace.clone(), name.clone());
                 references.mention(&Reference {
@@ -82,6 +82,7 @@ impl Parts {
             };
             together.untracked(is_tracked).map(Advice::NotTracked)
         }));
+        warnings.truncate(advice::MAX_ADVICE);
         Ok(Workload {
             requirements: requirements.into_iter().collect(),
             references,
@@ -114,7 +115,7 @@ impl Parts {
                 generation,
             ),
             pinning,
-            advice,
+            advice: warnings,
             together,
             releases: Release::of(
                 &reading.tools,
