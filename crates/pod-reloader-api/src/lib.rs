@@ -1,11 +1,16 @@
 //! The custom resources of pod-reloader, as users write them.
 
 mod cluster_config_sync;
+mod field_binding;
 mod schema;
 
 pub use self::cluster_config_sync::{
     ClusterConfigSync, ClusterConfigSyncSpec, ClusterConfigSyncStatus, Conflict, CopiedMetadata,
     DeletionPolicy, Source, SourceKind, Template,
+};
+pub use self::field_binding::{
+    BoundField, FieldBinding, FieldBindingSpec, FieldBindingStatus, FieldSource, FieldState,
+    FieldTarget, ValueType,
 };
 
 /// The API group of the custom resources, and the prefix of the labels and annotations that belong to them.

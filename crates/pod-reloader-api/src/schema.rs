@@ -51,6 +51,70 @@ pub(crate) fn keys(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Returns the schema of the name of an object.
+pub(crate) fn object_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string",
+        "minLength": 1,
+        "maxLength": 253,
+        "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+    })
+}
+
+/// Returns the schema of a list of fields and their keys. No path is in it twice.
+pub(crate) fn fields(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "minItems": 1,
+        "maxItems": 64,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["path"],
+        "items": {
+            "type": "object",
+            "required": ["key", "path"],
+            "properties": {
+                "key": {
+                    "description": "The key of the source.",
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": 253,
+                    "pattern": r"^[-._a-zA-Z0-9]+$",
+                },
+                "path": {
+                    "description": "The path of the field, under spec. An element of a list is named by a field of its own: spec.users[name=admin].password. A name with dots stands in brackets: spec.config[log.level].",
+                    "type": "string",
+                    "maxLength": 1024,
+                    "pattern": r"^spec(\.[^].\[=]+|\[[^]\[=]+(=[^]\[]+)?\])*(\.[^].\[=]+|\[[^]\[=]+\])$",
+                },
+                "as": {
+                    "description": "The type of the field: String (the bytes as they are), Integer or Boolean.",
+                    "type": "string",
+                    "enum": ["String", "Integer", "Boolean"],
+                    "default": "String",
+                },
+            },
+        },
+    })
+}
+
+/// Returns the schema of the states of fields.
+pub(crate) fn field_states(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["path"],
+        "items": {
+            "type": "object",
+            "required": ["path", "state"],
+            "properties": {
+                "path": {"type": "string"},
+                "state": {"type": "string"},
+                "message": {"type": "string"},
+            },
+        },
+    })
+}
+
 /// Returns the schema of the labels of copies.
 pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
     metadata(63)

@@ -33,6 +33,7 @@ pub mod revision;
 pub mod together;
 
 pub mod claim;
+pub mod field_binding;
 pub mod references;
 
 pub mod dialects;

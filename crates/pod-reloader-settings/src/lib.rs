@@ -23,11 +23,11 @@ use pod_reloader_core::staging::{Defaults, Staged};
 
 pub use self::choices::{FirstStampArg, LogFormat, NotifyFormat, NotifyOn, Reconcile, TlsVersion};
 pub use self::values::{
-    CustomKinds, IgnoredKind, Namespaces, OptionalAddress, PlacesOfReleases, Spoken,
+    BoundKinds, CustomKinds, IgnoredKind, Namespaces, OptionalAddress, PlacesOfReleases, Spoken,
 };
 use self::values::{
-    address, custom_resources, duration, ignored_kind, log_level, memory, name, namespaces,
-    optional_address, places, proxy, resync_period, spoken, staged,
+    address, custom_resources, duration, field_bindings, ignored_kind, log_level, memory, name,
+    namespaces, optional_address, places, proxy, resync_period, spoken, staged,
 };
 
 /// Restarts pods when the ConfigMaps and Secrets that they read change.
@@ -189,6 +189,9 @@ pub struct Args {
     /// Protect what the pod templates of workloads use, too, and not only what their pods do.
     #[arg(long, env = "POD_RELOADER_PROTECT_TEMPLATES", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub protect_templates: bool,
+    /// Kinds of custom resource whose fields FieldBindings keep equal to keys of ConfigMaps and Secrets, in JSON: [{"group":"goharbor.io","version":"v1beta1","resource":"harbors","kind":"Harbor"}] [default: none].
+    #[arg(long, env = "POD_RELOADER_FIELD_BINDINGS", value_name = "KINDS", default_value = "", hide_default_value = true, value_parser = field_bindings)]
+    pub field_bindings: BoundKinds,
     /// Number of rollouts of managed workloads, whoever began them, that may be under way in the cluster when a restart begins. 0 means no limit.
     #[arg(
         long,

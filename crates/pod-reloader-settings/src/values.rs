@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::Uri;
 use pod_reloader_core::dialect::Dialect;
 use pod_reloader_core::duration::{self, MAX_SETTLE_PERIOD};
+use pod_reloader_core::field_binding::kind::BoundKind;
 use pod_reloader_core::kind::{CustomResource, WorkloadKind};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
@@ -27,6 +28,10 @@ pub struct Spoken(pub BTreeSet<Dialect>);
 /// Kinds of workload, also in one value.
 #[derive(Clone, Debug)]
 pub struct CustomKinds(pub Vec<WorkloadKind>);
+
+/// Kinds whose fields may be bound, also in one value.
+#[derive(Clone, Debug)]
+pub struct BoundKinds(pub Vec<BoundKind>);
 
 /// A kind that is never tracked, or none: see [`OptionalAddress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +84,10 @@ pub(super) fn spoken(text: &str) -> Result<Spoken, String> {
         .map(|name| name.trim().parse())
         .collect::<Result<_, _>>()
         .map(Spoken)
+}
+
+pub(super) fn field_bindings(text: &str) -> Result<BoundKinds, String> {
+    BoundKind::parse_all(text).map(BoundKinds)
 }
 
 pub(super) fn custom_resources(text: &str) -> Result<CustomKinds, String> {

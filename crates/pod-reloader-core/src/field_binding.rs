@@ -1,0 +1,219 @@
+//! FieldBindings: which fields of a custom resource are equal to which keys, and whose a field is.
+
+pub mod kind;
+pub mod metadata;
+pub mod outcome;
+pub mod pace;
+pub mod path;
+pub mod plan;
+pub mod rival;
+pub mod source;
+pub mod value;
+
+use jiff::Timestamp;
+use pod_reloader_api::{FieldBinding, SourceKind, ValueType};
+
+use self::path::{InvalidPath, Path};
+use crate::name::Name;
+use crate::reference::{ConfigKind, Reference};
+
+/// A FieldBinding, as it is worked with.
+#[derive(Clone, Debug)]
+pub struct Binding {
+    /// The name and the namespace.
+    pub id: BindingId,
+    /// The UID.
+    pub uid: Box<str>,
+    /// The generation of the spec.
+    pub generation: i64,
+    /// The object whose keys are written.
+    pub source: Reference,
+    /// The custom resource whose fields are written.
+    pub target: Target,
+    /// The fields.
+    pub fields: Vec<Field>,
+    created: Option<Timestamp>,
+}
+
+/// The identity of a FieldBinding.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BindingId {
+    /// The namespace.
+    pub namespace: Name,
+    /// The name.
+    pub name: Name,
+}
+
+impl std::fmt::Display for BindingId {
+    /// Writes `FieldBinding namespace/name`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FieldBinding {}/{}", self.namespace, self.name)
+    }
+}
+
+/// The custom resource whose fields are written. Its namespace is that of the FieldBinding.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Target {
+    /// The API group and version.
+    pub api_version: Box<str>,
+    /// The kind.
+    pub kind: Box<str>,
+    /// The name.
+    pub name: Name,
+}
+
+impl Target {
+    fn group(&self) -> &str {
+        let parts = self.api_version.split_once('/');
+        parts.map_or("", |(group, _)| group)
+    }
+}
+
+/// A field that is equal to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The key of the source.
+    pub key: Box<str>,
+    /// The path of the field.
+    pub path: Path,
+    /// The type of the field.
+    pub value_type: ValueType,
+}
+
+/// The reason why a FieldBinding cannot be worked with. The schema of the CRD rules all of them out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidBinding {
+    /// A name is not one.
+    #[error("{0} is not a valid name")]
+    Name(&'static str),
+    /// The path of a field is not one.
+    #[error(transparent)]
+    Path(#[from] InvalidPath),
+}
+
+impl TryFrom<&FieldBinding> for Binding {
+    type Error = InvalidBinding;
+
+    fn try_from(object: &FieldBinding) -> Result<Self, InvalidBinding> {
+        let (meta, spec) = (&object.metadata, &object.spec);
+        let name = |text: &str, field| Name::parse(text).map_err(|_| InvalidBinding::Name(field));
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        let namespace = name(namespace, "metadata.namespace")?;
+        let fields = spec.fields.iter().map(|field| {
+            Ok(Field {
+                key: field.key.as_str().into(),
+                path: Path::parse(&field.path)?,
+                value_type: field.value_type,
+            })
+        });
+        Ok(Self {
+            id: BindingId {
+                namespace: namespace.clone(),
+                name: name(meta.name.as_deref().unwrap_or_default(), "metadata.name")?,
+            },
+            uid: meta.uid.as_deref().unwrap_or_default().into(),
+            generation: meta.generation.unwrap_or_default(),
+            source: Reference {
+                kind: match spec.source.kind {
+                    SourceKind::ConfigMap => ConfigKind::ConfigMap,
+                    SourceKind::Secret => ConfigKind::Secret,
+                },
+                namespace,
+                name: name(&spec.source.name, "spec.source.name")?,
+            },
+            target: Target {
+                api_version: spec.target.api_version.as_str().into(),
+                kind: spec.target.kind.as_str().into(),
+                name: name(&spec.target.name, "spec.target.name")?,
+            },
+            fields: fields.collect::<Result<_, InvalidPath>>()?,
+            created: meta.creation_timestamp.as_ref().map(|time| time.0),
+        })
+    }
+}
+
+impl Binding {
+    /// Returns true if it writes to the same object as another one, in whatever version of its kind.
+    pub fn competes_with(&self, other: &Self) -> bool {
+        let identity = |it: &Self| {
+            let target = &it.target;
+            let group = target.group().to_owned();
+            (group, target.kind.clone(), target.name.clone())
+        };
+        self.id != other.id
+            && self.id.namespace == other.id.namespace
+            && identity(self) == identity(other)
+    }
+
+    /// Returns true if a field that both name is this one's: that of the older.
+    pub fn precedes(&self, other: &Self) -> bool {
+        (self.created, &self.id.name) < (other.created, &other.id.name)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// Returns a FieldBinding of Secret `s3` and Harbor `registry`, with some fields of its own.
+    pub(crate) fn object(fields: Value) -> FieldBinding {
+        let mut object = json!({
+            "apiVersion": "pod-reloader.github.io/v1alpha1",
+            "kind": "FieldBinding",
+            "metadata": {
+                "name": "harbor-s3", "namespace": "harbor", "uid": "u-1", "generation": 1,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {
+                "source": {"kind": "Secret", "name": "s3"},
+                "target": {"apiVersion": "goharbor.io/v1beta1", "kind": "Harbor", "name": "registry"},
+                "fields": [{"key": "accesskey", "path": "spec.s3.accesskey"}],
+            },
+        });
+        json_patch::merge(&mut object, &fields);
+        serde_json::from_value(object).unwrap()
+    }
+
+    pub(crate) fn binding(fields: Value) -> Binding {
+        Binding::try_from(&object(fields)).unwrap()
+    }
+
+    #[test]
+    fn of_two_for_one_object_the_older_comes_first() {
+        let named = |name, created| {
+            binding(json!({"metadata": {"name": name, "creationTimestamp": created}}))
+        };
+        let older = named("b", "2026-01-01T00:00:00Z");
+        let newer = named("a", "2026-01-02T00:00:00Z");
+        assert!(older.competes_with(&newer) && older.precedes(&newer) && !newer.precedes(&older));
+        let twin = named("c", "2026-01-01T00:00:00Z");
+        assert!(older.precedes(&twin) && !twin.precedes(&older));
+        assert!(!older.competes_with(&older));
+    }
+
+    #[test]
+    fn a_version_does_not_make_another_object() {
+        let one = binding(json!({}));
+        let with = |target: Value| {
+            binding(json!({"metadata": {"name": "other"}, "spec": {"target": target}}))
+        };
+        assert!(one.competes_with(&with(json!({"apiVersion": "goharbor.io/v1alpha3"}))));
+        for target in [
+            json!({"apiVersion": "example.com/v1beta1"}),
+            json!({"kind": "HarborCluster"}),
+            json!({"name": "elsewhere"}),
+        ] {
+            assert!(!one.competes_with(&with(target.clone())), "{target}");
+        }
+        let elsewhere = binding(json!({"metadata": {"name": "other", "namespace": "elsewhere"}}));
+        assert!(!one.competes_with(&elsewhere));
+    }
+
+    #[test]
+    fn a_path_that_is_none_is_said() {
+        let object = object(json!({"spec": {"fields": [{"key": "a", "path": "status.phase"}]}}));
+        let error = Binding::try_from(&object).unwrap_err();
+        assert!(error.to_string().contains("status.phase"), "{error}");
+    }
+}

@@ -1,0 +1,133 @@
+//! The kinds of custom resource whose fields may be bound.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use pod_reloader_api::GROUP;
+use serde::Deserialize;
+
+use super::Target;
+
+/// A kind of custom resource whose fields may be bound, as written in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BoundKind {
+    /// The API group.
+    pub group: String,
+    /// The version, of which the paths are.
+    pub version: String,
+    /// The resource name in URLs.
+    pub resource: String,
+    /// The kind as Kubernetes spells it.
+    pub kind: String,
+}
+
+impl BoundKind {
+    /// Parses a list of kinds in JSON. An empty text is an empty list.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with the text.
+    pub fn parse_all(text: &str) -> Result<Vec<Self>, String> {
+        if text.trim().is_empty() {
+            return Ok(Vec::new());
+        }
+        let kinds: Vec<Self> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let mut seen = BTreeSet::new();
+        for kind in &kinds {
+            kind.check()?;
+            if !seen.insert((&kind.group, &kind.kind, &kind.version)) {
+                return Err(format!("{kind} is named twice"));
+            }
+        }
+        Ok(kinds)
+    }
+
+    /// Returns true if a target is of this kind and version.
+    pub fn is_of(&self, target: &Target) -> bool {
+        *target.kind == *self.kind
+            && target.api_version.split_once('/') == Some((&*self.group, &*self.version))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let is_name = |text: &str| {
+            let is_in_name = |it: u8| it.is_ascii_alphanumeric() || b"-.".contains(&it);
+            !text.is_empty() && text.bytes().all(is_in_name)
+        };
+        let names = [&self.group, &self.version, &self.resource, &self.kind];
+        if !names.into_iter().all(|text| is_name(text)) {
+            return Err(format!(
+                "{self}: group, version, resource and kind must be names"
+            ));
+        }
+        // Groups of Kubernetes have no dot, or end like this.
+        let is_of_kubernetes =
+            !self.group.contains('.') || self.group == "k8s.io" || self.group.ends_with(".k8s.io");
+        if is_of_kubernetes || self.group == GROUP {
+            return Err(format!(
+                "{self}: fields of custom resources alone can be bound, not those of kinds of Kubernetes or of pod-reloader itself"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for BoundKind {
+    /// Writes `group/version/Kind`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.group, self.version, self.kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field_binding::tests::binding;
+    use serde_json::json;
+
+    fn kinds(group: &str) -> Result<Vec<BoundKind>, String> {
+        let kind =
+            json!({"group": group, "version": "v1beta1", "resource": "harbors", "kind": "Harbor"});
+        BoundKind::parse_all(&json!([kind]).to_string())
+    }
+
+    #[test]
+    fn a_target_is_of_a_kind_in_one_version() {
+        let kind = kinds("goharbor.io").unwrap().remove(0);
+        assert!(kind.is_of(&binding(json!({})).target));
+        for target in [
+            json!({"apiVersion": "goharbor.io/v1"}),
+            json!({"apiVersion": "goharbor.com/v1beta1"}),
+            json!({"kind": "Harbors"}),
+        ] {
+            let target = binding(json!({"spec": {"target": target}})).target;
+            assert!(!kind.is_of(&target), "{target:?}");
+        }
+        assert_eq!(BoundKind::parse_all(" "), Ok(vec![]));
+    }
+
+    #[test]
+    fn kinds_of_kubernetes_and_our_own_are_refused() {
+        for group in [
+            "",
+            "apps",
+            "rbac.authorization.k8s.io",
+            "admissionregistration.k8s.io",
+            "apiextensions.k8s.io",
+            "pod-reloader.github.io",
+            "../x",
+        ] {
+            assert!(kinds(group).is_err(), "{group}");
+        }
+        assert!(kinds("cluster.x-k8s.io").is_ok());
+    }
+
+    #[test]
+    fn a_kind_is_named_once_and_has_no_unknown_fields() {
+        let kind =
+            json!({"group": "a.b", "version": "v1", "resource": "cs", "kind": "C"}).to_string();
+        assert!(BoundKind::parse_all(&format!("[{kind},{kind}]")).is_err());
+        let unknown = kind.replace("version", "versions");
+        assert!(BoundKind::parse_all(&format!("[{unknown}]")).is_err());
+    }
+}

@@ -1,0 +1,62 @@
+//! The metadata of sources and targets, as watches bring it.
+
+use std::borrow::Cow;
+
+use kube_core::{ApiResource, DynamicResourceScope, ObjectMeta, Resource};
+use serde::Deserialize;
+
+use crate::metadata::identity;
+use crate::name::Name;
+
+/// The metadata of a source or a target. Only the identity is parsed.
+#[derive(Clone, Debug, Deserialize)]
+pub struct BoundMetadata {
+    #[serde(deserialize_with = "identity")]
+    metadata: ObjectMeta,
+}
+
+impl BoundMetadata {
+    /// Returns the namespace. `None` if it is invalid, which the apiserver never sends.
+    pub fn namespace(&self) -> Option<Name> {
+        Name::parse(self.metadata.namespace.as_deref()?).ok()
+    }
+
+    /// Returns the resourceVersion.
+    pub fn resource_version(self) -> Box<str> {
+        let version = self.metadata.resource_version;
+        version.unwrap_or_default().into()
+    }
+}
+
+impl Resource for BoundMetadata {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn metadata_api() -> bool {
+        true
+    }
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}

@@ -1,0 +1,310 @@
+//! The state of fields, as the status of a FieldBinding tells it.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use pod_reloader_api::{FieldBindingStatus, FieldState};
+
+use super::path::Path;
+use super::value::InvalidValue;
+use super::{Field, InvalidBinding};
+use crate::name::Name;
+
+/// The state of a field that is equal to its key, and the reason of the condition if all are.
+pub const APPLIED: &str = "Applied";
+/// The type of the one condition.
+const READY: &str = "Ready";
+/// The maximum number of fields that the message of the condition names.
+const MAX_NAMED: usize = 3;
+
+/// The reason why a field is not equal to its key. It holds no value, and no words of the apiserver: these quote values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The operator has not been given the kind of the target, in this version.
+    KindNotAllowed,
+    /// There is no source.
+    SourceNotFound,
+    /// The source lacks the key.
+    KeyNotFound(Box<str>),
+    /// The key is no value of the type of the field.
+    InvalidValue(InvalidValue),
+    /// There is no target.
+    TargetNotFound,
+    /// The beginning of the path, up to here, leads to nothing.
+    PathNotFound(Box<str>),
+    /// The beginning of the path, up to here, leads to several elements of a list.
+    PathAmbiguous(Box<str>),
+    /// The path leads to an object or a list.
+    NotAField,
+    /// An older FieldBinding has the field.
+    Conflict(Name),
+    /// Somebody else keeps changing the field, or the key: this manager, if it is known.
+    Contended(Option<Box<str>>),
+    /// The cluster does not accept the values.
+    Rejected,
+    /// The operator has no right to read the source, or to read or write the target.
+    Forbidden,
+    /// The apiserver could not be asked. It is asked again.
+    Failed,
+}
+
+impl Reason {
+    /// Every [`Reason::as_str`].
+    pub const ALL: [&str; 13] = [
+        "KindNotAllowed",
+        "SourceNotFound",
+        "KeyNotFound",
+        "InvalidValue",
+        "TargetNotFound",
+        "PathNotFound",
+        "PathAmbiguous",
+        "NotAField",
+        "Conflict",
+        "Contended",
+        "Rejected",
+        "Forbidden",
+        "Failed",
+    ];
+
+    /// Returns the reason in one word.
+    pub fn as_str(&self) -> &'static str {
+        let at = match self {
+            Self::KindNotAllowed => 0,
+            Self::SourceNotFound => 1,
+            Self::KeyNotFound(_) => 2,
+            Self::InvalidValue(_) => 3,
+            Self::TargetNotFound => 4,
+            Self::PathNotFound(_) => 5,
+            Self::PathAmbiguous(_) => 6,
+            Self::NotAField => 7,
+            Self::Conflict(_) => 8,
+            Self::Contended(_) => 9,
+            Self::Rejected => 10,
+            Self::Forbidden => 11,
+            Self::Failed => 12,
+        };
+        Self::ALL[at]
+    }
+}
+
+impl fmt::Display for Reason {
+    /// Writes a sentence.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KindNotAllowed => f.write_str(
+                "pod-reloader has not been given this kind, in this version, by its configuration",
+            ),
+            Self::SourceNotFound => {
+                f.write_str("the source does not exist; the field stays as it is")
+            }
+            Self::KeyNotFound(key) => write!(
+                f,
+                "the source has no key {key:?}; the field stays as it is"
+            ),
+            Self::InvalidValue(error) => write!(f, "{error}; the field stays as it is"),
+            Self::TargetNotFound => f.write_str("the custom resource does not exist"),
+            Self::PathNotFound(upto) => write!(
+                f,
+                "the custom resource has no {upto}; pod-reloader writes fields, and makes nothing around them"
+            ),
+            Self::PathAmbiguous(upto) => {
+                write!(f, "the custom resource has several elements {upto}")
+            }
+            Self::NotAField => f.write_str("the path leads to an object or a list"),
+            Self::Conflict(other) => {
+                write!(f, "FieldBinding {other} is older and has this field")
+            }
+            Self::Contended(Some(manager)) => write!(
+                f,
+                "{manager} keeps changing the field; it is written once a minute at most"
+            ),
+            Self::Contended(None) => f.write_str(
+                "the field, or its key, keeps changing; it is written once a minute at most",
+            ),
+            Self::Rejected => f.write_str(
+                "the cluster does not accept the values that the fields of this FieldBinding should have",
+            ),
+            Self::Forbidden => f.write_str(
+                "pod-reloader is not allowed to read the source, or to read or write the custom resource",
+            ),
+            Self::Failed => f.write_str("the field could not be written, trying again"),
+        }
+    }
+}
+
+/// The state of a field: an error if it is not equal to its key.
+pub type Outcome = Result<(), Reason>;
+
+/// Returns the status of a FieldBinding of this generation with these fields, given the one that it has.
+pub fn status<'a>(
+    previous: Option<&FieldBindingStatus>,
+    generation: i64,
+    fields: impl IntoIterator<Item = (&'a Field, &'a Outcome)>,
+    now: Timestamp,
+) -> FieldBindingStatus {
+    let (mut states, mut failed) = (Vec::new(), Vec::new());
+    for (field, outcome) in fields {
+        states.push(state(&field.path, outcome));
+        failed.extend(outcome.as_ref().err().map(|reason| (&field.path, reason)));
+    }
+    let (status, reason, message) = match failed.first() {
+        None => {
+            let message = format!("{} fields are equal to their keys", states.len());
+            ("True", APPLIED, message)
+        }
+        Some((_, first)) => ("False", first.as_str(), named(&failed, states.len())),
+    };
+    FieldBindingStatus {
+        observed_generation: generation,
+        fields: states,
+        conditions: vec![condition(
+            previous,
+            generation,
+            (status, reason, message),
+            now,
+        )],
+    }
+}
+
+/// Returns the status of a FieldBinding of this generation that cannot be worked with, given the one that it has.
+pub fn invalid(
+    previous: Option<&FieldBindingStatus>,
+    generation: i64,
+    error: &InvalidBinding,
+    now: Timestamp,
+) -> FieldBindingStatus {
+    let said = ("False", "InvalidSpec", error.to_string());
+    FieldBindingStatus {
+        observed_generation: generation,
+        fields: Vec::new(),
+        conditions: vec![condition(previous, generation, said, now)],
+    }
+}
+
+/// Returns the condition that says whether each field is equal to its key.
+pub fn ready(status: &FieldBindingStatus) -> Option<&Condition> {
+    status.conditions.iter().find(|it| it.type_ == READY)
+}
+
+fn state(path: &Path, outcome: &Outcome) -> FieldState {
+    let (state, message) = match outcome {
+        Ok(()) => (APPLIED, String::new()),
+        Err(reason) => (reason.as_str(), reason.to_string()),
+    };
+    FieldState {
+        path: path.as_str().to_owned(),
+        state: state.to_owned(),
+        message,
+    }
+}
+
+fn condition(
+    previous: Option<&FieldBindingStatus>,
+    generation: i64,
+    (status, reason, message): (&str, &str, String),
+    now: Timestamp,
+) -> Condition {
+    let before = previous.and_then(ready);
+    let since = before
+        .filter(|before| before.status == status)
+        .map(|before| before.last_transition_time.clone());
+    Condition {
+        type_: READY.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message,
+        observed_generation: Some(generation),
+        last_transition_time: since.unwrap_or(Time(now)),
+    }
+}
+
+fn named(failed: &[(&Path, &Reason)], all: usize) -> String {
+    let named = failed.iter().take(MAX_NAMED);
+    let named: Vec<_> = named
+        .map(|(path, reason)| format!("{path} ({reason})"))
+        .collect();
+    let more = match failed.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{} of {all} fields are not equal to their keys: {}{more}",
+        failed.len(),
+        named.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field_binding::tests::binding;
+    use serde_json::json;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// Returns the status with these outcomes, of fields `spec.f0`, `spec.f1` and so on.
+    fn of(
+        previous: Option<&FieldBindingStatus>,
+        outcomes: &[Outcome],
+        now: i64,
+    ) -> FieldBindingStatus {
+        let fields =
+            (0..outcomes.len()).map(|at| json!({"key": "k", "path": format!("spec.f{at}")}));
+        let fields: Vec<_> = fields.collect();
+        let binding = binding(json!({"spec": {"fields": fields}}));
+        status(previous, 3, binding.fields.iter().zip(outcomes), at(now))
+    }
+
+    #[test]
+    fn it_is_ready_once_every_field_is_equal_to_its_key() {
+        let status = of(None, &[Ok(()), Ok(())], 1);
+        let ready = ready(&status).unwrap();
+        let said = (&*ready.status, &*ready.reason, &*ready.message);
+        assert_eq!(
+            said,
+            ("True", "Applied", "2 fields are equal to their keys")
+        );
+        let field = serde_json::to_value(&status.fields[0]).unwrap();
+        assert_eq!(field, json!({"path": "spec.f0", "state": "Applied"}));
+    }
+
+    #[test]
+    fn the_first_field_that_is_not_gives_the_reason() {
+        let outcomes = [
+            Ok(()),
+            Err(Reason::KeyNotFound("port".into())),
+            Err(Reason::TargetNotFound),
+        ];
+        let status = of(None, &outcomes, 1);
+        let ready = ready(&status).unwrap();
+        let expected = "2 of 3 fields are not equal to their keys: spec.f1 (the source has no key \"port\"; the field stays as it is), spec.f2 (the custom resource does not exist)";
+        let said = (&*ready.status, &*ready.reason, &*ready.message);
+        assert_eq!(said, ("False", "KeyNotFound", expected));
+        let states: Vec<_> = status.fields.iter().map(|it| &*it.state).collect();
+        assert_eq!(states, ["Applied", "KeyNotFound", "TargetNotFound"]);
+    }
+
+    #[test]
+    fn many_fields_are_not_all_named() {
+        let status = of(None, &vec![Err(Reason::Rejected); 64], 1);
+        let message = &ready(&status).unwrap().message;
+        assert!(message.ends_with("and 61 more"), "{message}");
+    }
+
+    #[test]
+    fn the_time_of_the_condition_is_that_of_its_last_change() {
+        let first = of(None, &[Err(Reason::SourceNotFound)], 1);
+        let second = of(Some(&first), &[Err(Reason::TargetNotFound)], 2);
+        let third = of(Some(&second), &[Ok(())], 3);
+        let times = [&first, &second, &third].map(|it| ready(it).unwrap().last_transition_time.0);
+        assert_eq!(times, [at(1), at(1), at(3)]);
+        assert_eq!(
+            of(Some(&third), &[Ok(())], 4),
+            third,
+            "nothing is to be written"
+        );
+    }
+}

@@ -1,0 +1,313 @@
+//! Paths of fields: how users write them, and where they lead in an object.
+
+use std::fmt;
+
+use jsonptr::{PointerBuf, Token};
+use serde_json::Value;
+
+/// The only part of an object whose fields can be bound.
+const SPEC: &str = "spec";
+
+/// The path of a field under `spec`, such as `spec.users[name=admin].password`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path {
+    text: Box<str>,
+    /// The steps after `spec`.
+    steps: Box<[Step]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Step {
+    kind: StepKind,
+    /// The end of the step in the text.
+    end: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum StepKind {
+    /// A field of an object.
+    Field(Box<str>),
+    /// The element of a list that has this value in this field.
+    Element { field: Box<str>, value: Box<str> },
+}
+
+/// The error of a text that is no path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no path of a field such as spec.s3.accesskey or spec.users[name=admin].password")]
+pub struct InvalidPath(String);
+
+/// The place in an object to which a path leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place<'a> {
+    /// The field itself.
+    pub pointer: PointerBuf,
+    /// Its value, if it has one.
+    pub value: Option<&'a Value>,
+    /// The fields by which elements of lists were found, and their values.
+    pub elements: Vec<(PointerBuf, &'a Value)>,
+}
+
+/// The reason why a path leads nowhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoPlace {
+    /// The beginning of the path, up to here, leads to nothing that has fields or elements.
+    Missing(Box<str>),
+    /// Several elements of a list fit.
+    Ambiguous(Box<str>),
+    /// It leads to an object or a list, which has fields of its own.
+    NotAField,
+}
+
+impl Path {
+    /// Parses a path.
+    ///
+    /// # Errors
+    ///
+    /// The text is none.
+    pub fn parse(text: &str) -> Result<Self, InvalidPath> {
+        let wrong = || InvalidPath(text.chars().take(200).collect());
+        let mut rest = text.strip_prefix(SPEC).ok_or_else(wrong)?;
+        let mut steps = Vec::new();
+        while !rest.is_empty() {
+            let (kind, after) = step(rest).ok_or_else(wrong)?;
+            rest = after;
+            let end = text.len() - rest.len();
+            steps.push(Step { kind, end });
+        }
+        match steps.last().map(|step| &step.kind) {
+            Some(StepKind::Field(_)) => Ok(Self {
+                text: text.into(),
+                steps: steps.into(),
+            }),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// Returns the path as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the place in `object` to which the path leads. The last field may be missing, but nothing before it.
+    ///
+    /// # Errors
+    ///
+    /// Says why it leads nowhere.
+    pub fn place<'a>(&self, object: &'a Value) -> Result<Place<'a>, NoPlace> {
+        let mut pointer = PointerBuf::from_tokens([SPEC]);
+        let mut elements = Vec::new();
+        let mut here = object.get(SPEC);
+        let mut before = SPEC;
+        for step in &self.steps {
+            let missing = || NoPlace::Missing(before.into());
+            let parent = here.ok_or_else(missing)?;
+            let upto = &self.text[..step.end];
+            match &step.kind {
+                StepKind::Field(name) => {
+                    let fields = parent.as_object().ok_or_else(missing)?;
+                    pointer.push_back(Token::new(&**name));
+                    here = fields.get(&**name);
+                }
+                StepKind::Element { field, value } => {
+                    let list = parent.as_array().ok_or_else(missing)?;
+                    let mut fits = list.iter().enumerate().filter_map(|(at, element)| {
+                        let found = element.get(&**field)?;
+                        is(found, value).then_some((at, element, found))
+                    });
+                    let missing = || NoPlace::Missing(upto.into());
+                    let (at, element, found) = fits.next().ok_or_else(missing)?;
+                    if fits.next().is_some() {
+                        return Err(NoPlace::Ambiguous(upto.into()));
+                    }
+                    pointer.push_back(Token::from(at));
+                    let mut test = pointer.clone();
+                    test.push_back(Token::new(&**field));
+                    elements.push((test, found));
+                    here = Some(element);
+                }
+            }
+            before = upto;
+        }
+        if here.is_some_and(|it| it.is_object() || it.is_array()) {
+            return Err(NoPlace::NotAField);
+        }
+        Ok(Place {
+            pointer,
+            value: here.filter(|it| !it.is_null()),
+            elements,
+        })
+    }
+
+    /// Returns true if a manager with these managed fields (`fieldsV1`) has the field, alone or with all that is
+    /// around it.
+    pub(super) fn is_among(&self, managed: &Value) -> bool {
+        let mut here = managed.get("f:spec");
+        for step in &self.steps {
+            let Some(Value::Object(fields)) = here else {
+                return false;
+            };
+            // A manager of an atomic list or map has all that is in it.
+            if fields.is_empty() {
+                return true;
+            }
+            here = match &step.kind {
+                StepKind::Field(name) => fields.get(&format!("f:{name}")),
+                StepKind::Element { field, value } => {
+                    let fits = fields.iter().find(|(key, _)| {
+                        let key = key.strip_prefix("k:");
+                        let key = key.and_then(|key| serde_json::from_str::<Value>(key).ok());
+                        key.is_some_and(|key| key.get(&**field).is_some_and(|it| is(it, value)))
+                    });
+                    fits.map(|(_, inner)| inner)
+                }
+            };
+        }
+        here.is_some()
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Parses the first step of a path. Returns it with what follows.
+fn step(text: &str) -> Option<(StepKind, &str)> {
+    let is_word = |word: &str| !word.is_empty() && !word.contains(['[', ']']);
+    if let Some(text) = text.strip_prefix('.') {
+        let end = text.find(['.', '[']).unwrap_or(text.len());
+        let (name, rest) = text.split_at(end);
+        let is_name = is_word(name) && !name.contains('=');
+        return is_name.then(|| (StepKind::Field(name.into()), rest));
+    }
+    let (inside, rest) = text.strip_prefix('[')?.split_once(']')?;
+    let kind = match inside.split_once('=') {
+        Some((field, value)) => StepKind::Element {
+            field: Some(field).filter(|it| is_word(it))?.into(),
+            value: Some(value).filter(|it| is_word(it))?.into(),
+        },
+        None => StepKind::Field(Some(inside).filter(|it| is_word(it))?.into()),
+    };
+    Some((kind, rest))
+}
+
+/// Returns true if a value is the one that a path gives as text.
+fn is(found: &Value, text: &str) -> bool {
+    match found {
+        Value::String(found) => found == text,
+        Value::Number(found) => found.to_string() == text,
+        Value::Bool(found) => found.to_string() == text,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn place(path: &str, object: &Value) -> Result<(String, Option<Value>), NoPlace> {
+        let path = Path::parse(path).unwrap();
+        let place = path.place(object)?;
+        Ok((place.pointer.to_string(), place.value.cloned()))
+    }
+
+    fn missing(path: &str) -> Result<(String, Option<Value>), NoPlace> {
+        Err(NoPlace::Missing(path.into()))
+    }
+
+    #[test]
+    fn a_path_leads_to_a_field_that_is_there_or_not() {
+        let object =
+            json!({"spec": {"s3": {"accesskey": "a", "none": null}, "a/b~": {"log.level": "x"}}});
+        let at = |path: &str| place(path, &object).unwrap();
+        assert_eq!(
+            at("spec.s3.accesskey"),
+            ("/spec/s3/accesskey".into(), Some(json!("a")))
+        );
+        assert_eq!(at("spec.s3.region"), ("/spec/s3/region".into(), None));
+        assert_eq!(at("spec.s3.none").1, None);
+        assert_eq!(
+            at("spec.a/b~[log.level]"),
+            ("/spec/a~1b~0/log.level".into(), Some(json!("x")))
+        );
+    }
+
+    #[test]
+    fn an_element_of_a_list_is_found_by_a_field_wherever_it_is() {
+        let users = json!([{"name": "viewer"}, {"name": "admin", "password": "x"}, {"id": 7}]);
+        let object = json!({"spec": {"users": users}});
+        let path = Path::parse("spec.users[name=admin].password").unwrap();
+        let found = path.place(&object).unwrap();
+        assert_eq!(found.pointer.to_string(), "/spec/users/1/password");
+        let (element, name) = &found.elements[0];
+        assert_eq!(
+            (element.as_str(), *name),
+            ("/spec/users/1/name", &json!("admin"))
+        );
+        let by_number = place("spec.users[id=7].password", &object).unwrap();
+        assert_eq!(by_number.0, "/spec/users/2/password");
+    }
+
+    #[test]
+    fn nothing_but_the_last_field_may_be_missing() {
+        let object = json!({"spec": {"users": [{"name": "a"}, {"name": "a"}], "text": "t", "s3": null, "map": {}}});
+        assert_eq!(place("spec.gcs.key", &object), missing("spec.gcs"));
+        assert_eq!(place("spec.gcs.a.key", &object), missing("spec.gcs"));
+        assert_eq!(place("spec.s3.key", &object), missing("spec.s3"));
+        assert_eq!(place("spec.text.key", &object), missing("spec.text"));
+        assert_eq!(
+            place("spec.users[name=b].x", &object),
+            missing("spec.users[name=b]")
+        );
+        assert_eq!(place("spec.map[name=b].x", &object), missing("spec.map"));
+        assert_eq!(place("spec.a", &json!({})), missing("spec"));
+        assert_eq!(
+            place("spec.users[name=a].x", &object),
+            Err(NoPlace::Ambiguous("spec.users[name=a]".into()))
+        );
+        assert_eq!(place("spec.users", &object), Err(NoPlace::NotAField));
+        assert_eq!(place("spec.map", &object), Err(NoPlace::NotAField));
+    }
+
+    #[test]
+    fn a_text_that_is_no_path_under_spec_is_refused() {
+        for text in [
+            "",
+            "spec",
+            "spec.",
+            "spec..a",
+            "specs.a",
+            "status.phase",
+            "metadata.name",
+            "a.spec.b",
+            "spec.users[name=admin]",
+            "spec.users[0",
+            "spec.users[].a",
+            "spec.users[=a].b",
+            "spec.users[a=].b",
+            "spec.users[a=[b]].c",
+            "spec.a]",
+            "spec.a=b",
+            "spec.users[a=b]c",
+        ] {
+            assert!(Path::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_manager_has_a_field_alone_or_with_an_atomic_list_around_it() {
+        let path = Path::parse("spec.users[name=admin].password").unwrap();
+        let users = |users: Value| path.is_among(&json!({"f:spec": {"f:users": users}}));
+        assert!(users(
+            json!({"k:{\"name\":\"admin\"}": {".": {}, "f:password": {}}})
+        ));
+        assert!(users(json!({})));
+        assert!(!users(
+            json!({"k:{\"name\":\"viewer\"}": {"f:password": {}}})
+        ));
+        assert!(!users(json!({"k:{\"name\":\"admin\"}": {"f:role": {}}})));
+        assert!(!path.is_among(&json!({"f:metadata": {}})));
+    }
+}

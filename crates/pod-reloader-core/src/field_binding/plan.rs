@@ -1,0 +1,272 @@
+//! The JSON Patch that gives the fields of an object their values, and what becomes of each field.
+
+use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
+use jsonptr::PointerBuf;
+use serde_json::Value;
+
+use super::outcome::Reason;
+use super::path::{NoPlace, Path};
+use super::source::Source;
+use super::{Binding, BindingId};
+
+/// The changes of the fields of one binding in an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The operations that make them: none if there is nothing to change.
+    pub operations: Vec<PatchOperation>,
+    /// What becomes of each field, in their order.
+    pub fields: Vec<Result<Step, Reason>>,
+}
+
+/// The change of one field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It has its value.
+    None,
+    /// It gets its value.
+    Write,
+}
+
+impl Plan {
+    /// Returns the patch. It fails if the object has changed since it had this resourceVersion.
+    pub fn patch(self, resource_version: &str) -> Patch {
+        let mut operations = vec![test(
+            PointerBuf::from_tokens(["metadata", "resourceVersion"]),
+            resource_version.into(),
+        )];
+        operations.extend(self.operations);
+        Patch(operations)
+    }
+}
+
+impl Binding {
+    /// Returns the changes that give `object` these values, one for each field. Fields of the `older` bindings are
+    /// theirs.
+    ///
+    /// Each change tests what it rests on: the fields by which elements of lists were found. No object, list or element
+    /// is made for a field.
+    pub fn plan(&self, object: &Value, values: &[Result<Value, Reason>], older: &[&Self]) -> Plan {
+        let mut taken = Vec::new();
+        for binding in older {
+            taken.extend(binding.fields.iter().filter_map(|field| {
+                let place = field.path.place(object).ok()?;
+                Some((place.pointer, &binding.id))
+            }));
+        }
+        let mut plan = Plan::default();
+        for (field, value) in self.fields.iter().zip(values) {
+            let step = change(object, &field.path, value, &taken);
+            plan.fields.push(step.map(|(pointer, operations)| {
+                taken.push((pointer, &self.id));
+                let step = match operations.is_empty() {
+                    true => Step::None,
+                    false => Step::Write,
+                };
+                plan.operations.extend(operations);
+                step
+            }));
+        }
+        plan
+    }
+}
+
+/// Returns the operations that fill the fields of a new object, and the fields that are left as they are, with the
+/// reason. `bindings` are those of the object, with their sources, in any order.
+pub fn fill<'a>(
+    object: &Value,
+    bindings: &'a [(Binding, Option<Source>)],
+) -> (Vec<PatchOperation>, Vec<(&'a Path, Reason)>) {
+    let mut bindings: Vec<_> = bindings.iter().collect();
+    bindings
+        .sort_by(|(one, _), (other, _)| (one.created, &one.id).cmp(&(other.created, &other.id)));
+    let (mut operations, mut failed, mut older) = (Vec::new(), Vec::new(), Vec::new());
+    for (binding, source) in bindings {
+        let plan = binding.plan(object, &binding.values(source.as_ref()), &older);
+        operations.extend(plan.operations);
+        let paths = binding.fields.iter().map(|field| &field.path);
+        let states = paths.zip(plan.fields);
+        failed.extend(states.filter_map(|(path, step)| Some((path, step.err()?))));
+        older.push(binding);
+    }
+    (operations, failed)
+}
+
+/// Returns the place of a field, and the operations that give it its value.
+fn change(
+    object: &Value,
+    path: &Path,
+    value: &Result<Value, Reason>,
+    taken: &[(PointerBuf, &BindingId)],
+) -> Result<(PointerBuf, Vec<PatchOperation>), Reason> {
+    let value = value.as_ref().map_err(Clone::clone)?;
+    let place = path.place(object).map_err(|none| match none {
+        NoPlace::Missing(upto) => Reason::PathNotFound(upto),
+        NoPlace::Ambiguous(upto) => Reason::PathAmbiguous(upto),
+        NoPlace::NotAField => Reason::NotAField,
+    })?;
+    if let Some((_, other)) = taken.iter().find(|(pointer, _)| *pointer == place.pointer) {
+        return Err(Reason::Conflict(other.name.clone()));
+    }
+    if place.value == Some(value) {
+        return Ok((place.pointer, Vec::new()));
+    }
+    let elements = place.elements.into_iter();
+    let mut operations: Vec<_> = elements
+        .map(|(pointer, value)| test(pointer, value.clone()))
+        .collect();
+    operations.push(PatchOperation::Add(AddOperation {
+        path: place.pointer.clone(),
+        value: value.clone(),
+    }));
+    Ok((place.pointer, operations))
+}
+
+fn test(path: PointerBuf, value: Value) -> PatchOperation {
+    PatchOperation::Test(TestOperation { path, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field_binding::tests::binding;
+    use serde_json::json;
+
+    fn with(fields: Value) -> Binding {
+        binding(json!({"spec": {"fields": fields}}))
+    }
+
+    fn harbor() -> Value {
+        json!({
+            "metadata": {"name": "registry", "resourceVersion": "7"},
+            "spec": {
+                "s3": {"accesskey": "old", "bucket": "b"},
+                "users": [{"name": "viewer"}, {"name": "admin", "role": "root", "password": "old"}],
+            },
+        })
+    }
+
+    /// Returns the object after a plan was applied to it.
+    fn after(plan: &Plan) -> Value {
+        let mut object = harbor();
+        json_patch::patch(&mut object, &plan.clone().patch("7").0).unwrap();
+        object
+    }
+
+    #[test]
+    fn a_field_gets_its_value_and_its_siblings_stay() {
+        let binding = with(json!([
+            {"key": "a", "path": "spec.s3.accesskey"},
+            {"key": "b", "path": "spec.s3.region"},
+            {"key": "c", "path": "spec.users[name=admin].password"},
+        ]));
+        let values = [json!("new"), json!("eu"), json!(7)].map(Ok);
+        let plan = binding.plan(&harbor(), &values, &[]);
+        assert_eq!(plan.fields, vec![Ok(Step::Write); 3]);
+        let mut expected = harbor();
+        expected["spec"]["s3"]["accesskey"] = json!("new");
+        expected["spec"]["s3"]["region"] = json!("eu");
+        expected["spec"]["users"][1]["password"] = json!(7);
+        assert_eq!(after(&plan), expected);
+    }
+
+    #[test]
+    fn a_field_that_has_its_value_is_not_written() {
+        let binding = with(json!([{"key": "a", "path": "spec.s3.accesskey"}]));
+        let plan = binding.plan(&harbor(), &[Ok(json!("old"))], &[]);
+        assert_eq!(
+            (plan.operations.len(), plan.fields),
+            (0, vec![Ok(Step::None)])
+        );
+    }
+
+    #[test]
+    fn a_patch_fails_if_the_object_or_the_element_is_another() {
+        let binding = with(json!([{"key": "c", "path": "spec.users[name=admin].password"}]));
+        let patch = binding.plan(&harbor(), &[Ok(json!("new"))], &[]).patch("7");
+        let mut newer = harbor();
+        newer["metadata"]["resourceVersion"] = json!("8");
+        assert!(json_patch::patch(&mut newer, &patch.0).is_err());
+        let mut moved = harbor();
+        moved["spec"]["users"].as_array_mut().unwrap().reverse();
+        assert!(json_patch::patch(&mut moved, &patch.0).is_err());
+    }
+
+    #[test]
+    fn what_is_missing_is_not_made_and_what_is_no_field_not_replaced() {
+        let binding = with(json!([
+            {"key": "a", "path": "spec.gcs.key"},
+            {"key": "b", "path": "spec.s3"},
+            {"key": "c", "path": "spec.s3.accesskey"},
+        ]));
+        let mut values = vec![Ok(json!("x")); 2];
+        values.push(Err(Reason::SourceNotFound));
+        let plan = binding.plan(&harbor(), &values, &[]);
+        assert_eq!(plan.operations, []);
+        let expected = [
+            Reason::PathNotFound("spec.gcs".into()),
+            Reason::NotAField,
+            Reason::SourceNotFound,
+        ];
+        assert_eq!(plan.fields, expected.map(Err));
+    }
+
+    #[test]
+    fn a_field_of_an_older_binding_is_its_own_however_it_is_named() {
+        let older = binding(json!({
+            "metadata": {"name": "older"},
+            "spec": {"fields": [{"key": "x", "path": "spec.users[role=root].password"}]},
+        }));
+        let newer = with(json!([
+            {"key": "a", "path": "spec.users[name=admin].password"},
+            {"key": "b", "path": "spec.s3.accesskey"},
+            {"key": "c", "path": "spec.s3[accesskey]"},
+        ]));
+        let values = vec![Ok(json!("x")); 3];
+        let plan = newer.plan(&harbor(), &values, &[&older]);
+        let conflict = |plan: &Plan, at: usize| match &plan.fields[at] {
+            Err(Reason::Conflict(name)) => name.to_string(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(conflict(&plan, 0), "older");
+        assert_eq!(plan.fields[1], Ok(Step::Write));
+        assert_eq!(conflict(&plan, 2), newer.id.name.as_str());
+    }
+
+    #[test]
+    fn a_new_object_is_filled_by_all_its_bindings() {
+        let named = |name, created, fields| {
+            binding(json!({
+                "metadata": {"name": name, "creationTimestamp": created},
+                "spec": {"fields": fields},
+            }))
+        };
+        let newer = named(
+            "a",
+            "2026-01-02T00:00:00Z",
+            json!([
+                {"key": "k", "path": "spec.s3.accesskey"},
+                {"key": "k", "path": "spec.s3.region"},
+            ]),
+        );
+        let older = named(
+            "b",
+            "2026-01-01T00:00:00Z",
+            json!([{"key": "l", "path": "spec.s3.accesskey"}]),
+        );
+        let source = || {
+            let source = json!({"data": {"k": "bmV3ZXI=", "l": "b2xkZXI="}});
+            Some(serde_json::from_value(source).unwrap())
+        };
+        let bindings = [(newer, source()), (older, source())];
+        let (operations, failed) = fill(&harbor(), &bindings);
+        let mut object = harbor();
+        json_patch::patch(&mut object, &operations).unwrap();
+        let s3 = json!({"accesskey": "older", "bucket": "b", "region": "newer"});
+        assert_eq!(object["spec"]["s3"], s3);
+        let failed: Vec<_> = failed
+            .iter()
+            .map(|(path, reason)| (path.as_str(), reason.as_str()))
+            .collect();
+        assert_eq!(failed, [("spec.s3.accesskey", "Conflict")]);
+    }
+}

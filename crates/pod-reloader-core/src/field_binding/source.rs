@@ -1,0 +1,89 @@
+//! The object whose keys are written to fields, as the apiserver sends it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use k8s_openapi::ByteString;
+use serde::de::IntoDeserializer;
+use serde::de::value::{Error, StrDeserializer};
+use serde::{Deserialize, Deserializer};
+
+use crate::reference::ConfigKind;
+
+/// A ConfigMap or a Secret, as the apiserver sends it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Source {
+    #[serde(default, deserialize_with = "or_empty")]
+    data: Data,
+    #[serde(default, deserialize_with = "or_empty")]
+    binary_data: Data,
+}
+
+/// Keys and values. Those of Secrets, and binary ones, are in base64.
+type Data = BTreeMap<String, String>;
+
+/// Parses `null` as nothing.
+fn or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Data, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Shows no value.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> = self.data.keys().chain(self.binary_data.keys()).collect();
+        f.debug_struct("Source").field("keys", &keys).finish()
+    }
+}
+
+impl Source {
+    /// Returns the bytes of a key of an object of this kind. `None` if it has no such key.
+    pub fn bytes(&self, kind: ConfigKind, key: &str) -> Option<Cow<'_, [u8]>> {
+        match (kind, self.data.get(key)) {
+            (ConfigKind::ConfigMap, Some(text)) => Some(text.as_bytes().into()),
+            (ConfigKind::ConfigMap, None) => decoded(self.binary_data.get(key)?),
+            (ConfigKind::Secret, value) => decoded(value?),
+        }
+    }
+}
+
+/// Returns the bytes of a text in base64, which is what the apiserver sends.
+fn decoded(text: &str) -> Option<Cow<'_, [u8]>> {
+    let text: StrDeserializer<'_, Error> = text.into_deserializer();
+    let bytes = ByteString::deserialize(text).ok()?;
+    Some(bytes.0.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn bytes(kind: ConfigKind, object: Value, key: &str) -> Option<Vec<u8>> {
+        let source: Source = serde_json::from_value(object).unwrap();
+        source.bytes(kind, key).map(Cow::into_owned)
+    }
+
+    #[test]
+    fn a_value_is_its_bytes_however_they_are_sent() {
+        let secret = json!({"data": {"a": "aHVudGVyMgo="}, "metadata": {"name": "s"}});
+        assert_eq!(
+            bytes(ConfigKind::Secret, secret, "a").unwrap(),
+            b"hunter2\n"
+        );
+        let config_map = json!({"data": {"a": "aHVudGVyMgo="}, "binaryData": {"b": "/w=="}});
+        let of_config_map = |key| bytes(ConfigKind::ConfigMap, config_map.clone(), key);
+        assert_eq!(of_config_map("a").unwrap(), b"aHVudGVyMgo=");
+        assert_eq!(of_config_map("b").unwrap(), [0xff]);
+        assert_eq!(of_config_map("c"), None);
+        assert_eq!(bytes(ConfigKind::Secret, json!({"data": null}), "a"), None);
+    }
+
+    #[test]
+    fn it_shows_no_value() {
+        let source: Source =
+            serde_json::from_value(json!({"data": {"a": "aHVudGVyMgo="}})).unwrap();
+        assert_eq!(format!("{source:?}"), r#"Source { keys: ["a"] }"#);
+    }
+}
