@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 /// Returns the CustomResourceDefinition of a resource: `rollouts` of Argo Rollouts, `kafkaconnects` of
-/// Strimzi, `services` of Knative, `clusters` of CloudNativePG, `kustomizations` of Flux or `applications` of
-/// Argo CD. The paths of fields are those of the real
-/// definitions. No controller acts on these resources here.
+/// Strimzi, `services` of Knative, `clusters` of CloudNativePG, `kustomizations` of Flux, `applications` of
+/// Argo CD or `harbors` of harbor-operator. The paths of fields are those of the real definitions. No controller acts on
+/// these resources here. `stores` are nobody's: they have lists of each kind, and rules whose messages repeat values.
 ///
 /// # Panics
 /// For any other name.
@@ -91,6 +91,11 @@ pub fn crd(name: &str) -> Value {
             version["schema"]["openAPIV3Schema"]["properties"]["operation"] = any_object();
             definition
         }
+        "harbors" => definition(
+            ["goharbor.io", "v1beta1", "harbors", "harbor", "Harbor"],
+            harbor(),
+        ),
+        "stores" => definition(["example.com", "v1", "stores", "store", "Store"], store()),
         _ => panic!("{name}: there is no such definition"),
     }
 }
@@ -113,6 +118,112 @@ fn definition([group, version, plural, singular, kind]: [&str; 5], spec: Value) 
             }],
         },
     })
+}
+
+/// Returns the spec of Harbors of harbor-operator (v1beta1): names, types, patterns, defaults and required fields as it
+/// ships them. Left out are the components apart from database and Redis, all storage but S3 and file systems, the
+/// proxy, network, tracing and images, and some of the tuning of S3. Database, Redis and exposure have the fields that
+/// they require.
+fn harbor() -> Value {
+    let text = json!({"type": "string"});
+    let name = json!({"type": "string", "pattern": r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"});
+    let switch = |default: bool| json!({"type": "boolean", "default": default});
+    let host = |port| {
+        let properties = json!({"host": {"type": "string", "minLength": 1}, "port": {"type": "integer", "format": "int32", "minimum": 1}});
+        required(object(properties), port)
+    };
+    let s3 = object(json!({
+        "accesskey": text,
+        "secretkeyRef": name,
+        "region": text,
+        "regionendpoint": text,
+        "bucket": text,
+        "rootdirectory": text,
+        "storageclass": {"type": "string", "default": "STANDARD"},
+        "encrypt": switch(false),
+        "skipverify": switch(false),
+        "certificateRef": name,
+        "secure": switch(true),
+        "v4auth": switch(true),
+        "chunksize": {"type": "integer", "format": "int64", "minimum": 5_242_880},
+    }));
+    let file_system = object(json!({"registryPersistentVolume": object(json!({
+        "claimName": text,
+        "maxthreads": {"type": "integer", "format": "int32", "minimum": 25, "default": 100},
+        "prefix": text,
+    }))}));
+    let database = object(json!({
+        "hosts": {"type": "array", "minItems": 1, "items": host(&["host"])},
+        "username": text,
+        "passwordRef": name,
+        "sslMode": {"type": "string", "enum": ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]},
+        "prefix": text,
+    }));
+    let ingress = required(object(json!({"host": text})), &["host"]);
+    let spec = object(json!({
+        "externalURL": {"type": "string", "pattern": "https?://.*"},
+        "version": {"type": "string", "pattern": r"[0-9]+\.[0-9]+\.[0-9]+"},
+        "harborAdminPasswordRef": name,
+        "logLevel": {"type": "string", "default": "info", "enum": ["debug", "info", "warning", "error", "fatal"]},
+        "updateStrategyType": {"type": "string", "default": "RollingUpdate"},
+        "internalTLS": object(json!({"enabled": switch(false)})),
+        "imageChartStorage": object(json!({
+            "redirect": object(json!({"disable": switch(false)})),
+            "filesystem": required(file_system, &["registryPersistentVolume"]),
+            "s3": required(s3, &["bucket", "region"]),
+        })),
+        "database": required(database, &["hosts", "username"]),
+        "redis": host(&["host", "port"]),
+        "expose": required(object(json!({"core": object(json!({"ingress": ingress}))})), &["core"]),
+    }));
+    let fields = [
+        "database",
+        "expose",
+        "externalURL",
+        "harborAdminPasswordRef",
+        "imageChartStorage",
+        "redis",
+        "version",
+    ];
+    required(spec, &fields)
+}
+
+fn store() -> Value {
+    let user = || {
+        let users = json!({"name": {"type": "string"}, "role": {"type": "string"}, "password": {"type": "string"}});
+        required(object(users), &["name"])
+    };
+    let spec = object(json!({
+        // Nobody owns an element of this list alone.
+        "users": {"type": "array", "items": user()},
+        "accounts": {
+            "type": "array",
+            "items": user(),
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+        "port": {"type": "integer"},
+        "tls": {"type": "boolean"},
+        "password": {"type": "string"},
+        "code": {"type": "string", "pattern": "^[0-9]+$"},
+        "token": {
+            "type": "string",
+            "maxLength": 1000,
+            "x-kubernetes-validations": [{
+                "rule": "!self.startsWith('bad')",
+                "message": "the token is bad",
+                "messageExpression": "'the token ' + self + ' is bad'",
+            }],
+        },
+        "large": {"type": "string"},
+    }));
+    spec
+}
+
+/// Makes fields of an object required.
+fn required(mut schema: Value, fields: &[&str]) -> Value {
+    schema["required"] = json!(fields);
+    schema
 }
 
 /// Returns a pod template whose pod may have any form.

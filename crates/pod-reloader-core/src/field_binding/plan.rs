@@ -1,4 +1,4 @@
-//! The JSON Patch that gives the fields of an object their values, and what becomes of each field.
+//! The JSON Patch that gives the fields of an object the values of their keys.
 
 use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
 use jsonptr::PointerBuf;
@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::outcome::Reason;
 use super::path::{NoPlace, Path};
 use super::source::Source;
-use super::{Binding, BindingId};
+use super::value::convert;
+use super::{Binding, BindingId, Field};
 
 /// The changes of the fields of one binding in an object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,6 +41,18 @@ impl Plan {
 }
 
 impl Binding {
+    /// Returns the value that each field should have, in their order, or why it is left as it is. Without a source,
+    /// there is none.
+    pub fn values(&self, source: Option<&Source>) -> Vec<Result<Value, Reason>> {
+        let value = |field: &Field| {
+            let source = source.ok_or(Reason::SourceNotFound)?;
+            let bytes = source.bytes(self.source.kind, &field.key);
+            let bytes = bytes.ok_or_else(|| Reason::KeyNotFound(field.key.clone()))?;
+            convert(&bytes, field.value_type).map_err(Reason::InvalidValue)
+        };
+        self.fields.iter().map(value).collect()
+    }
+
     /// Returns the changes that give `object` these values, one for each field. Fields of the `older` bindings are
     /// theirs.
     ///
@@ -129,6 +142,7 @@ fn test(path: PointerBuf, value: Value) -> PatchOperation {
 mod tests {
     use super::*;
     use crate::field_binding::tests::binding;
+    use crate::field_binding::value::InvalidValue;
     use serde_json::json;
 
     fn with(fields: Value) -> Binding {
@@ -150,6 +164,24 @@ mod tests {
         let mut object = harbor();
         json_patch::patch(&mut object, &plan.clone().patch("7").0).unwrap();
         object
+    }
+
+    #[test]
+    fn each_field_has_its_value_or_its_reason() {
+        let binding = binding(json!({"spec": {"fields": [
+            {"key": "a", "path": "spec.a"},
+            {"key": "b", "path": "spec.b", "as": "Integer"},
+            {"key": "c", "path": "spec.c"},
+        ]}}));
+        let source = json!({"data": {"a": "eA==", "b": "eA=="}});
+        let source: Source = serde_json::from_value(source).unwrap();
+        let expected = [
+            Ok(json!("x")),
+            Err(Reason::InvalidValue(InvalidValue::NotInteger)),
+            Err(Reason::KeyNotFound("c".into())),
+        ];
+        assert_eq!(binding.values(Some(&source)), expected);
+        assert_eq!(binding.values(None), vec![Err(Reason::SourceNotFound); 3]);
     }
 
     #[test]

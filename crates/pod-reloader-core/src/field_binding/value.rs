@@ -4,10 +4,6 @@ use pod_reloader_api::ValueType;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::Binding;
-use super::outcome::Reason;
-use super::source::Source;
-
 /// The reason why the bytes of a key are no value of a type. It says nothing of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidValue {
@@ -47,20 +43,6 @@ pub fn convert(bytes: &[u8], value_type: ValueType) -> Result<Value, InvalidValu
     }
 }
 
-impl Binding {
-    /// Returns the value that each field should have, in their order, or why it is left as it is. Without a source,
-    /// there is none.
-    pub fn values(&self, source: Option<&Source>) -> Vec<Result<Value, Reason>> {
-        let value = |field: &super::Field| {
-            let source = source.ok_or(Reason::SourceNotFound)?;
-            let bytes = source.bytes(self.source.kind, &field.key);
-            let bytes = bytes.ok_or_else(|| Reason::KeyNotFound(field.key.clone()))?;
-            convert(&bytes, field.value_type).map_err(Reason::InvalidValue)
-        };
-        self.fields.iter().map(value).collect()
-    }
-}
-
 /// Returns a digest of a value. It stays in memory: a short value could be guessed from it.
 pub fn digest(value: &Value) -> [u8; 16] {
     let bytes = Sha256::digest(value.to_string());
@@ -72,7 +54,6 @@ pub fn digest(value: &Value) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field_binding::tests::binding;
     use serde_json::json;
 
     #[test]
@@ -95,24 +76,6 @@ mod tests {
         for bytes in [&b"1"[..], b"True", b"yes", b""] {
             assert_eq!(truth(bytes), Err(InvalidValue::NotBoolean), "{bytes:?}");
         }
-    }
-
-    #[test]
-    fn each_field_has_its_value_or_its_reason() {
-        let binding = binding(json!({"spec": {"fields": [
-            {"key": "a", "path": "spec.a"},
-            {"key": "b", "path": "spec.b", "as": "Integer"},
-            {"key": "c", "path": "spec.c"},
-        ]}}));
-        let source = json!({"data": {"a": "eA==", "b": "eA=="}});
-        let source: Source = serde_json::from_value(source).unwrap();
-        let expected = [
-            Ok(json!("x")),
-            Err(Reason::InvalidValue(InvalidValue::NotInteger)),
-            Err(Reason::KeyNotFound("c".into())),
-        ];
-        assert_eq!(binding.values(Some(&source)), expected);
-        assert_eq!(binding.values(None), vec![Err(Reason::SourceNotFound); 3]);
     }
 
     #[test]
