@@ -121,16 +121,17 @@ fn definition([group, version, plural, singular, kind]: [&str; 5], spec: Value) 
 }
 
 /// Returns the spec of Harbors of harbor-operator (v1beta1): names, types, patterns, defaults and required fields as it
-/// ships them. Left out are the components apart from database and Redis, all storage but S3 and file systems, the
-/// proxy, network, tracing and images, and some of the tuning of S3. Database, Redis and exposure have the fields that
-/// they require.
+/// ships them. Left out are all components (some are required there), all storage but S3 and file systems, the proxy,
+/// network, tracing and images, and parts of the exposure, of Redis and of the tuning of S3.
 fn harbor() -> Value {
     let text = json!({"type": "string"});
     let name = json!({"type": "string", "pattern": r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"});
     let switch = |default: bool| json!({"type": "boolean", "default": default});
-    let host = |port| {
-        let properties = json!({"host": {"type": "string", "minLength": 1}, "port": {"type": "integer", "format": "int32", "minimum": 1}});
-        required(object(properties), port)
+    let port =
+        json!({"type": "integer", "format": "int32", "minimum": 0, "exclusiveMinimum": true});
+    let host = || {
+        let host = json!({"host": {"type": "string", "minLength": 1}, "port": port.clone()});
+        required(object(host), &["host"])
     };
     let s3 = object(json!({
         "accesskey": text,
@@ -153,8 +154,8 @@ fn harbor() -> Value {
         "prefix": text,
     }))}));
     let database = object(json!({
-        "hosts": {"type": "array", "minItems": 1, "items": host(&["host"])},
-        "username": text,
+        "hosts": {"type": "array", "minItems": 1, "items": host()},
+        "username": {"type": "string", "minLength": 1},
         "passwordRef": name,
         "sslMode": {"type": "string", "enum": ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]},
         "prefix": text,
@@ -172,8 +173,8 @@ fn harbor() -> Value {
             "filesystem": required(file_system, &["registryPersistentVolume"]),
             "s3": required(s3, &["bucket", "region"]),
         })),
-        "database": required(database, &["hosts", "username"]),
-        "redis": host(&["host", "port"]),
+        "database": required(database, &["hosts"]),
+        "redis": host(),
         "expose": required(object(json!({"core": object(json!({"ingress": ingress}))})), &["core"]),
     }));
     let fields = [

@@ -9,6 +9,7 @@ mod metrics;
 mod config;
 mod report;
 
+mod bind;
 mod keep;
 mod restart;
 mod sync;

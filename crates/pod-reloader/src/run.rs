@@ -19,6 +19,7 @@ use webhook_certs::{
     Acceptor, CertificateDirectory, ClientAuthorities, CurrentCertificate, MinTlsVersion,
 };
 
+use crate::bind::controller::Bindings;
 use crate::config::kept::KeptCalls;
 use crate::config::keys::{self, Keys};
 use crate::config::source::Source;
@@ -271,6 +272,11 @@ impl Parts {
             .spawn("events", on(reconciling.clone(), send_events));
         let mut controllers: Vec<Arc<dyn Controller>> =
             vec![Arc::new(self.restarts(events.clone(), reconciling))];
+        match (self.args.field_bindings.0.is_empty(), self.args.reconcile) {
+            (false, Reconcile::On) => controllers.push(Arc::new(self.bindings(events.clone()))),
+            (false, _) => warn!("not binding fields: --reconcile is not on"),
+            (true, _) => {}
+        }
         match (self.args.sync, self.args.reconcile) {
             (true, Reconcile::On) => controllers.push(Arc::new(self.syncs(events))),
             (true, _) => warn!("not copying to namespaces: --reconcile is not on"),
@@ -339,6 +345,18 @@ impl Parts {
             events,
             &self.metrics,
             self.namespace.clone(),
+            self.args.resync_period,
+        )
+    }
+
+    fn bindings(&self, events: Events) -> Bindings {
+        Bindings::new(
+            self.clients.clone(),
+            self.budget.clone(),
+            events,
+            &self.metrics,
+            self.scope.clone(),
+            &self.args.field_bindings.0,
             self.args.resync_period,
         )
     }

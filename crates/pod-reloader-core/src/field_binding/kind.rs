@@ -8,22 +8,31 @@ use serde::Deserialize;
 
 use super::Target;
 
-/// A kind of custom resource whose fields may be bound, as written in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A kind of custom resource whose fields may be bound. It lives as long as the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BoundKind {
     /// The API group.
-    pub group: String,
+    pub group: &'static str,
     /// The version, of which the paths are.
-    pub version: String,
+    pub version: &'static str,
     /// The resource name in URLs.
-    pub resource: String,
+    pub resource: &'static str,
     /// The kind as Kubernetes spells it.
-    pub kind: String,
+    pub kind: &'static str,
+}
+
+/// A kind as written in the configuration.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    group: String,
+    version: String,
+    resource: String,
+    kind: String,
 }
 
 impl BoundKind {
-    /// Parses a list of kinds in JSON. An empty text is an empty list.
+    /// Parses a list of kinds in JSON, which stay in memory for good. An empty text is an empty list.
     ///
     /// # Errors
     ///
@@ -32,43 +41,59 @@ impl BoundKind {
         if text.trim().is_empty() {
             return Ok(Vec::new());
         }
-        let kinds: Vec<Self> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let written: Vec<Written> =
+            serde_json::from_str(text).map_err(|error| error.to_string())?;
         let mut seen = BTreeSet::new();
-        for kind in &kinds {
-            kind.check()?;
-            if !seen.insert((&kind.group, &kind.kind, &kind.version)) {
-                return Err(format!("{kind} is named twice"));
+        let kinds = written.into_iter().map(|written| {
+            let kind = Self::try_from(written)?;
+            match seen.insert((kind.group, kind.version, kind.kind)) {
+                true => Ok(kind),
+                false => Err(format!("{kind} is named twice")),
             }
-        }
-        Ok(kinds)
+        });
+        kinds.collect()
     }
 
     /// Returns true if a target is of this kind and version.
     pub fn is_of(&self, target: &Target) -> bool {
         *target.kind == *self.kind
-            && target.api_version.split_once('/') == Some((&*self.group, &*self.version))
+            && target.api_version.split_once('/') == Some((self.group, self.version))
     }
+}
 
-    fn check(&self) -> Result<(), String> {
-        let is_name = |text: &str| {
+impl TryFrom<Written> for BoundKind {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let Written {
+            group,
+            version,
+            resource,
+            kind,
+        } = &written;
+        let is_name = |text: &String| {
             let is_in_name = |it: u8| it.is_ascii_alphanumeric() || b"-.".contains(&it);
             !text.is_empty() && text.bytes().all(is_in_name)
         };
-        let names = [&self.group, &self.version, &self.resource, &self.kind];
-        if !names.into_iter().all(|text| is_name(text)) {
+        if ![group, version, resource, kind].into_iter().all(is_name) {
             return Err(format!(
-                "{self}: group, version, resource and kind must be names"
+                "{group:?}, {version:?}, {resource:?}, {kind:?}: group, version, resource and kind must be names"
             ));
         }
         // Groups of Kubernetes have no dot, or end like this.
         let is_of_kubernetes =
-            !self.group.contains('.') || self.group == "k8s.io" || self.group.ends_with(".k8s.io");
-        if is_of_kubernetes || self.group == GROUP {
+            !group.contains('.') || group == "k8s.io" || group.ends_with(".k8s.io");
+        if is_of_kubernetes || group == GROUP {
             return Err(format!(
-                "{self}: fields of custom resources alone can be bound, not those of kinds of Kubernetes or of pod-reloader itself"
+                "{group}/{kind}: fields of custom resources alone can be bound, not those of kinds of Kubernetes or of pod-reloader itself"
             ));
         }
-        Ok(())
+        Ok(Self {
+            group: written.group.leak(),
+            version: written.version.leak(),
+            resource: written.resource.leak(),
+            kind: written.kind.leak(),
+        })
     }
 }
 

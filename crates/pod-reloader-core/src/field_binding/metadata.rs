@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use kube_core::{ApiResource, DynamicResourceScope, ObjectMeta, Resource};
 use serde::Deserialize;
 
-use crate::metadata::identity;
+use crate::metadata::labelled_identity;
 use crate::name::Name;
 
-/// The metadata of a source or a target. Only the identity is parsed.
+/// The metadata of a source or a target. Of the rest, only a little is parsed.
 #[derive(Clone, Debug, Deserialize)]
 pub struct BoundMetadata {
-    #[serde(deserialize_with = "identity")]
+    #[serde(deserialize_with = "labelled_identity")]
     metadata: ObjectMeta,
 }
 
@@ -21,10 +21,18 @@ impl BoundMetadata {
         Name::parse(self.metadata.namespace.as_deref()?).ok()
     }
 
-    /// Returns the resourceVersion.
-    pub fn resource_version(self) -> Box<str> {
-        let version = self.metadata.resource_version;
+    /// Returns the resourceVersion, which is another one after each write.
+    pub fn resource_version(&self) -> Box<str> {
+        let version = self.metadata.resource_version.as_deref();
         version.unwrap_or_default().into()
+    }
+
+    /// Returns the UID and the generation, which is another one after each write that changes the spec of a custom
+    /// resource: a status that changes all the time costs nothing.
+    pub fn spec_version(&self) -> Box<str> {
+        let uid = self.metadata.uid.as_deref().unwrap_or_default();
+        let generation = self.metadata.generation.unwrap_or_default();
+        format!("{uid}/{generation}").into()
     }
 }
 

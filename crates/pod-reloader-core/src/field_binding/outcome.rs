@@ -13,6 +13,26 @@ use crate::name::Name;
 
 /// The state of a field that is equal to its key, and the reason of the condition if all are.
 pub const APPLIED: &str = "Applied";
+/// The reason of the condition of a FieldBinding that cannot be worked with.
+const INVALID: &str = "InvalidSpec";
+/// The reasons of the condition: those of its first field that is not equal to its key, and the two above.
+pub const REASONS: [&str; 15] = [
+    APPLIED,
+    INVALID,
+    "KindNotAllowed",
+    "SourceNotFound",
+    "KeyNotFound",
+    "InvalidValue",
+    "TargetNotFound",
+    "PathNotFound",
+    "PathAmbiguous",
+    "NotAField",
+    "Conflict",
+    "Contended",
+    "Rejected",
+    "Forbidden",
+    "Failed",
+];
 /// The type of the one condition.
 const READY: &str = "Ready";
 /// The maximum number of fields that the message of the condition names.
@@ -50,41 +70,23 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Every [`Reason::as_str`].
-    pub const ALL: [&str; 13] = [
-        "KindNotAllowed",
-        "SourceNotFound",
-        "KeyNotFound",
-        "InvalidValue",
-        "TargetNotFound",
-        "PathNotFound",
-        "PathAmbiguous",
-        "NotAField",
-        "Conflict",
-        "Contended",
-        "Rejected",
-        "Forbidden",
-        "Failed",
-    ];
-
     /// Returns the reason in one word.
     pub fn as_str(&self) -> &'static str {
-        let at = match self {
-            Self::KindNotAllowed => 0,
-            Self::SourceNotFound => 1,
-            Self::KeyNotFound(_) => 2,
-            Self::InvalidValue(_) => 3,
-            Self::TargetNotFound => 4,
-            Self::PathNotFound(_) => 5,
-            Self::PathAmbiguous(_) => 6,
-            Self::NotAField => 7,
-            Self::Conflict(_) => 8,
-            Self::Contended(_) => 9,
-            Self::Rejected => 10,
-            Self::Forbidden => 11,
-            Self::Failed => 12,
-        };
-        Self::ALL[at]
+        match self {
+            Self::KindNotAllowed => "KindNotAllowed",
+            Self::SourceNotFound => "SourceNotFound",
+            Self::KeyNotFound(_) => "KeyNotFound",
+            Self::InvalidValue(_) => "InvalidValue",
+            Self::TargetNotFound => "TargetNotFound",
+            Self::PathNotFound(_) => "PathNotFound",
+            Self::PathAmbiguous(_) => "PathAmbiguous",
+            Self::NotAField => "NotAField",
+            Self::Conflict(_) => "Conflict",
+            Self::Contended(_) => "Contended",
+            Self::Rejected => "Rejected",
+            Self::Forbidden => "Forbidden",
+            Self::Failed => "Failed",
+        }
     }
 }
 
@@ -174,7 +176,7 @@ pub fn invalid(
     error: &InvalidBinding,
     now: Timestamp,
 ) -> FieldBindingStatus {
-    let said = ("False", "InvalidSpec", error.to_string());
+    let said = ("False", INVALID, error.to_string());
     FieldBindingStatus {
         observed_generation: generation,
         fields: Vec::new(),
@@ -285,6 +287,29 @@ mod tests {
         assert_eq!(said, ("False", "KeyNotFound", expected));
         let states: Vec<_> = status.fields.iter().map(|it| &*it.state).collect();
         assert_eq!(states, ["Applied", "KeyNotFound", "TargetNotFound"]);
+    }
+
+    #[test]
+    fn each_reason_is_among_those_that_are_shown() {
+        let name = Name::parse("other").unwrap();
+        let reasons = [
+            Reason::KindNotAllowed,
+            Reason::SourceNotFound,
+            Reason::KeyNotFound("k".into()),
+            Reason::InvalidValue(InvalidValue::NotText),
+            Reason::TargetNotFound,
+            Reason::PathNotFound("spec.a".into()),
+            Reason::PathAmbiguous("spec.a".into()),
+            Reason::NotAField,
+            Reason::Conflict(name),
+            Reason::Contended(None),
+            Reason::Rejected,
+            Reason::Forbidden,
+            Reason::Failed,
+        ];
+        let shown = [APPLIED, INVALID].into_iter();
+        let shown: Vec<_> = shown.chain(reasons.iter().map(Reason::as_str)).collect();
+        assert_eq!(shown, REASONS);
     }
 
     #[test]

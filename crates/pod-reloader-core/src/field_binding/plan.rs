@@ -173,7 +173,8 @@ mod tests {
             {"key": "b", "path": "spec.b", "as": "Integer"},
             {"key": "c", "path": "spec.c"},
         ]}}));
-        let source = json!({"data": {"a": "eA==", "b": "eA=="}});
+        let source =
+            json!({"metadata": {"resourceVersion": "1"}, "data": {"a": "eA==", "b": "eA=="}});
         let source: Source = serde_json::from_value(source).unwrap();
         let expected = [
             Ok(json!("x")),
@@ -286,7 +287,7 @@ mod tests {
             json!([{"key": "l", "path": "spec.s3.accesskey"}]),
         );
         let source = || {
-            let source = json!({"data": {"k": "bmV3ZXI=", "l": "b2xkZXI="}});
+            let source = json!({"metadata": {"resourceVersion": "1"}, "data": {"k": "bmV3ZXI=", "l": "b2xkZXI="}});
             Some(serde_json::from_value(source).unwrap())
         };
         let bindings = [(newer, source()), (older, source())];

@@ -15,10 +15,17 @@ use crate::reference::ConfigKind;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
+    metadata: Metadata,
     #[serde(default, deserialize_with = "or_empty")]
     data: Data,
     #[serde(default, deserialize_with = "or_empty")]
     binary_data: Data,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    resource_version: Box<str>,
 }
 
 /// Keys and values. Those of Secrets, and binary ones, are in base64.
@@ -38,6 +45,11 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
+    /// Returns the resourceVersion.
+    pub fn resource_version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+
     /// Returns the bytes of a key of an object of this kind. `None` if it has no such key.
     pub fn bytes(&self, kind: ConfigKind, key: &str) -> Option<Cow<'_, [u8]>> {
         match (kind, self.data.get(key)) {
@@ -60,14 +72,15 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn bytes(kind: ConfigKind, object: Value, key: &str) -> Option<Vec<u8>> {
+    fn bytes(kind: ConfigKind, mut object: Value, key: &str) -> Option<Vec<u8>> {
+        object["metadata"] = json!({"resourceVersion": "1"});
         let source: Source = serde_json::from_value(object).unwrap();
         source.bytes(kind, key).map(Cow::into_owned)
     }
 
     #[test]
     fn a_value_is_its_bytes_however_they_are_sent() {
-        let secret = json!({"data": {"a": "aHVudGVyMgo="}, "metadata": {"name": "s"}});
+        let secret = json!({"data": {"a": "aHVudGVyMgo="}});
         assert_eq!(
             bytes(ConfigKind::Secret, secret, "a").unwrap(),
             b"hunter2\n"
@@ -82,8 +95,10 @@ mod tests {
 
     #[test]
     fn it_shows_no_value() {
-        let source: Source =
-            serde_json::from_value(json!({"data": {"a": "aHVudGVyMgo="}})).unwrap();
+        let source: Source = serde_json::from_value(
+            json!({"metadata": {"resourceVersion": "1"}, "data": {"a": "aHVudGVyMgo="}}),
+        )
+        .unwrap();
         assert_eq!(format!("{source:?}"), r#"Source { keys: ["a"] }"#);
     }
 }

@@ -1,0 +1,13 @@
+//! The controller of FieldBindings: keeps fields of custom resources equal to keys of ConfigMaps and Secrets.
+
+mod binder;
+mod calls;
+pub(crate) mod controller;
+mod look;
+mod metrics;
+mod state;
+mod status;
+mod watch;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! The parts with which fields are kept equal to keys, for one term of leadership.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use parking_lot::Mutex;
+use pod_reloader_api::FieldBinding;
+use pod_reloader_core::field_binding::BindingId;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::scope::Scope;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::calls::Calls;
+use super::controller::Bindings;
+use super::metrics::BindMetrics;
+use super::state::{Key, State};
+use crate::runtime::budget::Budget;
+use crate::runtime::controller::ControllerErrors;
+use crate::runtime::events::Events;
+use crate::runtime::queue::Item;
+use crate::runtime::watch_age::Watches;
+use crate::runtime::worker::{Handler, Worker};
+
+/// The number of FieldBindings that are looked at once. Restarts of pods must not wait for them.
+const AT_ONCE: usize = 2;
+/// The shortest time between two writes of one status.
+pub(super) const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Something to do for a FieldBinding.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Work {
+    /// To look at its fields.
+    Fields(BindingId),
+    /// To write its status.
+    Status(BindingId),
+}
+
+impl Item for Work {
+    fn namespace(&self) -> &Name {
+        match self {
+            Self::Fields(id) | Self::Status(id) => &id.namespace,
+        }
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fields(id) => write!(f, "{id}"),
+            Self::Status(id) => write!(f, "the status of {id}"),
+        }
+    }
+}
+
+/// The parts with which fields are written, for one term of leadership.
+pub(super) struct Binder {
+    watch_client: Client,
+    pub(super) calls: Calls,
+    budget: Budget,
+    watches: Watches,
+    pub(super) events: Events,
+    pub(super) metrics: BindMetrics,
+    pub(super) errors: ControllerErrors,
+    pub(super) state: Mutex<State>,
+    scope: Scope,
+    worker: Worker<Work>,
+    keys: watch::Sender<BTreeSet<Key>>,
+}
+
+impl Binder {
+    pub(super) fn new(parts: Bindings) -> Self {
+        let clients = parts.clients;
+        Self {
+            calls: Calls::new(clients.reconcile, parts.budget.clone()),
+            watch_client: clients.watch,
+            budget: parts.budget,
+            watches: parts.watches,
+            events: parts.events,
+            metrics: parts.metrics,
+            errors: parts.errors,
+            state: Mutex::new(State::new(parts.kinds, parts.scope.clone())),
+            scope: parts.scope,
+            worker: Worker::new(AT_ONCE),
+            keys: watch::Sender::default(),
+        }
+    }
+
+    pub(super) fn watch_client(&self) -> &Client {
+        &self.watch_client
+    }
+
+    pub(super) fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    pub(super) fn watches(&self) -> &Watches {
+        &self.watches
+    }
+
+    /// Returns the namespaces to watch. `None` stands for all of them.
+    pub(super) fn namespaces(&self) -> Vec<Option<Name>> {
+        self.scope.watched()
+    }
+
+    /// Returns the sources and targets to watch, as they change.
+    pub(super) fn keys(&self) -> watch::Receiver<BTreeSet<Key>> {
+        self.keys.subscribe()
+    }
+
+    pub(super) fn binding_seen(&self, id: BindingId, object: FieldBinding) {
+        if !self.scope.covers(&id.namespace) {
+            return;
+        }
+        let bindings = self.state.lock().binding_seen(id.clone(), object);
+        self.push(bindings);
+        self.push_status(id);
+        self.publish_keys();
+    }
+
+    pub(super) fn binding_gone(&self, id: &BindingId) {
+        let bindings = self.state.lock().binding_gone(id);
+        self.push(bindings);
+        self.publish_keys();
+        self.show();
+    }
+
+    /// Takes in that these are all FieldBindings of a namespace, or of all of them.
+    pub(super) fn bindings_listed(&self, place: Option<&Name>, listed: &BTreeSet<BindingId>) {
+        let gone = self.state.lock().bindings_without(place, listed);
+        gone.iter().for_each(|id| self.binding_gone(id));
+    }
+
+    pub(super) fn objects_listed(&self, key: &Key, objects: HashMap<Name, Box<str>>) {
+        let bindings = self.state.lock().objects_listed(key, objects);
+        self.push(bindings);
+    }
+
+    pub(super) fn object_seen(&self, key: &Key, namespace: &Name, version: Option<Box<str>>) {
+        let bindings = self.state.lock().object_seen(key, namespace, version);
+        self.push(bindings);
+    }
+
+    pub(super) fn objects_gone(&self, key: &Key) {
+        self.state.lock().objects_gone(key);
+    }
+
+    /// Handles what is due, for ever.
+    pub(super) async fn run(self: &Arc<Self>) {
+        self.worker.run(self).await;
+    }
+
+    /// Shows how many FieldBindings there are for each reason.
+    pub(super) fn show(&self) {
+        let counts = self.state.lock().counts();
+        let count = |reason: &str| counts.get(reason).copied().unwrap_or_default();
+        self.metrics.show(count);
+    }
+
+    fn publish_keys(&self) {
+        let keys = self.state.lock().keys();
+        self.keys.send_if_modified(|known| {
+            let is_news = *known != keys;
+            *known = keys;
+            is_news
+        });
+    }
+
+    fn push(&self, bindings: Vec<BindingId>) {
+        let now = Instant::now();
+        for id in bindings {
+            self.worker.push(Work::Fields(id), now);
+        }
+    }
+
+    pub(super) fn push_status(&self, id: BindingId) {
+        let now = Instant::now();
+        let written = self.state.lock().status_written_at(&id);
+        let at = written.map_or(now, |at| now.max(at + STATUS_INTERVAL));
+        self.worker.push(Work::Status(id), at);
+    }
+}
+
+impl Handler for Binder {
+    type Item = Work;
+
+    async fn handle(&self, work: &Work) -> Option<Instant> {
+        match work {
+            Work::Fields(id) => self.look(id).await,
+            Work::Status(id) => self.write_status(id).await,
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Looks at the fields of one FieldBinding, and gives them their values.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use pod_reloader_core::field_binding::kind::BoundKind;
+use pod_reloader_core::field_binding::metadata::BoundMetadata;
+use pod_reloader_core::field_binding::outcome::{Outcome, Reason};
+use pod_reloader_core::field_binding::pace::Cause;
+use pod_reloader_core::field_binding::plan::{Plan, Step};
+use pod_reloader_core::field_binding::rival::rival;
+use pod_reloader_core::field_binding::value::digest;
+use pod_reloader_core::field_binding::{BindingId, Field};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::binder::Binder;
+use super::calls::reason;
+use super::metrics::Written;
+use super::state::{Memory, Task};
+use crate::runtime::error::CallError;
+
+/// The pause after a first failure, which doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause after failures.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The number of attempts to write to an object that somebody else writes at the same time.
+const ATTEMPTS: usize = 3;
+/// The time for which a write may be held up before anybody is told.
+const BRIEF: Duration = Duration::from_secs(5);
+/// The number of failures in a row that are no news: the fields are as they were.
+const FEW: u32 = 2;
+
+impl Binder {
+    /// Looks at the fields of a FieldBinding, and gives them their values, as far as they can have them. Returns the
+    /// time to look at them again.
+    pub(super) async fn look(&self, id: &BindingId) -> Option<Instant> {
+        let task = self.state.lock().task(id)?;
+        let mut look = Look {
+            memory: task.memory.clone(),
+            task,
+            binder: self,
+        };
+        let again = look.look().await;
+        look.memory.is_settled = again.is_none();
+        self.state.lock().looked(&look.task.binding, look.memory);
+        self.push_status(id.clone());
+        again
+    }
+}
+
+/// A look at the fields of one FieldBinding.
+struct Look<'a> {
+    binder: &'a Binder,
+    task: Task,
+    /// What is remembered after the look.
+    memory: Memory,
+}
+
+impl Look<'_> {
+    /// Returns the time to look again. `None` if nothing is to do until the source or the target changes.
+    async fn look(&mut self) -> Option<Instant> {
+        let binding = self.task.binding.clone();
+        let kind = match self.task.kind.clone() {
+            Ok(kind) => kind,
+            Err(reason) => {
+                self.memory.outcomes = vec![Err(reason); binding.fields.len()];
+                return None;
+            }
+        };
+        if let Some(next) = self.contended_until() {
+            return Some(next);
+        }
+        let source = match self.binder.calls.source(&binding).await {
+            Ok(source) => source,
+            Err(error) => return Some(self.failed("reading the source", &error)),
+        };
+        self.memory.source = source.as_ref().map(|it| it.resource_version().into());
+        let values = binding.values(source.as_ref());
+        let wanted = values.iter().map(|it| it.as_ref().map(digest));
+        let wanted: Vec<_> = wanted.map(|it| it.map_err(Clone::clone)).collect();
+        let is_as_before = self.memory.is_settled && self.memory.wanted == wanted;
+        self.memory.wanted = wanted;
+        // Only other keys of the source have changed.
+        if is_as_before && !self.task.has_other_target {
+            return None;
+        }
+        self.memory.applied.resize(values.len(), None);
+        if values.iter().all(Result::is_err) {
+            self.memory.outcomes = values.into_iter().map(|it| it.map(drop)).collect();
+            self.memory.failures = 0;
+            return None;
+        }
+        for _ in 0..ATTEMPTS {
+            let object = match self.binder.calls.target(&binding, kind).await {
+                Ok(Some(object)) => object,
+                Ok(None) => return self.without_target(&values),
+                Err(error) => return Some(self.failed("reading the custom resource", &error)),
+            };
+            if let ControlFlow::Break(again) = self.attempt(kind, &object, &values).await {
+                return again;
+            }
+        }
+        Some(Instant::now() + FIRST_PAUSE)
+    }
+
+    /// Gives the fields of `object` their values. Continues if somebody else has changed it meanwhile.
+    async fn attempt(
+        &mut self,
+        kind: BoundKind,
+        object: &Value,
+        values: &Values,
+    ) -> ControlFlow<Option<Instant>> {
+        let plan = self.plan(object, values);
+        self.memory.target = spec_version(object);
+        for (at, step) in plan.fields.iter().enumerate() {
+            if *step == Ok(Step::None) {
+                self.memory.applied[at] = self.memory.wanted[at].as_ref().ok().copied();
+            }
+        }
+        if plan.operations.is_empty() {
+            self.memory.outcomes = outcomes(&plan, Ok(()));
+            self.memory.failures = 0;
+            return ControlFlow::Break(None);
+        }
+        let (now, cause) = (Instant::now(), self.cause(&plan));
+        if let Some(next) = self.memory.pace.not_before(cause, now.into_std()) {
+            let next = Instant::from_std(next);
+            if next - now > BRIEF {
+                self.memory.outcomes = self.contended(&plan, object);
+            }
+            return ControlFlow::Break(Some(next));
+        }
+        let was_contended = self.memory.is_contended();
+        let is_first = self.memory.failures == 0 || self.has_news();
+        if is_first {
+            self.memory.pace.wrote(cause, now.into_std());
+        }
+        let (binding, version) = (&self.task.binding, &object["metadata"]["resourceVersion"]);
+        let version = version.as_str().unwrap_or_default();
+        let patch = plan.clone().patch(version);
+        let answer = match self.binder.calls.patch(binding, kind, &patch).await {
+            Ok(answer) => answer,
+            Err(error) => return self.not_written(plan, values, &error),
+        };
+        self.binder.metrics.wrote(Written::Applied);
+        let fields = plan.fields.iter().filter(|it| **it == Ok(Step::Write));
+        let (fields, target) = (fields.count(), &binding.target);
+        info!(binding = %binding.id, kind = &*target.kind, name = %target.name, fields, "wrote fields");
+        self.memory.failures = 0;
+        self.memory.target = spec_version(&answer);
+        for (at, step) in plan.fields.iter().enumerate() {
+            if step.is_ok() {
+                self.memory.applied[at] = self.memory.wanted[at].as_ref().ok().copied();
+            }
+        }
+        // It is over once a field has kept its value for as long as it would be held up.
+        if was_contended {
+            let until = self.memory.pace.not_before(cause, now.into_std());
+            return ControlFlow::Break(until.map(Instant::from_std));
+        }
+        self.memory.outcomes = outcomes(&plan, Ok(()));
+        // A webhook may have changed it on its way.
+        let is_as_written = self.plan(&answer, values).operations.is_empty();
+        ControlFlow::Break((!is_as_written).then_some(now))
+    }
+
+    /// Notes why a write has failed. Continues if somebody else has changed the object meanwhile.
+    fn not_written(
+        &mut self,
+        plan: Plan,
+        values: &Values,
+        error: &CallError,
+    ) -> ControlFlow<Option<Instant>> {
+        if error.is_failed_test() || error.is_conflict() {
+            self.binder.metrics.wrote(Written::Conflict);
+            return ControlFlow::Continue(());
+        }
+        if error.is_not_found() {
+            return ControlFlow::Break(self.without_target(values));
+        }
+        self.binder.metrics.wrote(match error.is_refusal() {
+            true => Written::Refused,
+            false => Written::Failed,
+        });
+        let again = self.failed("writing to the custom resource", error);
+        if error.is_refusal() {
+            self.memory.outcomes = outcomes(&plan, Err(reason(error)));
+        }
+        ControlFlow::Break(Some(again))
+    }
+
+    fn plan(&self, object: &Value, values: &Values) -> Plan {
+        let older: Vec<_> = self.task.older.iter().map(AsRef::as_ref).collect();
+        self.task.binding.plan(object, values, &older)
+    }
+
+    fn has_news(&self) -> bool {
+        self.task.has_other_source || self.task.has_other_target
+    }
+
+    /// Returns the time until which fields are left alone that somebody else keeps changing.
+    fn contended_until(&self) -> Option<Instant> {
+        let cause = match self.task.has_other_source {
+            true => Cause::News,
+            false => Cause::Repair,
+        };
+        let next = self
+            .memory
+            .pace
+            .not_before(cause, Instant::now().into_std());
+        let next = next.filter(|_| self.memory.is_contended())?;
+        Some(Instant::from_std(next))
+    }
+
+    /// Returns the cause of a write.
+    fn cause(&self, plan: &Plan) -> Cause {
+        let (applied, wanted) = (&self.memory.applied, &self.memory.wanted);
+        let had_it = |at: usize| applied[at].is_some_and(|it| wanted[at] == Ok(it));
+        let mut fields = plan.fields.iter().enumerate();
+        match fields.all(|(at, step)| *step != Ok(Step::Write) || had_it(at)) {
+            true => Cause::Repair,
+            false => Cause::News,
+        }
+    }
+
+    /// Returns the state of each field, now that those to be written are held up.
+    fn contended(&self, plan: &Plan, object: &Value) -> Vec<Outcome> {
+        let fields = plan.fields.iter().zip(&self.task.binding.fields);
+        let outcome = |(step, field): (&Result<Step, Reason>, &Field)| match step {
+            Ok(Step::None) => Ok(()),
+            Ok(Step::Write) => Err(Reason::Contended(rival(object, &field.path))),
+            Err(reason) => Err(reason.clone()),
+        };
+        fields.map(outcome).collect()
+    }
+
+    fn without_target(&mut self, values: &Values) -> Option<Instant> {
+        self.memory.target = None;
+        self.memory.failures = 0;
+        let values = values.iter().map(|value| match value {
+            Ok(_) => Err(Reason::TargetNotFound),
+            Err(reason) => Err(reason.clone()),
+        });
+        self.memory.outcomes = values.collect();
+        None
+    }
+
+    /// Notes that a call has failed. Returns the time to try again.
+    fn failed(&mut self, what: &'static str, error: &CallError) -> Instant {
+        self.binder.errors.count(Some(error));
+        self.memory.failures += 1;
+        let pause = pause(self.memory.failures);
+        let reason = reason(error);
+        // The words of the apiserver may quote a value.
+        let (word, cause) = (reason.as_str(), error.reason());
+        warn!(binding = %self.task.binding.id, what, reason = word, cause, ?pause, "cannot look after fields, trying again");
+        if error.is_refusal() || self.memory.failures > FEW {
+            self.memory.outcomes = vec![Err(reason); self.task.binding.fields.len()];
+        }
+        Instant::now() + pause
+    }
+}
+
+/// The values that the fields should have.
+type Values = [Result<Value, Reason>];
+
+/// Returns the state of each field, given that of those that were to be written.
+fn outcomes(plan: &Plan, written: Outcome) -> Vec<Outcome> {
+    let outcome = |step: &Result<Step, Reason>| match step {
+        Ok(Step::None) => Ok(()),
+        Ok(Step::Write) => written.clone(),
+        Err(reason) => Err(reason.clone()),
+    };
+    plan.fields.iter().map(outcome).collect()
+}
+
+fn spec_version(object: &Value) -> Option<Box<str>> {
+    let metadata = BoundMetadata::deserialize(object).ok()?;
+    Some(metadata.spec_version())
+}
+
+/// Returns the pause after this many failures in a row.
+fn pause(failures: u32) -> Duration {
+    let pause = FIRST_PAUSE * 2_u32.pow(failures.saturating_sub(1).min(6));
+    pause.min(LONGEST_PAUSE)
+}

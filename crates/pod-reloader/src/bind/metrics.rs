@@ -1,0 +1,90 @@
+//! The metrics of FieldBindings.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+
+use pod_reloader_core::field_binding::outcome::REASONS;
+
+use crate::metrics::Metrics;
+
+/// The metrics of this controller. They are shown only where it is switched on.
+#[derive(Clone, Default)]
+pub(super) struct BindMetrics {
+    /// FieldBindings, by the reason of their condition.
+    bindings: Family<[(&'static str, &'static str); 1], Gauge>,
+    writes: Family<[(&'static str, &'static str); 1], Counter>,
+}
+
+/// The result of a write to a custom resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// The fields have their values.
+    Applied,
+    /// Somebody else has changed the object meanwhile. It is read again.
+    Conflict,
+    /// The cluster does not accept it.
+    Refused,
+    /// There was no usable answer.
+    Failed,
+}
+
+impl Written {
+    const ALL: [Self; 4] = [Self::Applied, Self::Conflict, Self::Refused, Self::Failed];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Conflict => "conflict",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl BindMetrics {
+    /// Returns metrics that are shown among `all`.
+    pub(super) fn registered(all: &Metrics) -> Self {
+        let metrics = Self::default();
+        for written in Written::ALL {
+            drop(metrics.writes.get_or_create(&result(written)));
+        }
+        metrics.reset();
+        all.register(|registry| {
+            let ours = registry.sub_registry_with_prefix("pod_reloader");
+            ours.register(
+                "field_bindings",
+                "FieldBindings, by the reason of their condition Ready",
+                metrics.bindings.clone(),
+            );
+            ours.register(
+                "field_binding_writes",
+                "Writes to custom resources for FieldBindings",
+                metrics.writes.clone(),
+            );
+        });
+        metrics
+    }
+
+    /// Counts a write to a custom resource.
+    pub(super) fn wrote(&self, written: Written) {
+        self.writes.get_or_create(&result(written)).inc();
+    }
+
+    /// Shows how many FieldBindings there are for each reason.
+    pub(super) fn show(&self, count: impl Fn(&str) -> usize) {
+        for reason in REASONS {
+            let gauge = self.bindings.get_or_create(&[("reason", reason)]);
+            gauge.set(count(reason) as i64);
+        }
+    }
+
+    /// Resets what a term has shown.
+    pub(super) fn reset(&self) {
+        self.show(|_| 0);
+    }
+}
+
+fn result(written: Written) -> [(&'static str, &'static str); 1] {
+    [("result", written.as_str())]
+}

@@ -1,0 +1,263 @@
+//! Remembers what is known of FieldBindings, of their sources and of their targets.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use pod_reloader_api::FieldBindingStatus;
+use pod_reloader_core::field_binding::kind::BoundKind;
+use pod_reloader_core::field_binding::outcome::{self, Outcome, Reason};
+use pod_reloader_core::field_binding::pace::Pace;
+use pod_reloader_core::field_binding::{Binding, BindingId, InvalidBinding};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::ConfigKind;
+use pod_reloader_core::scope::Scope;
+use tokio::time::Instant;
+
+mod news;
+
+/// The objects of a kind with one name, in a namespace or in all of them: what one watch brings.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Key {
+    pub(super) what: What,
+    pub(super) name: Name,
+    /// The namespace. `None` stands for all of them.
+    pub(super) place: Option<Name>,
+}
+
+/// The kind of an object that is watched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum What {
+    Source(ConfigKind),
+    Target(BoundKind),
+}
+
+impl What {
+    /// Returns the kind as Kubernetes spells it.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Source(kind) => kind.as_str(),
+            Self::Target(kind) => kind.kind,
+        }
+    }
+}
+
+/// The digest of a value.
+pub(super) type Digest = [u8; 16];
+
+/// What is known.
+pub(super) struct State {
+    kinds: Arc<[BoundKind]>,
+    scope: Scope,
+    /// The FieldBindings, by namespace.
+    bindings: BTreeMap<Name, BTreeMap<Name, Known>>,
+    /// The versions of sources and targets by namespace, once they have been listed.
+    objects: HashMap<Key, HashMap<Name, Box<str>>>,
+}
+
+/// What is known of a FieldBinding.
+struct Known {
+    /// Its UID and generation.
+    version: (Box<str>, i64),
+    binding: Result<Arc<Binding>, InvalidBinding>,
+    status: Option<FieldBindingStatus>,
+    /// The time at which the status was last written.
+    status_written: Option<Instant>,
+    memory: Memory,
+}
+
+/// What is remembered of the last look at the fields of a FieldBinding. It holds no value.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    /// True if there is nothing to do until the source or the target changes.
+    pub(super) is_settled: bool,
+    /// The resourceVersion of the source, if there was one.
+    pub(super) source: Option<Box<str>>,
+    /// The version of the target's spec, if there was one.
+    pub(super) target: Option<Box<str>>,
+    /// The digests of the values that the fields should have.
+    pub(super) wanted: Vec<Result<Digest, Reason>>,
+    /// The digests of the values that the fields have had since they were first bound.
+    pub(super) applied: Vec<Option<Digest>>,
+    /// The state of each field. There is none before the first look.
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) pace: Pace,
+    /// The number of failures in a row.
+    pub(super) failures: u32,
+}
+
+impl Memory {
+    /// Returns true if somebody else keeps changing a field, or its key.
+    pub(super) fn is_contended(&self) -> bool {
+        let contended = |it: &Outcome| matches!(it, Err(Reason::Contended(_)));
+        self.outcomes.iter().any(contended)
+    }
+}
+
+/// The fields of a FieldBinding that are to be looked at.
+pub(super) struct Task {
+    pub(super) binding: Arc<Binding>,
+    /// The kind of the target, or why its fields are not written at all.
+    pub(super) kind: Result<BoundKind, Reason>,
+    /// The older FieldBindings of the target.
+    pub(super) older: Vec<Arc<Binding>>,
+    /// True if the source has another version than when it was last read.
+    pub(super) has_other_source: bool,
+    /// True if the target has another version than when it was last read.
+    pub(super) has_other_target: bool,
+    pub(super) memory: Memory,
+}
+
+impl State {
+    /// Returns a state in which nothing is known.
+    pub(super) fn new(kinds: Arc<[BoundKind]>, scope: Scope) -> Self {
+        Self {
+            kinds,
+            scope,
+            bindings: BTreeMap::new(),
+            objects: HashMap::new(),
+        }
+    }
+
+    /// Returns the fields to look at. `None` if there is nothing to do.
+    pub(super) fn task(&self, id: &BindingId) -> Option<Task> {
+        let known = self.known(id)?;
+        let binding = known.binding.as_ref().ok()?;
+        let memory = &known.memory;
+        let kind = self.kind(binding);
+        let version = |key: Key| {
+            let listed = self.objects.get(&key)?;
+            Some(listed.get(&id.namespace))
+        };
+        // What has not been listed yet is no news.
+        let differs = |key: Key, known: &Option<Box<str>>| {
+            memory.outcomes.is_empty() || version(key).is_some_and(|it| it != known.as_ref())
+        };
+        let source = self.source_key(binding);
+        let target = kind.clone().map(|kind| self.target_key(binding, kind));
+        let task = Task {
+            has_other_source: differs(source, &memory.source),
+            has_other_target: target.is_ok_and(|key| differs(key, &memory.target)),
+            older: self.older(binding),
+            binding: binding.clone(),
+            kind,
+            memory: memory.clone(),
+        };
+        let is_news = task.has_other_source || task.has_other_target;
+        (is_news || !memory.is_settled).then_some(task)
+    }
+
+    /// Notes what a look at the fields of a FieldBinding has brought, unless it is another one by now.
+    pub(super) fn looked(&mut self, binding: &Binding, memory: Memory) {
+        if let Some(known) = self.known_mut(&binding.id)
+            && known.version == (binding.uid.clone(), binding.generation)
+        {
+            known.memory = memory;
+        }
+    }
+
+    /// Returns the status that a FieldBinding should have. `None` as long as that is not known.
+    pub(super) fn status(&self, id: &BindingId, now: Timestamp) -> Option<StatusChange> {
+        let known = self.known(id)?;
+        let (before, generation) = (known.status.as_ref(), known.version.1);
+        let after = match &known.binding {
+            Err(error) => outcome::invalid(before, generation, error, now),
+            Ok(_) if known.memory.outcomes.is_empty() => return None,
+            Ok(binding) => {
+                let fields = binding.fields.iter().zip(&known.memory.outcomes);
+                outcome::status(before, generation, fields, now)
+            }
+        };
+        Some(StatusChange {
+            uid: known.version.0.clone(),
+            before: known.status.clone(),
+            after,
+        })
+    }
+
+    /// Notes the status that a FieldBinding has got.
+    pub(super) fn status_written(&mut self, id: &BindingId, status: FieldBindingStatus) {
+        if let Some(known) = self.known_mut(id) {
+            known.status = Some(status);
+            known.status_written = Some(Instant::now());
+        }
+    }
+
+    /// Returns the time at which the status of a FieldBinding was last written.
+    pub(super) fn status_written_at(&self, id: &BindingId) -> Option<Instant> {
+        self.known(id)?.status_written
+    }
+
+    /// Returns the numbers of FieldBindings by the reason of their condition.
+    pub(super) fn counts(&self) -> HashMap<String, usize> {
+        let mut counts = HashMap::new();
+        for known in self.bindings.values().flat_map(BTreeMap::values) {
+            if let Some(ready) = known.status.as_ref().and_then(outcome::ready) {
+                *counts.entry(ready.reason.clone()).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// Returns the kind of the target, or why its fields are not written.
+    fn kind(&self, binding: &Binding) -> Result<BoundKind, Reason> {
+        // We have no right to read what is never tracked.
+        if !self.scope.tracks(binding.source.kind) {
+            return Err(Reason::Forbidden);
+        }
+        let kind = self.kinds.iter().find(|kind| kind.is_of(&binding.target));
+        kind.copied().ok_or(Reason::KindNotAllowed)
+    }
+
+    /// Returns the older FieldBindings of the same target that write to it.
+    fn older(&self, binding: &Binding) -> Vec<Arc<Binding>> {
+        let others = self.others(binding);
+        let older = others.filter(|it| it.precedes(binding) && self.kind(it).is_ok());
+        older.cloned().collect()
+    }
+
+    /// Returns all other FieldBindings of the same target.
+    fn others(&self, binding: &Binding) -> impl Iterator<Item = &Arc<Binding>> {
+        let here = self.bindings.get(&binding.id.namespace).into_iter();
+        let here = here.flat_map(BTreeMap::values);
+        let here = here.filter_map(|known| known.binding.as_ref().ok());
+        here.filter(move |other| other.competes_with(binding))
+    }
+
+    /// Returns the place that a watch of something in this namespace has.
+    fn place(&self, namespace: &Name) -> Option<Name> {
+        self.scope.namespaces().map(|_| namespace.clone())
+    }
+
+    fn source_key(&self, binding: &Binding) -> Key {
+        Key {
+            what: What::Source(binding.source.kind),
+            name: binding.source.name.clone(),
+            place: self.place(&binding.id.namespace),
+        }
+    }
+
+    fn target_key(&self, binding: &Binding, kind: BoundKind) -> Key {
+        Key {
+            what: What::Target(kind),
+            name: binding.target.name.clone(),
+            place: self.place(&binding.id.namespace),
+        }
+    }
+
+    fn known(&self, id: &BindingId) -> Option<&Known> {
+        self.bindings.get(&id.namespace)?.get(&id.name)
+    }
+
+    fn known_mut(&mut self, id: &BindingId) -> Option<&mut Known> {
+        self.bindings.get_mut(&id.namespace)?.get_mut(&id.name)
+    }
+}
+
+/// The status that a FieldBinding has, and the one that it should have.
+#[derive(Debug)]
+pub(super) struct StatusChange {
+    pub(super) uid: Box<str>,
+    pub(super) before: Option<FieldBindingStatus>,
+    pub(super) after: FieldBindingStatus,
+}

@@ -1,0 +1,76 @@
+//! Writes the status of FieldBindings, and tells users when it changes.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use pod_reloader_core::error::chain;
+use pod_reloader_core::field_binding::BindingId;
+use pod_reloader_core::field_binding::outcome::ready;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::binder::{Binder, STATUS_INTERVAL};
+use super::state::StatusChange;
+use crate::runtime::events::Report;
+
+impl Binder {
+    /// Writes the status of a FieldBinding, if it has another one. Returns the time to try again.
+    pub(super) async fn write_status(&self, id: &BindingId) -> Option<Instant> {
+        let change = self.state.lock().status(id, Timestamp::now())?;
+        if change.before.as_ref() == Some(&change.after) {
+            self.show();
+            return None;
+        }
+        match self.calls.write_status(id, &change.after).await {
+            Ok(()) => {
+                self.report(id, &change);
+                self.state.lock().status_written(id, change.after);
+                self.show();
+                None
+            }
+            Err(error) if error.is_not_found() => None,
+            Err(error) => {
+                self.errors.count(Some(&error));
+                let error = chain(&error);
+                warn!(binding = %id, error, "cannot write the status of a FieldBinding, trying again");
+                Some(Instant::now() + STATUS_INTERVAL * 5)
+            }
+        }
+    }
+
+    /// Tells users that fields have become equal to their keys, or cannot.
+    fn report(&self, id: &BindingId, change: &StatusChange) {
+        let before = change.before.as_ref().and_then(ready);
+        let Some(after) = ready(&change.after) else {
+            return;
+        };
+        let is_known =
+            before.is_some_and(|it| (&it.status, &it.reason) == (&after.status, &after.reason));
+        if is_known {
+            return;
+        }
+        let is_problem = after.status != "True";
+        let (reason, message) = (&*after.reason, &*after.message);
+        match is_problem {
+            true => warn!(binding = %id, reason, message, "fields are not equal to their keys"),
+            false => info!(binding = %id, message, "fields are equal to their keys"),
+        }
+        let about = ObjectReference {
+            api_version: Some("pod-reloader.github.io/v1alpha1".to_owned()),
+            kind: Some("FieldBinding".to_owned()),
+            namespace: Some(id.namespace.as_str().to_owned()),
+            name: Some(id.name.as_str().to_owned()),
+            uid: Some(change.uid.to_string()),
+            ..ObjectReference::default()
+        };
+        let report = Report {
+            reason: match is_problem {
+                true => "FieldsNotApplied",
+                false => "FieldsApplied",
+            },
+            note: message.to_owned(),
+            is_problem,
+            related: None,
+        };
+        self.events.publish(about, report);
+    }
+}
