@@ -189,7 +189,7 @@ pub struct Args {
     /// Protect what the pod templates of workloads use, too, and not only what their pods do.
     #[arg(long, env = "POD_RELOADER_PROTECT_TEMPLATES", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub protect_templates: bool,
-    /// Kinds of custom resource whose fields FieldBindings keep equal to keys of ConfigMaps and Secrets, in JSON: [{"group":"goharbor.io","version":"v1beta1","resource":"harbors","kind":"Harbor"}] [default: none].
+    /// Kinds of custom resource whose fields FieldBindings keep equal to keys of ConfigMaps and Secrets, in JSON: [{"group":"goharbor.io","version":"v1beta1","resource":"harbors","kind":"Harbor","fillOnCreate":true}] [default: none].
     #[arg(long, env = "POD_RELOADER_FIELD_BINDINGS", value_name = "KINDS", default_value = "", hide_default_value = true, value_parser = field_bindings)]
     pub field_bindings: BoundKinds,
     /// Number of rollouts of managed workloads, whoever began them, that may be under way in the cluster when a restart begins. 0 means no limit.

@@ -2,6 +2,7 @@
 
 pub(crate) mod copies;
 pub(crate) mod error;
+pub(crate) mod fields;
 pub(crate) mod kept;
 pub(crate) mod keys;
 pub(crate) mod request;

@@ -20,6 +20,7 @@ use webhook_certs::{
 };
 
 use crate::bind::controller::Bindings;
+use crate::config::fields::FieldReads;
 use crate::config::kept::KeptCalls;
 use crate::config::keys::{self, Keys};
 use crate::config::source::Source;
@@ -43,11 +44,12 @@ use crate::runtime::server::{self, Limits, Transport};
 use crate::runtime::tasks::{Tasks, on};
 use crate::sync::controller::Syncs;
 use crate::webhook::certificate;
+use crate::webhook::fields::Fields;
 use crate::webhook::in_use::InUse;
 use crate::webhook::keep::Keep;
 use crate::webhook::own_ca::{OwnAuthority, Places};
 use crate::webhook::readiness::Readiness;
-use crate::webhook::{StatusFacts, Webhook};
+use crate::webhook::{StatusFacts, SwitchedOn, Webhook};
 
 /// The pause before a call is tried again that must succeed before we are of any use.
 const RETRY: Duration = Duration::from_secs(1);
@@ -245,10 +247,25 @@ impl Parts {
             ..Limits::default()
         };
         let stopped = self.stop.clone().cancelled_owned();
-        let router = webhook.router(in_use, keep);
+        let router = webhook.router(SwitchedOn {
+            in_use,
+            keep,
+            fields: self.fields(),
+        });
         let serve = server::serve(listener, transport, router, limits, stopped);
         self.tasks.spawn_draining("webhook", serve);
         Ok(())
+    }
+
+    /// Returns what fills the fields of new objects, if those of any kind are to be filled.
+    fn fields(&self) -> Option<Fields> {
+        let kinds = self.args.field_bindings.0.iter();
+        let kinds: Arc<[_]> = kinds.filter(|it| it.fill_on_create).cloned().collect();
+        let (client, budget) = (&self.clients.admission, &self.budget);
+        (!kinds.is_empty()).then(|| Fields {
+            kinds,
+            reads: FieldReads::new(client.clone(), budget.clone()),
+        })
     }
 
     fn acceptor(&mut self, certificate: &CurrentCertificate) -> Result<Acceptor, StartError> {

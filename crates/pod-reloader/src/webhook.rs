@@ -1,9 +1,11 @@
 //! The webhook: answers admission reviews of workloads at `/mutate`, from the review and from live reads alone,
-//! those of pods at `/pods`, and those of protected objects at `/in-use` and `/keep`.
+//! those of pods at `/pods`, those of protected objects at `/in-use` and `/keep`, and those of new objects with bound
+//! fields at `/fields`.
 
 mod body;
 pub(crate) mod certificate;
 pub(crate) mod error;
+pub(crate) mod fields;
 pub(crate) mod in_use;
 pub(crate) mod keep;
 pub(crate) mod own_ca;
@@ -32,6 +34,7 @@ use tracing::{debug, info, warn};
 use webhook_certs::CurrentCertificate;
 
 use self::body::{LARGE_REVIEW, Limits, ReviewBody, Timeout, Trouble, beside};
+use self::fields::Fields;
 use self::in_use::InUse;
 use self::keep::Keep;
 use crate::config::error::ReadError;
@@ -53,6 +56,14 @@ pub(crate) struct Webhook {
     pub(crate) ourselves: Arc<OnceLock<String>>,
     status_facts: StatusFacts,
     limits: Limits,
+}
+
+/// What is answered only if it is switched on.
+#[derive(Default)]
+pub(crate) struct SwitchedOn {
+    pub(crate) in_use: Option<InUse>,
+    pub(crate) keep: Option<Keep>,
+    pub(crate) fields: Option<Fields>,
 }
 
 /// The facts that a status query gets, in addition to the workload's sync status.
@@ -84,8 +95,15 @@ impl Webhook {
         }
     }
 
-    /// Returns the routes of the webhook, with those for the protections that are switched on.
-    pub(crate) fn router(self, in_use: Option<InUse>, keep: Option<Keep>) -> Router {
+    /// Returns the routes of the webhook, with those that are switched on.
+    pub(crate) fn router(
+        self,
+        SwitchedOn {
+            in_use,
+            keep,
+            fields,
+        }: SwitchedOn,
+    ) -> Router {
         let webhook = Arc::new(self);
         let mut router = Router::new()
             .route("/mutate", post(mutate))
@@ -95,6 +113,9 @@ impl Webhook {
         }
         if let Some(keep) = keep {
             router = router.route("/keep", keep::route(webhook.clone(), keep));
+        }
+        if let Some(fields) = fields {
+            router = router.route("/fields", fields::route(webhook.clone(), fields));
         }
         router.with_state(webhook)
     }

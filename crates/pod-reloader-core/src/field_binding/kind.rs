@@ -19,16 +19,20 @@ pub struct BoundKind {
     pub resource: &'static str,
     /// The kind as Kubernetes spells it.
     pub kind: &'static str,
+    /// True if the webhook fills the fields of objects that are created.
+    pub fill_on_create: bool,
 }
 
 /// A kind as written in the configuration.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {
     group: String,
     version: String,
     resource: String,
     kind: String,
+    #[serde(default)]
+    fill_on_create: bool,
 }
 
 impl BoundKind {
@@ -70,6 +74,7 @@ impl TryFrom<Written> for BoundKind {
             version,
             resource,
             kind,
+            fill_on_create,
         } = &written;
         let is_name = |text: &String| {
             let is_in_name = |it: u8| it.is_ascii_alphanumeric() || b"-.".contains(&it);
@@ -89,6 +94,7 @@ impl TryFrom<Written> for BoundKind {
             ));
         }
         Ok(Self {
+            fill_on_create: *fill_on_create,
             group: written.group.leak(),
             version: written.version.leak(),
             resource: written.resource.leak(),

@@ -1,5 +1,6 @@
 //! Tests reviews of every shape at the router, with an apiserver that is a function.
 
+mod fields;
 mod pins;
 mod protected;
 
@@ -143,7 +144,7 @@ async fn a_status_query_whose_turn_comes_too_late_gets_no_status_and_delays_no_r
     let (webhook, keys) = parts(Apiserver::Up);
     keys.read_since(Instant::now()).await.unwrap();
     let status_queries = webhook.limits.status_queries.clone();
-    let router = webhook.router(None, None);
+    let router = webhook.router(SwitchedOn::default());
     let object = stamped(deployment("app:1"), &hash());
     let asks = || post("/mutate?timeout=1s", &status_query(&object).to_string());
     let turn = status_queries.acquire_owned().await.unwrap();
@@ -394,7 +395,7 @@ async fn a_body_that_breaks_off_is_refused() {
 async fn a_review_that_comes_before_the_hash_keys_are_read_waits_for_them() {
     let (webhook, keys) = parts(Apiserver::Up);
     let request = post("/mutate", &create(&deployment("app:1")).to_string());
-    let mut waiting = begun([webhook.router(None, None).oneshot(request)].into_iter());
+    let mut waiting = begun([webhook.router(SwitchedOn::default()).oneshot(request)].into_iter());
     keys.read_since(Instant::now()).await.unwrap();
     let answer = waiting.remove(0).await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
@@ -406,7 +407,7 @@ async fn without_hash_keys_a_review_is_asked_to_come_again_before_its_timeout() 
     let (webhook, _) = parts(Apiserver::Up);
     let review = create(&deployment("app:1")).to_string();
     let answer = call(
-        &webhook.router(None, None),
+        &webhook.router(SwitchedOn::default()),
         post("/mutate?timeout=3s", &review),
     )
     .await;
@@ -579,7 +580,11 @@ async fn only_new_pods_are_pinned() {
 #[tokio::test]
 async fn pods_are_answered_before_the_hash_keys_are_read() {
     let (webhook, _keys) = parts(Apiserver::Slow);
-    let answer = pods_answer(&webhook.router(None, None), &create_pod(&pod("app=x"))).await;
+    let answer = pods_answer(
+        &webhook.router(SwitchedOn::default()),
+        &create_pod(&pod("app=x")),
+    )
+    .await;
     assert!(!operations(&answer).is_empty());
 }
 
@@ -752,7 +757,7 @@ fn config_map() -> Value {
 async fn webhook(apiserver: Apiserver) -> Router {
     let (webhook, keys) = parts(apiserver);
     keys.read_since(Instant::now()).await.unwrap();
-    webhook.router(None, None)
+    webhook.router(SwitchedOn::default())
 }
 
 fn parts(apiserver: Apiserver) -> (Webhook, Arc<Keys>) {

@@ -52,7 +52,7 @@ async fn pinning(creating: Creating) -> (Router, Arc<Mutex<Vec<String>>>) {
     let client = Client::new(service, "operator");
     let (webhook, keys) = parts_of(client, Scope::new([], own_namespace()).and_pins(true));
     keys.read_since(Instant::now()).await.unwrap();
-    (webhook.router(None, None), asked)
+    (webhook.router(SwitchedOn::default()), asked)
 }
 
 fn pinned() -> Value {

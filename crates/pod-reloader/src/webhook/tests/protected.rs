@@ -64,7 +64,11 @@ impl Cluster {
             templates_protect: false,
         };
         let calls = KeptCalls::new(client, budget);
-        webhook.router(Some(in_use), Some(Keep { users, calls }))
+        webhook.router(SwitchedOn {
+            in_use: Some(in_use),
+            keep: Some(Keep { users, calls }),
+            ..SwitchedOn::default()
+        })
     }
 
     fn answer(&self, method: &Method, path: &str, body: &[u8]) -> Answer {

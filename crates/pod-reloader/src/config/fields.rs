@@ -1,0 +1,70 @@
+//! Reads FieldBindings and their sources live, for objects that are created.
+
+use std::sync::Arc;
+
+use kube::{Api, Client};
+use pod_reloader_api::FieldBinding;
+use pod_reloader_core::field_binding::source::Source;
+use pod_reloader_core::field_binding::{Binding, Target};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::Reference;
+use tokio::sync::Semaphore;
+
+use crate::config::request;
+use crate::runtime::budget::Budget;
+use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::error::CallError;
+use crate::runtime::objects::one;
+use crate::runtime::resources::{PAGE, Resources};
+
+/// The maximum number of sources that are read at once.
+const AT_ONCE: usize = 4;
+
+/// The apiserver, as the fields of new objects need it.
+#[derive(Clone)]
+pub(crate) struct FieldReads {
+    client: Client,
+    budget: Budget,
+    turns: Arc<Semaphore>,
+}
+
+impl FieldReads {
+    pub(crate) fn new(client: Client, budget: Budget) -> Self {
+        Self {
+            client,
+            budget,
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    /// Lists the FieldBindings of an object, the oldest first. Those that cannot be worked with are left out: their
+    /// status says so.
+    pub(crate) async fn bindings(
+        &self,
+        namespace: &Name,
+        target: &Target,
+    ) -> Result<Vec<Binding>, CallError> {
+        let all = Api::<FieldBinding>::namespaced(self.client.clone(), namespace.as_str());
+        let all = Resources::new(all, "FieldBinding", &self.budget);
+        let mut found = Vec::new();
+        all.list(&mut PAGE.clone(), |object| {
+            let binding = Binding::try_from(&object).ok();
+            found.extend(binding.filter(|it| it.target == *target));
+        })
+        .await?;
+        found.sort_by(|one, other| other.precedes(one).cmp(&one.precedes(other)));
+        Ok(found)
+    }
+
+    /// Reads the source of a FieldBinding: a GET without resourceVersion, which etcd itself answers.
+    pub(crate) async fn source(&self, source: &Reference) -> Result<Option<Source>, CallError> {
+        let turn = self.turns.acquire().await;
+        let _turn = turn.expect("the semaphore is never closed");
+        let read = one(&self.client, request::get(source), &self.budget);
+        match within(DEADLINE, read).await {
+            Ok(source) => Ok(Some(source)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

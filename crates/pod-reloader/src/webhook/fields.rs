@@ -1,0 +1,194 @@
+//! Answers reviews of custom resources that are created: their bound fields get the values of their keys.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Query;
+use axum::routing::{MethodRouter, post};
+use futures::future::join_all;
+use http::HeaderMap;
+use pod_reloader_core::error::chain;
+use pod_reloader_core::field_binding::kind::BoundKind;
+use pod_reloader_core::field_binding::outcome::Reason;
+use pod_reloader_core::field_binding::path::Path;
+use pod_reloader_core::field_binding::plan::fill;
+use pod_reloader_core::field_binding::source::Source;
+use pod_reloader_core::field_binding::{Binding, Target};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::review::{self, InvalidReview, Request};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+use tracing::warn;
+
+use super::Webhook;
+use super::body::{LARGE_REVIEW, ReviewBody, Timeout, Trouble, beside};
+use super::in_use::{LATE, MARGIN};
+use crate::config::fields::FieldReads;
+use crate::runtime::error::CallError;
+
+/// The maximum number of FieldBindings by which one object is filled: their sources are in memory at the same time.
+const MAX_BINDINGS: usize = 16;
+
+/// The fields of new objects.
+#[derive(Clone)]
+pub(crate) struct Fields {
+    /// The kinds whose fields are filled. Whoever reaches this port can ask for their values by a forged review.
+    pub(crate) kinds: Arc<[BoundKind]>,
+    pub(crate) reads: FieldReads,
+}
+
+/// The bindings of an object, with their sources, and warnings of those that could not be read.
+#[derive(Default)]
+struct Found {
+    bindings: Vec<(Binding, Option<Source>)>,
+    warnings: Vec<String>,
+}
+
+impl Fields {
+    /// Answers a review. A field that cannot be filled stays as it is, with a warning, and the write goes on.
+    async fn answer(
+        self,
+        webhook: Arc<Webhook>,
+        body: ReviewBody,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, Trouble> {
+        let body = Arc::new(body);
+        let kinds = self.kinds.clone();
+        let parse = move |body: &ReviewBody| created(&body.bytes, &kinds);
+        let (uid, created) = in_turn(&webhook, &body, deadline, parse).await??;
+        let Some((namespace, target)) = created.filter(|(it, _)| webhook.scope.covers(it)) else {
+            return Ok(review::response(&uid, &[], &[]));
+        };
+        let Found {
+            bindings,
+            mut warnings,
+        } = match timeout_at(deadline - MARGIN, self.find(&namespace, &target)).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => unknown(&namespace, &target, &chain(&error)),
+            Err(_) => unknown(&namespace, &target, LATE),
+        };
+        if bindings.is_empty() {
+            return Ok(review::response(&uid, &[], &warnings));
+        }
+        let fill = move |body: &ReviewBody| {
+            let request = Request::parse(&body.bytes).map_err(invalid)?;
+            let object = request.object.ok_or(InvalidReview::NoObject("object"));
+            let object = object.map_err(invalid)?.get();
+            let object: Value = serde_json::from_str(object).map_err(|_| invalid(NO_OBJECT))?;
+            let (patch, left) = fill(&object, &bindings);
+            warnings.extend(left.iter().map(|(path, reason)| warning(path, reason)));
+            Ok(review::response(&uid, &patch, &warnings))
+        };
+        in_turn(&webhook, &body, deadline, fill).await?
+    }
+
+    async fn find(&self, namespace: &Name, target: &Target) -> Result<Found, CallError> {
+        let mut bindings = self.reads.bindings(namespace, target).await?;
+        let mut found = Found::default();
+        if bindings.len() > MAX_BINDINGS {
+            let warning = format!(
+                "pod-reloader: only the {MAX_BINDINGS} oldest FieldBindings of an object fill its fields when it is created"
+            );
+            found.warnings.push(warning);
+            bindings.truncate(MAX_BINDINGS);
+        }
+        let sources = bindings.iter().map(|it| self.reads.source(&it.source));
+        let sources = join_all(sources).await;
+        for (binding, source) in bindings.into_iter().zip(sources) {
+            match source {
+                Ok(source) => found.bindings.push((binding, source)),
+                Err(error) => {
+                    warn!(
+                        binding = %binding.id, source = %binding.source, error = chain(&error),
+                        "cannot read the source of a FieldBinding for a new object"
+                    );
+                    let paths = binding.fields.iter().map(|field| &field.path);
+                    let left = paths.map(|path| warning(path, &Reason::Failed));
+                    found.warnings.extend(left);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+const NO_OBJECT: InvalidReview = InvalidReview::NoObject("object");
+
+fn invalid(error: InvalidReview) -> Trouble {
+    Trouble::Invalid(error.to_string())
+}
+
+/// Parses a review, or does more with it. If it is large, it waits for its turn, on a thread of its own.
+async fn in_turn<T: Send + 'static>(
+    webhook: &Webhook,
+    body: &Arc<ReviewBody>,
+    deadline: Instant,
+    work: impl FnOnce(&ReviewBody) -> T + Send + 'static,
+) -> Result<T, Trouble> {
+    if body.bytes.len() <= LARGE_REVIEW {
+        return Ok(work(body));
+    }
+    let body = body.clone();
+    let worked = beside(&webhook.limits.large_reviews, deadline, move || work(&body)).await;
+    worked.ok_or(Trouble::Overloaded)
+}
+
+/// Returns the id of a review, with the object that is created if its fields are to be filled, and its namespace.
+fn created(body: &[u8], kinds: &[BoundKind]) -> Result<(String, Option<(Name, Target)>), Trouble> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Object {
+        api_version: Box<str>,
+        kind: Box<str>,
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        // An object whose name is generated has none yet, so no FieldBinding names it.
+        name: Option<String>,
+    }
+    let request = Request::parse(body).map_err(invalid)?;
+    let is_new =
+        request.operation == "CREATE" && request.sub_resource.as_deref().is_none_or(str::is_empty);
+    let bound = |object: &str| {
+        let object: Object = serde_json::from_str(object).ok()?;
+        let target = Target {
+            api_version: object.api_version,
+            kind: object.kind,
+            name: Name::parse(&object.metadata.name?).ok()?,
+        };
+        kinds.iter().any(|it| it.is_of(&target)).then_some(target)
+    };
+    let object = request.object.filter(|_| is_new);
+    let target = object.and_then(|it| bound(it.get()));
+    let namespace = request.namespace.and_then(|it| Name::parse(&it).ok());
+    Ok((request.uid.into_owned(), namespace.zip(target)))
+}
+
+fn unknown(namespace: &Name, target: &Target, cause: &str) -> Found {
+    let Target { kind, name, .. } = target;
+    warn!(%namespace, %kind, %name, cause, "cannot tell which fields of a new object are bound");
+    let warning = "pod-reloader cannot tell which fields of this object are bound, so it fills none: try again, or it follows once the object is there";
+    Found {
+        warnings: vec![warning.to_owned()],
+        ..Found::default()
+    }
+}
+
+fn warning(path: &Path, reason: &Reason) -> String {
+    format!(
+        "pod-reloader: {path} is not filled ({}): {reason}",
+        reason.as_str()
+    )
+}
+
+/// Returns the route of these reviews.
+pub(super) fn route(webhook: Arc<Webhook>, fields: Fields) -> MethodRouter<Arc<Webhook>> {
+    post(
+        move |Query(timeout): Query<Timeout>, headers: HeaderMap, body: Body| async move {
+            let answer = |webhook, body, deadline| fields.answer(webhook, body, deadline);
+            webhook.receive(&timeout, &headers, body, answer).await
+        },
+    )
+}
