@@ -329,8 +329,36 @@ scope: Namespaced
 
 {{- /* Their resources, by API group, in JSON. */ -}}
 {{- define "pod-reloader.customGroups" -}}
-{{- $groups := dict -}}
+{{- include "pod-reloader.resourcesByGroup" (include "pod-reloader.customResources" . | fromJson).items -}}
+{{- end -}}
+
+{{- /* The kinds whose fields may be bound, in JSON. */ -}}
+{{- define "pod-reloader.boundKinds" -}}
+{{- $kinds := list -}}
 {{- range (include "pod-reloader.customResources" . | fromJson).items -}}
+{{- $kinds = append $kinds (printf "%s/%s" .group .kind) -}}
+{{- end -}}
+{{- $items := .Values.fieldBindings.kinds | default list -}}
+{{- range $items -}}
+{{- $kind := printf "%s/%s" .group .kind -}}
+{{- if or (not (contains "." .group)) (regexMatch `(^|\.)k8s\.io$` .group) -}}
+{{- fail (printf "fieldBindings.kinds: %s is a kind of Kubernetes itself, whose fields are never bound" $kind) -}}
+{{- end -}}
+{{- if has .group (list "pod-reloader.github.io" "pod-reloader.cs.sap.com") -}}
+{{- fail (printf "fieldBindings.kinds: %s is a kind of pod-reloader, whose fields are never bound" $kind) -}}
+{{- end -}}
+{{- if has $kind $kinds -}}
+{{- fail (printf "fieldBindings.kinds: %s is named twice, or is one of customResources, which pod-reloader restarts" $kind) -}}
+{{- end -}}
+{{- $kinds = append $kinds $kind -}}
+{{- end -}}
+{{- dict "items" $items | toJson -}}
+{{- end -}}
+
+{{- /* The resources of some kinds, by API group, in JSON. */ -}}
+{{- define "pod-reloader.resourcesByGroup" -}}
+{{- $groups := dict -}}
+{{- range . -}}
 {{- $_ := set $groups .group (append (get $groups .group | default list) .resource) -}}
 {{- end -}}
 {{- toJson $groups -}}

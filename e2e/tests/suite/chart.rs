@@ -175,6 +175,105 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
 }
 
 #[test]
+fn kinds_whose_fields_may_not_be_bound_are_refused() -> Result<()> {
+    let harbor = "group=goharbor.io,version=v1beta1,resource=harbors,kind=Harbor";
+    let kind = |at: usize, fields: &str| {
+        let fields = fields.split(',');
+        let fields = fields.map(|field| format!("fieldBindings.kinds[{at}].{field}"));
+        fields.collect::<Vec<_>>().join(",")
+    };
+    let of = |fields: &str| kind(0, fields);
+    let with = |value: &str| format!("{},{value}", of(harbor));
+    let filling = "fieldBindings.kinds[0].fillOnCreate=true";
+    let from = "networkPolicy.webhookFrom[0].ipBlock.cidr=10.0.0.0/24";
+    for allowed in [
+        of(harbor),
+        of("group=cluster.x-k8s.io,version=v1beta1,resource=clusters,kind=Cluster"),
+        with("watch.namespaces={shop}"),
+        with(&format!("{filling},webhook.clientCA.secret=ca")),
+        with(&format!("{filling},networkPolicy.enabled=true,{from}")),
+    ] {
+        template(&["--set", &allowed]).context(allowed)?;
+    }
+    let ours = "is a kind of pod-reloader";
+    let of_kubernetes = "is a kind of Kubernetes itself";
+    let open = "needs webhook.clientCA, or networkPolicy.enabled";
+    for (value, complaint) in [
+        (
+            of("group=goharbor.io,resource=harbors,kind=Harbor"),
+            "/fieldBindings/kinds/0",
+        ),
+        (
+            of("group=,version=v1,resource=secrets,kind=Secret"),
+            of_kubernetes,
+        ),
+        (
+            of("group=apps,version=v1,resource=deployments,kind=Deployment"),
+            of_kubernetes,
+        ),
+        (
+            of("group=rbac.authorization.k8s.io,version=v1,resource=clusterroles,kind=ClusterRole"),
+            of_kubernetes,
+        ),
+        (
+            of("group=admissionregistration.k8s.io,version=v1,resource=x,kind=X"),
+            of_kubernetes,
+        ),
+        (
+            of("group=apiextensions.k8s.io,version=v1,resource=x,kind=X"),
+            of_kubernetes,
+        ),
+        (
+            of(
+                "group=pod-reloader.github.io,version=v1alpha1,resource=fieldbindings,kind=FieldBinding",
+            ),
+            ours,
+        ),
+        (
+            format!(
+                "{},{}",
+                of(harbor),
+                kind(1, &harbor.replace("v1beta1", "v1"))
+            ),
+            "named twice",
+        ),
+        (
+            format!(
+                "{},customResources={{cloudnativepg}}",
+                of("group=postgresql.cnpg.io,version=v1,resource=clusters,kind=Cluster")
+            ),
+            "is one of customResources",
+        ),
+        (
+            with("ignoreSecrets=true"),
+            "excludes ignoreSecrets and ignoreConfigMaps",
+        ),
+        (
+            with("ignoreConfigMaps=true"),
+            "excludes ignoreSecrets and ignoreConfigMaps",
+        ),
+        (
+            with("reconcile=observe"),
+            "fieldBindings.kinds needs reconcile",
+        ),
+        // Whoever reaches the webhook could ask for the values.
+        (with(filling), open),
+        (with(&format!("{filling},networkPolicy.enabled=true")), open),
+        (with(&format!("{filling},{from}")), open),
+        (
+            with(&format!(
+                "{filling},networkPolicy.enabled=true,{from},hostNetwork=true"
+            )),
+            open,
+        ),
+    ] {
+        let error = template(&["--set", &value]).err().context(value.clone())?;
+        ensure!(format!("{error}").contains(complaint), "{value}: {error}");
+    }
+    Ok(())
+}
+
+#[test]
 fn without_an_image_the_chart_says_in_one_sentence_what_to_set() -> Result<()> {
     for args in [
         &[][..],
@@ -273,7 +372,7 @@ fn null_stands_for_unset() -> Result<()> {
     let all = "watch.namespaces=null,pdb.maxUnavailable=null,pdb.minAvailable=null,extraArgs=null,\
                webhook.objectSelector.matchLabels=null,tests.namespace=null,dialects=null,\
                autoReloadAll=null,ignoreSecrets=null,ignoreConfigMaps=null,ignoreNamespaces=null,\
-               resourceLabelSelector=null,customResources=null,pin.enabled=null,sync.enabled=null,\
+               resourceLabelSelector=null,customResources=null,pin.enabled=null,sync.enabled=null,fieldBindings.kinds=null,\
                prometheusRule.selector=null,grafanaDashboard.annotations=null";
     let rendered = template(&["--set", all])?;
     ensure!(!rendered.contains("--dialects") && !rendered.contains("--custom-resources"));

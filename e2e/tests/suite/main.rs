@@ -2,6 +2,7 @@
 
 mod answer_faults;
 mod apiserver_faults;
+mod bind;
 mod browser;
 mod cert_manager;
 mod certificates;

@@ -287,6 +287,7 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
     let jobs = api("batch", shop, "jobs");
     let leases = |rest: &str| api("coordination.k8s.io", own, rest);
     let hash = json!({"metadata": {"annotations": {CONFIG_HASH: "evil"}}});
+    let bound = format!("/apis/goharbor.io/v1beta1/namespaces/{shop}/harbors/registry");
     vec![
         (READ_SECRETS, get(core("kube-public", "secrets/any"))),
         (READ_CONFIG_MAPS, get(core("kube-public", "configmaps/any"))),
@@ -457,6 +458,37 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
         (DELETE_PODS, delete(core(shop, "pods/ready-0"))),
         (DELETE_PODS, delete(core(shop, "pods/alone"))),
         (DELETE_STUCK_PODS, delete(core(shop, "pods/stuck-0"))),
+        (READ_BOUND, get(bound.clone())),
+        (
+            CHANGE_BOUND,
+            patch(
+                bound.clone(),
+                json!({"spec": {"externalURL": "https://evil"}}),
+            ),
+        ),
+        (
+            CHANGE_BOUND_METADATA,
+            patch(
+                bound.clone(),
+                json!({"metadata": {"annotations": {"evil": "yes"}}}),
+            ),
+        ),
+        (
+            CHANGE_BOUND_METADATA,
+            patch(
+                bound,
+                json!({"metadata": {"ownerReferences": owner("v1", "ConfigMap", true)}}),
+            ),
+        ),
+        (
+            CHANGE_BINDING_STATUS,
+            patch(
+                format!(
+                    "/apis/pod-reloader.github.io/v1alpha1/namespaces/{shop}/fieldbindings/any/status"
+                ),
+                json!({"status": {}}),
+            ),
+        ),
         (LIST_PODS, get(core(shop, "pods"))),
         (LIST_PODS, get(api("apps", shop, "replicasets"))),
         (LIST_PODS, get(api("apps", shop, "controllerrevisions"))),
@@ -609,6 +641,11 @@ const WRITE_CONFIG_MAPS: &str = "create a ConfigMap, or delete one";
 const WRITE_COPIES: &str = "create an immutable ConfigMap with the label, annotation and name of a copy, or delete one that has them";
 const WRITE_KEPT: &str = "create a ConfigMap with the label `pod-reloader.github.io/kept` and no other, or delete one that nobody else has written";
 const WRITE_SYNCED: &str = "write a ConfigMap or Secret that is marked as the copy of a ClusterConfigSync in its namespace";
+const READ_BOUND: &str =
+    "read custom resources whose fields may be bound, and the values that they hold";
+const CHANGE_BOUND: &str = "change the spec of a custom resource whose fields may be bound";
+const CHANGE_BOUND_METADATA: &str = "change anything else of it";
+const CHANGE_BINDING_STATUS: &str = "change the status of a FieldBinding";
 const LIST_PODS: &str =
     "list pods, ReplicaSets and ControllerRevisions, with the variables that are written there";
 const REPLACE_CA: &str = "replace the CA and the certificate of its webhook";
