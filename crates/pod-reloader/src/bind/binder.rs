@@ -9,16 +9,17 @@ use kube::Client;
 use parking_lot::Mutex;
 use pod_reloader_api::FieldBinding;
 use pod_reloader_core::field_binding::BindingId;
+use pod_reloader_core::field_binding::kind::BoundKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::scope::Scope;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::calls::Calls;
-use super::controller::Bindings;
 use super::metrics::BindMetrics;
 use super::state::{Key, State};
 use crate::runtime::budget::Budget;
+use crate::runtime::client::Clients;
 use crate::runtime::controller::ControllerErrors;
 use crate::runtime::events::Events;
 use crate::runtime::queue::Item;
@@ -56,6 +57,20 @@ impl fmt::Display for Work {
     }
 }
 
+/// The parts that all terms of leadership share.
+#[derive(Clone)]
+pub(super) struct Parts {
+    pub(super) clients: Clients,
+    pub(super) budget: Budget,
+    pub(super) watches: Watches,
+    pub(super) events: Events,
+    pub(super) metrics: BindMetrics,
+    pub(super) errors: ControllerErrors,
+    pub(super) scope: Scope,
+    /// The kinds whose fields may be bound.
+    pub(super) kinds: Arc<[BoundKind]>,
+}
+
 /// The parts with which fields are written, for one term of leadership.
 pub(super) struct Binder {
     watch_client: Client,
@@ -72,7 +87,7 @@ pub(super) struct Binder {
 }
 
 impl Binder {
-    pub(super) fn new(parts: Bindings) -> Self {
+    pub(super) fn new(parts: Parts) -> Self {
         let clients = parts.clients;
         Self {
             calls: Calls::new(clients.reconcile, parts.budget.clone()),

@@ -9,15 +9,14 @@ use pod_reloader_core::field_binding::kind::BoundKind;
 use pod_reloader_core::scope::Scope;
 use tracing::info;
 
-use super::binder::Binder;
+use super::binder::{Binder, Parts};
 use super::metrics::BindMetrics;
 use super::watch;
 use crate::metrics::Metrics;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
-use crate::runtime::controller::{Controller, ControllerErrors, beside_watches};
+use crate::runtime::controller::{Controller, beside_watches};
 use crate::runtime::events::Events;
-use crate::runtime::watch_age::Watches;
 
 /// The name in the log and in metrics.
 const BIND: &str = "bind";
@@ -25,15 +24,7 @@ const BIND: &str = "bind";
 /// The parts with which every term of this controller works.
 #[derive(Clone)]
 pub(crate) struct Bindings {
-    pub(super) clients: Clients,
-    pub(super) budget: Budget,
-    pub(super) watches: Watches,
-    pub(super) events: Events,
-    pub(super) metrics: BindMetrics,
-    pub(super) errors: ControllerErrors,
-    pub(super) scope: Scope,
-    /// The kinds whose fields may be bound.
-    pub(super) kinds: Arc<[BoundKind]>,
+    pub(super) parts: Parts,
     /// The period after which everything is listed again.
     resync_period: Duration,
 }
@@ -49,14 +40,16 @@ impl Bindings {
         resync_period: Duration,
     ) -> Self {
         Self {
-            clients,
-            budget,
-            watches: metrics.watches.clone(),
-            events,
-            errors: metrics.errors.of(BIND),
-            metrics: BindMetrics::registered(metrics),
-            scope,
-            kinds: kinds.into(),
+            parts: Parts {
+                clients,
+                budget,
+                watches: metrics.watches.clone(),
+                events,
+                errors: metrics.errors.of(BIND),
+                metrics: BindMetrics::registered(metrics),
+                scope,
+                kinds: kinds.into(),
+            },
             resync_period,
         }
     }
@@ -64,9 +57,9 @@ impl Bindings {
     /// Runs one term, watches and worker, until the future is dropped.
     async fn term(self) {
         info!("binding fields");
-        let (_shown, period) = (Shown::new(self.metrics.clone()), self.resync_period);
-        let binder = Arc::new(Binder::new(self));
-        beside_watches(binder.run(), period, || watch::spawn(&binder)).await;
+        let _shown = Shown::new(self.parts.metrics.clone());
+        let binder = Arc::new(Binder::new(self.parts));
+        beside_watches(binder.run(), self.resync_period, || watch::spawn(&binder)).await;
     }
 }
 

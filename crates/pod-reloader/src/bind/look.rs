@@ -203,16 +203,16 @@ impl Look<'_> {
 
     /// Returns the time until which fields are left alone that somebody else keeps changing.
     fn contended_until(&self) -> Option<Instant> {
-        let cause = match self.task.has_other_source {
-            true => Cause::News,
-            false => Cause::Repair,
+        if !self.memory.is_contended() {
+            return None;
+        }
+        let now = Instant::now().into_std();
+        let held = |cause| self.memory.pace.not_before(cause, now);
+        let next = match self.task.has_other_source {
+            true => held(Cause::News),
+            false => held(Cause::News).max(held(Cause::Repair)),
         };
-        let next = self
-            .memory
-            .pace
-            .not_before(cause, Instant::now().into_std());
-        let next = next.filter(|_| self.memory.is_contended())?;
-        Some(Instant::from_std(next))
+        next.map(Instant::from_std)
     }
 
     /// Returns the cause of a write.
