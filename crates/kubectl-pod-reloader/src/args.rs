@@ -87,7 +87,7 @@ impl Output {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Explain what a workload tracks, whether it is up to date, and when and why it was restarted.
+    /// Explain what a workload tracks, whether it is up to date, and when and why it was restarted; or which fields of a custom resource are bound to keys.
     Explain {
         #[command(flatten)]
         workload: Words<Target>,

@@ -1,5 +1,6 @@
 //! `explain`: what is tracked for a workload, whether it is up to date, and when and why it was restarted.
 
+mod bound;
 mod findings;
 mod last_restart;
 mod pinning;
@@ -14,6 +15,7 @@ use pod_reloader_core::workload::{Restart, Stall, Workload};
 use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 
+pub(crate) use self::bound::bound_fields;
 use self::findings::Findings;
 use self::last_restart::LastRestart;
 use self::pinning::Pinning;

@@ -6,6 +6,7 @@
 
 mod approve;
 mod args;
+mod bindings;
 mod changes;
 mod cluster;
 mod complete;
@@ -121,10 +122,16 @@ async fn answer(
     output: Output,
 ) -> Result<ExitCode, Failure> {
     match command {
-        Command::Explain { workload } => printed(
-            explain::explain(cluster, operators, &workload.0).await?,
-            output,
-        ),
+        Command::Explain { workload } => {
+            let target = &workload.0;
+            match bindings::bound_kind(operators, &target.kind) {
+                Some(kind) => printed(
+                    explain::bound_fields(cluster, kind, &target.name).await?,
+                    output,
+                ),
+                None => printed(explain::explain(cluster, operators, target).await?, output),
+            }
+        }
         Command::Impact { object, key } => printed(
             impact::impact(cluster, operators, &object.0, key.as_deref()).await?,
             output,

@@ -1,5 +1,6 @@
 //! `status`: whether the operators of a cluster are healthy.
 
+mod bindings;
 mod leader;
 mod pending;
 mod policy;
@@ -11,6 +12,7 @@ mod workloads;
 
 use serde::{Serialize, Serializer};
 
+use self::bindings::{Bindings, bindings};
 use self::leader::{Alive, leader};
 use self::policy::policy;
 use self::query::{by_hashes, reach};
@@ -32,6 +34,9 @@ pub(crate) struct Status {
     /// `None` if they are not looked at, or there are none.
     #[serde(rename = "clusterConfigSyncs", skip_serializing_if = "Option::is_none")]
     syncs: Option<Syncs>,
+    /// The same.
+    #[serde(rename = "fieldBindings", skip_serializing_if = "Option::is_none")]
+    bindings: Option<Bindings>,
     /// Everything that the user may not see.
     unseen: Vec<String>,
     /// True if there certainly is no operator.
@@ -130,16 +135,27 @@ pub(crate) async fn status(
             (None, Verdict::Unknown)
         }
     };
+    let (bindings, of_bindings) = match bindings(cluster, operators).await {
+        Ok(bindings) => {
+            let verdict = bindings.as_ref().map_or(Verdict::Good, Bindings::verdict);
+            (bindings, verdict)
+        }
+        Err(error) => {
+            unseen.push(format!("FieldBindings: {error}"));
+            (None, Verdict::Unknown)
+        }
+    };
     let checks = statuses.iter().flat_map(|status| &status.checks);
     let without = || operators.verdict(false);
     let verdict = checks.map(Check::verdict).max().unwrap_or_else(without);
     let status = Status {
         operators: statuses,
         syncs,
+        bindings,
         unseen,
         is_without: operators.are_none(),
     };
-    Ok((status, verdict.max(of_syncs)))
+    Ok((status, verdict.max(of_syncs).max(of_bindings)))
 }
 
 /// Checks everything, for an operator whose settings can be read.
@@ -269,6 +285,11 @@ impl Answer for Status {
                 text.line([format!("  and {more} more").into()]);
             }
         }
+        if let Some(bindings) = &self.bindings {
+            text.gap();
+            text.heading(bindings.heading());
+            signed(&mut text, &bindings.rows());
+        }
         text.section("Not seen", &self.unseen);
         text
     }
@@ -303,7 +324,8 @@ fn signed(text: &mut Text, rows: &[(Verdict, impl AsRef<str>, Vec<String>)]) {
 mod tests {
     use super::*;
     use crate::cluster::canned::{
-        Canned, cluster_config_sync, deployment, operator, operator_with, pinning_operator,
+        Canned, binding_operator, cluster_config_sync, deployment, field_binding, operator,
+        operator_with, pinning_operator,
     };
     use pod_reloader_core::name::Name;
     use serde_json::json;
@@ -415,6 +437,62 @@ ClusterConfigSyncs
         assert_eq!(find(idle.clone(), None).await, Ok(Some(Verdict::Bad)));
         assert_eq!(find(idle.clone(), Some("ops")).await, Ok(None));
         assert_eq!(find(idle.forbids(path), None).await, Ok(None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fields_that_are_not_equal_to_their_keys_come_first_and_are_a_fault() {
+        let with = |name: &str, is_ready: &str, reason: &str| {
+            let ready = json!({"type": "Ready", "status": is_ready, "reason": reason, "message": "it is so"});
+            field_binding(
+                name,
+                json!({"observedGeneration": 1, "conditions": [ready], "fields": [
+                    {"path": "spec.accesskey", "state": "Applied"},
+                    {"path": "spec.bucket", "state": reason, "message": "it is so"},
+                ]}),
+            )
+        };
+        let good = with("good", "True", "Applied");
+        let all = [
+            good.clone(),
+            with("bad", "False", "KeyNotFound"),
+            good.clone(),
+        ];
+        let of_operator = |operator: serde_json::Value, bindings: &[serde_json::Value]| {
+            let operators = json!({"items": [operator]});
+            Canned::shop()
+                .with("/apis/apps/v1/deployments", operators.clone())
+                .with("/apis/apps/v1/namespaces/ops/deployments", operators)
+                .with_bindings(None, bindings)
+        };
+        let find = async |canned: Canned, namespace: Option<&str>| {
+            let cluster = canned.cluster();
+            let namespace = namespace.map(|it| Name::parse(it).unwrap());
+            let operators = Operators::find(&cluster, namespace.as_ref()).await;
+            let found = bindings::bindings(&cluster, &operators).await;
+            found.map(|it| it.map(|it| it.verdict()))
+        };
+        let binding = of_operator(binding_operator(), &all);
+        let (text, _) = of(binding.clone(), "ops").await.unwrap();
+        let section = "
+FieldBindings
+  !!  shop/bad         Harbor registry from Secret s3: KeyNotFound
+                       spec.bucket: KeyNotFound, it is so
+  ok  2 FieldBindings  each field is equal to its key
+";
+        assert!(text.contains(section), "{text}");
+        assert_eq!(find(binding, None).await, Ok(Some(Verdict::Bad)));
+        let well = of_operator(binding_operator(), std::slice::from_ref(&good));
+        assert_eq!(find(well, Some("ops")).await, Ok(Some(Verdict::Good)));
+        let none = of_operator(binding_operator(), &[]);
+        assert_eq!(find(none, None).await, Ok(None));
+        // Whoever may look into one namespace sees those there.
+        let path = "/apis/pod-reloader.github.io/v1alpha1/fieldbindings";
+        let own = of_operator(binding_operator(), &[]).with_bindings(Some("shop"), &all);
+        assert_eq!(find(own.forbids(path), None).await, Ok(Some(Verdict::Bad)));
+        // Nobody binds fields, or somebody who is not looked at.
+        let idle = of_operator(operator(), &[good]);
+        assert_eq!(find(idle.clone(), None).await, Ok(Some(Verdict::Bad)));
+        assert_eq!(find(idle, Some("ops")).await, Ok(None));
     }
 
     #[tokio::test(start_paused = true)]

@@ -80,6 +80,19 @@ impl Canned {
             .with(path, json!({"items": syncs}))
     }
 
+    /// Adds FieldBindings of a namespace, or of all, and their CRD.
+    pub(crate) fn with_bindings(self, namespace: Option<&str>, bindings: &[Value]) -> Self {
+        let resources = json!([{"resource": "fieldbindings"}]);
+        let groups = json!({"items": [{
+            "metadata": {"name": "pod-reloader.github.io"},
+            "versions": [{"version": "v1alpha1", "resources": resources}],
+        }]});
+        let place = namespace.map_or_else(String::new, |it| format!("namespaces/{it}/"));
+        let path = format!("/apis/pod-reloader.github.io/v1alpha1/{place}fieldbindings");
+        self.with("/apis", groups)
+            .with(&path, json!({"items": bindings}))
+    }
+
     /// Makes reading `path` fail, with `message` as the apiserver's words.
     pub(crate) fn refuses(self, path: &str, message: &str) -> Self {
         self.answering(path, 500, json!({"kind": "Status", "message": message}))
@@ -303,6 +316,29 @@ pub(crate) fn cluster_config_sync(name: &str, status: Value) -> Value {
         "spec": {"source": {"kind": "Secret", "namespace": "platform", "name": "pull"}},
         "status": status,
     })
+}
+
+/// Returns a FieldBinding of Secret `s3` and Harbor `registry` of the namespace `shop`.
+pub(crate) fn field_binding(name: &str, status: Value) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "shop", "generation": 1},
+        "spec": {
+            "source": {"kind": "Secret", "name": "s3"},
+            "target": {"apiVersion": "goharbor.io/v1beta1", "kind": "Harbor", "name": "registry"},
+            "fields": [
+                {"key": "accesskey", "path": "spec.accesskey"},
+                {"key": "bucket", "path": "spec.bucket"},
+            ],
+        },
+        "status": status,
+    })
+}
+
+/// Returns the Deployment of an operator that binds fields of Harbors.
+pub(crate) fn binding_operator() -> Value {
+    let kinds =
+        r#"[{"group":"goharbor.io","version":"v1beta1","resource":"harbors","kind":"Harbor"}]"#;
+    operator_with(&[&format!("--field-bindings={kinds}")])
 }
 
 /// Returns the Deployment of an operator with these flags, besides those of [`operator`].
