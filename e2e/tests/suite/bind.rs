@@ -109,3 +109,36 @@ async fn becomes(scene: &Scene, reason: &str) -> Result<Value> {
     })
     .await
 }
+
+/// Makes the operator write fields of an object of each kind.
+pub(crate) async fn fields_of_each_kind(scene: &Scene) -> Result<()> {
+    with_definitions(&scene.control_plane).await?;
+    let of_store = json!({
+        "metadata": {"name": "store"},
+        "spec": {
+            "target": {"apiVersion": "example.com/v1", "kind": "Store", "name": "store"},
+            "fields": [{"key": "accesskey", "path": "spec.password"}],
+        },
+    });
+    let store = json!({
+        "apiVersion": "example.com/v1", "kind": "Store", "metadata": {"name": "store"}, "spec": {},
+    });
+    let all = [
+        s3("1", "images"),
+        harbor(json!({})),
+        store,
+        harbor_s3(json!({})),
+        harbor_s3(of_store),
+    ];
+    scene.apply(&all).await?;
+    becomes(scene, "Applied").await?;
+    wait_for("the field of the Store", PATIENCE, async || {
+        let store = scene.custom_object("example.com/v1", "stores", "store");
+        let password = store.await?["spec"]["password"].clone();
+        Ok(match password == "1" {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(password.to_string()),
+        })
+    })
+    .await
+}

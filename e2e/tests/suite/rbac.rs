@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::pins::PIN;
-use crate::{keep, protect, stuck, sync};
+use crate::{bind, keep, protect, stuck, sync};
 
 /// A way for a workload to list an object, and the object with a value.
 type Config = (fn(Workload, &str) -> Workload, fn(&str, &str) -> Value);
@@ -39,7 +39,13 @@ async fn with_its_own_ca_in_all_namespaces_the_operator_uses_every_rule_and_lack
         uses_every_rule(scene, &["Role", "ClusterRole", "ClusterRole"]).await?;
         // What is switched off asks for nothing, not even in vain. Namespaces are watched by the label of this scene.
         let mut requests = scene.requests(scene.began()).await?;
-        let of_others = ["clusterconfigsyncs", "namespaces", "pods"];
+        let of_others = [
+            "clusterconfigsyncs",
+            "fieldbindings",
+            "harbors",
+            "namespaces",
+            "pods",
+        ];
         requests.retain(|request| of_others.contains(&&*request.resource));
         requests.retain(|request| !request.uri.contains("labelSelector=rbac-test%3Dx"));
         ensure!(requests.is_empty(), "{requests:?}");
@@ -58,6 +64,19 @@ async fn with_copies_to_namespaces_the_operator_uses_every_rule_and_lacks_none()
         break_own_certificate(scene).await?;
         sync::copy_both_kinds(scene).await?;
         uses_every_rule(scene, &["Role", "ClusterRole", "ClusterRole"]).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn with_bound_fields_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
+    let mut options = bind::binding_fields(json!({"webhook": {"certManager": {"enabled": true}}}));
+    options.proxied = true;
+    options.args = vec!["--leader-elect".to_owned()];
+    Scene::play(options, async |scene| {
+        work(scene, &[CONFIG_MAP, SECRET]).await?;
+        bind::fields_of_each_kind(scene).await?;
+        uses_every_rule(scene, &["Role", "Role"]).await
     })
     .await
 }

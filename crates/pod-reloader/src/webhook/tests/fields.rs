@@ -43,7 +43,7 @@ fn filling(
 }
 
 fn secret() -> Answer {
-    Ok(json!({"metadata": {"name": "s3"}, "data": {"accesskey": VALUE[0]}}))
+    Ok(json!({"metadata": {"name": "s3", "resourceVersion": "5"}, "data": {"accesskey": VALUE[0]}}))
 }
 
 fn nothing() -> Answer {
