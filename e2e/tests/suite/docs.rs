@@ -39,7 +39,7 @@ async fn every_command_and_every_manifest_works_as_it_stands() -> Result<()> {
     pages.retain(|page| page.name().contains(&chosen));
     ensure!(!pages.is_empty(), "no page is called {PAGE}={chosen}");
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
-    let types = ["rollouts", "clusters"].map(|name| crds::crd(name).to_string());
+    let types = ["rollouts", "clusters", "harbors"].map(|name| crds::crd(name).to_string());
     let create = ["apply", "--filename=-"];
     let types = types.join("\n---\n");
     control_plane
