@@ -1,7 +1,10 @@
 //! FieldBindings: fields of custom resources that follow the keys of Secrets.
 
+mod clients;
 mod created;
+mod fields;
 mod guards;
+mod siblings;
 
 use anyhow::Result;
 use pod_reloader_e2e::crds::crd;

@@ -1,0 +1,236 @@
+//! Clients that write around a bound field, or a value of their own into it.
+
+use anyhow::{Result, ensure};
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, Tool, wait_for};
+use serde_json::{Value, json};
+
+use super::fields::{STORES, bind, has, is, secret, store, writes};
+use super::{binding_fields, with_definitions};
+
+/// Another manager, which applies on the server side.
+const ARGO: &str = "--field-manager=argocd-controller";
+
+#[tokio::test]
+async fn a_field_outlives_what_clients_write_around_it() -> Result<()> {
+    Scene::play(binding_fields(Value::Null), async |scene| {
+        with_definitions(&scene.control_plane).await?;
+        scene
+            .apply(&[secret("creds", json!({"password": "bound"}))])
+            .await?;
+        let names = ["applied", "server-side", "replaced", "helm3", "helm4"];
+        let password = json!([{"key": "password", "path": "spec.password"}]);
+        let bindings = names.map(|name| bind(name, "creds", name, password.clone()));
+        scene.apply(&bindings).await?;
+        let of = |name: &str, port: u16| store(name, json!({"port": port})).to_string();
+        let charts = ["helm3", "helm4"].map(|name| Chart::new(scene, name));
+        let [helm3, helm4] = charts;
+        let (helm3, helm4) = (helm3?, helm4?);
+        for port in [1, 2] {
+            let apply = ["apply", "--filename=-"];
+            scene
+                .kubectl_with_input(&apply, &of("applied", port))
+                .await?;
+            let server_side = ["apply", "--server-side", ARGO, "--filename=-"];
+            scene
+                .kubectl_with_input(&server_side, &of("server-side", port))
+                .await?;
+            let replace = match port {
+                1 => ["create", "--filename=-"],
+                _ => ["replace", "--filename=-"],
+            };
+            let mark = scene.mark().await?;
+            scene
+                .kubectl_with_input(&replace, &of("replaced", port))
+                .await?;
+            helm3.upgrade(port).await?;
+            helm4.upgrade(port).await?;
+            for name in names {
+                has(
+                    scene,
+                    STORES,
+                    name,
+                    "/spec",
+                    json!({"port": port, "password": "bound"}),
+                )
+                .await?;
+            }
+            // Only a client that replaces the whole object has taken the field away.
+            let written = writes(scene, mark).await?;
+            let expected = [names.len() - 2, 1][usize::from(port == 2)];
+            let written: Vec<_> = written.iter().map(|it| &*it.name).collect();
+            ensure!(written.len() >= expected, "{port}: {written:?}");
+            ensure!(port == 1 || written == ["replaced"], "{port}: {written:?}");
+        }
+        for name in names {
+            is(scene, name, "Applied").await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn who_keeps_writing_a_placeholder_is_named_and_met_once_a_minute() -> Result<()> {
+    Scene::play(binding_fields(Value::Null), async |scene| {
+        with_definitions(&scene.control_plane).await?;
+        let mark = scene.mark().await?;
+        let names = ["argo", "kubectl", "helm"];
+        let password = json!([{"key": "password", "path": "spec.password"}]);
+        let bindings = names.map(|name| bind(name, "creds", name, password.clone()));
+        scene
+            .apply(&[secret("creds", json!({"password": "bound"}))])
+            .await?;
+        scene.apply(&bindings).await?;
+        let git = |name: &str| store(name, json!({"password": "placeholder"})).to_string();
+        let helm = Chart::with(
+            scene,
+            "helm",
+            json!({"port": "{{ .Values.port }}", "password": "placeholder"}),
+        )?;
+        // The first time, the field is new. The second time, it is set again at once.
+        for round in 1..=3 {
+            let forced = [
+                "apply",
+                "--server-side",
+                ARGO,
+                "--force-conflicts",
+                "--filename=-",
+            ];
+            scene.kubectl_with_input(&forced, &git("argo")).await?;
+            let replace = match round {
+                1 => ["create", "--filename=-"],
+                _ => ["replace", "--filename=-"],
+            };
+            scene.kubectl_with_input(&replace, &git("kubectl")).await?;
+            helm.upgrade(round).await?;
+            let value = match round {
+                3 => "placeholder",
+                _ => "bound",
+            };
+            for name in ["argo", "kubectl"] {
+                has(scene, STORES, name, "/spec/password", json!(value)).await?;
+            }
+            // Helm 3 writes only what its chart has changed.
+            has(scene, STORES, "helm", "/spec/password", json!("bound")).await?;
+        }
+        for (name, manager) in [
+            ("argo", "argocd-controller"),
+            ("kubectl", "kubectl-replace"),
+        ] {
+            let status = is(scene, name, "Contended").await?;
+            let message = status["fields"][0]["message"].as_str().unwrap_or_default();
+            ensure!(message.starts_with(manager), "{message}");
+        }
+        is(scene, "helm", "Applied").await?;
+        let without_force = [
+            "apply",
+            "--server-side",
+            "--field-manager=flux",
+            "--filename=-",
+        ];
+        let output = scene.kubectl_output(&without_force, &git("helm")).await?;
+        ensure!(
+            output.stderr.contains("conflict with \"pod-reloader\""),
+            "{}",
+            output.stderr
+        );
+        scene.quiet().await?;
+        let mut written = writes(scene, mark).await?;
+        written.retain(|it| it.name != "helm");
+        ensure!(written.len() == 4, "{written:?}");
+
+        // A new value is written at once, whoever has the field.
+        scene
+            .apply(&[secret("creds", json!({"password": "rotated"}))])
+            .await?;
+        for name in names {
+            has(scene, STORES, name, "/spec/password", json!("rotated")).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_owner_who_answers_each_write_with_another_value_is_held_up() -> Result<()> {
+    Scene::play(binding_fields(Value::Null), async |scene| {
+        with_definitions(&scene.control_plane).await?;
+        let mark = scene.mark().await?;
+        let password = json!([{"key": "password", "path": "spec.password"}]);
+        let binding = bind("cycle", "creds", "cycle", password);
+        scene
+            .apply(&[secret("creds", json!({"password": "0"})), binding])
+            .await?;
+        scene.apply(&[store("cycle", json!({}))]).await?;
+        // Until it takes longer than a few seconds.
+        let mut turns = 0;
+        wait_for("the cycle to be held up", PATIENCE, async || {
+            let version = "pod-reloader.github.io/v1alpha1";
+            let object = scene
+                .custom_object("example.com/v1", STORES, "cycle")
+                .await?;
+            if object["spec"]["password"] == turns.to_string() {
+                turns += 1;
+                scene
+                    .apply(&[secret("creds", json!({"password": turns.to_string()}))])
+                    .await?;
+            }
+            let binding = scene
+                .custom_object(version, "fieldbindings", "cycle")
+                .await?;
+            Ok(
+                match binding["status"]["conditions"][0]["reason"] == "Contended" {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(binding["status"].to_string()),
+                },
+            )
+        })
+        .await?;
+        let written = writes(scene, mark).await?.len();
+        ensure!((3..=7).contains(&written), "{written}");
+        Ok(())
+    })
+    .await
+}
+
+/// A chart of a user with one Store, and the release of it, which have the same name.
+struct Chart<'a> {
+    scene: &'a Scene,
+    name: &'static str,
+    path: String,
+}
+
+impl<'a> Chart<'a> {
+    fn new(scene: &'a Scene, name: &'static str) -> Result<Self> {
+        Self::with(scene, name, json!({"port": "{{ .Values.port }}"}))
+    }
+
+    fn with(scene: &'a Scene, name: &'static str, spec: Value) -> Result<Self> {
+        let path = scene.directory().join(name);
+        std::fs::create_dir_all(path.join("templates"))?;
+        let chart = json!({"name": name, "version": "1.0.0", "apiVersion": "v2"});
+        let template = store(name, spec).to_string();
+        let template = template.replace("\"{{ .Values.port }}\"", "{{ .Values.port }}");
+        std::fs::write(path.join("Chart.yaml"), chart.to_string())?;
+        std::fs::write(path.join("templates/store.yaml"), template)?;
+        Ok(Self {
+            scene,
+            name,
+            path: path.display().to_string(),
+        })
+    }
+
+    /// Installs the release, or upgrades it, by the Helm that it is named after.
+    async fn upgrade(&self, port: u16) -> Result<()> {
+        let port = format!("--set=port={port}");
+        let namespace = ["--namespace", &self.scene.namespace];
+        let upgrade = ["upgrade", "--install", self.name, &self.path, &port];
+        let helm: Tool = match self.name {
+            "helm4" => self.scene.control_plane.helm(),
+            _ => self.scene.control_plane.helm3(),
+        };
+        helm.run(&[&namespace[..], &upgrade].concat())
+            .await
+            .map(drop)
+    }
+}
