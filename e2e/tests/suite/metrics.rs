@@ -137,14 +137,16 @@ async fn a_release_that_follows_its_config_saves_a_restart() -> Result<()> {
     .await
 }
 
-/// Returns options of an operator that shows the metrics of copies and of kept ConfigMaps, too. It has no right to make
+/// Returns options of an operator that shows the metrics of copies, of bound fields and of kept ConfigMaps, too. It has no right to make
 /// any: the ClusterConfigSyncs in the cluster are those of other tests.
 fn of_all_controllers() -> Options {
     Options {
-        args: ["--sync", "--protect"].map(str::to_owned).to_vec(),
+        args: ["--sync", "--protect", BOUND].map(str::to_owned).to_vec(),
         ..Options::default()
     }
 }
+
+const BOUND: &str = r#"--field-bindings=[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
 
 /// Returns the value of a metric of the operator, given by name and labels.
 async fn value(scene: &Scene, name: &str) -> Result<f64> {

@@ -86,6 +86,10 @@ fn alerts_are_about_this_release_and_what_it_does() -> Result<()> {
         !default.contains("PodReloaderConfigNotSynced"),
         "nothing is copied: {default}"
     );
+    ensure!(
+        !default.contains("PodReloaderFieldsNotApplied"),
+        "no field is bound: {default}"
+    );
     Ok(())
 }
 
@@ -99,7 +103,8 @@ pub(super) struct Alert {
 pub(super) fn alerts() -> Result<Vec<Alert>> {
     let all = "podMonitor.enabled=true,notifications.existingSecret=chat,sync.enabled=true,prometheusRule.enabled=true,prometheusRule.apiserver=true,\
                prometheusRule.runbookUrl=https://example.com/runbooks";
-    let object = rules(&["--set", all])?;
+    let bound = r#"fieldBindings.kinds=[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
+    let object = rules(&["--set", all, "--set-json", bound])?;
     let groups = object["spec"]["groups"]
         .as_array()
         .context("rules have groups")?;
