@@ -169,7 +169,7 @@ async fn an_owner_who_answers_each_write_with_another_value_is_held_up() -> Resu
             let object = scene
                 .custom_object("example.com/v1", STORES, "cycle")
                 .await?;
-            if object["spec"]["password"] == turns.to_string() {
+            if object["spec"]["password"].as_str() == Some(&turns.to_string()) {
                 turns += 1;
                 scene
                     .apply(&[secret("creds", json!({"password": turns.to_string()}))])
