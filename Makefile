@@ -61,7 +61,7 @@ first := clients::a_release_by_any_client_makes_one_rollout_with_the_new_hash \
   takeover::workloads_of_saps_controller_get_a_baseline_and_roll_at_their_first_change
 
 # Files of tests that run on the older kube-apiserver, which has no MutatingAdmissionPolicy.
-on_older_always := clients:: pending:: rbac:: pins::unpinned:: pins::pods::by_the_webhook protect::always:: sync::guards::
+on_older_always := clients:: pending:: rbac:: pins::unpinned:: pins::pods::by_the_webhook protect::always:: bind::guards:: sync::guards::
 on_older_too := contents:: input:: modes:: order:: races:: restart:: secrecy:: takeover:: unknown:: certificates:: scope::
 # They take the machine for themselves, and the others would wait too long for it.
 floods := rolling:: server:: tenant::
