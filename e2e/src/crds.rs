@@ -194,7 +194,7 @@ fn store() -> Value {
         let users = json!({"name": {"type": "string"}, "role": {"type": "string"}, "password": {"type": "string"}});
         required(object(users), &["name"])
     };
-    let spec = object(json!({
+    object(json!({
         // Nobody owns an element of this list alone.
         "users": {"type": "array", "items": user()},
         "accounts": {
@@ -217,8 +217,7 @@ fn store() -> Value {
             }],
         },
         "large": {"type": "string"},
-    }));
-    spec
+    }))
 }
 
 /// Makes fields of an object required.
