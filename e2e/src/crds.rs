@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 /// Returns the CustomResourceDefinition of a resource: `rollouts` of Argo Rollouts, `kafkaconnects` of
 /// Strimzi, `services` of Knative, `clusters` of CloudNativePG, `kustomizations` of Flux, `applications` of
-/// Argo CD or `harbors` of harbor-operator. The paths of fields are those of the real definitions. No controller acts on
-/// these resources here. `stores` are nobody's: they have lists of each kind, and rules whose messages repeat values.
+/// Argo CD, `secretproviderclasspodstatuses` of the Secrets Store CSI driver or `harbors` of harbor-operator. The paths of
+/// fields are those of the real definitions. No controller acts on these resources here. `stores` are nobody's: they have
+/// lists of each kind, and rules whose messages repeat values.
 ///
 /// # Panics
 /// For any other name.
@@ -96,6 +97,33 @@ pub fn crd(name: &str) -> Value {
             harbor(),
         ),
         "stores" => definition(["example.com", "v1", "stores", "store", "Store"], store()),
+        // As in version 1.6 of the driver, but for descriptions and the deprecated version v1alpha1. It has no
+        // subresource for the status either, and no spec.
+        "secretproviderclasspodstatuses" => {
+            let mut definition = definition(
+                [
+                    "secrets-store.csi.x-k8s.io",
+                    "v1",
+                    "secretproviderclasspodstatuses",
+                    "secretproviderclasspodstatus",
+                    "SecretProviderClassPodStatus",
+                ],
+                any_object(),
+            );
+            let text = || json!({"type": "string"});
+            let mounted = object(json!({"id": text(), "version": text()}));
+            let status = object(json!({
+                "mounted": {"type": "boolean"},
+                "objects": {"type": "array", "items": mounted},
+                "podName": text(),
+                "secretProviderClassName": text(),
+                "targetPath": text(),
+            }));
+            let version = &mut definition["spec"]["versions"][0];
+            version["subresources"] = json!({});
+            version["schema"]["openAPIV3Schema"] = object(json!({"status": status}));
+            definition
+        }
         _ => panic!("{name}: there is no such definition"),
     }
 }

@@ -224,6 +224,11 @@ namespaceSelector:
   "infisical" (list "secrets.infisical.com/auto-reload")
   "onepassword" (list "operator.1password.io/auto-restart")
 -}}
+{{- if .Values.secretProviderClasses.enabled -}}
+{{- $_ := set $lists "pod-reloader" (append (get $lists "pod-reloader") "pod-reloader.cs.sap.com/secretproviderclasses") -}}
+{{- $_ := set $lists "stakater" (append (get $lists "stakater") "secretproviderclass.reloader.stakater.com/reload") -}}
+{{- $_ := set $switches "stakater" (append (get $switches "stakater") "secretproviderclass.reloader.stakater.com/auto") -}}
+{{- end -}}
 {{- $any := list -}}
 {{- if .Values.autoReloadAll -}}
 {{- $any = append $any "!has(object.metadata.annotations) ||\n!('pod-reloader.cs.sap.com/auto' in object.metadata.annotations) ||\nobject.metadata.annotations['pod-reloader.cs.sap.com/auto'] != 'false'" -}}

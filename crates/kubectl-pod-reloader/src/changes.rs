@@ -173,7 +173,7 @@ impl Row {
             format!("{}{now}", self.revision),
             self.created
                 .map_or_else(|| "?".to_owned(), |at| when(at, asked_at)),
-            hash.unwrap_or("-").to_owned(),
+            hash.unwrap_or_else(|| "-".to_owned()),
             self.pins.words(),
         ]
     }

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::annotations::{
-    ANY, APPROVAL, APPROVE, AT, AUTO, CONFIG_HASH, DEADLINE, HELD, HOLD, KEYS, Key, NEEDED,
-    ON_FAILURE, PER_KEY, PIN, PREFIX, Place, REQUIRED, RESTART, RESTART_ON, RESTART_WINDOW,
-    REVERTED, SETTLE_PERIOD, SOAK, STAGE, STAGED, TEMPLATE, TOGETHER, TOGETHER_TIMEOUT,
+    ANY, APPROVAL, APPROVE, AT, AUTO, CONFIG_HASH, DEADLINE, EXCLUDE_SECRET_PROVIDER_CLASSES, HELD,
+    HOLD, KEYS, Key, NEEDED, ON_FAILURE, PER_KEY, PIN, PREFIX, Place, REQUIRED, RESTART,
+    RESTART_ON, RESTART_WINDOW, REVERTED, SECRET_PROVIDER_CLASSES, SETTLE_PERIOD, SOAK, STAGE,
+    STAGED, TEMPLATE, TOGETHER, TOGETHER_TIMEOUT,
 };
 use crate::dialect::Dialect;
 use crate::dialects::{Dialects, is_auto};
@@ -144,8 +145,14 @@ pub(crate) fn on(
         .flat_map(|(place, map)| map.iter().map(move |(key, value)| (place, key, value)))
         .filter_map(|(place, key, value)| {
             let Some(name) = key.strip_prefix(PREFIX) else {
-                return has_stakater.then(|| stakater::on(place, key, value))?;
+                return has_stakater.then(|| stakater::on(place, key, value, dialects.classes))?;
             };
+            if OF_CLASSES.contains(&&**key) && !dialects.classes {
+                return Some(Advice::Foreign {
+                    key: key.clone(),
+                    why: Cow::Borrowed(NO_CLASSES),
+                });
+            }
             match KEYS.iter().find(|known| known.key == key) {
                 Some(known) if known.place == place => on_value(known, value),
                 // There it is a message of SAP's controller to its webhook.
@@ -241,6 +248,10 @@ fn nearest(name: &str) -> Option<&'static Key> {
         .filter(|key| !key.is_ours)
 }
 
+/// The annotations about SecretProviderClasses.
+const OF_CLASSES: [&str; 2] = [SECRET_PROVIDER_CLASSES, EXCLUDE_SECRET_PROVIDER_CLASSES];
+const NO_CLASSES: &str = "is not read: SecretProviderClasses are tracked with the chart value secretProviderClasses.enabled \
+                          only; without it, track the Secret that the CSI driver syncs";
 /// The maximum length of the name of a label or annotation in Kubernetes.
 const LONGEST_NAME: usize = 63;
 
@@ -266,8 +277,15 @@ mod tests {
             .iter()
             .filter(|key| !key.is_ours && key.place == Place::Annotation);
         for Key { key, .. } in users {
-            let is_list = key.ends_with("configmaps") || key.ends_with("secrets");
-            let advice = advice(deployment("web").annotated(key, "nonsense!"));
+            let is_list = key.ends_with("configmaps")
+                || key.ends_with("secrets")
+                || key.ends_with("secretproviderclasses");
+            let advice = deployment("web").annotated(key, "nonsense!");
+            let advice = advice.read_in(Dialects {
+                classes: true,
+                ..Dialects::default()
+            });
+            let advice = advice.advice;
             let expected = if is_list { 0 } else { 1 };
             assert_eq!(advice.len(), expected, "{key}: {advice:?}");
         }

@@ -7,12 +7,14 @@ use std::fmt;
 pub const PREFIX: &str = "pod-reloader.cs.sap.com/";
 
 /// All our annotations and labels, with the place in which each is read.
-pub const KEYS: [Key; 27] = [
+pub const KEYS: [Key; 29] = [
     Key::of_the_user(CONFIG_MAPS, Place::Annotation),
     Key::of_the_user(SECRETS, Place::Annotation),
     Key::of_the_user(AUTO, Place::Annotation),
     Key::of_the_user(EXCLUDE_CONFIG_MAPS, Place::Annotation),
     Key::of_the_user(EXCLUDE_SECRETS, Place::Annotation),
+    Key::of_the_user(SECRET_PROVIDER_CLASSES, Place::Annotation),
+    Key::of_the_user(EXCLUDE_SECRET_PROVIDER_CLASSES, Place::Annotation),
     Key::of_the_user(PER_KEY, Place::Annotation),
     Key::of_the_user(RESTART, Place::Annotation),
     Key::of_the_user(RESTART_ON, Place::Annotation),
@@ -135,6 +137,14 @@ pub const EXCLUDE_CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/exclude-configmap
 
 /// On a workload: the same for Secrets.
 pub const EXCLUDE_SECRETS: &str = "pod-reloader.cs.sap.com/exclude-secrets";
+
+/// On a workload: comma-separated names of SecretProviderClasses that its pods mount: see
+/// [`rotation`](crate::rotation).
+pub const SECRET_PROVIDER_CLASSES: &str = "pod-reloader.cs.sap.com/secretproviderclasses";
+
+/// On a workload: comma-separated names of SecretProviderClasses that are never tracked.
+pub const EXCLUDE_SECRET_PROVIDER_CLASSES: &str =
+    "pod-reloader.cs.sap.com/exclude-secretproviderclasses";
 
 /// On a workload: `"false"` tracks whole objects even if keys are named. `"true"` tracks only the keys that
 /// the pod template names, even in dialects that track whole objects.

@@ -47,6 +47,9 @@ pub enum Cause {
     ChangedBeforeTakeover,
     /// The workload has just asked for pins.
     Pinned,
+    /// The Secrets Store CSI driver has given the pods other versions of secrets: see
+    /// [`rotation`](crate::rotation).
+    Rotated,
 }
 
 impl Cause {
@@ -54,7 +57,8 @@ impl Cause {
     pub fn is_of_content(self) -> bool {
         match self {
             Self::Changed | Self::ChangedBeforeTakeover => true,
-            Self::FirstStamp | Self::Pinned => false,
+            // What is mounted has changed before.
+            Self::FirstStamp | Self::Pinned | Self::Rotated => false,
         }
     }
 }
@@ -209,14 +213,20 @@ impl<'a> Facts<'a> {
     }
 
     fn new_baseline(&self, of: &str) -> Decision {
-        Decision::Baseline(format!("{of}={}", self.keys.hash(&self.contents)))
+        Decision::Baseline(format!("{of}={}", self.hash()))
     }
 
     fn set(&self, cause: Cause) -> Decision {
         Decision::Set {
-            config_hash: self.keys.hash(&self.contents).to_string(),
+            config_hash: self.hash().to_string(),
             cause,
         }
+    }
+
+    /// Returns the hash of the contents, with the mark of the last rotation.
+    fn hash(&self) -> ConfigHash {
+        let hash = self.keys.hash(&self.contents);
+        hash.carrying(self.workload.last_hash())
     }
 }
 

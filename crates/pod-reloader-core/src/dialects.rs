@@ -3,6 +3,7 @@
 //! A dialect is a row of a table, `Grammar`: its annotations, and what it takes from a pod spec. Two things
 //! do not fit into a row: our own `auto` (`own`) and the rules of Stakater's Reloader (`stakater`).
 
+mod classes;
 mod own;
 mod reader;
 pub(crate) mod stakater;
@@ -206,6 +207,8 @@ pub struct Dialects {
     pub auto_all: bool,
     /// A kind of object that is never tracked.
     pub ignored: Option<ConfigKind>,
+    /// True if SecretProviderClasses are tracked, too.
+    pub classes: bool,
 }
 
 impl Default for Dialects {
@@ -215,6 +218,7 @@ impl Default for Dialects {
             spoken: BTreeSet::from([Dialect::PodReloader]),
             auto_all: false,
             ignored: None,
+            classes: false,
         }
     }
 }
@@ -293,6 +297,7 @@ impl Dialects {
         let own = [keys::SETTLE_PERIOD].iter().chain(POD_RELOADER.others);
         let excludes = POD_RELOADER.excludes.iter().map(|(_, key)| *key);
         let own = own.copied().chain(excludes);
+        let own = own.chain(self.class_keys());
         own.chain(self.dialects().flat_map(|dialect| {
             let grammar = dialect.grammar();
             let lists = grammar.lists.iter().chain(grammar.excludes);

@@ -143,6 +143,20 @@ impl PodSpec {
             .collect()
     }
 
+    /// Returns every SecretProviderClass that a volume names, with each way in which the volume comes into a container.
+    /// A class has an entry for each such volume.
+    pub(crate) fn secret_provider_classes(
+        &self,
+    ) -> impl Iterator<Item = (&Name, BTreeSet<Consumption>)> {
+        let by_name = self.mountings();
+        self.volumes.iter().filter_map(move |volume| {
+            let class = volume.secret_provider_class.as_ref()?;
+            let mountings = by_name.get(volume.name.as_deref().unwrap_or_default());
+            let consumptions = mountings.into_iter().flatten().map(|it| it.consumption);
+            Some((class, consumptions.collect()))
+        })
+    }
+
     fn volume_uses(&self) -> Vec<Use<'_>> {
         let by_name = self.mountings();
         let unmounted = BTreeSet::from([Mounting::UNMOUNTED]);

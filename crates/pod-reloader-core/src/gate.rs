@@ -8,6 +8,7 @@ use jiff::{Timestamp, Zoned};
 
 use crate::annotations::{APPROVAL, APPROVE, HOLD, Inherited, RESTART_WINDOW};
 use crate::digest::Objects;
+use crate::hash::ConfigHash;
 use crate::mark::is_hold;
 use crate::reference::Reference;
 use crate::window::Windows;
@@ -123,13 +124,17 @@ pub fn closed(
     if let Some((reference, _)) = objects.iter().find(|(_, object)| object.is_held()) {
         return Some(Closed::HeldBy(reference.clone()));
     }
-    gates?.closed(digits(config_hash), now)
+    gates?.closed(&digits(config_hash), now)
 }
 
 /// Returns the digits by which users name a config hash. Digits alone stand for themselves.
-pub fn digits(config_hash: &str) -> &str {
+pub fn digits(config_hash: &str) -> String {
+    let (_, hash) = config_hash.rsplit_once('=').unwrap_or(("", config_hash));
+    if let Some(hash) = ConfigHash::parse(hash) {
+        return hash.beginning(SHOWN_DIGITS / 2);
+    }
     let digits = config_hash.rsplit('.').next().unwrap_or_default();
-    digits.get(..SHOWN_DIGITS).unwrap_or(digits)
+    digits.get(..SHOWN_DIGITS).unwrap_or(digits).to_owned()
 }
 
 #[cfg(test)]

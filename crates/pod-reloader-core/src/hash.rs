@@ -7,7 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
 
 use crate::digest::{Content, Contents};
+use crate::name::Name;
 use crate::reference::Reference;
+use crate::secret_provider_class::Rotated;
 
 /// The length of a key, in bytes.
 pub const KEY_LENGTH: usize = 32;
@@ -16,22 +18,34 @@ pub const KEY_LENGTH: usize = 32;
 ///
 /// The hash is an HMAC because anyone who may view workloads can read a pod template: from an unkeyed hash, a
 /// short password could be guessed offline.
+///
+/// A dot and the mark of a [rotation](crate::rotation) follow if pods were restarted for one. It is an HMAC, too, and
+/// says nothing about the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigHash {
     key_id: KeyId,
     mac: [u8; 32],
+    rotation: Option<[u8; ROTATION_LENGTH]>,
 }
 
 impl ConfigHash {
     /// Parses the value of a config hash annotation. `None` if it is not in our form.
     pub fn parse(value: &str) -> Option<Self> {
-        let (key_id, mac) = value.strip_prefix(PREFIX)?.split_once('.')?;
+        let (key_id, rest) = value.strip_prefix(PREFIX)?.split_once('.')?;
+        let (mac, rotation) = match rest.split_once('.') {
+            Some((mac, rotation)) => (mac, Some(rotation)),
+            None => (rest, None),
+        };
         let mut hash = Self {
             key_id: KeyId([0; 4]),
             mac: [0; 32],
+            rotation: rotation.map(|_| [0; ROTATION_LENGTH]),
         };
         hex::decode_to_slice(key_id, &mut hash.key_id.0).ok()?;
         hex::decode_to_slice(mac, &mut hash.mac).ok()?;
+        if let (Some(own), Some(text)) = (&mut hash.rotation, rotation) {
+            hex::decode_to_slice(text, own).ok()?;
+        }
         // Only the exact form that we write is accepted, so not hex in upper case.
         (hash.to_string() == value).then_some(hash)
     }
@@ -40,11 +54,43 @@ impl ConfigHash {
     pub fn key_id(&self) -> KeyId {
         self.key_id
     }
+
+    /// Returns the hash with the mark of the last rotation that `value`, an earlier hash of the workload, carries.
+    #[must_use]
+    pub fn carrying(self, value: Option<&str>) -> Self {
+        let rotation = value.and_then(Self::parse).and_then(|it| it.rotation);
+        Self { rotation, ..self }
+    }
+
+    /// Returns the hash with the mark of a rotation.
+    #[must_use]
+    pub(crate) fn rotated(self, keys: &Keyring, namespace: &Name, rotated: &Rotated) -> Self {
+        Self {
+            rotation: Some(keys.0[0].rotation(namespace, rotated)),
+            ..self
+        }
+    }
+
+    /// Returns the first `length` bytes of the hash, as hex. Both its parts are in them.
+    pub(crate) fn beginning(&self, length: usize) -> String {
+        let rotation = self.rotation.unwrap_or_default();
+        let rotation = rotation.into_iter().chain(std::iter::repeat(0));
+        let both = self
+            .mac
+            .iter()
+            .zip(rotation)
+            .map(|(one, other)| one ^ other);
+        hex::encode(both.take(length).collect::<Vec<_>>())
+    }
 }
 
 impl fmt::Display for ConfigHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}{}.{}", self.key_id, hex::encode(self.mac))
+        write!(f, "{PREFIX}{}.{}", self.key_id, hex::encode(self.mac))?;
+        match self.rotation {
+            Some(rotation) => write!(f, ".{}", hex::encode(rotation)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -95,6 +141,28 @@ impl HashKey {
             encode(reference, content, |part| mac.update(part));
         }
         mac
+    }
+
+    /// Returns the mark of a rotation.
+    fn rotation(&self, namespace: &Name, rotated: &Rotated) -> [u8; ROTATION_LENGTH] {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.bytes).expect("HMAC takes keys of any length");
+        let mut text = |part: &str| {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part.as_bytes());
+        };
+        text("rotation");
+        text(namespace.as_str());
+        for (class, versions) in rotated {
+            let class = class.as_str();
+            mac.update(&(class.len() as u64).to_be_bytes());
+            mac.update(class.as_bytes());
+            mac.update(versions.as_bytes());
+        }
+        let mac: [u8; 32] = mac.finalize().into_bytes().into();
+        let mut mark = [0; ROTATION_LENGTH];
+        mark.copy_from_slice(&mac[..ROTATION_LENGTH]);
+        mark
     }
 
     /// Returns the MAC over no contents.
@@ -230,6 +298,7 @@ impl Keyring {
         ConfigHash {
             key_id: key.id,
             mac: key.mac(contents).finalize().into_bytes().into(),
+            rotation: None,
         }
     }
 
@@ -243,6 +312,18 @@ impl Keyring {
             Some(key) if key.mac(contents).verify_slice(&hash.mac).is_ok() => Verdict::Current,
             Some(_) => Verdict::Outdated,
         }
+    }
+
+    /// Returns true if `value` carries the mark of this rotation, under any key.
+    pub(crate) fn stands_for_rotation(
+        &self,
+        value: &str,
+        namespace: &Name,
+        rotated: &Rotated,
+    ) -> bool {
+        let own = ConfigHash::parse(value).and_then(|hash| hash.rotation);
+        let is_its_own = |key: &HashKey| Some(key.rotation(namespace, rotated)) == own;
+        self.0.iter().any(is_its_own)
     }
 
     /// Prepares `value` for comparison with contents. `None` if it says nothing about contents.
@@ -291,6 +372,8 @@ fn parse_entry_name(name: &str) -> Option<Timestamp> {
 }
 
 const PREFIX: &str = "v1.";
+/// The length of the mark of a rotation, in bytes.
+const ROTATION_LENGTH: usize = 8;
 const ENTRY_NAME: &str = "%Y%m%dT%H%M%SZ";
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub struct Index {
     consumers: HashMap<Reference, Vec<Arc<WorkloadId>>>,
     /// The workloads that have regular expressions for names of a kind, by namespace.
     with_patterns: HashMap<(ConfigKind, Name), BTreeSet<Arc<WorkloadId>>>,
+    /// The workloads that track a SecretProviderClass, by namespace and class.
+    by_class: HashMap<(Name, Name), BTreeSet<Arc<WorkloadId>>>,
     namespaces: HashMap<Name, Namespace>,
 }
 
@@ -91,6 +93,7 @@ impl Index {
             workloads: HashMap::new(),
             consumers: HashMap::new(),
             with_patterns: HashMap::new(),
+            by_class: HashMap::new(),
             namespaces: HashMap::new(),
         }
     }
@@ -108,7 +111,7 @@ impl Index {
         }
         if let Some(before) = before
             .as_ref()
-            .filter(|it| it.references == workload.references)
+            .filter(|it| it.references == workload.references && it.classes == workload.classes)
         {
             self.replace(before, workload, weight);
             return Applied::Managed(Affected::default());
@@ -153,6 +156,17 @@ impl Index {
                 .filter(|id| !self.is_named_by(reference, id)),
         );
         all.map(|id| &**id)
+    }
+
+    /// Returns the workloads that track a SecretProviderClass in a namespace.
+    pub fn workloads_of_class(
+        &self,
+        namespace: &Name,
+        class: &Name,
+    ) -> impl Iterator<Item = &WorkloadId> {
+        let place = (namespace.clone(), class.clone());
+        let workloads = self.by_class.get(&place).into_iter().flatten();
+        workloads.map(|id| &**id)
     }
 
     /// Returns the keys of an object that matter individually to any workload.
@@ -271,6 +285,10 @@ impl Index {
             let workloads = self.with_patterns.entry(place).or_default();
             workloads.insert(id.clone());
         }
+        for place in classes(&workload) {
+            let workloads = self.by_class.entry(place).or_default();
+            workloads.insert(id.clone());
+        }
         let namespace = self.namespaces.entry(id.namespace.clone()).or_default();
         namespace.weight += weight;
         namespace.left_out.remove(&*id);
@@ -294,6 +312,14 @@ impl Index {
                 workloads.remove(id);
                 if workloads.is_empty() {
                     self.with_patterns.remove(&place);
+                }
+            }
+        }
+        for place in classes(&workload) {
+            if let Some(workloads) = self.by_class.get_mut(&place) {
+                workloads.remove(id);
+                if workloads.is_empty() {
+                    self.by_class.remove(&place);
                 }
             }
         }
@@ -352,6 +378,11 @@ impl Index {
 fn places(workload: &Workload) -> impl Iterator<Item = (ConfigKind, Name)> {
     let kinds = workload.references.pattern_kinds();
     kinds.map(|kind| (kind, workload.id.namespace.clone()))
+}
+
+fn classes(workload: &Workload) -> impl Iterator<Item = (Name, Name)> {
+    let names = workload.classes.iter().flat_map(|it| &it.names);
+    names.map(|class| (workload.id.namespace.clone(), class.clone()))
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ pub mod gate;
 pub mod hash;
 pub mod pins;
 pub mod revision;
+pub mod secret_provider_class;
 pub mod together;
 
 pub mod claim;
@@ -54,6 +55,8 @@ pub mod stages;
 pub mod stuck;
 
 pub mod decision;
+
+pub mod rotation;
 
 pub mod kept;
 pub mod patch;

@@ -1,6 +1,7 @@
 //! Workloads as the apiserver serialises them, parsed into what the rules need.
 
 mod parts;
+mod pod_selector;
 mod template;
 
 use std::borrow::Cow;
@@ -77,6 +78,8 @@ struct Spec {
     update_strategy: Option<UpdateStrategy>,
     replicas: Option<i64>,
     progress_deadline_seconds: Option<u32>,
+    /// The unparsed selector of the pods: few need it.
+    selector: Option<Box<RawValue>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -117,6 +120,7 @@ impl Object for WorkloadObject {
             update_strategy,
             replicas,
             progress_deadline_seconds,
+            selector,
         } = self.spec;
         let metadata = template.metadata.as_ref();
         let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
@@ -141,6 +145,7 @@ impl Object for WorkloadObject {
                 status: self.status,
                 custom: None,
             },
+            selector,
         };
         parts.read(kind, reading, inherited)
     }
@@ -194,6 +199,7 @@ impl Object for CustomObject {
                 custom: status.filter(|_| !is_by_annotation),
                 ..Facts::default()
             },
+            selector: found(spec, &["spec", "selector"]).and_then(|(_, it)| Some(it?.to_owned())),
         };
         parts.read(kind, reading, inherited)
     }

@@ -68,6 +68,14 @@ pub enum Rejected {
         /// The item, made safe to print.
         item: String,
     },
+    /// A SecretProviderClass that cannot be tracked.
+    #[error("SecretProviderClass {item} is not tracked: {why}")]
+    SecretProviderClass {
+        /// The item, made safe to print.
+        item: String,
+        /// The reason.
+        why: &'static str,
+    },
     /// The number of further items that were rejected.
     #[error("{0} more items are not valid")]
     Others(usize),

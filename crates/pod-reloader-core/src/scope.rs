@@ -196,6 +196,11 @@ impl Scope {
         self.labels.config.as_ref()
     }
 
+    /// Returns true if SecretProviderClasses may be tracked.
+    pub fn tracks_classes(&self) -> bool {
+        self.reading.dialects.classes
+    }
+
     /// Returns true if objects of this kind may be tracked.
     pub fn tracks(&self, kind: ConfigKind) -> bool {
         self.reading.dialects.ignored != Some(kind)

@@ -31,12 +31,13 @@ pub enum SyncStatus {
 }
 
 impl SyncStatus {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Current,
         Self::Due(Cause::FirstStamp),
         Self::Due(Cause::Changed),
         Self::Due(Cause::ChangedBeforeTakeover),
         Self::Due(Cause::Pinned),
+        Self::Due(Cause::Rotated),
         Self::MissingConfig,
         Self::BaselineDue,
         Self::NotManaged,
@@ -51,6 +52,7 @@ impl SyncStatus {
             Self::Due(Cause::Changed) => "restart due for a change",
             Self::Due(Cause::ChangedBeforeTakeover) => "restart due for a change before takeover",
             Self::Due(Cause::Pinned) => "restart due for the first pins",
+            Self::Due(Cause::Rotated) => "restart due for a rotation",
             Self::MissingConfig => "missing config",
             Self::BaselineDue => "baseline due",
             Self::NotManaged => "not managed",

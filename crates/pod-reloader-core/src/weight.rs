@@ -11,6 +11,7 @@ use crate::name::Name;
 use crate::pins::Pinning;
 use crate::references::{References, Rejected};
 use crate::release::Release;
+use crate::secret_provider_class::Classes;
 use crate::together::Together;
 use crate::workload::{Restart, Values, Workload};
 
@@ -37,6 +38,7 @@ impl Workload {
             gates,
             together,
             pinning,
+            classes,
             generation: _,
             opt_in: _,
             stall: _,
@@ -63,6 +65,7 @@ impl Workload {
             + gates.as_deref().map_or(0, Gates::weight)
             + together.as_deref().map_or(0, Together::weight)
             + pinning.as_deref().map_or(0, Pinning::weight)
+            + classes.as_deref().map_or(0, Classes::weight)
             + templates
                 .iter()
                 .filter_map(|it| it.pins.as_deref())

@@ -19,6 +19,7 @@ use crate::pins::Pinning;
 use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
 use crate::release::{Release, Tool};
+use crate::secret_provider_class::Classes;
 use crate::staging::{Defaults, Staged, Staging};
 use crate::together::Together;
 
@@ -82,6 +83,8 @@ pub struct Workload {
     pub gates: Option<Box<Gates>>,
     /// The objects that change together, if there are any.
     pub together: Option<Box<Together>>,
+    /// The SecretProviderClasses that the workload tracks. `None` if there are none, or they are not tracked.
+    pub classes: Option<Box<Classes>>,
     /// What the workload says about its pins. `None` if it pins nothing, or pins are switched off.
     pub pinning: Option<Box<Pinning>>,
     /// The workload's place in the stages, and its health. `None` if its restarts are neither staged nor
@@ -354,6 +357,15 @@ impl Workload {
     /// Returns the group and version in which the workload was read.
     pub fn api_version(&self) -> &str {
         self.api_version.as_deref().unwrap_or("apps/v1")
+    }
+
+    /// Returns the hash that the last restart has left: on the first pod template, or in the baseline of a workload
+    /// that is restarted by a time.
+    pub(crate) fn last_hash(&self) -> Option<&str> {
+        self.config_hash().or_else(|| {
+            let (_, hash) = self.markers.baseline.as_deref()?.rsplit_once('=')?;
+            Some(hash)
+        })
     }
 
     /// Returns the config hash on the first pod template. A workload that is restarted by a time has none.

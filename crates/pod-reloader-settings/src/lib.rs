@@ -132,6 +132,9 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_DIALECTS", value_name = "DIALECTS", default_value = "pod-reloader", value_parser = spoken)]
     pub dialects: Spoken,
 
+    /// Track SecretProviderClasses of the Secrets Store CSI driver, too: restart pods once all of them have mounted other versions of secrets.
+    #[arg(long, alias = "enable-csi-integration", env = "POD_RELOADER_SECRET_PROVIDER_CLASSES", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub secret_provider_classes: bool,
     /// More kinds of workload, in JSON: [{"group":"argoproj.io","resource":"rollouts","kind":"Rollout","podTemplates":["spec.template"],"restartAt":"spec.restartAt"}] [default: none].
     #[arg(long, env = "POD_RELOADER_CUSTOM_RESOURCES", value_name = "KINDS", default_value = "", hide_default_value = true, value_parser = custom_resources)]
     pub custom_resources: CustomKinds,
@@ -343,6 +346,7 @@ impl Args {
             spoken: self.dialects.0.clone(),
             auto_all: self.auto_all,
             ignored: self.resources_to_ignore.0,
+            classes: self.secret_provider_classes,
         };
         let scope = Scope::new(self.namespaces.0.iter().cloned(), own)
             .without(self.namespaces_to_ignore.0.iter().cloned())

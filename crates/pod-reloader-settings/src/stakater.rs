@@ -18,7 +18,7 @@ pub(super) fn with_tip(mut error: Error) -> Error {
     error
 }
 
-const TIPS: [(&[&str], &str); 10] = [
+const TIPS: [(&[&str], &str); 9] = [
     (
         &[
             "--configmap-annotation",
@@ -63,10 +63,6 @@ const TIPS: [(&[&str], &str); 10] = [
         &["--enable-pprof", "--pprof-addr"],
         "leave it out: there is no profiler; --metrics-bind-address has the metrics",
     ),
-    (
-        &["--enable-csi-integration"],
-        "leave it out: name the Secret that the CSI driver syncs in an annotation of the workload",
-    ),
 ];
 
 #[cfg(test)]
@@ -85,6 +81,7 @@ mod tests {
     fn every_flag_of_stakaters_reloader_is_understood_or_gets_a_true_tip() {
         for flag in [
             "--auto-reload-all",
+            "--enable-csi-integration",
             "--log-format=json",
             "--log-level=warning",
             "--resources-to-ignore=configMaps",

@@ -197,6 +197,7 @@ impl Metrics {
                 Cause::Changed,
                 Cause::ChangedBeforeTakeover,
                 Cause::Pinned,
+                Cause::Rotated,
             ] {
                 drop(self.restarts.get_or_create(&labels(*kind, cause)));
                 drop(self.would_restart.get_or_create(&labels(*kind, cause)));
@@ -393,6 +394,7 @@ fn labels(kind: WorkloadKind, cause: Cause) -> Labels<2> {
         Cause::Changed => "changed",
         Cause::ChangedBeforeTakeover => "changed_before_takeover",
         Cause::Pinned => "pinned",
+        Cause::Rotated => "rotated",
     };
     [("kind", kind.as_str()), ("cause", cause)]
 }

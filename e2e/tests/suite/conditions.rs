@@ -15,8 +15,37 @@ async fn by_default_only_our_own_annotations_are_read() -> Result<()> {
 
 #[tokio::test]
 async fn the_annotations_of_every_dialect_that_is_on_are_read() -> Result<()> {
-    let values = json!({"dialects": dialects()});
-    looked_at(values, &cases(), |case| case.in_dialects(&dialects())).await
+    let values = json!({
+        "dialects": dialects(),
+        "secretProviderClasses": {"enabled": true},
+    });
+    let mut cases = cases();
+    for (dialect, key, says) in [
+        (
+            OURS,
+            "pod-reloader.cs.sap.com/secretproviderclasses",
+            Says::OptsIn,
+        ),
+        (
+            "stakater",
+            "secretproviderclass.reloader.stakater.com/auto",
+            Says::OptsIn,
+        ),
+        (
+            "stakater",
+            "secretproviderclass.reloader.stakater.com/reload",
+            Says::OptsIn,
+        ),
+        (
+            "stakater",
+            "secretproviderclasses.exclude.reloader.stakater.com/reload",
+            Says::SomethingElse,
+        ),
+    ] {
+        let workload = Workload::deployment("one").annotated(key, "true");
+        cases.push(Case::new(dialect, workload, says));
+    }
+    looked_at(values, &cases, |case| case.in_dialects(&dialects())).await
 }
 
 #[tokio::test]

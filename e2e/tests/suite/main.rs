@@ -52,6 +52,7 @@ mod reverted_hash;
 mod rolling;
 mod scope;
 mod secrecy;
+mod secret_provider_classes;
 mod server;
 mod share;
 mod staged;

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::pins::PIN;
-use crate::{bind, keep, protect, stuck, sync};
+use crate::{bind, keep, protect, secret_provider_classes, stuck, sync};
 
 /// A way for a workload to list an object, and the object with a value.
 type Config = (fn(Workload, &str) -> Workload, fn(&str, &str) -> Value);
@@ -45,6 +45,7 @@ async fn with_its_own_ca_in_all_namespaces_the_operator_uses_every_rule_and_lack
             "harbors",
             "namespaces",
             "pods",
+            "secretproviderclasspodstatuses",
         ];
         requests.retain(|request| of_others.contains(&&*request.resource));
         requests.retain(|request| !request.uri.contains("labelSelector=rbac-test%3Dx"));
@@ -96,6 +97,20 @@ async fn with_pins_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
     Scene::play(pinning("on"), async |scene| {
         work(scene, &[CONFIG_MAP, SECRET]).await?;
         leave_a_copy_behind(scene).await?;
+        uses_every_rule(scene, &["Role", "Role"]).await
+    })
+    .await
+}
+
+#[tokio::test]
+async fn with_secret_provider_classes_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
+    let values = json!({
+        "secretProviderClasses": {"enabled": true},
+        "webhook": {"certManager": {"enabled": true}},
+    });
+    secret_provider_classes::play(options(false, values), async |scene| {
+        work(scene, &[CONFIG_MAP, SECRET]).await?;
+        secret_provider_classes::rotate_one(scene).await?;
         uses_every_rule(scene, &["Role", "Role"]).await
     })
     .await

@@ -73,6 +73,7 @@ fn due(cause: Cause, reconcile: Option<Reconcile>) -> String {
         Cause::ChangedBeforeTakeover => {
             "out of date: its objects changed before pod-reloader took over"
         }
+        Cause::Rotated => "due: the CSI driver has rotated the secrets that its pods mount",
         Cause::Pinned => "due: it has just asked for pins and gets its first copies",
     };
     with_mode(what, reconcile)

@@ -145,6 +145,7 @@ fn due(
         _ if is_due_now => "a restart is due already".to_owned(),
         Cause::FirstStamp => "it opts in, and gets its first hash".to_owned(),
         Cause::Pinned => "it asks for pins, and gets its first copies".to_owned(),
+        Cause::Rotated => "its mounted secrets were rotated".to_owned(),
         Cause::Changed | Cause::ChangedBeforeTakeover => match differences {
             [] => "it tracks other objects than before".to_owned(),
             differences => in_words(differences),

@@ -202,7 +202,7 @@ impl Pending {
             pins: pins.as_deref(),
             undone: undone.as_deref(),
         };
-        let hash = || keys.hash(&contents).to_string();
+        let hash = || keys.hash(&contents).carrying(self.current()).to_string();
         if facts.is_undo {
             // The ReplicaSet of that revision is used again if the hash is the same as well.
             let own = self.workload.config_hash();
@@ -259,7 +259,7 @@ impl Pending {
         let decision = facts.map(|it| decide(&self.workload, &it.objects, keys, first_stamp));
         let sync_status = decision.as_ref().map_or(SyncStatus::Unknown, Into::into);
         let due_content = match &decision {
-            Some(Decision::Set { config_hash, .. }) => Some(gate::digits(config_hash).to_owned()),
+            Some(Decision::Set { config_hash, .. }) => Some(gate::digits(config_hash)),
             _ => None,
         };
         Answer {

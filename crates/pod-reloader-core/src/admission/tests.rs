@@ -490,7 +490,7 @@ fn a_status_query_gets_the_sync_status_and_changes_nothing() {
         assert_eq!(answer.patch, []);
         let is_due = matches!(answer.sync_status, Some(SyncStatus::Due(_)));
         let content = answer.due_content.as_deref();
-        let due = ["1", "2"].map(|it| gate::digits(&hash(it)).to_owned());
+        let due = ["1", "2"].map(|it| gate::digits(&hash(it)));
         assert_eq!(content.is_some(), is_due);
         assert!(content.is_none_or(|it| due.iter().any(|due| due == it)));
         answer.sync_status.unwrap()

@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::{Advice, on_duration};
+use super::{Advice, NO_CLASSES, on_duration};
 use crate::annotations::Place;
 use crate::dialects::stakater::{
-    EXCLUDE_CONFIG_MAPS, EXCLUDE_SECRETS, PAUSE_PERIOD, READ, ROLLOUT_STRATEGY,
+    EXCLUDE_CLASSES, EXCLUDE_CONFIG_MAPS, EXCLUDE_SECRETS, OF_CLASSES, PAUSE_PERIOD, READ,
+    ROLLOUT_STRATEGY,
 };
 
-/// Returns the advice on one annotation.
-pub(super) fn on(place: Place, key: &str, value: &str) -> Option<Advice> {
+/// Returns the advice on one annotation. `classes` says that SecretProviderClasses are tracked.
+pub(super) fn on(place: Place, key: &str, value: &str, classes: bool) -> Option<Advice> {
     // Stakater's Reloader reads no labels. All its annotations are short, so this rules out most others.
     if place == Place::Label || key.len() > LONGEST_KEY || !key.contains("stakater.com/") {
         return None;
@@ -37,10 +38,11 @@ pub(super) fn on(place: Place, key: &str, value: &str) -> Option<Advice> {
             "has no effect on a workload; it is an annotation of ConfigMaps and Secrets",
         ));
     }
-    if key.starts_with("secretproviderclass") {
-        return foreign(Cow::Borrowed(
-            "is not read; name the Secret that the CSI driver syncs in secret.reloader.stakater.com/reload",
-        ));
+    if key.starts_with("secretproviderclass") && !classes {
+        return foreign(Cow::Borrowed(NO_CLASSES));
+    }
+    if OF_CLASSES.contains(&key) {
+        return None;
     }
     match nearest(key) {
         Some(meant) => foreign(Cow::Owned(format!("is not read; did you mean {meant}?"))),
@@ -71,9 +73,10 @@ fn is_of_reloader(key: &str) -> bool {
 
 const DOMAIN: &str = "reloader.stakater.com";
 /// The annotations that are read from the workload only.
-const ON_THE_WORKLOAD: [&str; 4] = [
+const ON_THE_WORKLOAD: [&str; 5] = [
     EXCLUDE_CONFIG_MAPS,
     EXCLUDE_SECRETS,
+    EXCLUDE_CLASSES,
     PAUSE_PERIOD,
     ROLLOUT_STRATEGY,
 ];
@@ -156,7 +159,7 @@ mod tests {
                 panic!("{key}");
             };
             assert!(
-                advice.contains("name the Secret that the CSI driver syncs"),
+                advice.contains("track the Secret that the CSI driver syncs"),
                 "{advice}"
             );
         }

@@ -27,6 +27,13 @@ const CONFIG_MAP_AUTO: &str = "configmap.reloader.stakater.com/auto";
 const SECRET_AUTO: &str = "secret.reloader.stakater.com/auto";
 const CONFIG_MAP_RELOAD: &str = "configmap.reloader.stakater.com/reload";
 const SECRET_RELOAD: &str = "secret.reloader.stakater.com/reload";
+pub(crate) const EXCLUDE_CLASSES: &str =
+    "secretproviderclasses.exclude.reloader.stakater.com/reload";
+const CLASS_AUTO: &str = "secretproviderclass.reloader.stakater.com/auto";
+const CLASS_RELOAD: &str = "secretproviderclass.reloader.stakater.com/reload";
+
+/// The annotations about SecretProviderClasses, which are read if these are tracked.
+pub(crate) const OF_CLASSES: [&str; 3] = [CLASS_AUTO, CLASS_RELOAD, EXCLUDE_CLASSES];
 
 /// The annotations that are read, apart from the excludes.
 pub(crate) const READ: [&str; 8] = [
@@ -45,10 +52,23 @@ pub(super) fn wishes<'a>(
     subject: &'a Subject<'_>,
     takes_all: bool,
 ) -> Wishes<'a> {
-    let (typed_auto, reload) = match kind {
+    let typed = match kind {
         ConfigKind::ConfigMap => (CONFIG_MAP_AUTO, CONFIG_MAP_RELOAD),
         ConfigKind::Secret => (SECRET_AUTO, SECRET_RELOAD),
     };
+    by(typed, subject, takes_all)
+}
+
+/// Returns what a workload asks for of SecretProviderClasses.
+pub(super) fn wishes_for_classes<'a>(subject: &'a Subject<'_>, takes_all: bool) -> Wishes<'a> {
+    by((CLASS_AUTO, CLASS_RELOAD), subject, takes_all)
+}
+
+fn by<'a>(
+    (typed_auto, reload): (&str, &str),
+    subject: &'a Subject<'_>,
+    takes_all: bool,
+) -> Wishes<'a> {
     let subscribing = [reload, AUTO, typed_auto, SEARCH];
     let is_on_metadata = subscribing
         .iter()

@@ -6,10 +6,13 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 
+use crate::name::Name;
 use crate::reference::ConfigKind;
 
 /// The maximum number of items of one list that are read: a request may hold more than fits into memory.
 pub(super) const MAX_ITEMS: usize = 4096;
+/// The name of the Secrets Store CSI driver.
+const SECRETS_STORE: &str = "secrets-store.csi.k8s.io";
 
 /// The part of a pod spec that names ConfigMaps and Secrets. Everything else is skipped while parsing.
 ///
@@ -116,6 +119,8 @@ pub(super) struct Volume {
     pub(super) sources: Vec<(ConfigKind, Source)>,
     /// The Secrets that the driver needs.
     pub(super) driver_secrets: Vec<Source>,
+    /// The SecretProviderClass whose secrets are the files of the volume.
+    pub(super) secret_provider_class: Option<Name>,
 }
 
 impl Volume {
@@ -151,6 +156,7 @@ impl From<VolumeFields> for Volume {
         let projected = fields.projected.map(|projected| projected.sources);
         let projected = projected.into_iter().flatten();
         let sources = own.chain(projected.flat_map(|it| pair(it.config_map, it.secret)));
+        let secret_provider_class = fields.csi.as_ref().and_then(Csi::secret_provider_class);
         let drivers = [
             fields.cephfs,
             fields.cinder,
@@ -169,6 +175,7 @@ impl From<VolumeFields> for Volume {
             name: fields.name,
             sources: sources.collect(),
             driver_secrets: driver_secrets.collect(),
+            secret_provider_class,
         }
     }
 }
@@ -196,7 +203,24 @@ struct Driver {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Csi {
+    driver: Option<Box<str>>,
+    volume_attributes: Option<VolumeAttributes>,
     node_publish_secret_ref: Option<Source>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct VolumeAttributes {
+    secret_provider_class: Option<Box<str>>,
+}
+
+impl Csi {
+    fn secret_provider_class(&self) -> Option<Name> {
+        let is_of_secrets_store = self.driver.as_deref() == Some(SECRETS_STORE);
+        let attributes = self.volume_attributes.as_ref()?;
+        let class = attributes.secret_provider_class.as_deref()?;
+        Name::parse(class).ok().filter(|_| is_of_secrets_store)
+    }
 }
 
 /// A reference to a ConfigMap or Secret anywhere in a pod spec: a key reference has `key`, a volume has
@@ -295,6 +319,7 @@ impl MayBeOfUse for VolumeMount {
 impl MayBeOfUse for Volume {
     fn is_of_use(&self) -> bool {
         !(self.sources.is_empty() && self.driver_secrets.is_empty())
+            || self.secret_provider_class.is_some()
     }
 }
 

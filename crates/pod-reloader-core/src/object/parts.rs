@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use kube_core::ObjectMeta;
+use serde_json::value::RawValue;
 
-use super::template::Found;
+use super::{pod_selector, template::Found};
 use crate::advice::{self, Advice};
 use crate::annotations::{self, Inherited, Place};
 use crate::dialects::Subject;
@@ -19,6 +20,7 @@ use crate::pins::Pinning;
 use crate::reference::Reference;
 use crate::references::{MAX_REFERENCES, References};
 use crate::release::Release;
+use crate::secret_provider_class::Classes;
 use crate::staging::{Defaults, Facts, Staging};
 use crate::together::Together;
 use crate::workload::{
@@ -33,6 +35,8 @@ pub(super) struct Parts {
     pub(super) restart: Restart,
     pub(super) stall: Option<Stall>,
     pub(super) facts: Facts,
+    /// The label selector of the pods, if the workload has one.
+    pub(super) selector: Option<Box<RawValue>>,
 }
 
 impl Parts {
@@ -63,7 +67,11 @@ impl Parts {
             template_annotations: template_annotations(&self.templates).unwrap_or(&none),
             pod_specs: &pod_specs,
         };
-        let (references, opt_in) = reading.dialects.read(&subject);
+        let (mut references, opt_in) = reading.dialects.read(&subject);
+        let mut classes = reading.dialects.read_classes(&subject);
+        references.rejected.append(&mut classes.rejected);
+        let opt_in = opt_in.max(classes.opt_in);
+        let classes = tracked(classes.names, self.selector.as_deref());
         let requirements = requirements(&pod_specs, &namespace, &references);
         let pinning = match reading.pins {
             true => Pinning::read(|key| subject.annotation(key)),
@@ -115,6 +123,7 @@ impl Parts {
                 generation,
             ),
             pinning,
+            classes,
             advice: warnings,
             together,
             releases: Release::of(
@@ -129,6 +138,18 @@ impl Parts {
             },
         })
     }
+}
+
+/// Returns the classes to track. Without a selector, nobody can tell whose pods mount them.
+fn tracked(names: BTreeSet<Name>, selector: Option<&RawValue>) -> Option<Box<Classes>> {
+    if names.is_empty() {
+        return None;
+    }
+    let selector = pod_selector::text(selector?)?;
+    Some(Box::new(Classes {
+        names: names.into_iter().collect(),
+        selector: selector.into(),
+    }))
 }
 
 /// Returns the annotations of the first pod template that has some.

@@ -360,6 +360,7 @@ fn why(cause: Cause, changed: &[Reference]) -> String {
     match cause {
         Cause::FirstStamp => "first config hash of this workload".to_owned(),
         Cause::Pinned => "first copies of its ConfigMaps".to_owned(),
+        Cause::Rotated => "the CSI driver has rotated the secrets that its pods mount".to_owned(),
         Cause::ChangedBeforeTakeover => {
             "its config changed before pod-reloader took over".to_owned()
         }

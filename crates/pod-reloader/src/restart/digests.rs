@@ -16,6 +16,7 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::Pins;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::references::Rejected;
+use pod_reloader_core::secret_provider_class::Rotated;
 use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
 use tracing::warn;
@@ -52,6 +53,10 @@ pub(crate) struct Snapshot {
     pub(crate) undone: Pins,
     /// The objects that were seen to change, with the time of the change. First reads are not included.
     pub(crate) changes: Vec<(Reference, Instant)>,
+    /// The versions to which all pods have been rotated, if that calls for a restart.
+    pub(crate) rotated: Rotated,
+    /// The time when to find out about that, if it is not known yet.
+    pub(crate) rotation_due: Option<Instant>,
 }
 
 impl Digests {
@@ -105,6 +110,8 @@ impl Digests {
             changes,
             left_out,
             undone: Pins::default(),
+            rotated: Rotated::new(),
+            rotation_due: None,
             objects: reads
                 .into_iter()
                 .map(|(reference, read)| (reference, read.presence))

@@ -8,6 +8,7 @@ mod pass;
 mod pins;
 mod releases;
 mod revert;
+mod rotations;
 mod stages;
 mod stuck;
 mod together;
@@ -44,6 +45,7 @@ use crate::restart::digests::Digests;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
 use crate::restart::releases::Releases;
+use crate::restart::rotations::Rotations;
 use crate::restart::rounds::Rounds;
 use crate::restart::slots::Slots;
 use crate::restart::stages::Stages;
@@ -95,6 +97,7 @@ pub(crate) struct Reconciler {
     workloads: Arc<Workloads>,
     digests: Digests,
     releases: Releases,
+    rotations: Rotations,
     stages: Stages,
     slots: Slots,
     certificates: Certificates,
@@ -134,6 +137,7 @@ impl Reconciler {
         );
         Self {
             releases: Releases::new(settings.release_wait, scope.releases()),
+            rotations: Rotations::default(),
             stages: Stages::default(),
             slots: Slots::new(settings.limits),
             certificates: Certificates::default(),

@@ -3,6 +3,7 @@
 pub(super) mod custom;
 mod picked;
 mod releases;
+mod statuses;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use tokio::time::Instant;
 
 use self::custom::watch_kinds;
 use self::picked::list_picked;
+use self::statuses::watch_statuses;
 use crate::config::source::listed;
 use crate::restart::reconcile::Reconciler;
 use crate::runtime::budget::Budget;
@@ -44,6 +46,14 @@ pub(crate) fn spawn(
         watches.spawn(watch_kinds(
             client.clone(),
             scope.custom_kinds().to_vec(),
+            namespaces.clone(),
+            reconciler.clone(),
+            budget.clone(),
+        ));
+    }
+    if scope.tracks_classes() {
+        watches.spawn(watch_statuses(
+            client.clone(),
             namespaces.clone(),
             reconciler.clone(),
             budget.clone(),

@@ -125,6 +125,13 @@ impl Workloads {
         }
     }
 
+    /// Returns the workloads that track a SecretProviderClass in a namespace.
+    pub(crate) fn mounting(&self, namespace: &Name, class: &Name) -> Vec<WorkloadId> {
+        let inner = self.0.lock();
+        let ids = inner.index.workloads_of_class(namespace, class);
+        ids.cloned().collect()
+    }
+
     /// Returns the keys of an object that matter individually to any workload.
     pub(crate) fn data_keys(&self, reference: &Reference) -> DataKeys {
         self.0.lock().index.data_keys(reference)

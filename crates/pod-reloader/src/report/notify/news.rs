@@ -126,6 +126,7 @@ impl Topic {
                     Some("changed before pod-reloader took over"),
                 ),
                 Cause::Pinned => (Some("pinned"), Some("first copies of its config")),
+                Cause::Rotated => (Some("rotated"), Some("mounted secrets were rotated")),
             },
             _ => (None, None),
         };

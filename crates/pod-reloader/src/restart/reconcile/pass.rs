@@ -6,6 +6,7 @@ use std::time::Duration;
 use pod_reloader_core::decision::{Cause, Decision, decide};
 use pod_reloader_core::discovery::Requirement;
 use pod_reloader_core::reference::Reference;
+use pod_reloader_core::rotation::with_rotation;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
 
@@ -23,6 +24,17 @@ pub(super) enum Action {
     AwaitChange,
     /// Make another pass at this time.
     RequeueAt(Instant),
+}
+
+impl Action {
+    /// Returns the action that is due at this time, if it is due no earlier.
+    fn at_latest(self, at: Option<Instant>) -> Self {
+        match (self, at) {
+            (Self::RequeueAt(next), Some(at)) => Self::RequeueAt(next.min(at)),
+            (Self::AwaitChange, Some(at)) => Self::RequeueAt(at),
+            (next, None) => next,
+        }
+    }
 }
 
 impl Reconciler {
@@ -71,7 +83,7 @@ impl Reconciler {
                 let next = self.unchanged(workload, &snapshot).await;
                 let next = self.put_back(workload).await?.unwrap_or(next);
                 self.unstick(workload).await?;
-                return Ok(next);
+                return Ok(next.at_latest(snapshot.rotation_due));
             }
             Decision::MissingConfig(missing) => return Ok(self.missing_config(workload, missing)),
             Decision::Baseline(baseline) => {
@@ -113,7 +125,10 @@ impl Reconciler {
         let decision = self.decide(workload, &fresh, hash_since).await?;
         self.look_together(workload, &fresh, &decision);
         match decision {
-            Decision::Unchanged => Ok(self.unchanged(workload, &fresh).await),
+            Decision::Unchanged => {
+                let next = self.unchanged(workload, &fresh).await;
+                Ok(next.at_latest(fresh.rotation_due))
+            }
             Decision::Baseline(baseline) => self.set_baseline(workload, &baseline).await,
             Decision::Set { config_hash, .. } => {
                 let Some(cause) = cause else {
@@ -142,7 +157,8 @@ impl Reconciler {
         workload: &Workload,
         since: Option<Instant>,
     ) -> Result<Option<Snapshot>, RestartError> {
-        let snapshot = self.digests.snapshot(workload, since).await?;
+        let mut snapshot = self.digests.snapshot(workload, since).await?;
+        self.add_rotation(workload, &mut snapshot).await;
         self.without_undone(workload, snapshot).await
     }
 
@@ -166,12 +182,10 @@ impl Reconciler {
             .config_hash()
             .is_some_and(|value| !keys.knows(value));
         self.progress.foreign(&workload.id, is_foreign);
-        Ok(decide(
-            workload,
-            &snapshot.objects,
-            &keys,
-            self.settings.first_stamp,
-        ))
+        let objects = &snapshot.objects;
+        let decision = decide(workload, objects, &keys, self.settings.first_stamp);
+        let rotated = &snapshot.rotated;
+        Ok(with_rotation(decision, workload, objects, &keys, rotated))
     }
 
     /// Returns what to do with a workload that may not get `config_hash` yet: its objects have not settled, its
@@ -213,7 +227,7 @@ impl Reconciler {
             .settled(&workload.id, config_hash, changed, period)
     }
 
-    fn settle_period(&self, workload: &Workload) -> Duration {
+    pub(super) fn settle_period(&self, workload: &Workload) -> Duration {
         let own = workload.settle_period;
         own.unwrap_or(self.settings.settle_period)
     }

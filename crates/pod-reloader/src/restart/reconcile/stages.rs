@@ -22,6 +22,11 @@ impl Reconciler {
     /// Notes what a pass over a workload has decided, for those that wait for it.
     pub(super) fn looked(&self, workload: &Workload, snapshot: &Snapshot, decision: &Decision) {
         let look = match decision {
+            // Rotated pods have the right content.
+            Decision::Set {
+                cause: Cause::Rotated,
+                ..
+            } => Look::Right,
             Decision::Set { .. } => Look::Due,
             Decision::Unchanged => Look::Right,
             Decision::MissingConfig(_) | Decision::Baseline(_) => Look::Out,

@@ -60,7 +60,8 @@ impl Reconciler {
         let since = self.progress.pending_since(id);
         let changes = self.tracked_changes(workload, snapshot);
         let last_write = self.progress.brakes.last_write(id).or(since);
-        let is_changed = changes.iter().any(|(_, at)| Some(*at) >= last_write);
+        let is_changed =
+            cause == Cause::Rotated || changes.iter().any(|(_, at)| Some(*at) >= last_write);
         let changed = changes.into_iter().filter(|(_, at)| Some(*at) >= since);
         let due = Due {
             workload,

@@ -26,7 +26,7 @@ use crate::runtime::resources::{Resources, api};
 use pod_reloader_core::api_discovery::{State, state};
 
 /// The time between two questions to the cluster about what it serves. One call covers all kinds.
-const INTERVAL: Duration = Duration::from_secs(10);
+pub(super) const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Watches each of `kinds` in `namespaces` for as long as the cluster serves it. `None` stands for all
 /// namespaces at once.
@@ -39,8 +39,9 @@ pub(crate) async fn watch_kinds(
 ) {
     let mut watched: HashMap<WorkloadKind, (Arc<str>, JoinSet<()>)> = HashMap::new();
     let mut complaint = Complaint::default();
+    let names: Vec<_> = kinds.iter().map(|kind| kind.shape().group).collect();
     loop {
-        match within(DEADLINE, groups(&client, &budget, &kinds)).await {
+        match within(DEADLINE, groups(&client, &budget, &names)).await {
             Err(error) => complaint.warn(
                 &error,
                 "cannot find out which kinds are served, trying again",
@@ -86,17 +87,17 @@ pub(crate) async fn watch_kinds(
     }
 }
 
-/// Returns what the cluster serves of the API groups of `kinds`.
-async fn groups(
+/// Returns what the cluster serves of the API groups with these names.
+pub(super) async fn groups(
     client: &Client,
     budget: &Budget,
-    kinds: &[WorkloadKind],
+    names: &[&str],
 ) -> Result<APIGroupDiscoveryList, CallError> {
     let request = http::Request::get("/apis").header(ACCEPT, ACCEPT_AGGREGATED_DISCOVERY_V2);
     let request = request.body(Vec::new()).expect("the header is valid");
     let is_ours = |group: &APIGroupDiscovery| {
         let name = group.metadata.as_ref().and_then(|it| it.name.as_deref());
-        kinds.iter().any(|kind| Some(kind.shape().group) == name)
+        name.is_some_and(|name| names.contains(&name))
     };
     let mut groups = APIGroupDiscoveryList::default();
     let mut unreadable = None;

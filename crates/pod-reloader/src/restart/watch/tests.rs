@@ -1,6 +1,7 @@
 //! Tests which watches there are, and that none holds up another, against an apiserver that is a function.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -11,6 +12,7 @@ use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::kind::CustomResource;
 use pod_reloader_core::scope::Labels;
+use pod_reloader_core::secret_provider_class::{GROUP, STATUSES};
 use serde_json::{Value, json};
 
 use super::*;
@@ -42,6 +44,45 @@ async fn a_kind_of_config_that_is_never_tracked_is_not_watched() {
         config.sort_unstable();
         config.dedup();
         assert_eq!(config, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn statuses_of_the_csi_driver_are_watched_from_when_they_are_served_and_only_if_asked_for() {
+    for is_asked_for in [false, true] {
+        let served = Arc::new(AtomicBool::new(false));
+        let is_served = served.clone();
+        let dialects = Dialects {
+            classes: is_asked_for,
+            ..Dialects::default()
+        };
+        let scope = Scope::new([], name("operator")).with(Labels::default(), dialects);
+        let operator = Operator::start(scope, move |uri| {
+            let versions = match is_served.load(Ordering::Relaxed) {
+                true => json!([{"version": "v1", "resources": [{"resource": STATUSES}]}]),
+                false => json!([]),
+            };
+            let group = json!({"metadata": {"name": GROUP}, "versions": versions});
+            let groups = json!({"metadata": {}, "items": [group]}).to_string();
+            (uri.path() == "/apis").then(|| (200, mock::whole(groups)))
+        });
+        let calls = |part: &str| {
+            let calls = operator.calls();
+            calls.iter().filter(|it| it.path().contains(part)).count()
+        };
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(calls(STATUSES), 0);
+        served.store(true, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(calls(STATUSES) > 0, is_asked_for);
+        let of_groups = operator.calls();
+        let of_groups = of_groups.iter().filter(|it| it.path() == "/apis").count();
+        assert_eq!(of_groups > 0, is_asked_for);
+        served.store(false, Ordering::Relaxed);
+        tokio::time::sleep(HOUR).await;
+        let so_far = calls(STATUSES);
+        tokio::time::sleep(HOUR).await;
+        assert_eq!(calls(STATUSES), so_far);
     }
 }
 

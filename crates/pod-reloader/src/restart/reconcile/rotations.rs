@@ -1,0 +1,115 @@
+//! Finds out which pods the Secrets Store CSI driver has given other versions of secrets.
+
+use std::time::Duration;
+
+use pod_reloader_core::name::Name;
+use pod_reloader_core::rotation::{MountingPod, rotated};
+use pod_reloader_core::secret_provider_class::{Classes, PodStatus, Rotated};
+use pod_reloader_core::workload::Workload;
+use tokio::time::Instant;
+
+use super::Reconciler;
+use crate::restart::digests::Snapshot;
+use crate::restart::rotations::{Changed, Class};
+use crate::runtime::error::CallError;
+use crate::runtime::resources::{PAGE, Resources, api};
+
+/// The time after which lists are read again that could not be read.
+const READ_AGAIN: Duration = Duration::from_secs(60);
+
+impl Reconciler {
+    /// Takes in a status as it is now.
+    pub(crate) fn status_seen(&self, status: &PodStatus) {
+        let class = self.rotations.saw(status);
+        self.push_mounting(class);
+    }
+
+    /// Takes in that a status is gone.
+    pub(crate) fn status_gone(&self, status: &PodStatus) {
+        let class = self.rotations.gone(status);
+        self.push_mounting(class);
+    }
+
+    /// Takes in a complete list of the statuses in a namespace, or in all of them.
+    pub(crate) fn statuses_listed(&self, namespace: Option<&Name>, changed: Changed) {
+        let classes = self.rotations.listed(namespace, changed);
+        self.push_mounting(classes);
+    }
+
+    fn push_mounting(&self, classes: impl IntoIterator<Item = Class>) {
+        for (namespace, class) in classes {
+            self.push_all(self.workloads.mounting(&namespace, &class));
+        }
+    }
+
+    /// Adds to what is known of a workload to which versions its pods have been rotated. If that cannot be told yet, it
+    /// adds when to look again: nothing else waits for that.
+    ///
+    /// The pods and their statuses are listed once nothing has happened to the statuses for the settle period, so that
+    /// there is one look for many pods that are rotated one after the other.
+    pub(super) async fn add_rotation(&self, workload: &Workload, snapshot: &mut Snapshot) {
+        let Some(classes) = workload.classes.as_deref() else {
+            return;
+        };
+        let Some(news) = self.rotations.last_news(&workload.id.namespace, classes) else {
+            return;
+        };
+        let settled = news + self.settle_period(workload);
+        if Instant::now() < settled {
+            snapshot.rotation_due = Some(settled);
+            return;
+        }
+        let listed = self.rotated(workload, classes).await;
+        let mut complaint = self.rotations.complaint.lock();
+        match listed {
+            Ok(rotated) => {
+                complaint.settled();
+                if !rotated.is_empty() {
+                    snapshot.changed = match snapshot.objects.is_empty() {
+                        true => news,
+                        false => snapshot.changed.max(news),
+                    };
+                }
+                snapshot.rotated = rotated;
+            }
+            Err(error) => {
+                self.errors.count(Some(&error));
+                complaint.warn(
+                    &error,
+                    "cannot find out whether mounted secrets were rotated, trying again",
+                );
+                snapshot.rotation_due = Some(Instant::now() + READ_AGAIN);
+            }
+        }
+    }
+
+    async fn rotated(&self, workload: &Workload, classes: &Classes) -> Result<Rotated, CallError> {
+        let (client, namespace) = (&self.client, Some(&workload.id.namespace));
+        let all = Resources::new(api(client, namespace, ()), "a status", &self.budget);
+        let mut statuses = Vec::new();
+        let mut unreadable = None;
+        all.list_all(
+            &mut PAGE.clone(),
+            |status: Result<PodStatus, _>| match status {
+                Ok(status) => {
+                    let class = status.class.as_ref();
+                    if class.is_some_and(|class| classes.names.contains(class)) {
+                        statuses.push(status);
+                    }
+                }
+                Err(error) => unreadable = Some(error),
+            },
+        )
+        .await?;
+        let all = Resources::new(api(client, namespace, ()), "a pod", &self.budget);
+        let all = all.with_labels(classes.selector.to_string());
+        let mut pods = Vec::new();
+        all.list_all(&mut PAGE.clone(), |pod: Result<MountingPod, _>| match pod {
+            Ok(pod) => pods.push(pod),
+            Err(error) => unreadable = Some(error),
+        })
+        .await?;
+        // What cannot be read may be what the others wait for.
+        unreadable.map_or_else(|| Ok(rotated(workload, &statuses, &pods)), Err)
+    }
+}

@@ -1,0 +1,90 @@
+//! Watches what the Secrets Store CSI driver has mounted, for as long as the cluster serves its statuses.
+
+use std::sync::Arc;
+
+use kube::Client;
+use kube::runtime::watcher::Event;
+use pod_reloader_core::api_discovery::{State, state};
+use pod_reloader_core::name::Name;
+use pod_reloader_core::secret_provider_class::{GROUP, PodStatus, STATUSES};
+use tokio::task::JoinSet;
+use tracing::debug;
+
+use super::custom::{INTERVAL, groups};
+use crate::restart::reconcile::Reconciler;
+use crate::restart::rotations::{Changed, add};
+use crate::runtime::budget::Budget;
+use crate::runtime::client::{DEADLINE, within};
+use crate::runtime::logging::Complaint;
+use crate::runtime::resources::{Resources, api};
+
+/// The only version that is read. Versions of the driver before 1.0 serve an earlier one.
+const VERSION: &str = "v1";
+const KIND: &str = "SecretProviderClassPodStatus";
+
+/// Watches the statuses in `namespaces` for as long as the cluster serves them. `None` stands for all namespaces at
+/// once.
+pub(super) async fn watch_statuses(
+    client: Client,
+    namespaces: Vec<Option<Name>>,
+    reconciler: Arc<Reconciler>,
+    budget: Budget,
+) {
+    let mut watches: Option<JoinSet<()>> = None;
+    let mut complaint = Complaint::default();
+    loop {
+        match within(DEADLINE, groups(&client, &budget, &[GROUP])).await {
+            Err(error) => complaint.warn(
+                &error,
+                "cannot find out whether the Secrets Store CSI driver is installed, trying again",
+            ),
+            Ok(groups) => {
+                complaint.settled();
+                match state(&groups, GROUP, STATUSES) {
+                    State::Served(VERSION) if watches.is_none() => {
+                        debug!("the cluster serves the statuses of the Secrets Store CSI driver");
+                        let mut begun = JoinSet::new();
+                        for namespace in namespaces.clone() {
+                            let statuses = api(&client, namespace.as_ref(), ());
+                            let statuses = Resources::new(statuses, KIND, &budget);
+                            begun.spawn(watch(statuses, namespace, reconciler.clone()));
+                        }
+                        watches = Some(begun);
+                    }
+                    State::Served(VERSION) | State::Unknown => {}
+                    State::Served(_) | State::Missing => {
+                        if watches.take().is_some() {
+                            debug!(
+                                "the cluster no longer serves the statuses of the Secrets Store CSI driver"
+                            );
+                            for namespace in &namespaces {
+                                reconciler.statuses_listed(namespace.as_ref(), Changed::new());
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        tokio::time::sleep(INTERVAL).await;
+    }
+}
+
+async fn watch(
+    statuses: Resources<PodStatus>,
+    namespace: Option<Name>,
+    reconciler: Arc<Reconciler>,
+) {
+    let watches = &reconciler.metrics().watches;
+    let _watching = watches.begin(&statuses.watch_id(), KIND);
+    let mut listed = Changed::new();
+    let watching = statuses.follow(|event| match event {
+        Event::Init => listed.clear(),
+        Event::InitApply(status) => add(&mut listed, &status),
+        Event::Apply(status) => reconciler.status_seen(&status),
+        Event::Delete(status) => reconciler.status_gone(&status),
+        Event::InitDone => {
+            reconciler.statuses_listed(namespace.as_ref(), std::mem::take(&mut listed));
+        }
+    });
+    watching.await;
+}
