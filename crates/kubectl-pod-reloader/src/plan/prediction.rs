@@ -70,7 +70,8 @@ pub(super) async fn predict(
         return (row(Restarts::New, reason), unseen);
     };
     let differences = plan::differences(&after.workload, &objects.now, &objects.after);
-    if differences.is_empty() && !is_edited(now, after) {
+    let is_unaffected = differences.is_empty() && !objects.are_held_otherwise(after);
+    if is_unaffected && !is_edited(now, after) {
         return (row(Restarts::No, unaffected(after, edits)), unseen);
     }
     predict_loop(cluster, (now, after), &objects, differences, unseen).await
@@ -91,7 +92,7 @@ async fn predict_loop(
     mut unseen: Vec<String>,
 ) -> (Row, Vec<String>) {
     let row = |restarts, reason: String| Row::new(after, restarts, reason);
-    let sync_status = sync_status(cluster, now, &mut unseen).await;
+    let (sync_status, pending) = sync_status(cluster, now, &mut unseen).await;
     let first_stamp = after.operator.map(|it| it.args.first_stamp.into());
     let (state_now, state_after) = (
         State {
@@ -126,20 +127,23 @@ async fn predict_loop(
         }
         SyncStatus::Due(cause) => {
             let is_due = matches!(sync_status, SyncStatus::Due(_));
-            due(after, cause, is_due, objects, &differences)
+            let tracks_the_same = now.workload.references == after.workload.references;
+            let content = pending.filter(|_| tracks_the_same && differences.is_empty());
+            let content = content.unwrap_or_default();
+            due(after, (cause, is_due), objects, &differences, &content)
         }
     };
     row.because = differences.into_iter().map(Because::from).collect();
     (row, unseen)
 }
 
-/// Returns the row of a workload for which a restart is due then.
+/// Returns the row of a workload for which a restart is due then. `content` is what it gets, as far as that is known.
 fn due(
     after: &Seen<'_>,
-    cause: Cause,
-    is_due_now: bool,
+    (cause, is_due_now): (Cause, bool),
     objects: &Before,
     differences: &[Difference],
+    content: &str,
 ) -> Row {
     let why = match cause {
         _ if is_due_now => "a restart is due already".to_owned(),
@@ -163,7 +167,7 @@ fn due(
         objects: objects.after.clone(),
         ..Found::default()
     };
-    if let Some(closed) = gates::closed(after, &found, "") {
+    if let Some(closed) = gates::closed(after, &found, content) {
         let reason = format!("{why}; {}", gates::words(&closed));
         return Row::new(after, Restarts::Waits, reason);
     }
@@ -212,6 +216,17 @@ impl Before {
         }
         (Self { now, after: then }, unseen)
     }
+
+    /// Returns true if an object that a workload tracks is put on hold, or released.
+    fn are_held_otherwise(&self, seen: &Seen<'_>) -> bool {
+        let references = &seen.workload.references;
+        let is_held = |objects: &Objects, it| objects.get(it).is_some_and(Presence::is_held);
+        let mut tracked = self
+            .after
+            .keys()
+            .filter(|it| references.extent(it).is_some());
+        tracked.any(|it| is_held(&self.now, it) != is_held(&self.after, it))
+    }
 }
 
 /// Stands for an object that has these keys, and whose content is not known.
@@ -223,28 +238,35 @@ fn placeholder<'a>(keys: impl Iterator<Item = &'a str>) -> Option<ConfigObject> 
     ConfigObject::parse(object.to_string().as_bytes(), Aspects::default()).ok()
 }
 
-/// Asks the operator for the sync status of a workload. Without an answer, the workload is taken to be up to date.
-async fn sync_status(cluster: &Cluster, now: &Seen<'_>, unseen: &mut Vec<String>) -> SyncStatus {
+/// Asks the operator for the sync status of a workload, and for the content that is due. Without an answer, the
+/// workload is taken to be up to date.
+async fn sync_status(
+    cluster: &Cluster,
+    now: &Seen<'_>,
+    unseen: &mut Vec<String>,
+) -> (SyncStatus, Option<String>) {
     if now.obstacle.is_some() {
-        return SyncStatus::NotManaged;
+        return (SyncStatus::NotManaged, None);
     }
     let id = &now.workload.id;
     let why = match now.query_status(cluster).await {
-        Reply::Answered(report) => return report.sync_status,
+        Reply::Answered(report) => return (report.sync_status, report.content),
         Reply::Unanswered => "the webhook of pod-reloader did not answer".to_owned(),
         Reply::Impossible(error) => error.to_string(),
     };
     unseen.push(format!("whether {id} is up to date now: {why}"));
-    SyncStatus::Current
+    (SyncStatus::Current, None)
 }
 
-/// Returns true if an edit of a workload changes what it tracks, or how it is restarted.
+/// Returns true if an edit of a workload changes what it tracks, how it is restarted, or what a restart waits for.
 fn is_edited(now: &Seen<'_>, after: &Seen<'_>) -> bool {
     let parts = |seen: &Seen<'_>| {
         let workload = &seen.workload;
         (
             workload.references.clone(),
             workload.pinning.clone(),
+            workload.gates.clone(),
+            workload.together.clone(),
             workload.opt_in,
             seen.is_managed(),
         )

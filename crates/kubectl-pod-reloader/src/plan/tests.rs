@@ -162,6 +162,56 @@ async fn what_waits_is_told_from_what_restarts() {
 }
 
 #[tokio::test]
+async fn a_restart_that_waits_goes_on_once_a_release_opens_its_gate() {
+    let tracking =
+        |name: &str, key: &str, value: &str| web(name, &[("configmaps", "app"), (key, value)]);
+    let held = |value: &str| {
+        let mut app = config_map("app", "color");
+        app["metadata"]["annotations"] = json!({pod_reloader_core::annotations::HOLD: value});
+        app
+    };
+    let mut approval = tracking("approval", "approval", "required");
+    let shop = shop(&[
+        tracking("hold", "hold", "true"),
+        approval.clone(),
+        tracking("window", "restart-window", "Mon-"),
+        tracking("still", "hold", "true"),
+    ]);
+    let shop = shop.reporting("restart due for a change; version 0.1.0; content 48a63946");
+    approval["metadata"]["annotations"][pod_reloader_core::annotations::APPROVE] =
+        json!("48a63946");
+    let manifests = [
+        tracking("hold", "hold", "false"),
+        approval,
+        tracking("window", "restart-window", "00:00-24:00 Europe/Berlin"),
+        tracking("still", "hold", "yes"),
+    ];
+    let (text, outcome) = told(shop.clone(), &manifests).await;
+    for row in [
+        "3 workloads with 3 pods would restart, 1 would keep running.",
+        "Deployment shop/approval   1      yes        a restart is due already",
+        "Deployment shop/hold       1      yes        a restart is due already",
+        "Deployment shop/window     1      yes        a restart is due already",
+        "Deployment shop/still      1      no         nothing of it changes",
+    ] {
+        assert!(text.contains(row), "{row} is not in\n{text}");
+    }
+    assert_eq!(outcome, Outcome::Restarts);
+
+    let shop = shop.with_all(APPS, &[web("web", &[("configmaps", "app")])]);
+    let shop = shop.with_all(MAPS, &[held("true")]);
+    let mut released = held("false");
+    released["apiVersion"] = json!("v1");
+    released["kind"] = json!("ConfigMap");
+    let (text, outcome) = told(shop, &[released]).await;
+    assert!(
+        text.contains("yes        a restart is due already"),
+        "{text}"
+    );
+    assert_eq!(outcome, Outcome::Restarts);
+}
+
+#[tokio::test]
 async fn staged_restarts_are_shown_in_steps_for_each_object() {
     let staged = |name: &str, stage: &str| {
         web(

@@ -40,6 +40,12 @@ async fn what_a_plan_says_is_what_then_happens() -> Result<()> {
             "--timeout=60s",
         ];
         scene.kubectl(&available).await?;
+        // Restarts that wait, for a release that opens their gates.
+        apply(
+            scene,
+            vec![config_map("opens", "2"), on_hold("lets-go", "2")],
+        )
+        .await?;
         scene.quiet().await?;
         let mut snapshots = BTreeMap::new();
         for case in cases.iter().filter(|it| it.restarts != "new") {
@@ -221,6 +227,12 @@ fn with_env(name: &str) -> Workload {
     Workload::deployment(name).with(&containers, container)
 }
 
+fn on_hold(name: &str, key: &str) -> Value {
+    let mut object = config_map(name, key);
+    object["metadata"]["annotations"] = json!({ours("hold"): "true"});
+    object
+}
+
 fn two_keys(name: &str, key: &str, other: &str) -> Value {
     let mut object = config_map(name, key);
     object["data"]["other"] = json!(other);
@@ -387,6 +399,23 @@ fn cases() -> Vec<Case> {
         "ConfigMap comes: created",
         &[config_map("unrelated", "1"), lists("comes")],
         &[config_map("comes", "1")],
+    );
+    case(
+        "opens",
+        "yes",
+        "a restart is due already",
+        &[
+            config_map("opens", "1"),
+            web("opens", "hold", "true").manifest(),
+        ],
+        &[config_map("opens", "2"), lists("opens")],
+    );
+    case(
+        "lets-go",
+        "yes",
+        "a restart is due already",
+        &[on_hold("lets-go", "1"), lists("lets-go")],
+        &[config_map("lets-go", "2"), lists("lets-go")],
     );
     let needs = with_env("needs").lists("needs").manifest();
     let mut other = config_map("needs", "1");
