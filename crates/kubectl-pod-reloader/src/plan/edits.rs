@@ -265,6 +265,10 @@ fn applier_of(stored: &Value, manifest: &Value) -> Option<String> {
 
 /// Returns a manifest with an entry in `data` for each in `stringData`, in which a Secret may have them.
 fn with_string_data(mut manifest: Value) -> Value {
+    // The apiserver refuses any other data.
+    if !manifest["data"].is_null() && !manifest["data"].is_object() {
+        return manifest;
+    }
     let texts = manifest["stringData"].take();
     for (key, value) in texts.as_object().into_iter().flatten() {
         manifest["data"][key] = value.clone();
@@ -282,4 +286,25 @@ fn complete(mut object: Value) -> Value {
         }
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn texts_of_a_secret_are_data_unless_its_data_is_no_map() {
+        let texts = json!({"a": "1"});
+        let whole = |data: Value| with_string_data(json!({"data": data, "stringData": texts}));
+        for data in [json!(""), json!([]), json!(1)] {
+            assert_eq!(whole(data.clone())["data"], data);
+        }
+        assert_eq!(whole(Value::Null)["data"], texts);
+        assert_eq!(
+            whole(json!({"b": "2"}))["data"],
+            json!({"a": "1", "b": "2"})
+        );
+    }
 }
