@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use futures::stream::{self, StreamExt};
 use pod_reloader_core::digest::{Aspects, ConfigObject, Presence};
 use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::name::Name;
 use pod_reloader_core::plan::Change;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use serde_json::Value;
@@ -67,32 +68,47 @@ impl Edits {
         manager: Option<&str>,
     ) -> Self {
         let kinds = operators.kinds();
-        let subjects = manifests.all.values().filter_map(|manifest| {
-            let subject = Subject::of(&manifest.id, &kinds)?;
-            Some((subject, manifest))
-        });
-        let subjects: Vec<_> = subjects.collect();
-        let mut edits = Self {
-            others: manifests.all.len() - subjects.len(),
-            ..Self::default()
-        };
-        let trials = subjects.into_iter().map(|(subject, manifest)| async move {
-            let edit = edit(cluster, subject, manifest, manager).await;
-            (subject, manifest, edit)
-        });
+        let mut edits = Self::default();
+        let mut subjects = Vec::new();
+        for manifest in manifests.all.values() {
+            let Some(subject) = Subject::of(&manifest.id, &kinds) else {
+                edits.others += 1;
+                continue;
+            };
+            let Id {
+                kind,
+                namespace,
+                name,
+                ..
+            } = &manifest.id;
+            match Name::parse(name) {
+                Ok(name) => subjects.push((subject, name, manifest)),
+                Err(reason) => edits.refused.push(format!(
+                    "{kind} {namespace}/{name}: that is not a valid name: {reason}"
+                )),
+            }
+        }
+        let trials = subjects
+            .into_iter()
+            .map(|(subject, name, manifest)| async move {
+                let edit = edit(cluster, (subject, &name), manifest, manager).await;
+                (subject, name, manifest, edit)
+            });
         let mut trials = stream::iter(trials).buffered(TRIALS_AT_ONCE);
-        while let Some((subject, manifest, edit)) = trials.next().await {
-            edits.add(subject, manifest, edit);
+        while let Some((subject, name, manifest, edit)) = trials.next().await {
+            edits.add((subject, name), manifest, edit);
         }
         edits
     }
 
-    fn add(&mut self, subject: Subject, manifest: &Manifest, edit: Result<Edit, Untried>) {
+    fn add(
+        &mut self,
+        (subject, name): (Subject, Name),
+        manifest: &Manifest,
+        edit: Result<Edit, Untried>,
+    ) {
         let Id {
-            kind,
-            namespace,
-            name,
-            ..
+            kind, namespace, ..
         } = &manifest.id;
         let edit = match edit {
             Ok(edit) => edit,
@@ -119,7 +135,7 @@ impl Edits {
                 let reference = Reference {
                     kind,
                     namespace: namespace.clone(),
-                    name: name.clone(),
+                    name,
                 };
                 self.config.insert(reference, edit);
             }
@@ -196,7 +212,7 @@ fn presence(object: Option<&Value>, aspects: Aspects<'_>) -> Option<Presence> {
 /// Tries out one manifest.
 async fn edit(
     cluster: &Cluster,
-    subject: Subject,
+    (subject, name): (Subject, &Name),
     manifest: &Manifest,
     manager: Option<&str>,
 ) -> Result<Edit, Untried> {
@@ -210,7 +226,7 @@ async fn edit(
         return Err(Untried::NoPlace);
     }
     let place = Place::new(api_version, subject.plural(), Some(id.namespace.as_str()));
-    let name = id.name.as_str();
+    let name = name.as_str();
     let now: Option<Value> = match cluster.get(place, name).await {
         Ok(object) => Some(object),
         Err(error) if error.is_absent() => None,

@@ -41,7 +41,8 @@ pub(super) struct Id {
     pub(super) kind: String,
     /// The namespace, even of an object that has none.
     pub(super) namespace: Name,
-    pub(super) name: Name,
+    /// The name as written: kinds such as ClusterRole have other rules than ours.
+    pub(super) name: String,
 }
 
 /// Manifests, and remarks on those that are left out.
@@ -66,9 +67,9 @@ pub(crate) enum Unreadable {
     NotYaml(String, Option<(u64, u64)>),
     #[error("{0} has a document that is no object of Kubernetes: it has no {1}")]
     NotAnObject(String, &'static str),
-    #[error("{what} is not a valid name: {reason}")]
-    Name {
-        what: String,
+    #[error("the namespace of {object} is not a valid name: {reason}")]
+    Namespace {
+        object: String,
         reason: pod_reloader_core::name::InvalidName,
     },
     #[error(
@@ -159,8 +160,9 @@ impl Manifests {
             return Ok(());
         }
         let metadata = &object["metadata"];
-        let Some(name) = metadata["name"].as_str() else {
-            let prefix = metadata["generateName"].as_str();
+        let text = |field: &str| metadata[field].as_str().filter(|it| !it.is_empty());
+        let Some(name) = text("name") else {
+            let prefix = text("generateName");
             let prefix =
                 prefix.ok_or(Unreadable::NotAnObject(source.to_owned(), "metadata.name"))?;
             self.notes.push(format!(
@@ -168,21 +170,12 @@ impl Manifests {
             ));
             return Ok(());
         };
-        let parse = |name: &str| {
-            Name::parse(name).map_err(|reason| Unreadable::Name {
-                what: format!("{kind} {name:?} in {source}"),
+        let name = name.to_owned();
+        let namespace = match text("namespace") {
+            Some(own) => Name::parse(own).map_err(|reason| Unreadable::Namespace {
+                object: format!("{kind} {name} in {source}"),
                 reason,
-            })
-        };
-        // Names of other kinds, such as those of roles, have other rules.
-        let Ok(name) = parse(name) else {
-            return match matches!(&*kind, "ConfigMap" | "Secret") {
-                true => parse(name).map(drop),
-                false => Ok(()),
-            };
-        };
-        let namespace = match metadata["namespace"].as_str() {
-            Some(own) => parse(own)?,
+            })?,
             None => namespace.clone(),
         };
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -345,8 +338,8 @@ status: {}
             ("apiVersion: v1", "it has no kind"),
             ("{apiVersion: v1, kind: Secret}", "it has no metadata.name"),
             (
-                "{apiVersion: v1, kind: Secret, metadata: {name: /}, data: {a: hunter2}}",
-                "is not a valid name",
+                "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: /}, data: {a: hunter2}}",
+                "the namespace of Secret a in it is not a valid name",
             ),
             (
                 "{apiVersion: v1, kind: Secret, metadata: {name: a}, data: {a: *hunter2}}",
@@ -372,7 +365,9 @@ status: {}
         let note = "ConfigMap shop/a: it is there twice, and the last one counts";
         assert_eq!(manifests.notes, [note]);
         let role = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: 'a:b'}}";
-        assert!(names(role).is_empty());
+        assert_eq!(names(role), ["ClusterRole shop/a:b"]);
+        let nowhere = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ''}}";
+        assert_eq!(names(nowhere), ["ConfigMap shop/a"]);
     }
 
     #[test]

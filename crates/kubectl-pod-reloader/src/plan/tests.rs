@@ -307,6 +307,33 @@ async fn refusals_and_what_cannot_be_seen_have_codes_of_their_own() {
 }
 
 #[tokio::test]
+async fn an_invalid_name_is_refused_unless_its_kind_restarts_nothing() {
+    let named = |api_version: &str, kind: &str, name: &str| {
+        let metadata = json!({"name": name, "namespace": "shop"});
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
+    };
+    let others = [
+        named("rbac.authorization.k8s.io/v1", "Role", "app:reader"),
+        named("example.com/v1", "Secret", "app:secret"),
+    ];
+    let (text, outcome) = told(shop(&[]), &others).await;
+    assert!(text.contains("2 objects of other kinds"), "{text}");
+    assert_eq!(outcome, Outcome::Nothing);
+    let invalid = [
+        named("apps/v1", "Deployment", "Web"),
+        named("v1", "Secret", "a/b"),
+    ];
+    let (text, outcome) = told(shop(&[]), &invalid).await;
+    for refusal in [
+        "  Deployment shop/Web: that is not a valid name: ",
+        "  Secret shop/a/b: that is not a valid name: ",
+    ] {
+        assert!(text.contains(refusal), "{refusal} is not in\n{text}");
+    }
+    assert_eq!(outcome, Outcome::Refused);
+}
+
+#[tokio::test]
 async fn a_namespace_that_is_yet_to_be_created_has_nothing_to_restart() {
     let mut app = app(json!({"color": "blue"}));
     app["metadata"]["namespace"] = json!("new");
