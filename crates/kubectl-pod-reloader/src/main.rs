@@ -71,10 +71,6 @@ fn main() -> ExitCode {
         .and_then(|runtime| runtime.block_on(run(cli)))
     {
         Ok(code) => code,
-        // The reader has seen enough and closed the pipe, as `| head` does.
-        Err(Failure::Print(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
         Err(failure) => {
             print::note(&format!("error: {failure}"));
             ExitCode::from(match failure {

@@ -83,9 +83,17 @@ pub(crate) fn json(value: &impl Serialize) -> String {
 }
 
 fn write(text: &str) -> io::Result<()> {
-    let mut stdout = anstream::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
+    write_to(anstream::stdout().lock(), text)
+}
+
+/// Writes text, as far as somebody reads it. The answer stands even if nobody does.
+fn write_to(mut output: impl Write, text: &str) -> io::Result<()> {
+    let written = output.write_all(text.as_bytes());
+    match written.and_then(|()| output.flush()) {
+        // The reader has seen enough and closed the pipe, as `| head` does.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// Returns true for control characters, ends of lines and paragraphs, changes of the writing direction, and
@@ -250,6 +258,15 @@ pub(crate) fn count<N: Display + From<u8> + PartialEq>(number: N, thing: &str) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_who_has_seen_enough_does_not_change_the_outcome() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        assert!(write_to(writer, "text").is_ok());
+        let no_room: &mut [u8] = &mut [];
+        assert!(write_to(no_room, "text").is_err());
+    }
 
     #[test]
     fn the_cells_of_a_table_are_aligned() {
