@@ -348,6 +348,29 @@ async fn a_namespace_that_is_yet_to_be_created_has_nothing_to_restart() {
 }
 
 #[tokio::test]
+async fn a_workload_of_a_new_namespace_is_new_even_if_the_operator_selects_namespaces() {
+    let selecting = operator_with(&[r#"--namespace-selector={"matchLabels":{"team":"shop"}}"#]);
+    let selecting = json!({"items": [selecting]});
+    let shop = shop(&[]).with("/apis/apps/v1/deployments", selecting);
+    let missing = json!({"message": "namespaces \"new\" not found"});
+    let path = "/apis/apps/v1/namespaces/new/deployments/web";
+    let mut web = web("web", &[("configmaps", "app")]);
+    web["metadata"]["namespace"] = json!("new");
+    let manifests = [
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}),
+        web,
+    ];
+    let shop = shop.refuses_trials(path, 404, missing);
+    let (text, outcome) = told(shop.clone(), &manifests).await;
+    assert!(text.contains("it is new\n"), "{text}");
+    assert!(!text.contains("Not seen"), "{text}");
+    assert_eq!(outcome, Outcome::Nothing);
+    let hidden = shop.forbids("/api/v1/namespaces/new");
+    let (_, outcome) = told(hidden, &manifests).await;
+    assert_eq!(outcome, Outcome::Unknown);
+}
+
+#[tokio::test]
 async fn a_secret_that_the_user_may_not_read_stays_as_it_is() {
     let mut web = web("web", &[("configmaps", "app"), ("secrets", "hidden")]);
     web["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{

@@ -22,7 +22,11 @@ impl Namespaces {
             return None;
         }
         if !self.0.contains_key(name) {
-            let namespace = operators::namespace(cluster, name).await;
+            let namespace = match operators::namespace(cluster, name).await {
+                // It is yet to be created, and so are its workloads, whatever it will say of them.
+                Err(error) if error.is_absent() => Ok(Namespace::default()),
+                namespace => namespace,
+            };
             self.0.insert(name.to_owned(), namespace);
         }
         self.0.get(name)?.as_ref().ok()
