@@ -219,8 +219,8 @@ impl SetPod {
 /// # Guarantees
 ///
 /// - A ready pod is never returned, nor one that is to keep its revision, or has the present configuration.
-/// - A pod that was ready is returned only if the rollout of its revision was never completed, so not a pod that has
-///   run well and is not ready for a moment.
+/// - A pod of the last complete revision is returned only if neither it nor, at present, another one has become ready
+///   with that revision. So a pod stays that has run well, or only takes long to start.
 /// - While a pod is being deleted, none is returned.
 pub fn stuck_pod<'a>(
     workload: &Workload,
@@ -237,8 +237,8 @@ pub fn stuck_pod<'a>(
     }
     let update = status.update_revision.as_deref()?;
     let (ordinals, first_updated) = set.ordinals();
-    let own = pods.iter().filter(|pod| pod.is_of(workload));
-    let own = own.filter_map(|pod| Some((pod.ordinal()?, pod)));
+    let all = pods.iter().filter(|pod| pod.is_of(workload));
+    let own = all.clone().filter_map(|pod| Some((pod.ordinal()?, pod)));
     let own: BTreeMap<_, _> = own.filter(|(it, _)| ordinals.contains(it)).collect();
     if own
         .values()
@@ -250,7 +250,10 @@ pub fn stuck_pod<'a>(
     let (ordinal, pod) = own.into_iter().find(|(_, pod)| !pod.is_ready())?;
     let revision = pod.revision()?;
     let is_outdated = revision != update && pod.config_hash().is_some_and(|it| it != present);
-    let is_rejected = Some(revision) != status.current_revision.as_deref() || pod.was_never_ready();
+    let mut all = all;
+    let works = |it: &SetPod| it.revision() == Some(revision) && it.is_ready();
+    let is_rejected = Some(revision) != status.current_revision.as_deref()
+        || (pod.was_never_ready() && !all.any(works));
     (is_outdated && is_rejected && ordinal >= first_updated).then_some(pod)
 }
 

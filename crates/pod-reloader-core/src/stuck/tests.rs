@@ -62,6 +62,15 @@ impl Case {
         }
     }
 
+    /// The last complete revision has pods with these Ready conditions. None of the corrected one has come up.
+    fn of_the_first_revision(ready: &[&str]) -> Self {
+        let pods = (0..).zip(ready.iter());
+        Self {
+            pods: pods.map(|(at, ready)| pod(at, "old", ready)).collect(),
+            ..Self::new()
+        }
+    }
+
     fn set(mut self, pointer: &str, value: Value) -> Self {
         let (parent, field) = pointer.rsplit_once('/').unwrap();
         self.set.pointer_mut(parent).unwrap()[field] = value;
@@ -122,16 +131,36 @@ fn a_pod_of_the_present_revision_is_not_stuck_and_neither_is_any_behind_it() {
 
 #[test]
 fn a_pod_that_has_run_well_and_is_not_ready_for_a_moment_is_not_stuck() {
-    let flapping = pod(1, "old", "False");
-    let case = || Case::new().pod(1, flapping.clone());
-    let ran_well = case().pod_has(
-        1,
+    let first = Case::of_the_first_revision(&["False"]);
+    let ran_well = first.pod_has(
+        0,
         "/status/conditions/1/lastTransitionTime",
         json!("2026-11-23T13:00:00Z"),
     );
     assert_eq!(ran_well.stuck(), None);
-    // One of the first revision that was never ready is: there has been no good one.
-    assert_eq!(case().stuck().as_deref(), Some("db-1"));
+}
+
+#[test]
+fn a_pod_of_the_first_revision_is_stuck_if_none_has_ever_become_ready() {
+    let first = Case::of_the_first_revision;
+    assert_eq!(first(&["False"]).stuck().as_deref(), Some("db-0"));
+    let both = first(&["False", "False"]);
+    assert_eq!(both.stuck().as_deref(), Some("db-0"));
+}
+
+#[test]
+fn a_pod_that_takes_long_with_a_revision_that_works_is_not_stuck() {
+    // A drain has moved it, and it recovers for longer than usual.
+    let first = Case::of_the_first_revision;
+    for ready in [["False", "True"], ["True", "False"]] {
+        assert_eq!(first(&ready).stuck(), None, "{ready:?}");
+    }
+    let moved = Case::new().pod(1, pod(1, "old", "False"));
+    assert_eq!(moved.stuck(), None);
+    // The pod of another StatefulSet proves nothing.
+    let other = first(&["False", "True"]);
+    let other = other.pod_has(1, "/metadata/ownerReferences/0/uid", json!("other"));
+    assert_eq!(other.stuck().as_deref(), Some("db-0"));
 }
 
 #[test]
