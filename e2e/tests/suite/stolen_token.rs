@@ -34,6 +34,10 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                         json!("nobody"),
                     )
                     .manifest(),
+                // Its node is nobody's, so it never becomes ready.
+                Workload::new(Kind::StatefulSet, "started")
+                    .with(&["spec", "template", "spec", "nodeName"], json!("nowhere"))
+                    .manifest(),
                 alone(),
                 copy("copy-0123456789"),
                 copy("renamed"),
@@ -67,6 +71,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     (WRITE_KEPT, Yes),
                     (LIST_PODS, Yes),
                     (DELETE_PODS, Policy),
+                    (DELETE_STUCK_PODS_AT_ONCE, Policy),
                     (DELETE_STUCK_PODS, Yes),
                 ][..],
             ),
@@ -233,7 +238,7 @@ async fn answer(client: &Client, (method, path, body): &Try) -> Result<Answer> {
 type Try = (Method, String, Value);
 
 /// Returns one or more requests for each row. The operator is in the namespace `own`. A Deployment `web`, the pods
-/// `ready-0` and `stuck-0` of StatefulSets, a pod `alone`, and the ConfigMaps `copy-0123456789` and `renamed`, copies by their labels, are in `shop`.
+/// `ready-0`, `stuck-0` and `started-0` of StatefulSets, a pod `alone`, and the ConfigMaps `copy-0123456789` and `renamed`, copies by their labels, are in `shop`.
 fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
     let core = |namespace: &str, rest: &str| format!("/api/v1/namespaces/{namespace}/{rest}");
     let api = |group: &str, namespace: &str, rest: &str| {
@@ -458,6 +463,16 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
         (DELETE_PODS, delete(core(shop, "pods/ready-0"))),
         (DELETE_PODS, delete(core(shop, "pods/alone"))),
         (DELETE_STUCK_PODS, delete(core(shop, "pods/stuck-0"))),
+        (DELETE_STUCK_PODS, delete(core(shop, "pods/started-0"))),
+        (
+            DELETE_STUCK_PODS_AT_ONCE,
+            (
+                Method::DELETE,
+                core(shop, "pods/started-0"),
+                // With a body, the apiserver does not look at the query.
+                json!({"gracePeriodSeconds": 0, "dryRun": ["All"]}),
+            ),
+        ),
         (READ_BOUND, get(bound.clone())),
         (
             CHANGE_BOUND,
@@ -629,6 +644,7 @@ const CHANGE_WORKLOADS: &str = "change a workload in any way: run any image, as 
 const RESTART_WORKLOADS: &str = "restart a workload, by the annotations of pod-reloader";
 const CREATE_WORKLOADS: &str = "create or delete workloads, create pods, or run a command in one";
 const DELETE_STUCK_PODS: &str = "delete a pod that is not ready and belongs to a StatefulSet";
+const DELETE_STUCK_PODS_AT_ONCE: &str = "delete such a pod without the time that it gets to end";
 const DELETE_PODS: &str = "delete any other pod";
 const CREATE_JOB: &str = "create a Job";
 const CREATE_JOB_OF_CRON_JOB: &str = "create a Job that says it is of a CronJob";
