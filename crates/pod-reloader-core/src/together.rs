@@ -127,7 +127,8 @@ fn items(list: &str) -> Option<Box<[Item]>> {
 /// # Guarantees
 ///
 /// - A restart waits only while some of them have changed and others have not, or if nothing is known of the
-///   time before, and never for longer than the time-out.
+///   time before, and in one round never for longer than the time-out. A new leader knows nothing of a round that
+///   has begun, and begins it anew.
 /// - An object that changes after its workload got the change of another one, be it by an edit of the pod
 ///   template or because the time was over, is not waited for a second time.
 #[derive(Debug, Default)]
