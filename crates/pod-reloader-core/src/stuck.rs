@@ -98,7 +98,7 @@ impl StatefulSet {
     }
 
     /// Returns true if a pod that is not ready keeps all others from being replaced.
-    fn replaces_in_order(&self) -> bool {
+    pub fn replaces_in_order(&self) -> bool {
         let is_parallel = self.spec.pod_management_policy.as_deref() == Some("Parallel");
         let is_on_delete = self.spec.update_strategy.kind.as_deref() == Some("OnDelete");
         !is_parallel && !is_on_delete
@@ -193,7 +193,8 @@ impl SetPod {
         }
     }
 
-    fn is_of(&self, workload: &Workload) -> bool {
+    /// Returns true if it belongs to this StatefulSet.
+    pub fn is_of(&self, workload: &Workload) -> bool {
         let mut owners = self.metadata.owner_references.iter().flatten();
         owners.any(|it| it.controller == Some(true) && *it.uid == *workload.uid)
     }

@@ -186,7 +186,7 @@ impl Notice {
                 }
             }
             Self::TogetherTimedOut(Missing { objects, .. }) => format!(
-                "no change of {} in time: restarting pods without it",
+                "no change of {} in time: restarting pods without waiting any longer",
                 list(objects.iter().map(shown))
             ),
             Self::Gated(Closed::Held) => format!("not restarting pods: the annotation {HOLD} says so"),
@@ -225,7 +225,7 @@ impl Notice {
                 )
             }
             Self::Unstuck(pod) => format!(
-                "deleted pod {pod}, which was not ready with an earlier config: the controller would have waited for it for ever"
+                "deleted pod {pod}, which was not ready with an earlier config: the controller was waiting for it"
             ),
             Self::Halted(failed) => halted_by(failed),
             Self::FailedFirst => {
@@ -373,11 +373,12 @@ fn why(cause: Cause, changed: &[Reference]) -> String {
     }
 }
 
-/// Returns a few items in full, and the number of the rest: the text of an Event is limited to 1 KiB.
+/// Returns an object as the text of an Event names it.
 fn shown(reference: &Reference) -> String {
     format!("{} {}", reference.kind, reference.name)
 }
 
+/// Returns a few items in full, and the number of the rest: the text of an Event is limited to 1 KiB.
 fn list(items: impl Iterator<Item = String>) -> String {
     const SHOWN: usize = 3;
     let items: Vec<_> = items.collect();

@@ -26,6 +26,11 @@ impl Rounds {
         round.look(together, &contents, is_due, now);
     }
 
+    /// Returns true if the objects of a workload have been looked at.
+    pub(crate) fn knows(&self, id: &WorkloadId) -> bool {
+        self.0.lock().contains_key(id)
+    }
+
     /// Returns whether a restart that is due has to wait for objects.
     pub(crate) fn verdict(&self, id: &WorkloadId, together: &Together) -> Verdict {
         let mut rounds = self.0.lock();

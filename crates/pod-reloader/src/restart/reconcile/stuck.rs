@@ -1,5 +1,7 @@
 //! Deletes pods of StatefulSets that are in the way of a corrected configuration, if the settings ask for it.
 
+use std::time::Duration;
+
 use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 use pod_reloader_core::kind::WorkloadKind;
@@ -18,17 +20,19 @@ use crate::runtime::resources::{PAGE, Resources, api};
 
 /// The number of looks at a pod before it is deleted, apart from the first.
 const LOOKS: u32 = 2;
+/// The minimum time between two looks, however soon a pod is to be deleted.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
 
 impl Reconciler {
     /// Deletes the pod that keeps a StatefulSet with the right hash from going on, if it has been in the way for
-    /// long enough. As long as the rollout is under way, it is looked at again.
+    /// long enough. As long as the rollout is under way, it is looked at again, if one pod can be in the way of another.
     pub(super) async fn unstick(&self, workload: &Workload) -> Result<(), RestartError> {
         let (id, after) = (&workload.id, self.settings.unstick_after);
         if after.is_zero() || self.settings.observe || !may_be_stuck(workload) {
             self.stuck.forget(id);
             return Ok(());
         }
-        let pause = after / LOOKS;
+        let pause = pause(after);
         if let Some(next) = self.stuck.next_look(id, pause) {
             self.push(id.clone(), next);
             return Ok(());
@@ -42,6 +46,10 @@ impl Reconciler {
             Err(error) if error.is_not_found() => return Ok(()),
             read => read.map_err(failed)?,
         };
+        if !set.replaces_in_order() {
+            self.stuck.saw(id, None);
+            return Ok(());
+        }
         let pod = stuck_pod(workload, &set, &pods);
         let since = self.stuck.saw(id, pod);
         if let (Some(pod), Some(since)) = (pod, since)
@@ -53,7 +61,8 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Reads a StatefulSet and its pods. The pods come last, so none of them is older than the StatefulSet.
+    /// Reads a StatefulSet, and its own pods if one of them can be in the way of another. The pods come last, so
+    /// none of them is older than the StatefulSet.
     async fn with_pods(
         &self,
         workload: &Workload,
@@ -62,12 +71,20 @@ impl Reconciler {
         let sets = api(&self.client, namespace, ());
         let sets = Resources::<StatefulSet>::new(sets, "StatefulSet", &self.budget);
         let set = within(DEADLINE, sets.get(&workload.id.name)).await?;
+        let mut own = Vec::new();
+        if !set.replaces_in_order() {
+            return Ok((set, own));
+        }
         let pods = api(&self.client, namespace, ());
         let pods = Resources::new(pods, "Pod", &self.budget).with_labels(set.pod_labels());
-        let mut all = Vec::new();
-        pods.list(&mut PAGE.clone(), |pod: SetPod| all.push(pod))
-            .await?;
-        Ok((set, all))
+        // Others may have the same labels, and be many.
+        let keep = |pod: SetPod| {
+            if pod.is_of(workload) {
+                own.push(pod);
+            }
+        };
+        pods.list(&mut PAGE.clone(), keep).await?;
+        Ok((set, own))
     }
 
     /// Deletes a pod, unless it has changed in any way since it was read.
@@ -96,10 +113,66 @@ impl Reconciler {
     }
 }
 
-/// Returns true for a StatefulSet whose rollout is under way, unless its users hold it.
+/// Returns the time between two looks at a StatefulSet.
+fn pause(after: Duration) -> Duration {
+    (after / LOOKS).max(MIN_PAUSE)
+}
+
+/// Returns true for a StatefulSet whose rollout is under way, unless its users hold it or replace its pods themselves.
 fn may_be_stuck(workload: &Workload) -> bool {
     let health = workload.staging.as_deref().map(|it| it.health);
     let gates = workload.gates.as_deref();
     let is_held = gates.is_some_and(|gates| gates.hold.is_some());
-    workload.id.kind == WorkloadKind::STATEFUL_SET && health == Some(Health::Rolling) && !is_held
+    workload.id.kind == WorkloadKind::STATEFUL_SET
+        && health == Some(Health::Rolling)
+        && workload.stall.is_none()
+        && !is_held
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pod_reloader_core::annotations::{Inherited, STAGED};
+    use pod_reloader_core::dialects::Dialects;
+    use pod_reloader_core::object::{Object, WorkloadObject};
+    use pod_reloader_core::workload::Reading;
+    use serde_json::json;
+
+    #[test]
+    fn pods_are_looked_at_no_more_than_once_a_second() {
+        let seconds = Duration::from_secs;
+        assert_eq!(pause(seconds(60)), seconds(30));
+        assert_eq!(pause(Duration::from_millis(1)), seconds(1));
+    }
+
+    #[test]
+    fn a_stateful_set_whose_pods_its_users_replace_is_not_looked_at() {
+        let rolling = |strategy: &str| {
+            let object: WorkloadObject = serde_json::from_value(json!({
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "metadata": {
+                    "name": "db",
+                    "namespace": "ns",
+                    "uid": "db",
+                    "generation": 1,
+                    // Its health is read.
+                    "annotations": {STAGED: "true"},
+                },
+                "spec": {
+                    "replicas": 2,
+                    "updateStrategy": {"type": strategy},
+                    "template": {"spec": {"containers": []}},
+                },
+                "status": {"observedGeneration": 1, "replicas": 2, "updatedReplicas": 1},
+            }))
+            .unwrap();
+            let reading = Reading::new(Dialects::default(), []);
+            let kind = WorkloadKind::STATEFUL_SET;
+            let workload = object.into_workload(kind, &reading, &Inherited::default());
+            may_be_stuck(&workload.unwrap())
+        };
+        assert!(rolling("RollingUpdate"));
+        assert!(!rolling("OnDelete"));
+    }
 }

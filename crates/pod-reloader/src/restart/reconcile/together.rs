@@ -20,6 +20,8 @@ impl Reconciler {
         let is_due = match decision {
             Decision::Set { cause, .. } => cause.is_of_content(),
             Decision::Unchanged => false,
+            // What appears later is a change that was seen.
+            Decision::MissingConfig(_) if !self.rounds.knows(&workload.id) => false,
             Decision::MissingConfig(_) | Decision::Baseline(_) => return,
         };
         self.rounds.look(workload, &snapshot.objects, is_due);

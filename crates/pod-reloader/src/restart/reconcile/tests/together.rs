@@ -86,7 +86,7 @@ async fn a_password_that_never_comes_is_waited_for_until_the_time_out() {
     assert_about(patches[0] - began, 15 * MINUTE);
     assert_eq!(
         operator.notes("TogetherTimedOut"),
-        ["no change of ConfigMap password in time: restarting pods without it"]
+        ["no change of ConfigMap password in time: restarting pods without waiting any longer"]
     );
     assert_eq!(operator.events("WaitingForTogether"), 1);
 }
@@ -137,6 +137,30 @@ async fn a_new_leader_neither_restarts_at_once_nor_waits_for_ever() {
         notes[0].ends_with("not seen: ConfigMap password, ConfigMap user"),
         "{notes:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_appear_together_after_their_workload_are_not_waited_for() {
+    let mut web = listing(together("web"), "user, password");
+    let names = ["user", "password"];
+    let absent = Objects::from(names.map(|it| (reference(it), Presence::Absent)));
+    let template = &mut web["spec"]["template"];
+    let hash = keys().hash(&Contents::whole(&absent)).to_string();
+    template["metadata"]["annotations"] = json!({CONFIG_HASH: hash});
+    let sources = names.map(|it| json!({"configMapRef": {"name": it}}));
+    template["spec"]["containers"] = json!([{"name": "main", "envFrom": sources}]);
+    let operator = Operator::start(Apiserver::default());
+    operator.apiserver.write_deployment(web);
+    operator.sees("web");
+    pass(MINUTE).await;
+    assert_eq!(operator.events("MissingConfig"), 1);
+
+    for name in names {
+        changes(&operator, name, "1").await;
+    }
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 1);
+    assert_eq!(operator.events("WaitingForTogether"), 0);
 }
 
 #[tokio::test(start_paused = true)]
