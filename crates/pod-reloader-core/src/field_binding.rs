@@ -80,7 +80,7 @@ pub struct Field {
     pub value_type: ValueType,
 }
 
-/// The reason why a FieldBinding cannot be worked with. The schema of the CRD rules all of them out.
+/// The reason why a FieldBinding cannot be worked with. The schema of the CRD rules most of them out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidBinding {
     /// A name is not one.

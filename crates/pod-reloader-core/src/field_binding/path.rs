@@ -33,8 +33,16 @@ enum StepKind {
 
 /// The error of a text that is no path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no path of a field such as spec.s3.accesskey or spec.users[name=admin].password")]
-pub struct InvalidPath(String);
+pub enum InvalidPath {
+    /// It is not written as one.
+    #[error(
+        "{0:?} is no path of a field such as spec.s3.accesskey or spec.users[name=admin].password"
+    )]
+    NoPath(String),
+    /// It leads to the field by which it finds the element of a list: with another value, it would lead nowhere.
+    #[error("{0:?} leads to the very field by which it finds an element")]
+    Selector(String),
+}
 
 /// The place in an object to which a path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +71,10 @@ impl Path {
     ///
     /// # Errors
     ///
-    /// The text is none.
+    /// The text is none, or leads to the field by which it finds an element.
     pub fn parse(text: &str) -> Result<Self, InvalidPath> {
-        let wrong = || InvalidPath(text.chars().take(200).collect());
+        let quoted = || text.chars().take(200).collect();
+        let wrong = || InvalidPath::NoPath(quoted());
         let mut rest = text.strip_prefix(SPEC).ok_or_else(wrong)?;
         let mut steps = Vec::new();
         while !rest.is_empty() {
@@ -74,8 +83,14 @@ impl Path {
             let end = text.len() - rest.len();
             steps.push(Step { kind, end });
         }
-        match steps.last().map(|step| &step.kind) {
-            Some(StepKind::Field(_)) => Ok(Self {
+        let mut last = steps.iter().rev().map(|step: &Step| &step.kind);
+        match (last.next(), last.next()) {
+            (Some(StepKind::Field(name)), Some(StepKind::Element { field, .. }))
+                if name == field =>
+            {
+                Err(InvalidPath::Selector(quoted()))
+            }
+            (Some(StepKind::Field(_)), _) => Ok(Self {
                 text: text.into(),
                 steps: steps.into(),
             }),
@@ -291,6 +306,8 @@ mod tests {
             "spec.a]",
             "spec.a=b",
             "spec.users[a=b]c",
+            "spec.users[name=admin].name",
+            "spec.users[name=admin][name]",
         ] {
             assert!(Path::parse(text).is_err(), "{text}");
         }

@@ -13,6 +13,8 @@ use super::{Binding, BindingId, Field};
 /// The changes of the fields of one binding in an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
+    /// The tests of what they rest on: the fields by which elements of lists were found.
+    pub tests: Vec<PatchOperation>,
     /// The operations that make them: none if there is nothing to change.
     pub operations: Vec<PatchOperation>,
     /// What becomes of each field, in their order.
@@ -30,11 +32,14 @@ pub enum Step {
 
 impl Plan {
     /// Returns the patch. It fails if the object has changed since it had this resourceVersion.
+    ///
+    /// All tests come first: they are about the object as it is, and a field may be the one by which another is found.
     pub fn patch(self, resource_version: &str) -> Patch {
         let mut operations = vec![test(
             PointerBuf::from_tokens(["metadata", "resourceVersion"]),
             resource_version.into(),
         )];
+        operations.extend(self.tests);
         operations.extend(self.operations);
         Patch(operations)
     }
@@ -56,8 +61,7 @@ impl Binding {
     /// Returns the changes that give `object` these values, one for each field. Fields of the `older` bindings are
     /// theirs.
     ///
-    /// Each change tests what it rests on: the fields by which elements of lists were found. No object, list or element
-    /// is made for a field.
+    /// No object, list or element is made for a field.
     pub fn plan(&self, object: &Value, values: &[Result<Value, Reason>], older: &[&Self]) -> Plan {
         let mut taken = Vec::new();
         for binding in older {
@@ -69,14 +73,14 @@ impl Binding {
         let mut plan = Plan::default();
         for (field, value) in self.fields.iter().zip(values) {
             let step = change(object, &field.path, value, &taken);
-            plan.fields.push(step.map(|(pointer, operations)| {
-                taken.push((pointer, &self.id));
-                let step = match operations.is_empty() {
-                    true => Step::None,
-                    false => Step::Write,
+            plan.fields.push(step.map(|change| {
+                taken.push((change.pointer, &self.id));
+                let Some(operation) = change.operation else {
+                    return Step::None;
                 };
-                plan.operations.extend(operations);
-                step
+                plan.tests.extend(change.tests);
+                plan.operations.push(operation);
+                Step::Write
             }));
         }
         plan
@@ -95,6 +99,7 @@ pub fn fill<'a>(
     let (mut operations, mut failed, mut older) = (Vec::new(), Vec::new(), Vec::new());
     for (binding, source) in bindings {
         let plan = binding.plan(object, &binding.values(source.as_ref()), &older);
+        // Nobody else writes the object meanwhile: there is nothing to test.
         operations.extend(plan.operations);
         let paths = binding.fields.iter().map(|field| &field.path);
         let states = paths.zip(plan.fields);
@@ -104,13 +109,22 @@ pub fn fill<'a>(
     (operations, failed)
 }
 
-/// Returns the place of a field, and the operations that give it its value.
+/// The change of one field.
+struct Change {
+    /// The place of the field.
+    pointer: PointerBuf,
+    tests: Vec<PatchOperation>,
+    /// The operation that gives it its value, unless it has it.
+    operation: Option<PatchOperation>,
+}
+
+/// Returns the change that gives a field its value.
 fn change(
     object: &Value,
     path: &Path,
     value: &Result<Value, Reason>,
     taken: &[(PointerBuf, &BindingId)],
-) -> Result<(PointerBuf, Vec<PatchOperation>), Reason> {
+) -> Result<Change, Reason> {
     let value = value.as_ref().map_err(Clone::clone)?;
     let place = path.place(object).map_err(|none| match none {
         NoPlace::Missing(upto) => Reason::PathNotFound(upto),
@@ -120,18 +134,20 @@ fn change(
     if let Some((_, other)) = taken.iter().find(|(pointer, _)| *pointer == place.pointer) {
         return Err(Reason::Conflict(other.name.clone()));
     }
-    if place.value == Some(value) {
-        return Ok((place.pointer, Vec::new()));
-    }
+    let is_other = place.value != Some(value);
+    let operation = is_other.then(|| {
+        PatchOperation::Add(AddOperation {
+            path: place.pointer.clone(),
+            value: value.clone(),
+        })
+    });
     let elements = place.elements.into_iter();
-    let mut operations: Vec<_> = elements
-        .map(|(pointer, value)| test(pointer, value.clone()))
-        .collect();
-    operations.push(PatchOperation::Add(AddOperation {
-        path: place.pointer.clone(),
-        value: value.clone(),
-    }));
-    Ok((place.pointer, operations))
+    let tests = elements.map(|(pointer, value)| test(pointer, value.clone()));
+    Ok(Change {
+        tests: tests.collect(),
+        pointer: place.pointer,
+        operation,
+    })
 }
 
 fn test(path: PointerBuf, value: Value) -> PatchOperation {
@@ -210,6 +226,21 @@ mod tests {
             (plan.operations.len(), plan.fields),
             (0, vec![Ok(Step::None)])
         );
+    }
+
+    #[test]
+    fn a_field_by_which_another_is_found_can_be_written_with_it() {
+        let binding = with(json!([
+            {"key": "a", "path": "spec.users[name=admin].role"},
+            {"key": "b", "path": "spec.users[role=root].password"},
+        ]));
+        let values = [json!("admin"), json!("new")].map(Ok);
+        let plan = binding.plan(&harbor(), &values, &[]);
+        let admin = json!({"name": "admin", "role": "admin", "password": "new"});
+        assert_eq!(after(&plan)["spec"]["users"][1], admin);
+        let mut object = harbor();
+        json_patch::patch(&mut object, &plan.operations).unwrap();
+        assert_eq!(object, after(&plan), "as a new object is filled");
     }
 
     #[test]
