@@ -113,11 +113,7 @@ fn absent<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
 
 /// Returns the reason why a call did not do what it should.
 pub(super) fn reason(error: &CallError) -> Reason {
-    let is_of_webhook = matches!(
-        error,
-        CallError::Refused { message, .. } if message.starts_with("admission webhook")
-    );
-    if error.reason() == "forbidden" && !is_of_webhook {
+    if error.reason() == "forbidden" && !error.is_of_webhook() {
         Reason::Forbidden
     } else if error.is_refusal() {
         Reason::Rejected

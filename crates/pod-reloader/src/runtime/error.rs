@@ -135,17 +135,23 @@ impl CallError {
         matches!(self, Self::Refused { code: 409, .. })
     }
 
+    /// Returns true if a webhook has denied the call, with whatever code it liked.
+    pub(crate) fn is_of_webhook(&self) -> bool {
+        matches!(self, Self::Refused { message, .. } if message.starts_with("admission webhook"))
+    }
+
     /// Returns true if a `test` of our JSON Patch did not hold. The apiserver then answers 422 without
-    /// details. A policy or a webhook that refuses the patch gives details.
+    /// details. A policy that refuses the patch gives details, and a webhook may.
     pub(crate) fn is_failed_test(&self) -> bool {
-        matches!(
+        let is_bare = matches!(
             self,
             Self::Refused {
                 code: 422,
                 has_details: false,
                 ..
             }
-        )
+        );
+        is_bare && !self.is_of_webhook()
     }
 
     /// Returns true if the apiserver refuses the call, and will do so again until somebody changes
@@ -209,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_test_is_distinguished_from_a_denial_by_a_policy() {
+    fn a_failed_test_is_distinguished_from_a_denial_by_a_policy_or_a_webhook() {
         let details = |name: &str, causes| StatusDetails {
             name: name.to_owned(),
             group: String::new(),
@@ -228,6 +234,9 @@ mod tests {
         assert!(!refused(422, "Invalid", Some(details("web", vec![]))).is_failed_test());
         assert!(!refused(422, "Invalid", Some(details("", vec![cause]))).is_failed_test());
         assert!(!refused(409, "Conflict", None).is_failed_test());
+        let denial = "admission webhook \"policy.example.com\" denied the request: no";
+        let denial = Status::failure(denial, "Invalid").with_code(422);
+        assert!(!CallError::from(kube::Error::Api(denial.boxed())).is_failed_test());
     }
 
     #[test]
