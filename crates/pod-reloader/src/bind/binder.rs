@@ -147,6 +147,8 @@ impl Binder {
     pub(super) fn bindings_listed(&self, place: Option<&Name>, listed: &BTreeSet<BindingId>) {
         let gone = self.state.lock().bindings_without(place, listed);
         gone.iter().for_each(|id| self.binding_gone(id));
+        let bindings = self.state.lock().all_listed(place);
+        self.push(bindings);
     }
 
     pub(super) fn objects_listed(&self, key: &Key, objects: HashMap<Name, Box<str>>) {

@@ -38,14 +38,16 @@ impl Binder {
     /// time to look at them again.
     pub(super) async fn look(&self, id: &BindingId) -> Option<Instant> {
         let task = self.state.lock().task(id)?;
+        let has_news = task.has_other_source || task.has_other_target;
         let mut look = Look {
+            is_retry: task.memory.failures > 0 && !has_news,
             memory: task.memory.clone(),
             task,
             binder: self,
         };
         let again = look.look().await;
         look.memory.is_settled = again.is_none();
-        self.state.lock().looked(&look.task.binding, look.memory);
+        self.state.lock().looked(&look.task, look.memory);
         self.push_status(id.clone());
         again
     }
@@ -55,6 +57,8 @@ impl Binder {
 struct Look<'a> {
     binder: &'a Binder,
     task: Task,
+    /// True if it only tries again what has failed.
+    is_retry: bool,
     /// What is remembered after the look.
     memory: Memory,
 }
@@ -103,7 +107,8 @@ impl Look<'_> {
                 return again;
             }
         }
-        Some(Instant::now() + FIRST_PAUSE)
+        self.memory.failures += 1;
+        Some(Instant::now() + pause(self.memory.failures))
     }
 
     /// Gives the fields of `object` their values. Continues if somebody else has changed it meanwhile.
@@ -126,7 +131,12 @@ impl Look<'_> {
             return ControlFlow::Break(None);
         }
         let (now, cause) = (Instant::now(), self.cause(&plan));
-        if let Some(next) = self.memory.pace.not_before(cause, now.into_std()) {
+        // Another try after a failure has its pause behind it.
+        let held = match self.is_retry {
+            true => None,
+            false => self.memory.pace.not_before(cause, now.into_std()),
+        };
+        if let Some(next) = held {
             let next = Instant::from_std(next);
             if next - now > BRIEF {
                 self.memory.outcomes = self.contended(&plan, object);
@@ -134,16 +144,20 @@ impl Look<'_> {
             return ControlFlow::Break(Some(next));
         }
         let was_contended = self.memory.is_contended();
-        let is_first = self.memory.failures == 0 || self.has_news();
-        if is_first {
-            self.memory.pace.wrote(cause, now.into_std());
-        }
         let (binding, version) = (&self.task.binding, &object["metadata"]["resourceVersion"]);
         let version = version.as_str().unwrap_or_default();
         let patch = plan.clone().patch(version);
-        let answer = match self.binder.calls.patch(binding, kind, &patch).await {
+        let answer = self.binder.calls.patch(binding, kind, &patch).await;
+        if answer.as_ref().is_err_and(is_of_another_version) {
+            self.binder.metrics.wrote(Written::Conflict);
+            return ControlFlow::Continue(());
+        }
+        if !self.is_retry {
+            self.memory.pace.wrote(cause, now.into_std());
+        }
+        let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return self.not_written(plan, values, &error),
+            Err(error) => return ControlFlow::Break(self.not_written(&plan, values, &error)),
         };
         self.binder.metrics.wrote(Written::Applied);
         let fields = plan.fields.iter().filter(|it| **it == Ok(Step::Write));
@@ -167,19 +181,10 @@ impl Look<'_> {
         ControlFlow::Break((!is_as_written).then_some(now))
     }
 
-    /// Notes why a write has failed. Continues if somebody else has changed the object meanwhile.
-    fn not_written(
-        &mut self,
-        plan: Plan,
-        values: &Values,
-        error: &CallError,
-    ) -> ControlFlow<Option<Instant>> {
-        if error.is_failed_test() || error.is_conflict() {
-            self.binder.metrics.wrote(Written::Conflict);
-            return ControlFlow::Continue(());
-        }
+    /// Notes why a write has failed. Returns the time to try again.
+    fn not_written(&mut self, plan: &Plan, values: &Values, error: &CallError) -> Option<Instant> {
         if error.is_not_found() {
-            return ControlFlow::Break(self.without_target(values));
+            return self.without_target(values);
         }
         self.binder.metrics.wrote(match error.is_refusal() {
             true => Written::Refused,
@@ -187,18 +192,14 @@ impl Look<'_> {
         });
         let again = self.failed("writing to the custom resource", error);
         if error.is_refusal() {
-            self.memory.outcomes = outcomes(&plan, Err(reason(error)));
+            self.memory.outcomes = outcomes(plan, Err(reason(error)));
         }
-        ControlFlow::Break(Some(again))
+        Some(again)
     }
 
     fn plan(&self, object: &Value, values: &Values) -> Plan {
         let older: Vec<_> = self.task.older.iter().map(AsRef::as_ref).collect();
         self.task.binding.plan(object, values, &older)
-    }
-
-    fn has_news(&self) -> bool {
-        self.task.has_other_source || self.task.has_other_target
     }
 
     /// Returns the time until which fields are left alone that somebody else keeps changing.
@@ -275,6 +276,11 @@ fn outcomes(plan: &Plan, written: Outcome) -> Vec<Outcome> {
         Err(reason) => Err(reason.clone()),
     };
     plan.fields.iter().map(outcome).collect()
+}
+
+/// Returns true if somebody else has changed the object since it was read.
+fn is_of_another_version(error: &CallError) -> bool {
+    error.is_failed_test() || error.is_conflict()
 }
 
 fn spec_version(object: &Value) -> Option<Box<str>> {

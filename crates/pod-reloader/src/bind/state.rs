@@ -1,6 +1,6 @@
 //! Remembers what is known of FieldBindings, of their sources and of their targets.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -15,6 +15,8 @@ use pod_reloader_core::scope::Scope;
 use tokio::time::Instant;
 
 mod news;
+#[cfg(test)]
+mod tests;
 
 /// The objects of a kind with one name, in a namespace or in all of them: what one watch brings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +53,8 @@ pub(super) struct State {
     scope: Scope,
     /// The FieldBindings, by namespace.
     bindings: BTreeMap<Name, BTreeMap<Name, Known>>,
+    /// The namespaces whose FieldBindings have all been listed. `None` stands for all namespaces.
+    listed: BTreeSet<Option<Name>>,
     /// The versions of sources and targets by namespace, once they have been listed.
     objects: HashMap<Key, HashMap<Name, Box<str>>>,
 }
@@ -64,6 +68,8 @@ struct Known {
     /// The time at which the status was last written.
     status_written: Option<Instant>,
     memory: Memory,
+    /// Raised each time that its fields are to be looked at although neither source nor target has changed.
+    epoch: u64,
 }
 
 /// What is remembered of the last look at the fields of a FieldBinding. It holds no value.
@@ -105,6 +111,8 @@ pub(super) struct Task {
     pub(super) has_other_source: bool,
     /// True if the target has another version than when it was last read.
     pub(super) has_other_target: bool,
+    /// The epoch in which the look began.
+    epoch: u64,
     pub(super) memory: Memory,
 }
 
@@ -115,12 +123,17 @@ impl State {
             kinds,
             scope,
             bindings: BTreeMap::new(),
+            listed: BTreeSet::new(),
             objects: HashMap::new(),
         }
     }
 
     /// Returns the fields to look at. `None` if there is nothing to do.
     pub(super) fn task(&self, id: &BindingId) -> Option<Task> {
+        // One that has not been listed yet may be older, and have the fields.
+        if !self.listed.contains(&self.place(&id.namespace)) {
+            return None;
+        }
         let known = self.known(id)?;
         let binding = known.binding.as_ref().ok()?;
         let memory = &known.memory;
@@ -141,6 +154,7 @@ impl State {
             older: self.older(binding),
             binding: binding.clone(),
             kind,
+            epoch: known.epoch,
             memory: memory.clone(),
         };
         let is_news = task.has_other_source || task.has_other_target;
@@ -148,11 +162,14 @@ impl State {
     }
 
     /// Notes what a look at the fields of a FieldBinding has brought, unless it is another one by now.
-    pub(super) fn looked(&mut self, binding: &Binding, memory: Memory) {
+    pub(super) fn looked(&mut self, task: &Task, memory: Memory) {
+        let binding = &task.binding;
         if let Some(known) = self.known_mut(&binding.id)
             && known.version == (binding.uid.clone(), binding.generation)
         {
             known.memory = memory;
+            // Fields that have become its own meanwhile, or no longer are, have not been looked at.
+            known.memory.is_settled &= known.epoch == task.epoch;
         }
     }
 

@@ -37,6 +37,7 @@ impl State {
                 pace: same_object.map(|it| it.memory.pace).unwrap_or_default(),
                 ..Memory::default()
             },
+            epoch: 0,
         };
         others.extend(self.others_of(Some(&known)));
         let here = self.bindings.entry(id.namespace.clone()).or_default();
@@ -69,6 +70,15 @@ impl State {
         let is_there = |id: &BindingId| place.is_none_or(|place| *place == id.namespace);
         ids.filter(|id| is_there(id) && !listed.contains(id))
             .collect()
+    }
+
+    /// Takes in that all FieldBindings of a namespace, or of all of them, are known. Returns those whose fields are to
+    /// be looked at.
+    pub(in crate::bind) fn all_listed(&mut self, place: Option<&Name>) -> Vec<BindingId> {
+        match self.listed.insert(place.cloned()) {
+            true => self.bindings_without(place, &BTreeSet::new()),
+            false => Vec::new(),
+        }
     }
 
     /// Returns all sources and targets.
@@ -156,6 +166,7 @@ impl State {
         for id in bindings {
             if let Some(known) = self.known_mut(id) {
                 known.memory.is_settled = false;
+                known.epoch += 1;
             }
         }
     }
