@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::outcome::Reason;
 use super::path::{NoPlace, Path};
 use super::source::Source;
-use super::value::convert;
+use super::value::{Room, convert};
 use super::{Binding, BindingId, Field};
 
 /// The changes of the fields of one binding in an object.
@@ -31,29 +31,36 @@ pub enum Step {
 }
 
 impl Plan {
-    /// Returns the patch. It fails if the object has changed since it had this resourceVersion.
+    /// Returns the patch, and what becomes of each field. It fails if the object has changed since it had this resourceVersion.
     ///
     /// All tests come first: they are about the object as it is, and a field may be the one by which another is found.
-    pub fn patch(self, resource_version: &str) -> Patch {
+    pub fn patch(self, resource_version: &str) -> (Patch, Vec<Result<Step, Reason>>) {
         let mut operations = vec![test(
             PointerBuf::from_tokens(["metadata", "resourceVersion"]),
             resource_version.into(),
         )];
         operations.extend(self.tests);
         operations.extend(self.operations);
-        Patch(operations)
+        (Patch(operations), self.fields)
     }
 }
 
 impl Binding {
     /// Returns the value that each field should have, in their order, or why it is left as it is. Without a source,
-    /// there is none.
-    pub fn values(&self, source: Option<&Source>) -> Vec<Result<Value, Reason>> {
+    /// there is none, and without room for all of them neither.
+    pub fn values(&self, source: Option<&Source>, room: &mut Room) -> Vec<Result<Value, Reason>> {
+        let length = |source: &Source| {
+            let fields = self.fields.iter();
+            let lengths = fields.map(|field| source.length(self.source.kind, &field.key));
+            lengths.sum()
+        };
+        let has_room = room.take(source.map_or(0, length));
         let value = |field: &Field| {
             let source = source.ok_or(Reason::SourceNotFound)?;
             let bytes = source.bytes(self.source.kind, &field.key);
             let bytes = bytes.ok_or_else(|| Reason::KeyNotFound(field.key.clone()))?;
-            convert(&bytes, field.value_type).map_err(Reason::InvalidValue)
+            let value = has_room.and_then(|()| convert(&bytes, field.value_type));
+            value.map_err(Reason::InvalidValue)
         };
         self.fields.iter().map(value).collect()
     }
@@ -88,17 +95,14 @@ impl Binding {
 }
 
 /// Returns the operations that fill the fields of a new object, and the fields that are left as they are, with the
-/// reason. `bindings` are those of the object, with their sources, in any order.
+/// reason. `bindings` are those of the object, the oldest first, with the values of their fields.
 pub fn fill<'a>(
     object: &Value,
-    bindings: &'a [(Binding, Option<Source>)],
+    bindings: &'a [(Binding, Vec<Result<Value, Reason>>)],
 ) -> (Vec<PatchOperation>, Vec<(&'a Path, Reason)>) {
-    let mut bindings: Vec<_> = bindings.iter().collect();
-    bindings
-        .sort_by(|(one, _), (other, _)| (one.created, &one.id).cmp(&(other.created, &other.id)));
     let (mut operations, mut failed, mut older) = (Vec::new(), Vec::new(), Vec::new());
-    for (binding, source) in bindings {
-        let plan = binding.plan(object, &binding.values(source.as_ref()), &older);
+    for (binding, values) in bindings {
+        let plan = binding.plan(object, values, &older);
         // Nobody else writes the object meanwhile: there is nothing to test.
         operations.extend(plan.operations);
         let paths = binding.fields.iter().map(|field| &field.path);
@@ -178,7 +182,7 @@ mod tests {
     /// Returns the object after a plan was applied to it.
     fn after(plan: &Plan) -> Value {
         let mut object = harbor();
-        json_patch::patch(&mut object, &plan.clone().patch("7").0).unwrap();
+        json_patch::patch(&mut object, &plan.clone().patch("7").0.0).unwrap();
         object
     }
 
@@ -197,8 +201,35 @@ mod tests {
             Err(Reason::InvalidValue(InvalidValue::NotInteger)),
             Err(Reason::KeyNotFound("c".into())),
         ];
-        assert_eq!(binding.values(Some(&source)), expected);
-        assert_eq!(binding.values(None), vec![Err(Reason::SourceNotFound); 3]);
+        assert_eq!(
+            binding.values(Some(&source), &mut Room::default()),
+            expected
+        );
+        assert_eq!(
+            binding.values(None, &mut Room::default()),
+            vec![Err(Reason::SourceNotFound); 3]
+        );
+    }
+
+    #[test]
+    fn values_that_are_too_long_together_are_not_read() {
+        let long = "x".repeat(1 << 19);
+        let source = json!({"metadata": {"resourceVersion": "1"}, "data": {"a": long}});
+        let source: Source = serde_json::from_value(source).unwrap();
+        let fields = |count: usize| {
+            let fields = (0..count).map(|at| json!({"key": "a", "path": format!("spec.f{at}")}));
+            let fields: Vec<_> = fields.collect();
+            binding(json!({"spec": {"source": {"kind": "ConfigMap"}, "fields": fields}}))
+        };
+        let mut room = Room::default();
+        let too_long = Err(Reason::InvalidValue(InvalidValue::TooLong));
+        assert_eq!(
+            fields(3).values(Some(&source), &mut room),
+            vec![too_long.clone(); 3]
+        );
+        let values = fields(2).values(Some(&source), &mut room);
+        assert!(values.iter().all(Result::is_ok));
+        assert_eq!(fields(1).values(Some(&source), &mut room), [too_long]);
     }
 
     #[test]
@@ -246,7 +277,10 @@ mod tests {
     #[test]
     fn a_patch_fails_if_the_object_or_the_element_is_another() {
         let binding = with(json!([{"key": "c", "path": "spec.users[name=admin].password"}]));
-        let patch = binding.plan(&harbor(), &[Ok(json!("new"))], &[]).patch("7");
+        let patch = binding
+            .plan(&harbor(), &[Ok(json!("new"))], &[])
+            .patch("7")
+            .0;
         let mut newer = harbor();
         newer["metadata"]["resourceVersion"] = json!("8");
         assert!(json_patch::patch(&mut newer, &patch.0).is_err());
@@ -317,11 +351,11 @@ mod tests {
             "2026-01-01T00:00:00Z",
             json!([{"key": "l", "path": "spec.s3.accesskey"}]),
         );
-        let source = || {
-            let source = json!({"metadata": {"resourceVersion": "1"}, "data": {"k": "bmV3ZXI=", "l": "b2xkZXI="}});
-            Some(serde_json::from_value(source).unwrap())
-        };
-        let bindings = [(newer, source()), (older, source())];
+        let values = |values: &[&str]| values.iter().map(|it| Ok(json!(it))).collect();
+        let bindings = [
+            (older, values(&["older"])),
+            (newer, values(&["newer", "newer"])),
+        ];
         let (operations, failed) = fill(&harbor(), &bindings);
         let mut object = harbor();
         json_patch::patch(&mut object, &operations).unwrap();

@@ -50,6 +50,16 @@ impl Source {
         &self.metadata.resource_version
     }
 
+    /// Returns the number of bytes of a key of an object of this kind, or none if it has no such key.
+    pub fn length(&self, kind: ConfigKind, key: &str) -> usize {
+        let decoded = |text: &String| text.trim_end_matches('=').len() * 3 / 4;
+        match (kind, self.data.get(key)) {
+            (ConfigKind::ConfigMap, Some(text)) => text.len(),
+            (ConfigKind::ConfigMap, None) => self.binary_data.get(key).map_or(0, decoded),
+            (ConfigKind::Secret, value) => value.map_or(0, decoded),
+        }
+    }
+
     /// Returns the bytes of a key of an object of this kind. `None` if it has no such key.
     pub fn bytes(&self, kind: ConfigKind, key: &str) -> Option<Cow<'_, [u8]>> {
         match (kind, self.data.get(key)) {
@@ -75,7 +85,9 @@ mod tests {
     fn bytes(kind: ConfigKind, mut object: Value, key: &str) -> Option<Vec<u8>> {
         object["metadata"] = json!({"resourceVersion": "1"});
         let source: Source = serde_json::from_value(object).unwrap();
-        source.bytes(kind, key).map(Cow::into_owned)
+        let bytes = source.bytes(kind, key).map(Cow::into_owned);
+        assert_eq!(source.length(kind, key), bytes.as_ref().map_or(0, Vec::len));
+        bytes
     }
 
     #[test]

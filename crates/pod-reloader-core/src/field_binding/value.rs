@@ -16,6 +16,28 @@ pub enum InvalidValue {
     /// They are neither `true` nor `false`.
     #[error("the key is neither true nor false")]
     NotBoolean,
+    /// They are too long, with those of the other fields.
+    #[error("the keys of these fields are longer than 1 MiB together")]
+    TooLong,
+}
+
+/// The number of bytes that values may still have together, of those that are in memory at once.
+#[derive(Debug)]
+pub struct Room(usize);
+
+impl Default for Room {
+    /// Returns the room of one object: the apiserver takes no longer one.
+    fn default() -> Self {
+        Self(1 << 20)
+    }
+}
+
+impl Room {
+    /// Takes this many bytes, if they are left.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), InvalidValue> {
+        self.0 = self.0.checked_sub(bytes).ok_or(InvalidValue::TooLong)?;
+        Ok(())
+    }
 }
 
 /// Returns the value of a field of this type that has these bytes.

@@ -9,7 +9,7 @@ use pod_reloader_core::field_binding::outcome::{Outcome, Reason};
 use pod_reloader_core::field_binding::pace::Cause;
 use pod_reloader_core::field_binding::plan::{Plan, Step};
 use pod_reloader_core::field_binding::rival::rival;
-use pod_reloader_core::field_binding::value::digest;
+use pod_reloader_core::field_binding::value::{Room, digest};
 use pod_reloader_core::field_binding::{BindingId, Field};
 use serde::Deserialize;
 use serde_json::Value;
@@ -82,7 +82,8 @@ impl Look<'_> {
             Err(error) => return Some(self.failed("reading the source", &error)),
         };
         self.memory.source = source.as_ref().map(|it| it.resource_version().into());
-        let values = binding.values(source.as_ref());
+        let values = binding.values(source.as_ref(), &mut Room::default());
+        drop(source);
         let wanted = values.iter().map(|it| it.as_ref().map(digest));
         let wanted: Vec<_> = wanted.map(|it| it.map_err(Clone::clone)).collect();
         let is_as_before = self.memory.is_settled && self.memory.wanted == wanted;
@@ -126,11 +127,11 @@ impl Look<'_> {
             }
         }
         if plan.operations.is_empty() {
-            self.memory.outcomes = outcomes(&plan, Ok(()));
+            self.memory.outcomes = outcomes(&plan.fields, Ok(()));
             self.memory.failures = 0;
             return ControlFlow::Break(None);
         }
-        let (now, cause) = (Instant::now(), self.cause(&plan));
+        let (now, cause) = (Instant::now(), self.cause(&plan.fields));
         // Another try after a failure has its pause behind it.
         let held = match self.is_retry {
             true => None,
@@ -139,14 +140,14 @@ impl Look<'_> {
         if let Some(next) = held {
             let next = Instant::from_std(next);
             if next - now > BRIEF {
-                self.memory.outcomes = self.contended(&plan, object);
+                self.memory.outcomes = self.contended(&plan.fields, object);
             }
             return ControlFlow::Break(Some(next));
         }
         let was_contended = self.memory.is_contended();
         let (binding, version) = (&self.task.binding, &object["metadata"]["resourceVersion"]);
         let version = version.as_str().unwrap_or_default();
-        let patch = plan.clone().patch(version);
+        let (patch, steps) = plan.patch(version);
         let answer = self.binder.calls.patch(binding, kind, &patch).await;
         if answer.as_ref().is_err_and(is_of_another_version) {
             self.binder.metrics.wrote(Written::Conflict);
@@ -155,17 +156,18 @@ impl Look<'_> {
         if !self.is_retry {
             self.memory.pace.wrote(cause, now.into_std());
         }
+        drop(patch);
         let answer = match answer {
             Ok(answer) => answer,
-            Err(error) => return ControlFlow::Break(self.not_written(&plan, values, &error)),
+            Err(error) => return ControlFlow::Break(self.not_written(&steps, values, &error)),
         };
         self.binder.metrics.wrote(Written::Applied);
-        let fields = plan.fields.iter().filter(|it| **it == Ok(Step::Write));
+        let fields = steps.iter().filter(|it| **it == Ok(Step::Write));
         let (fields, target) = (fields.count(), &binding.target);
         info!(binding = %binding.id, kind = &*target.kind, name = %target.name, fields, "wrote fields");
         self.memory.failures = 0;
         self.memory.target = spec_version(&answer);
-        for (at, step) in plan.fields.iter().enumerate() {
+        for (at, step) in steps.iter().enumerate() {
             if step.is_ok() {
                 self.memory.applied[at] = self.memory.wanted[at].as_ref().ok().copied();
             }
@@ -175,14 +177,19 @@ impl Look<'_> {
             let until = self.memory.pace.not_before(cause, now.into_std());
             return ControlFlow::Break(until.map(Instant::from_std));
         }
-        self.memory.outcomes = outcomes(&plan, Ok(()));
+        self.memory.outcomes = outcomes(&steps, Ok(()));
         // A webhook may have changed it on its way.
         let is_as_written = self.plan(&answer, values).operations.is_empty();
         ControlFlow::Break((!is_as_written).then_some(now))
     }
 
     /// Notes why a write has failed. Returns the time to try again.
-    fn not_written(&mut self, plan: &Plan, values: &Values, error: &CallError) -> Option<Instant> {
+    fn not_written(
+        &mut self,
+        steps: &Steps,
+        values: &Values,
+        error: &CallError,
+    ) -> Option<Instant> {
         if error.is_not_found() {
             return self.without_target(values);
         }
@@ -192,7 +199,7 @@ impl Look<'_> {
         });
         let again = self.failed("writing to the custom resource", error);
         if error.is_refusal() {
-            self.memory.outcomes = outcomes(plan, Err(reason(error)));
+            self.memory.outcomes = outcomes(steps, Err(reason(error)));
         }
         Some(again)
     }
@@ -217,10 +224,10 @@ impl Look<'_> {
     }
 
     /// Returns the cause of a write.
-    fn cause(&self, plan: &Plan) -> Cause {
+    fn cause(&self, steps: &Steps) -> Cause {
         let (applied, wanted) = (&self.memory.applied, &self.memory.wanted);
         let had_it = |at: usize| applied[at].is_some_and(|it| wanted[at] == Ok(it));
-        let mut fields = plan.fields.iter().enumerate();
+        let mut fields = steps.iter().enumerate();
         match fields.all(|(at, step)| *step != Ok(Step::Write) || had_it(at)) {
             true => Cause::Repair,
             false => Cause::News,
@@ -228,8 +235,8 @@ impl Look<'_> {
     }
 
     /// Returns the state of each field, now that those to be written are held up.
-    fn contended(&self, plan: &Plan, object: &Value) -> Vec<Outcome> {
-        let fields = plan.fields.iter().zip(&self.task.binding.fields);
+    fn contended(&self, steps: &Steps, object: &Value) -> Vec<Outcome> {
+        let fields = steps.iter().zip(&self.task.binding.fields);
         let outcome = |(step, field): (&Result<Step, Reason>, &Field)| match step {
             Ok(Step::None) => Ok(()),
             Ok(Step::Write) => Err(Reason::Contended(rival(object, &field.path))),
@@ -267,15 +274,17 @@ impl Look<'_> {
 
 /// The values that the fields should have.
 type Values = [Result<Value, Reason>];
+/// The changes of the fields.
+type Steps = [Result<Step, Reason>];
 
 /// Returns the state of each field, given that of those that were to be written.
-fn outcomes(plan: &Plan, written: Outcome) -> Vec<Outcome> {
+fn outcomes(steps: &Steps, written: Outcome) -> Vec<Outcome> {
     let outcome = |step: &Result<Step, Reason>| match step {
         Ok(Step::None) => Ok(()),
         Ok(Step::Write) => written.clone(),
         Err(reason) => Err(reason.clone()),
     };
-    plan.fields.iter().map(outcome).collect()
+    steps.iter().map(outcome).collect()
 }
 
 /// Returns true if somebody else has changed the object since it was read.

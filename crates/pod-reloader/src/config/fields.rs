@@ -17,7 +17,7 @@ use crate::runtime::error::CallError;
 use crate::runtime::objects::one;
 use crate::runtime::resources::{PAGE, Resources};
 
-/// The maximum number of sources that are read at once.
+/// The maximum number of sources that are read, and in memory, at once.
 const AT_ONCE: usize = 4;
 
 /// The apiserver, as the fields of new objects need it.
@@ -37,33 +37,42 @@ impl FieldReads {
         }
     }
 
-    /// Lists the FieldBindings of an object, the oldest first. Those that cannot be worked with are left out: their
+    /// Lists the `most` oldest FieldBindings of an object, the oldest first. Those that cannot be worked with are left out: their
     /// status says so.
     pub(crate) async fn bindings(
         &self,
         namespace: &Name,
         target: &Target,
+        most: usize,
     ) -> Result<Vec<Binding>, CallError> {
         let all = Api::<FieldBinding>::namespaced(self.client.clone(), namespace.as_str());
         let all = Resources::new(all, "FieldBinding", &self.budget);
-        let mut found = Vec::new();
+        let mut found: Vec<Binding> = Vec::new();
         all.list(&mut PAGE.clone(), |object| {
             let binding = Binding::try_from(&object).ok();
-            found.extend(binding.filter(|it| it.target == *target));
+            if let Some(binding) = binding.filter(|it| it.target == *target) {
+                let at = found.partition_point(|it| it.precedes(&binding));
+                found.insert(at, binding);
+                found.truncate(most);
+            }
         })
         .await?;
-        found.sort_by(|one, other| other.precedes(one).cmp(&one.precedes(other)));
         Ok(found)
     }
 
-    /// Reads the source of a FieldBinding: a GET without resourceVersion, which etcd itself answers.
-    pub(crate) async fn source(&self, source: &Reference) -> Result<Option<Source>, CallError> {
+    /// Reads the source of FieldBindings, a GET without resourceVersion, which etcd itself answers, and returns what
+    /// `take` takes of it. The next one is read once this one is dropped.
+    pub(crate) async fn of_source<T>(
+        &self,
+        source: &Reference,
+        take: impl FnOnce(Option<&Source>) -> T,
+    ) -> Result<T, CallError> {
         let turn = self.turns.acquire().await;
         let _turn = turn.expect("the semaphore is never closed");
         let read = one(&self.client, request::get(source), &self.budget);
         match within(DEADLINE, read).await {
-            Ok(source) => Ok(Some(source)),
-            Err(error) if error.is_not_found() => Ok(None),
+            Ok(source) => Ok(take(Some(&source))),
+            Err(error) if error.is_not_found() => Ok(take(None)),
             Err(error) => Err(error),
         }
     }

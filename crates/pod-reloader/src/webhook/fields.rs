@@ -1,11 +1,11 @@
 //! Answers reviews of custom resources that are created: their bound fields get the values of their keys.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Query;
 use axum::routing::{MethodRouter, post};
-use futures::future::join_all;
 use http::HeaderMap;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::field_binding::kind::BoundKind;
@@ -13,8 +13,10 @@ use pod_reloader_core::field_binding::outcome::Reason;
 use pod_reloader_core::field_binding::path::Path;
 use pod_reloader_core::field_binding::plan::fill;
 use pod_reloader_core::field_binding::source::Source;
+use pod_reloader_core::field_binding::value::Room;
 use pod_reloader_core::field_binding::{Binding, Target};
 use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::Reference;
 use pod_reloader_core::review::{self, InvalidReview, Request};
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,7 +29,7 @@ use super::in_use::{LATE, MARGIN};
 use crate::config::fields::FieldReads;
 use crate::runtime::error::CallError;
 
-/// The maximum number of FieldBindings by which one object is filled: their sources are in memory at the same time.
+/// The maximum number of FieldBindings by which one object is filled.
 const MAX_BINDINGS: usize = 16;
 
 /// The fields of new objects.
@@ -38,10 +40,13 @@ pub(crate) struct Fields {
     pub(crate) reads: FieldReads,
 }
 
-/// The bindings of an object, with their sources, and warnings of those that could not be read.
+/// The values that the fields of a binding should have.
+type Values = Vec<Result<Value, Reason>>;
+
+/// The bindings of an object, the oldest first, with the values of their fields, and warnings.
 #[derive(Default)]
 struct Found {
-    bindings: Vec<(Binding, Option<Source>)>,
+    bindings: Vec<(Binding, Values)>,
     warnings: Vec<String>,
 }
 
@@ -84,7 +89,10 @@ impl Fields {
     }
 
     async fn find(&self, namespace: &Name, target: &Target) -> Result<Found, CallError> {
-        let mut bindings = self.reads.bindings(namespace, target).await?;
+        let mut bindings = self
+            .reads
+            .bindings(namespace, target, MAX_BINDINGS + 1)
+            .await?;
         let mut found = Found::default();
         if bindings.len() > MAX_BINDINGS {
             let warning = format!(
@@ -93,23 +101,45 @@ impl Fields {
             found.warnings.push(warning);
             bindings.truncate(MAX_BINDINGS);
         }
-        let sources = bindings.iter().map(|it| self.reads.source(&it.source));
-        let sources = join_all(sources).await;
-        for (binding, source) in bindings.into_iter().zip(sources) {
-            match source {
-                Ok(source) => found.bindings.push((binding, source)),
+        let mut values = self.values(&bindings).await;
+        for (at, binding) in bindings.into_iter().enumerate() {
+            let values = values.remove(&at).unwrap_or_default();
+            found.bindings.push((binding, values));
+        }
+        Ok(found)
+    }
+
+    /// Returns the values of the fields of each binding, by its position. Each source is read once, and dropped before
+    /// the next one is read.
+    async fn values(&self, bindings: &[Binding]) -> BTreeMap<usize, Values> {
+        let mut by_source: BTreeMap<&Reference, Vec<(usize, &Binding)>> = BTreeMap::new();
+        for (at, binding) in bindings.iter().enumerate() {
+            by_source
+                .entry(&binding.source)
+                .or_default()
+                .push((at, binding));
+        }
+        let mut room = Room::default();
+        let mut all = BTreeMap::new();
+        for (source, bindings) in by_source {
+            let take = |source: Option<&Source>| {
+                let values = bindings
+                    .iter()
+                    .map(|(at, it)| (*at, it.values(source, &mut room)));
+                values.collect::<Vec<_>>()
+            };
+            match self.reads.of_source(source, take).await {
+                Ok(values) => all.extend(values),
                 Err(error) => {
-                    warn!(
-                        binding = %binding.id, source = %binding.source, error = chain(&error),
-                        "cannot read the source of a FieldBinding for a new object"
-                    );
-                    let paths = binding.fields.iter().map(|field| &field.path);
-                    let left = paths.map(|path| warning(path, &Reason::Failed));
-                    found.warnings.extend(left);
+                    let error = chain(&error);
+                    warn!(%source, error, "cannot read the source of FieldBindings for a new object");
+                    // Its fields are nobody else's.
+                    let values = |it: &Binding| vec![Err(Reason::Failed); it.fields.len()];
+                    all.extend(bindings.iter().map(|(at, it)| (*at, values(it))));
                 }
             }
         }
-        Ok(found)
+        all
     }
 }
 
