@@ -233,9 +233,18 @@ impl Operators {
                 .operator
                 .is_some_and(|it| it.scope.covers(namespace))
         };
+        let selects = |managed_by: &ManagedBy<'_>| {
+            let selector = managed_by
+                .operator
+                .and_then(|it| it.scope.namespace_selector());
+            let selector = selector.zip(labels);
+            covers(managed_by) && selector.is_none_or(|(selector, labels)| selector.matches(labels))
+        };
         let managed = candidates.iter().position(|it| it.obstacle.is_none());
-        let likely = || candidates.iter().position(covers);
-        let chosen = managed.or_else(likely).unwrap_or(0);
+        // The reason of the operator whose namespace it is says more than that of another one.
+        let likely = || candidates.iter().position(selects);
+        let possible = || candidates.iter().position(covers);
+        let chosen = managed.or_else(likely).or_else(possible).unwrap_or(0);
         (!candidates.is_empty()).then(|| candidates.swap_remove(chosen))
     }
 }
