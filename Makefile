@@ -4,7 +4,7 @@
 
 e2e := pod-reloader-e2e
 crates := layers pod-reloader-api pod-reloader-core pod-reloader-settings webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
-scripts := .ci/run scripts/need scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/timed e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
+scripts := .ci/run scripts/need scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug
 control_plane := $(built)/control-plane --
@@ -45,9 +45,9 @@ SOURCE :=
 
 # End-to-end tests spend half of their time waiting. With more at once, the machine is busy throughout.
 threads := 6
-# The file in which scripts/timed notes how long each test takes.
-export TEST_TIMES := $(abspath $(or $(CARGO_TARGET_DIR),target))/test-times
-timed := cargo test --config 'target."cfg(all())".runner="scripts/timed"'
+# The folder in which scripts/test-runner notes how long each test takes, and which are unsteady.
+export TEST_RECORDS := $(abspath $(or $(CARGO_TARGET_DIR),target))/test-records
+tests := cargo test --config 'target."cfg(all())".runner="scripts/test-runner"'
 
 # What a mistake breaks first: one test of each part.
 first := clients::a_release_by_any_client_makes_one_rollout_with_the_new_hash \
@@ -66,7 +66,7 @@ on_older_too := contents:: input:: modes:: order:: races:: restart:: secrecy:: t
 # They take the machine for themselves, and the others would wait too long for it.
 floods := rolling:: server:: tenant::
 faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: reverted_hash:: sync::copies:: sync::faults:: tenant::
-on_older = RERUN='make test-older' RUST_TEST_THREADS=$(threads) $(control_plane:%--=%--older --) $(timed) -p $(e2e) --test suite --no-fail-fast -- $(1)
+on_older = RERUN='make test-older' RUST_TEST_THREADS=$(threads) $(control_plane:%--=%--older --) $(tests) -p $(e2e) --test suite --no-fail-fast -- $(1)
 
 .PHONY: help
 help: ## List these targets
@@ -84,26 +84,26 @@ demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it runni
 .PHONY: test
 test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name, BROWSER=none and PROMETHEUS=none do without these
 	@scripts/need rust cc jq control-plane
-	@mkdir -p "$$(dirname "$$TEST_TIMES")" && : >"$$TEST_TIMES"
+	@scripts/test-runner --begin
 	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
-	$(call phase,unit and router tests,$(browser) $(timed) $(TEST))
+	$(call phase,unit and router tests,$(browser) $(tests) $(TEST))
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(timed) -p $(e2e) --no-fail-fast $(or $(TEST),-- $(addprefix --skip=,$(floods))))
-	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) $(timed) -p $(e2e) --test suite --no-fail-fast -- $(floods)))
+	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) -p $(e2e) --no-fail-fast $(or $(TEST),-- $(addprefix --skip=,$(floods))))
+	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) $(tests) -p $(e2e) --test suite --no-fail-fast -- $(floods)))
 	$(if $(TEST),,$(call phase,on an older apiserver,$(call on_older,$(on_older_always) --skip=pins::clients::)))
-	@scripts/timed --slowest
+	@scripts/test-runner --end
 
 .PHONY: check
 check: ## Run the quick checks, in three minutes: clippy, unit tests, and an end-to-end test of each part
 	@scripts/need rust cc rustfmt clippy control-plane
-	@mkdir -p "$$(dirname "$$TEST_TIMES")" && : >"$$TEST_TIMES"
+	@scripts/test-runner --begin
 	$(call phase,lint,cargo fmt --all --check && scripts/boundaries && $(layers) && cargo clippy --locked --workspace --all-targets -- -D warnings)
-	$(call phase,unit and router tests,BROWSER_BIN=none $(timed) --lib --bins)
+	$(call phase,unit and router tests,BROWSER_BIN=none $(tests) --lib --bins)
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,end-to-end tests,RUST_TEST_THREADS=$(threads) $(control_plane) $(timed) -p $(e2e) --test suite --no-fail-fast -- --exact $(first))
-	@scripts/timed --slowest
+	$(call phase,end-to-end tests,RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) -p $(e2e) --test suite --no-fail-fast -- --exact $(first))
+	@scripts/test-runner --end
 
 .PHONY: test-older
 test-older: ## Run what does not need the newest Kubernetes on an older kube-apiserver, all of it

@@ -92,7 +92,7 @@ fn build() -> String {
     let package = env!("CARGO_PKG_NAME");
     let messages = output(
         Command::new(env!("CARGO"))
-            // `scripts/timed` sets it, and cargo would rebuild everything.
+            // `scripts/test-runner` sets it, and cargo would rebuild everything.
             .env_remove("RUSTC_BOOTSTRAP")
             .args([
                 "build",

@@ -62,4 +62,5 @@ mod stuck;
 mod sync;
 mod takeover;
 mod tenant;
+mod test_runner;
 mod unknown;
