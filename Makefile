@@ -4,7 +4,7 @@
 
 e2e := pod-reloader-e2e
 crates := layers pod-reloader-api pod-reloader-core pod-reloader-settings webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
-scripts := .ci/run scripts/need scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
+scripts := .ci/run scripts/need scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/go-program scripts/push scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug
 control_plane := $(built)/control-plane --
@@ -25,9 +25,22 @@ fuzz_targets := $(notdir $(basename $(wildcard fuzz/targets/*.rs)))
 # For each of them.
 SECONDS := 60
 
+cargo_cyclonedx_version := 0.5.9
+cargo_cyclonedx_root := $(tools)/cargo-cyclonedx-$(cargo_cyclonedx_version)
+# Never another version: the image has what it writes, and the same sources give the same image.
+cargo_cyclonedx := $(cargo_cyclonedx_root)/bin/cargo-cyclonedx
+
 version := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 arch := $(if $(filter arm64 aarch64,$(shell uname -m)),arm64,amd64)
-image_binary := $(or $(CARGO_TARGET_DIR),target)/image/$(arch)/pod-reloader
+# The architectures of an image, and of a release both.
+ARCHS := amd64 arm64
+# What images and releases are made of: the binaries of each architecture, their bills of materials, and the image.
+built_image := $(or $(CARGO_TARGET_DIR),target)/image
+image_binary := $(built_image)/$(arch)/pod-reloader
+release := $(or $(CARGO_TARGET_DIR),target)/release-$(VERSION)
+# The commit, which dates everything, and which the image names if nothing else is in it.
+dated = SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)} \
+  REVISION=$$([ -n "$$(git status --porcelain 2>/dev/null || echo none)" ] || git rev-parse HEAD) SOURCE='$(SOURCE)'
 
 # BROWSER=none and PROMETHEUS=none do without: the tests that need them say so and do nothing.
 ifeq ($(BROWSER),none)
@@ -38,10 +51,16 @@ export PROMETHEUS_BIN := none
 endif
 browser := BROWSER_BIN=$$(scripts/browser 2>/dev/null)
 
+# Only for those who want to build the image by an engine.
 engine := $(firstword $(foreach engine,podman buildah docker,$(shell command -v $(engine))))
-IMAGE := pod-reloader:$(version)
-# Where the image says that its source is.
+# Names an image: REGISTRY/NAME:TAG to push it, REGISTRY/NAME for a release.
+IMAGE :=
+# Where image and release say that the source is.
 SOURCE :=
+# Folder of a registry, oci://REGISTRY/FOLDER, to which a release pushes its chart.
+CHARTS :=
+# Folder from which users download the archives of a release.
+DOWNLOADS :=
 
 # End-to-end tests spend half of their time waiting. With more at once, the machine is busy throughout.
 threads := 6
@@ -60,13 +79,22 @@ first := clients::a_release_by_any_client_makes_one_rollout_with_the_new_hash \
   restart::a_restart_over_unchanged_workloads_writes_nothing \
   takeover::workloads_of_saps_controller_get_a_baseline_and_roll_at_their_first_change
 
-# Files of tests that run on the older kube-apiserver, which has no MutatingAdmissionPolicy.
-on_older_always := clients:: pending:: rbac:: pins::unpinned:: pins::pods::by_the_webhook protect::always:: bind::guards:: sync::guards::
-on_older_too := contents:: input:: modes:: order:: races:: restart:: secrecy:: takeover:: unknown:: certificates:: scope::
+# The versions of Kubernetes, the current one among them: all tests run on that one, and some on the oldest.
+current := 1.36
+versions := $(sort $(current) $(notdir $(wildcard e2e/control-plane/versions/*)))
+oldest := $(firstword $(versions))
+
+# Files of tests that `make test` runs on the oldest one, too. It has no MutatingAdmissionPolicy.
+on_oldest := clients:: pending:: rbac:: pins::unpinned:: pins::pods::by_the_webhook protect::always:: bind::guards:: sync::guards::
 # They take the machine for themselves, and the others would wait too long for it.
 floods := rolling:: server:: tenant::
 faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: reverted_hash:: sync::copies:: sync::faults:: tenant::
-on_older = RERUN='make test-older' RUST_TEST_THREADS=$(threads) $(control_plane:%--=%--older --) $(tests) -p $(e2e) --test suite --no-fail-fast -- $(1)
+# With values of its own, an operator looks after all namespaces, and has no Role for this one to change.
+faults += $(if $(VALUES),--skip=namespaces::without_the_right_to_read_secrets)
+# $(call on,VERSION,TESTS)
+on = RERUN='make test-versions KUBERNETES=$(1)' RUST_TEST_THREADS=$(threads) \
+  $(control_plane:%--=%$(if $(filter-out $(current),$(1)),--kubernetes=$(1)) --) $(tests) -p $(e2e) --test suite --no-fail-fast -- $(2)
+build_control_plane = e2e/control-plane/build.sh $(addprefix --kubernetes=,$(filter-out $(current),$(1)))
 
 .PHONY: help
 help: ## List these targets
@@ -87,11 +115,11 @@ test: ## Run all tests, the last of them on a real control plane; TEST=name pick
 	@scripts/test-runner --begin
 	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
 	$(call phase,unit and router tests,$(browser) $(tests) $(TEST))
-	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
+	$(call phase,control plane,$(call build_control_plane,$(oldest)) >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
 	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) -p $(e2e) --no-fail-fast $(or $(TEST),-- $(addprefix --skip=,$(floods))))
 	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) $(tests) -p $(e2e) --test suite --no-fail-fast -- $(floods)))
-	$(if $(TEST),,$(call phase,on an older apiserver,$(call on_older,$(on_older_always) --skip=pins::clients::)))
+	$(if $(TEST),,$(call phase,on Kubernetes $(oldest),$(call on,$(oldest),$(on_oldest) --skip=pins::clients::)))
 	@scripts/test-runner --end
 
 .PHONY: check
@@ -105,36 +133,52 @@ check: ## Run the quick checks, in three minutes: clippy, unit tests, and an end
 	$(call phase,end-to-end tests,RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) -p $(e2e) --test suite --no-fail-fast -- --exact $(first))
 	@scripts/test-runner --end
 
-.PHONY: test-older
-test-older: ## Run what does not need the newest Kubernetes on an older kube-apiserver, all of it
-	@scripts/need rust cc control-plane
-	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
+.PHONY: test-versions
+test-versions: ## Run the tests on each version of Kubernetes; KUBERNETES=1.30 on one, TEST=name picks by name
+	@scripts/need rust cc jq control-plane
+	@scripts/test-runner --begin
+	$(call phase,control plane,$(call build_control_plane,$(or $(KUBERNETES),$(versions))) >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,on an older apiserver,$(call on_older,$(or $(TEST),$(on_older_always) $(on_older_too))))
+	$(foreach version,$(or $(KUBERNETES),$(versions)),$(call phase,on Kubernetes $(version),$(call on,$(version),$(TEST)))$(newline))
+
+# The file of values for all operators of a longer run.
+values = $(if $(VALUES),POD_RELOADER_VALUES=$(abspath $(VALUES)))
 
 .PHONY: soak
-soak: ## Keep users and operator busy while something breaks each minute; MINUTES=15 WORKLOADS=2000 SEED=n
+soak: ## Keep users and operator busy while something breaks each minute; MINUTES=15 WORKLOADS=2000 SEED=n VALUES=file
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,soak,cargo run --quiet -p $(e2e) --bin soak -- $(if $(MINUTES),--minutes=$(MINUTES)) \
+	$(call phase,soak,$(values) cargo run --quiet -p $(e2e) --bin soak -- $(if $(MINUTES),--minutes=$(MINUTES)) \
 	  $(if $(WORKLOADS),--workloads=$(WORKLOADS)) $(if $(SEED),--seed=$(SEED)))
+
+# Not a part of make test: it builds another operator, and takes a quarter of an hour.
+.PHONY: test-upgrade
+test-upgrade: ## Upgrade from FROM=commit with 500 workloads, then switch each feature on and off; WORKLOADS=100 FEATURES=pin,sync
+	@scripts/need rust cc control-plane
+	$(call phase,earlier version,scripts/earlier '$(FROM)')
+	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
+	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
+	$(call phase,upgrade,$(built)/upgrade --from="$$(scripts/earlier '$(FROM)')" $(if $(WORKLOADS),--workloads=$(WORKLOADS)) \
+	  $(if $(FEATURES),--features='$(FEATURES)'))
 
 # One after the other: each takes the machine for itself.
 .PHONY: faults
-faults: ## Run the tests of faults at their full size: thousands of workloads, minutes of waiting
+faults: ## Run the tests of faults at their full size: thousands of workloads, minutes of waiting; VALUES=file
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,faults,FULL=1 RUST_TEST_THREADS=1 $(control_plane) cargo test -p $(e2e) --test suite --no-fail-fast -- $(or $(TEST),$(faults)))
+	$(call phase,faults,$(values) FULL=1 RUST_TEST_THREADS=1 $(control_plane) cargo test -p $(e2e) --test suite --no-fail-fast -- $(or $(TEST),$(faults)))
 
 .PHONY: bench
-bench: ## Measure the operator beside a floor; QUICK=1 in two minutes, PARTS=changes,memory for some
+bench: ## Measure the operator beside a floor; QUICK=1 in two minutes, PARTS=changes,memory for some, WORKLOADS=100000 for scale, VALUES=file
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
-	$(call phase,build,cargo build --release -p pod-reloader -p $(e2e) --bin pod-reloader --bin bench)
+	$(call phase,operator,scripts/static-binary $(arch) $(image_binary))
+	$(call phase,build,CARGO_PROFILE_RELEASE_LTO=thin cargo build --release -p $(e2e) --bin bench)
 	$(if $(or $(PARTS),$(QUICK)),,$(MAKE) --no-print-directory bench-rules)
-	$(call phase,bench,$(or $(CARGO_TARGET_DIR),target)/release/bench $(if $(filter 1,$(QUICK)),--quick) $(if $(PARTS),--only=$(PARTS)))
+	$(call phase,bench,$(values) POD_RELOADER_BIN=$(abspath $(image_binary)) $(or $(CARGO_TARGET_DIR),target)/release/bench \
+	  $(if $(filter 1,$(QUICK)),--quick) $(if $(PARTS),--only=$(PARTS)) $(if $(WORKLOADS),--workloads=$(WORKLOADS)))
 
 .PHONY: lint
 lint: $(cargo_deny) ## Check format, lints, crate boundaries, dependencies and docs
@@ -202,10 +246,54 @@ build: ## Build the operator for use: target/release/pod-reloader
 	$(call phase,build,cargo build --release -p pod-reloader)
 
 .PHONY: image
-image: ## Build the image with podman, buildah or docker; IMAGE=name names it
+image: $(cargo_cyclonedx) ## Write the image for amd64 and arm64 into a folder, without an engine; ARCHS=amd64 for one of them
+	@scripts/need rust cc jq
+	$(foreach arch,$(ARCHS),$(call program,$(arch),pod-reloader)$(newline))
+	$(call phase,image,$(dated) scripts/image-layout $(built_image) $(version) $(ARCHS))
+	@echo 'The image is in $(built_image)/layout. make push IMAGE=REGISTRY/NAME:TAG pushes it.'
+
+.PHONY: push
+push: ## Push that image; IMAGE=registry.example.com/pod-reloader:0.1.0 names it
+	@scripts/need jq
+	@scripts/push image $(built_image)/layout '$(IMAGE)'
+
+.PHONY: login
+login: ## Log in for make push, if you have neither podman nor docker; REGISTRY=host USERNAME=name, and the password on stdin
+	@crane=$$(scripts/go-program crane) && "$$crane" auth login '$(REGISTRY)' --username='$(USERNAME)' --password-stdin
+
+.PHONY: engine-image
+engine-image: ## Build the image with podman, buildah or docker instead; IMAGE=name names it
 	@[ -n "$(engine)" ] || { echo "missing: podman, buildah or docker" >&2; exit 1; }
-	$(call phase,image,$(engine) build --file Containerfile --tag $(IMAGE) \
+	$(call phase,image,$(engine) build --file Containerfile --tag $(or $(IMAGE),pod-reloader:$(version)) \
 	  --build-arg VERSION=$(version) --build-arg SOURCE=$(SOURCE) .)
+
+.PHONY: release
+release: $(cargo_cyclonedx) ## Write everything that users download into target/release-x.y.z; VERSION=x.y.z IMAGE=registry.example.com/pod-reloader
+	@scripts/need rust cc jq
+	$(call phase,release check,IMAGE='$(IMAGE)' DOWNLOADS='$(DOWNLOADS)' scripts/release check '$(VERSION)')
+	$(foreach arch,amd64 arm64,$(call program,$(arch),pod-reloader)$(newline)$(call program,$(arch),kubectl-pod_reloader)$(newline))
+	$(call phase,image,$(dated) scripts/image-layout $(built_image) $(VERSION) amd64 arm64)
+	$(call phase,release,$(dated) BUILT=$(built_image) IMAGE='$(IMAGE)' DOWNLOADS='$(DOWNLOADS)' scripts/release assemble '$(VERSION)' $(release))
+
+.PHONY: publish
+publish: ## Push image and chart of that release; VERSION=x.y.z IMAGE=registry.example.com/pod-reloader CHARTS=oci://registry.example.com/charts
+	@scripts/need jq
+	@scripts/push image $(release)/pod-reloader-image-$(VERSION).tar '$(IMAGE):$(VERSION)'
+	@$(if $(CHARTS),scripts/push chart $(release)/pod-reloader-$(VERSION).tgz '$(CHARTS)')
+
+# Not a part of make test: the release takes many minutes to build, and so do programs that only this needs.
+.PHONY: release-check
+release-check: ## Use that release as its users do: a registry, pods, Helm, kubectl; VERSION=x.y.z, and TWICE=1 makes it twice
+	@scripts/need rust cc jq control-plane
+	$(call phase,control plane,e2e/control-plane/build.sh --for=demo >/dev/null)
+	$(call phase,build,cargo build -p $(e2e) --bin control-plane)
+	$(call phase,release check,CONTROL_PLANE=$(abspath $(built))/control-plane TWICE='$(TWICE)' IMAGE='$(IMAGE)' \
+	  DOWNLOADS='$(DOWNLOADS)' SOURCE='$(SOURCE)' scripts/release-check '$(VERSION)' $(release))
+
+# Without optimisation, as cargo-deny.
+$(cargo_cyclonedx_root)/bin/cargo-cyclonedx:
+	@scripts/need rust cc
+	$(call phase,build cargo-cyclonedx,cargo install --debug --locked --root $(cargo_cyclonedx_root) cargo-cyclonedx@$(cargo_cyclonedx_version))
 
 .PHONY: image-check
 image-check: ## Run what the image holds as it runs there, without an engine
@@ -214,9 +302,9 @@ image-check: ## Run what the image holds as it runs there, without an engine
 	$(call phase,image check,scripts/image-check $(image_binary))
 
 .PHONY: control-plane
-control-plane: ## Build the control plane of tests and demo, once for all clones
+control-plane: ## Build the control plane of tests and demo, once for all clones; KUBERNETES=1.32 for one more version
 	@scripts/need control-plane
-	$(call phase,control plane,e2e/control-plane/build.sh)
+	$(call phase,control plane,$(call build_control_plane,$(or $(KUBERNETES),$(oldest))))
 
 .PHONY: clean
 clean: ## Remove what cargo built; the cached control plane stays
@@ -229,6 +317,12 @@ cargo_fuzz_at = $(cargo_fuzz) $(1) --fuzz-dir fuzz --sanitizer none
 define fuzz
 mkdir -p fuzz/corpus/$(1) && $(call cargo_fuzz_at,run) $(1) fuzz/corpus/$(1) $(wildcard fuzz/seeds/$(1)) -- \
   -dict=fuzz/words.dict -max_total_time=$(SECONDS) -print_final_stats=1 -verbosity=0
+endef
+
+# $(call program,ARCH,BINARY): builds it as one static file, with its bill of materials.
+define program
+$(call phase,$(2) for $(1),scripts/static-binary $(1) $(built_image)/$(1)/$(2) $(2) && \
+  $(dated) CARGO_CYCLONEDX=$(cargo_cyclonedx) scripts/sbom $(1) $(built_image)/$(1)/$(2).cdx.json $(2))
 endef
 
 define newline

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds the programs of the end-to-end control plane once, into a cache that all clones share.
 #
-#   build.sh                build what is missing, then print the folder of the programs
-#   build.sh --for=demo     the same without what only tests need
-#   build.sh --where        print that folder if it is complete, else fail; needs no Go
+#   build.sh                      build what is missing, then print the folder of the programs
+#   build.sh --for=demo           the same without what only tests need
+#   build.sh --kubernetes=1.30    the same with another Kubernetes beside the current one, in a folder 1.30
+#   build.sh --where              print that folder if it is complete, else fail; needs no Go
 #
 # The folder is the last line of stdout; everything else goes to stderr.
 # Programs are built to a temporary folder and moved, so an interrupted build resumes.
@@ -23,9 +24,15 @@ programs=(
   "kwok                    demo  .     sigs.k8s.io/kwok/cmd/kwok                     sigs.k8s.io/kwok"
   "cert-manager            demo  .     ./cert-manager                                github.com/cert-manager/cert-manager"
   "helm                    demo  .     helm.sh/helm/v4/cmd/helm                      helm.sh/helm/v4"
-  "helm3                   tests older helm.sh/helm/v3/cmd/helm                      helm.sh/helm/v3"
-  "kube-apiserver-1.34     tests older k8s.io/kubernetes/cmd/kube-apiserver          k8s.io/kubernetes"
+  "helm3                   tests helm3 helm.sh/helm/v3/cmd/helm                      helm.sh/helm/v3"
 )
+# Other versions of Kubernetes, each with a go.mod of its own. They are built only on request.
+for version in "$here"/versions/*; do
+  version=${version##*/}
+  for program in kube-apiserver kube-controller-manager kube-scheduler; do
+    programs+=("$version/$program $version versions/$version k8s.io/kubernetes/cmd/$program k8s.io/kubernetes")
+  done
+done
 # What KUBEBUILDER_ASSETS holds by convention; taken from there rather than built.
 assets=(etcd kube-apiserver kubectl)
 # How kwok plays kubelets: files of its own module.
@@ -48,11 +55,12 @@ needed_megabytes=9000
 
 main() {
   local mode=build
-  purpose=tests
+  wanted=(demo tests)
   for argument; do
     case $argument in
       --where) mode=where ;;
-      --for=demo | --for=tests) purpose=${argument#--for=} ;;
+      --for=demo) wanted=(demo) ;;
+      --kubernetes=*) want_version "${argument#--kubernetes=}" ;;
       *) fail "unknown argument $argument; see the head of ${BASH_SOURCE[0]}" ;;
     esac
   done
@@ -62,6 +70,11 @@ main() {
   missing=$(missing_files | tr '\n' ' ')
   [ -z "$missing" ] || fail "not built yet: ${missing}- run 'make control-plane'"
   served_folder
+}
+
+want_version() {
+  [ -d "$here/versions/$1" ] || fail "no Kubernetes $1 here: there are $(cd "$here/versions" && echo *)"
+  wanted+=("$1")
 }
 
 # Changes whenever anything changes that the programs are made from.
@@ -88,8 +101,10 @@ build_all() {
   check_go
   check_disk
   say "building $(wanted_programs | wc -l | tr -d ' ') programs of the control plane into $built, once: on two cores it takes about eight minutes, or five for the demo"
-  build .
-  [ $purpose = demo ] || build older
+  local module
+  for module in $(modules); do
+    build "$module"
+  done
   copy_files . sigs.k8s.io/kwok kustomize/stage stages "${stages[@]}"
   copy_files . github.com/cert-manager/cert-manager deploy/crds cert-manager-crds "${crds[@]}"
 }
@@ -127,6 +142,7 @@ build() {
     build_failed "$log"
   local index
   for index in "${!names[@]}"; do
+    mkdir -p "$(dirname "$built/${names[index]}")"
     mv "$temporary/$(base "${packages[index]}")" "$built/${names[index]}"
   done
   rm -rf "$temporary" "$log"
@@ -255,9 +271,14 @@ is_asset() {
 # Prints name and package of each program that is wanted and not there.
 wanted_programs() {
   local module
-  for module in . older; do
-    missing_programs $module
+  for module in $(modules); do
+    missing_programs "$module"
   done
+}
+
+# Prints the folder of each go.mod.
+modules() {
+  printf '%s\n' "${programs[@]}" | awk '!seen[$3]++ { print $3 }'
 }
 
 # Prints name and package of each program of one go.mod that is wanted and not there.
@@ -266,7 +287,7 @@ missing_programs() {
   for line in "${programs[@]}"; do
     read -r name needed module package rest <<<"$line"
     if [ "$module" = "$1" ] && ! is_asset "$name" && [ ! -x "$built/$name" ] &&
-      { [ "$needed" = demo ] || [ "$purpose" = tests ]; }; then
+      [[ " ${wanted[*]} " == *" $needed "* ]]; then
       echo "$name $package"
     fi
   done
@@ -294,7 +315,7 @@ take_lock() {
 
 check_go() {
   local wanted
-  wanted=$(sed -n 's/^go //p' "$here/go.mod" "$here"/*/go.mod | sort -V | tail -n 1)
+  wanted=$(sed -n 's/^go //p' "$here/go.mod" "$here"/*/go.mod "$here"/versions/*/go.mod | sort -V | tail -n 1)
   command -v go >/dev/null || fail "Go is missing: install Go $wanted or newer, https://go.dev/dl"
   # In a folder of the module, an older Go first looks for the toolchain that go.mod asks for.
   (cd "$here" && go version >/dev/null 2>"$built/.go.log") ||

@@ -2,11 +2,15 @@
 
 use std::{path::PathBuf, time::Duration};
 
+/// The oldest version of Kubernetes that the operator supports, and that `make test` builds.
+pub const OLDEST_KUBERNETES: &str = "1.30";
+
 /// Options for starting a [`ControlPlane`](crate::ControlPlane).
 #[derive(Clone, Debug)]
 pub struct ControlPlaneOptions {
-    /// Version of kube-apiserver.
-    pub version: Version,
+    /// Minor version of Kubernetes to take, such as `1.30`; by default, the current one. Those that there are
+    /// have folders in `control-plane/versions`.
+    pub kubernetes: Option<String>,
     /// Number of nodes that kwok plays.
     pub nodes: usize,
     /// Further arguments of kube-apiserver. If one is given twice, the last one wins.
@@ -22,7 +26,7 @@ pub struct ControlPlaneOptions {
 impl Default for ControlPlaneOptions {
     fn default() -> Self {
         Self {
-            version: Version::Current,
+            kubernetes: None,
             nodes: 2,
             apiserver_args: Vec::new(),
             parent: None,
@@ -31,15 +35,6 @@ impl Default for ControlPlaneOptions {
             patience: Duration::from_secs(180),
         }
     }
-}
-
-/// The version of kube-apiserver; all other components are the same for both versions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
-    /// The version of the other components.
-    Current,
-    /// An older version, which lacks what newer ones have.
-    Older,
 }
 
 /// A process of a control plane.
@@ -70,4 +65,12 @@ impl Component {
         Self::Kwok,
         Self::CertManager,
     ];
+
+    /// Tells whether its version is that of Kubernetes.
+    pub(crate) fn is_of_kubernetes(self) -> bool {
+        matches!(
+            self,
+            Self::Apiserver | Self::ControllerManager | Self::Scheduler
+        )
+    }
 }

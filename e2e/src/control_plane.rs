@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 
 use crate::{
     audit::AuditLog,
-    components::{Component, ControlPlaneOptions, Version},
+    components::{Component, ControlPlaneOptions},
     credentials::User,
     description::{CONTROL_PLANE_VARIABLE, Description},
     directory::Directory,
     kubeconfig::{KubeconfigFile, client_as, client_from},
-    launch::{Launch, OLDER_APISERVER},
+    launch::Launch,
     process::Process,
     programs::Programs,
     readiness::{answers, create_nodes, create_types, ready},
@@ -190,6 +190,16 @@ impl ControlPlane {
         self.tool("kubectl")
     }
 
+    /// Tells whether the apiserver serves a resource, such as `deployments.apps`.
+    ///
+    /// # Errors
+    /// When the apiserver does not answer.
+    pub async fn serves(&self, resource: &str) -> Result<bool> {
+        let resources = ["api-resources", "--output=name", "--cached=false"];
+        let served = self.kubectl().run(&resources).await?;
+        Ok(served.lines().any(|line| line == resource))
+    }
+
     /// Returns helm 4, as admin.
     pub fn helm(&self) -> Tool {
         self.tool("helm")
@@ -327,8 +337,8 @@ impl ControlPlane {
         options: &ControlPlaneOptions,
     ) -> Result<(Description, Launch, Vec<(Component, Process)>)> {
         let programs = Programs::find()?;
-        if options.version == Version::Older {
-            programs.must_have(OLDER_APISERVER)?;
+        if let Some(version) = &options.kubernetes {
+            programs.must_have_version(version)?;
         }
         let launch = Launch::prepare(&directory.path, programs.clone(), options)?;
         let description = Description {

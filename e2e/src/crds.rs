@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 /// Returns the CustomResourceDefinition of a resource: `rollouts` of Argo Rollouts, `kafkaconnects` of
 /// Strimzi, `services` of Knative, `clusters` of CloudNativePG, `kustomizations` of Flux, `applications` of
-/// Argo CD, `secretproviderclasspodstatuses` of the Secrets Store CSI driver or `harbors` of harbor-operator. The paths of
-/// fields are those of the real definitions. No controller acts on these resources here. `stores` are nobody's: they have
-/// lists of each kind, and rules whose messages repeat values.
+/// Argo CD, `podmonitors` and `prometheusrules` of the Prometheus Operator, `secretproviderclasspodstatuses` of
+/// the Secrets Store CSI driver or `harbors` of harbor-operator. The paths of fields are those of the real
+/// definitions. No controller acts on these resources here. `stores` are nobody's: they have lists of each kind, and
+/// rules whose messages repeat values.
 ///
 /// # Panics
 /// For any other name.
@@ -72,6 +73,26 @@ pub fn crd(name: &str) -> Value {
                 "kustomizations",
                 "kustomization",
                 "Kustomization",
+            ],
+            any_object(),
+        ),
+        "podmonitors" => definition(
+            [
+                "monitoring.coreos.com",
+                "v1",
+                "podmonitors",
+                "podmonitor",
+                "PodMonitor",
+            ],
+            any_object(),
+        ),
+        "prometheusrules" => definition(
+            [
+                "monitoring.coreos.com",
+                "v1",
+                "prometheusrules",
+                "prometheusrule",
+                "PrometheusRule",
             ],
             any_object(),
         ),

@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    env, fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 
 use anyhow::{Context, Result, ensure};
@@ -21,7 +22,11 @@ use crate::{
     mounted_secret::MountedSecret,
     port::free_ports,
     tool::Tool,
+    version::{Version, chart},
 };
+
+/// Variable that names a file of values for every installation. What a test sets itself goes before them.
+pub const VALUES_VARIABLE: &str = "POD_RELOADER_VALUES";
 
 /// An operator as installed by the chart, in a namespace of its own.
 ///
@@ -34,6 +39,8 @@ pub struct Installation {
     pub namespace: String,
     /// Port of the webhook on 127.0.0.1.
     pub port: u16,
+    /// Version of the operator and the chart.
+    pub version: Version,
     /// The helm program, as an administrator.
     pub helm: Tool,
     api_url: String,
@@ -50,8 +57,8 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Runs `helm install` with `values`, or creates what that would create. Waits until the Secrets that its
-    /// pods mount exist.
+    /// Runs `helm install` for a version with `values`, or creates what that would create. Waits until the Secrets
+    /// that its pods mount exist.
     ///
     /// # Errors
     /// When helm or the apiserver refuses.
@@ -59,12 +66,14 @@ impl Installation {
         control_plane: &ControlPlane,
         namespace: &str,
         directory: &Path,
+        version: Version,
         values: &Value,
         released: bool,
     ) -> Result<Self> {
         let port = free_port()?;
         let mut installation =
             Self::new(control_plane, namespace, namespace, port, directory).await?;
+        installation.version = version;
         match released {
             true => installation.upgrade(values).await?,
             false => installation.create_objects(values).await?,
@@ -100,6 +109,7 @@ impl Installation {
         Ok(Self {
             namespace: namespace.to_owned(),
             port,
+            version: Version::present(),
             helm: control_plane.helm(),
             api_url: control_plane.api_url().to_owned(),
             client: control_plane.admin_client().await?,
@@ -112,7 +122,7 @@ impl Installation {
         })
     }
 
-    /// Runs `helm upgrade` with `values` alone. Earlier values are forgotten.
+    /// Runs `helm upgrade` to the chart of its version, with `values` alone. Earlier values are forgotten.
     ///
     /// # Errors
     /// Same as [`Installation::create`].
@@ -121,7 +131,7 @@ impl Installation {
             self.cluster_scoped.is_none(),
             "no release of Helm: `Options::released` makes one"
         );
-        let chart = chart().display().to_string();
+        let chart = self.version.chart.display().to_string();
         let upgrade = [
             "upgrade",
             "--install",
@@ -179,21 +189,22 @@ impl Installation {
         // Placeholders for what differs between installations.
         const NAME: &str = "name-of-the-test";
         const PORT: &str = "48271";
-        static RENDERED: Mutex<BTreeMap<(String, String), String>> = Mutex::new(BTreeMap::new());
+        static RENDERED: Mutex<BTreeMap<[String; 3], String>> = Mutex::new(BTreeMap::new());
         let name = self.namespace.strip_suffix("-op");
         let name = name.unwrap_or(&self.namespace);
         let port = self.port.to_string();
         let values = self.values(values).to_string();
         let values = values.replace(name, NAME).replace(&port, PORT);
-        let key = (self.api_url.clone(), values);
+        let chart = self.version.chart.display().to_string();
+        let key = [self.api_url.clone(), chart, values];
         let lock = || RENDERED.lock().unwrap_or_else(PoisonError::into_inner);
         let known = lock().get(&key).cloned();
         let rendered = match known {
             Some(rendered) => rendered,
             None => {
                 let release = self.namespace.replace(name, NAME);
-                let chart = chart().display().to_string();
-                let template = ["template", &release, &chart, "--namespace", &release];
+                let [_, chart, values] = &key;
+                let template = ["template", &release, chart, "--namespace", &release];
                 // What all installations share belongs to no release.
                 let here = [
                     "--dry-run=server",
@@ -202,7 +213,7 @@ impl Installation {
                     "--values=-",
                 ];
                 let template = [&template[..], &here].concat();
-                let rendered = self.helm.run_with_input(&template, &key.1).await?;
+                let rendered = self.helm.run_with_input(&template, values).await?;
                 let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered)?;
                 let rendered = serde_json::to_string(&objects)?;
                 lock().insert(key, rendered.clone());
@@ -250,7 +261,11 @@ impl Installation {
         })
     }
 
-    /// Returns `values`, and the values for an installation beside the control plane.
+    /// Returns `values`, and the values for an installation beside the control plane. Beneath them are those of the
+    /// file that [`VALUES_VARIABLE`] names.
+    ///
+    /// # Panics
+    /// When that file cannot be read, or is not YAML.
     pub fn values(&self, values: &Value) -> Value {
         let mut all = json!({
             "fullnameOverride": self.namespace,
@@ -260,6 +275,7 @@ impl Installation {
             "replicaCount": 0,
             "service": {"type": "ExternalName", "externalName": "localhost", "port": self.port},
         });
+        merge(&mut all, values_of_this_run());
         merge(&mut all, values);
         all
     }
@@ -396,11 +412,25 @@ const LISTED: [(&str, &str); 7] = [
     ("v1", "Secret"),
 ];
 
-/// Returns the folder of the chart.
-pub fn chart() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .with_file_name("charts")
-        .join("pod-reloader")
+/// Returns true if the installations of this run have values that no test has chosen. Restarts may then wait for each
+/// other, in stages and for a limit, so all takes longer.
+pub fn has_own_values() -> bool {
+    values_of_this_run() != &json!({})
+}
+
+/// Returns the values of every installation of this run. They are those of the chart, unless somebody says otherwise.
+fn values_of_this_run() -> &'static Value {
+    static VALUES: LazyLock<Value> = LazyLock::new(|| {
+        let Some(file) = env::var_os(VALUES_VARIABLE).filter(|file| !file.is_empty()) else {
+            return json!({});
+        };
+        let shown = file.display();
+        let text = fs::read_to_string(&file);
+        let text = text.unwrap_or_else(|error| panic!("{VALUES_VARIABLE}: {shown}: {error}"));
+        let values = serde_saphyr::from_str(&text);
+        values.unwrap_or_else(|error| panic!("{VALUES_VARIABLE}: {shown}: {error}"))
+    });
+    &VALUES
 }
 
 /// Returns the names that the chart takes for dialects.
@@ -409,7 +439,7 @@ pub fn chart() -> PathBuf {
 ///
 /// The schema of the chart lists none.
 pub fn dialects() -> Vec<String> {
-    let schema = std::fs::read(chart().join("values.schema.json")).expect("the chart has a schema");
+    let schema = fs::read(chart().join("values.schema.json")).expect("the chart has a schema");
     let schema: Value = serde_json::from_slice(&schema).expect("it is a JSON schema");
     let names = schema["properties"]["dialects"]["items"]["enum"].clone();
     serde_json::from_value(names).expect("it lists dialects")

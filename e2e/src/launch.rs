@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use crate::{
-    components::{Component, ControlPlaneOptions, Version},
+    components::{Component, ControlPlaneOptions},
     credentials::{Credentials, User},
     kubeconfig::KubeconfigFile,
     port::free_ports,
@@ -27,7 +27,7 @@ pub(crate) struct Launch {
     pub(crate) credentials: Credentials,
     programs: Programs,
     ports: Ports,
-    version: Version,
+    kubernetes: Option<String>,
     apiserver_args: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl Launch {
             ports: Ports::choose()?,
             directory: directory.to_owned(),
             programs,
-            version: options.version,
+            kubernetes: options.kubernetes.clone(),
             apiserver_args: options.apiserver_args.clone(),
         };
         fs::write(launch.audit_policy(), AUDIT_POLICY)?;
@@ -105,13 +105,9 @@ impl Launch {
             Component::Kwok => ("kwok", self.kwok()),
             Component::CertManager => ("cert-manager", self.cert_manager()),
         };
-        let executable = match (component, self.version) {
-            (Component::Apiserver, Version::Older) => OLDER_APISERVER,
-            _ => name,
-        };
         Program {
             name: name.to_owned(),
-            executable: self.programs.program(executable),
+            executable: self.executable(component, name),
             args: args.into_iter().map(OsString::from).collect(),
             env: vec![
                 // kwok reads the configuration of its user: there is none in this home.
@@ -120,6 +116,16 @@ impl Launch {
                 ("GOGC".into(), "400".into()),
             ],
             log: self.logs.join(format!("{name}.log")),
+        }
+    }
+
+    /// Returns the file of a program. Of another version of Kubernetes, there are only the parts of Kubernetes.
+    fn executable(&self, component: Component, name: &str) -> PathBuf {
+        match &self.kubernetes {
+            Some(version) if component.is_of_kubernetes() => {
+                self.programs.of_version(version).program(name)
+            }
+            _ => self.programs.program(name),
         }
     }
 
@@ -338,9 +344,6 @@ impl Ports {
         })
     }
 }
-
-/// Name that `control-plane/build.sh` gives to the apiserver of [`Version::Older`].
-pub(crate) const OLDER_APISERVER: &str = "kube-apiserver-1.34";
 
 /// Audit policy: whole requests of service accounts, which tests ask about; for others, who did what.
 const AUDIT_POLICY: &str = "\

@@ -8,6 +8,7 @@ mod apply;
 mod audit;
 mod balancer;
 pub mod caller;
+mod capability;
 mod components;
 mod control_plane;
 pub mod crds;
@@ -33,24 +34,27 @@ pub mod receiver;
 mod scene;
 mod tool;
 mod usage;
+mod version;
 mod wait;
 pub mod workload;
 
 pub use audit::{AuditEvent, AuditLog, Mark};
 pub use balancer::Balancer;
-pub use components::{Component, ControlPlaneOptions, Version};
+pub use capability::{has_mutating_policies, lacks_mutating_policies};
+pub use components::{Component, ControlPlaneOptions, OLDEST_KUBERNETES};
 pub use control_plane::{AnotherApiserver, ControlPlane};
 pub use description::{CONTROL_PLANE_VARIABLE, Description};
 pub use etcd_copy::{EtcdCopy, Restore};
-pub use installation::{Installation, chart, dialects, free_port, merge};
+pub use installation::{Installation, VALUES_VARIABLE, dialects, free_port, has_own_values, merge};
 pub use kubeconfig::KubeconfigFile;
 pub use kubelet::{Kubelet, play_test_pod};
-pub use operator::{OPERATOR_VARIABLE, Operator};
+pub use operator::Operator;
 pub use oracles::{CANARY, Expected, FailedCalls, Oracles};
 pub use process::{Process, Program};
 pub use programs::{PROGRAMS_VARIABLE, Programs, of_the_workspace, prometheus};
 pub use scene::{Options, Replica, Scene, Snapshot, crowd};
 pub use tool::{Output, Tool};
+pub use version::{OPERATOR_VARIABLE, Version, chart};
 pub use wait::{Attempt, PATIENCE, wait_for};
 
 /// Returns true if tests run at full size, which takes too long for every change: `FULL=1`.

@@ -1,7 +1,6 @@
 //! Runs the operator as a process with the rights of its service account.
 
 use std::{
-    env,
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
@@ -21,12 +20,8 @@ use crate::{
     kubeconfig::KubeconfigFile,
     port::free_ports,
     process::{Process, Program},
-    programs::of_the_workspace,
     wait::{Attempt, PATIENCE, wait_for},
 };
-
-/// Variable that names the operator's program. Without it, the one built beside this program is used.
-pub const OPERATOR_VARIABLE: &str = "POD_RELOADER_BIN";
 
 /// A replica of the operator. The process ends with the last clone.
 #[derive(Clone, Debug)]
@@ -68,17 +63,19 @@ impl Operator {
             "--log-level=debug".to_owned(),
             "--log-format=text".to_owned(),
         ];
+        let own = own.into_iter().filter(|it| installation.version.takes(it));
         let args = installation.args().into_iter().chain(own);
         let args = args.chain(more_args.iter().cloned());
         let program = Program {
             name: format!("operator of {}", installation.namespace),
-            executable: program()?,
+            executable: installation.version.operator()?,
             args: args.map(OsString::from).collect(),
             env: vec![
                 ("KUBECONFIG".into(), kubeconfig_file.into()),
                 ("RUST_BACKTRACE".into(), "1".into()),
-                // The same value as in the image.
+                // The same values as in the image.
                 ("MALLOC_ARENA_MAX".into(), "2".into()),
+                ("MALLOC_MMAP_THRESHOLD_".into(), "65536".into()),
             ],
             log: directory.join("operator.log"),
         };
@@ -194,15 +191,6 @@ impl Operator {
     pub fn log(&self) -> Result<String> {
         Ok(fs::read_to_string(self.process.log())?)
     }
-}
-
-fn program() -> Result<PathBuf> {
-    if let Some(path) = env::var_os(OPERATOR_VARIABLE) {
-        return Ok(path.into());
-    }
-    of_the_workspace("pod-reloader").with_context(|| {
-        format!("the operator is not built: run `cargo build -p pod-reloader`, or set {OPERATOR_VARIABLE}")
-    })
 }
 
 /// Returns the body of `http://127.0.0.1:PORT/PATH`, if the status is 200.

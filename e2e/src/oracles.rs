@@ -16,6 +16,7 @@ use serde_json::Value;
 pub use self::failed_calls::FailedCalls;
 use self::history::History;
 use crate::{
+    installation::has_own_values,
     operator::Operator,
     oracle::Truth,
     scene::Scene,
@@ -55,7 +56,7 @@ impl Expected {
             revisions,
             at_least: revisions,
             failed_calls: FailedCalls::default(),
-            within: CONVERGENCE,
+            within: convergence(),
         }
     }
 
@@ -255,8 +256,12 @@ fn comes_back(keys: &[Option<String>]) -> bool {
     distinct.len() < changes.len()
 }
 
+/// Returns the time in which everything must become right.
+fn convergence() -> Duration {
+    Duration::from_secs(if has_own_values() { 180 } else { 30 })
+}
+
 const CANARY_IN_BASE64: &str = "aHVudGVyMi1jYW5hcnkt";
-const CONVERGENCE: Duration = Duration::from_secs(30);
 const MAX_KIB: u64 = 128 * 1024;
 const MAX_FILES: usize = 200;
 const AT_ONCE: usize = 16;

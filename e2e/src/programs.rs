@@ -34,11 +34,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Checks that a program exists.
-    ///
-    /// # Errors
-    /// When it does not.
-    pub(crate) fn must_have(&self, name: &str) -> Result<()> {
+    fn must_have(&self, name: &str) -> Result<()> {
         let directory = &self.directory;
         ensure!(
             directory.join(name).exists(),
@@ -46,6 +42,25 @@ impl Programs {
             directory.display()
         );
         Ok(())
+    }
+
+    /// Checks that Kubernetes of a minor version, such as `1.30`, has been built.
+    ///
+    /// # Errors
+    /// When it has not.
+    pub(crate) fn must_have_version(&self, version: &str) -> Result<()> {
+        let Self { directory } = self.of_version(version);
+        ensure!(
+            directory.is_dir(),
+            "{} is missing: run `make control-plane KUBERNETES={version}`",
+            directory.display()
+        );
+        Ok(())
+    }
+
+    /// Returns the folder with Kubernetes of a minor version.
+    pub(crate) fn of_version(&self, version: &str) -> Self {
+        Self::at(&self.directory.join(version))
     }
 
     pub(crate) fn at(directory: &Path) -> Self {

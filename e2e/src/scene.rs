@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use futures::FutureExt;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::{
@@ -28,11 +28,14 @@ use crate::{
     audit::{AuditEvent, AuditLog, Mark},
     control_plane::ControlPlane,
     credentials::random_hex,
-    installation::{Installation, create_namespace, delete_namespace, empty_namespace, merge},
+    installation::{
+        Installation, create_namespace, delete_namespace, empty_namespace, has_own_values, merge,
+    },
     operator::Operator,
     oracle,
     proxy::Proxy,
     tool::Tool,
+    version::Version,
     wait::{Attempt, PATIENCE, wait_for},
     workload::{BASELINE, Workload, config_map, key_of},
 };
@@ -55,13 +58,16 @@ pub struct Options {
     pub replicas: usize,
     /// True if the operator runs from the start.
     pub running: bool,
-    /// True if it looks after every namespace, not just that of the scene.
+    /// True if it looks after every namespace, not just that of the scene. So it does, too, in a run with values of its
+    /// own: some features of the chart are for all namespaces.
     pub everywhere: bool,
     /// Further values of the chart. Unless they say otherwise, the webhook has more time than the chart gives
     /// it.
     pub values: Value,
     /// Labels of the workloads' namespace, such as `stage=live`.
     pub namespace_labels: Vec<String>,
+    /// Version that is installed.
+    pub version: Version,
     /// True if the chart is installed as a Helm release, which a test can upgrade. Otherwise its objects are
     /// created directly, which is much faster.
     pub released: bool,
@@ -81,6 +87,7 @@ impl Default for Options {
             everywhere: false,
             values: Value::Null,
             namespace_labels: Vec::new(),
+            version: Version::present(),
             released: false,
         }
     }
@@ -186,6 +193,7 @@ impl Scene {
             &control_plane,
             &format!("{namespace}-op"),
             directory.path(),
+            options.version.clone(),
             &options.values(&namespace),
             options.released,
         )
@@ -574,10 +582,25 @@ impl Scene {
     /// # Errors
     /// When there is none within [`PATIENCE`].
     pub async fn event(&self, workload: &Workload, reason: &str) -> Result<String> {
-        let what = format!("an Event {reason} about {}", workload.reference());
+        self.event_that(workload, reason, |of, _| of == reason)
+            .await
+    }
+
+    /// Waits for an Event about a workload for whose reason and text `is_meant` holds, and returns its text. A failure
+    /// calls it `what`.
+    ///
+    /// # Errors
+    /// When there is none within [`PATIENCE`].
+    pub async fn event_that(
+        &self,
+        workload: &Workload,
+        what: &str,
+        is_meant: impl Fn(&str, &str) -> bool,
+    ) -> Result<String> {
+        let what = format!("an Event {what} about {}", workload.reference());
         wait_for(&what, PATIENCE, async || {
             let events = self.events(workload).await?;
-            let found = events.iter().find(|(of, _)| of == reason);
+            let found = events.iter().find(|(reason, note)| is_meant(reason, note));
             Ok(match found {
                 Some((_, note)) => Attempt::Done(note.clone()),
                 None => Attempt::NotYet(format!("{events:?}")),
@@ -609,16 +632,17 @@ impl Scene {
     /// Returns the CA bundle of the webhook configuration, in PEM.
     ///
     /// # Errors
-    /// When it cannot be read, or does not have exactly one webhook.
+    /// When it cannot be read, or its webhooks do not all have the same.
     pub async fn ca_bundle(&self) -> Result<String> {
         let configurations: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         let configuration = configurations.get(&self.installation.namespace).await?;
         let webhooks = configuration.webhooks.unwrap_or_default();
-        let [webhook] = &webhooks[..] else {
-            bail!("{} webhooks", webhooks.len());
-        };
-        let bundle = webhook.client_config.ca_bundle.clone();
-        Ok(String::from_utf8(bundle.unwrap_or_default().0)?)
+        let bundles = webhooks.into_iter().map(|it| it.client_config.ca_bundle);
+        let bundles: BTreeSet<_> = bundles.map(|it| it.unwrap_or_default().0).collect();
+        let [bundle] = Vec::from_iter(bundles)
+            .try_into()
+            .map_err(|all: Vec<_>| anyhow!("{} bundles", all.len()))?;
+        Ok(String::from_utf8(bundle)?)
     }
 
     /// Returns a position in the audit log, after everything that was answered before.
@@ -789,11 +813,12 @@ impl Scene {
 impl Options {
     /// Returns the chart's values for an operator that looks after `namespace`.
     pub fn values(&self, namespace: &str) -> Value {
+        let everywhere = self.everywhere || has_own_values();
         let mut values = json!({
             "settlePeriod": self.settle_period,
             // Other tests may keep the machine busy.
             "webhook": {"failurePolicy": self.failure_policy, "timeoutSeconds": 10},
-            "watch": {"namespaces": if self.everywhere { vec![] } else { vec![namespace] }},
+            "watch": {"namespaces": if everywhere { vec![] } else { vec![namespace] }},
         });
         merge(&mut values, &self.values);
         values

@@ -45,6 +45,24 @@ impl Process {
         Ok(total)
     }
 
+    /// Returns the number of times that its threads have gone to sleep, and so have been woken up, except those that
+    /// have ended.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn wake_ups(&self) -> Result<u64> {
+        let mut total = 0;
+        for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
+            let status = fs::read_to_string(thread?.path().join("status"))?;
+            let switches = status
+                .lines()
+                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            let switches = switches.with_context(|| format!("no switches in {status}"))?;
+            total += switches.trim().parse::<u64>()?;
+        }
+        Ok(total)
+    }
+
     /// Returns the number of its open file descriptors.
     ///
     /// # Errors

@@ -120,6 +120,18 @@ impl Workload {
         self
     }
 
+    /// Makes it cheap: it has no pods, but its revisions are created anyway.
+    #[must_use]
+    pub fn without_pods(self) -> Self {
+        match self.kind {
+            Kind::DaemonSet => self.with(
+                &["spec", "template", "spec", "nodeSelector"],
+                json!({"no": "node"}),
+            ),
+            _ => self.with(&["spec", "replicas"], json!(0)),
+        }
+    }
+
     /// Makes it unable to start without this ConfigMap.
     #[must_use]
     pub fn requires(mut self, config_map: &str) -> Self {

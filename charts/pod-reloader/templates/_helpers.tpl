@@ -88,6 +88,11 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "pod-reloader.serviceA
 {{- if .Values.unstick.enabled -}}{{- include "pod-reloader.restarts" . -}}{{- end -}}
 {{- end -}}
 
+{{- /* Whether pods are asked to reload: "true", or empty. */ -}}
+{{- define "pod-reloader.reloads" -}}
+{{- if .Values.httpReload.enabled -}}{{- include "pod-reloader.restarts" . -}}{{- end -}}
+{{- end -}}
+
 {{- define "pod-reloader.runsCronJobs" -}}
 {{- if and .Values.runCronJobsOnChange (include "pod-reloader.restarts" .) -}}
 {{- range (include "pod-reloader.customResources" . | fromJson).items -}}

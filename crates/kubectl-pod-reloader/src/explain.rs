@@ -67,6 +67,9 @@ pub(crate) struct Explanation {
     /// The copies that its pods use.
     #[serde(flatten)]
     pinning: Pinning,
+    /// The place at which its pods reload changed files in place of a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reload_url: Option<String>,
     /// Time that its objects must stay unchanged before it is restarted, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     settle_period_seconds: Option<f64>,
@@ -148,6 +151,10 @@ fn explanation(
         rollout: rollout.text().to_owned(),
         restraints: Restraints::of(seen, findings),
         pinning,
+        reload_url: workload
+            .http_reload
+            .as_deref()
+            .map(|it| it.target.to_string()),
         settle_period_seconds: seen.operator.map(settle_period),
         objects: rows(seen, operators, &findings.found, &findings.uses),
         advice: advice(workload),
@@ -227,6 +234,12 @@ impl Answer for Explanation {
                 false => "by nothing: it tracks no object".to_owned(),
             };
             fields.push(("Restarts", line(&restarts)));
+            if let Some(url) = &self.reload_url {
+                let reloads = format!(
+                    "in place of that, if all that changed are files of mounted volumes: a POST of {url} to each pod"
+                );
+                fields.push(("Reloads", line(&reloads)));
+            }
         }
         let problems = self.problems.iter().map(|event| {
             let at = when(event.at, self.asked_at);

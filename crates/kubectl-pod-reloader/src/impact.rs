@@ -274,7 +274,9 @@ impl Object<'_> {
                 })
                 .or_else(|| {
                     let gates = gates::remark(workload.gates.as_deref());
-                    gates.or(stall(seen)).map(ToOwned::to_owned)
+                    let reload = reloads(seen, self.reference);
+                    let remark = gates.or(reload).or(stall(seen));
+                    remark.map(ToOwned::to_owned)
                 }),
             needs: needs
                 .map(|it| it.key.as_deref().unwrap_or("the object").to_owned())
@@ -320,6 +322,13 @@ impl Object<'_> {
         }
         None
     }
+}
+
+/// Returns how the pods of a workload get a change of an object without a restart, if they do.
+fn reloads(seen: &Seen<'_>, object: &Reference) -> Option<&'static str> {
+    let reload = seen.workload.http_reload.as_deref()?;
+    let remark = "its pods are asked to reload it, and restarted if one of them does not";
+    reload.reaches(object).then_some(remark)
 }
 
 impl Answer for Impact {

@@ -284,7 +284,7 @@ impl Plan {
         let has = |restarts| self.workloads.iter().any(|row| row.restarts == restarts);
         if !self.refused.is_empty() {
             Outcome::Refused
-        } else if has(Restarts::Yes) || has(Restarts::ByItself) {
+        } else if has(Restarts::Yes) || has(Restarts::ByItself) || has(Restarts::Reloads) {
             Outcome::Restarts
         } else if has(Restarts::Unknown) || !self.unseen.is_empty() {
             Outcome::Unknown
@@ -315,6 +315,7 @@ impl Plan {
             ),
         };
         for (restarts, words) in [
+            (Restarts::Reloads, "would reload"),
             (Restarts::Waits, "would wait"),
             (Restarts::New, "would be new"),
             (Restarts::No, "would keep running"),

@@ -8,14 +8,15 @@ use std::fmt;
 
 use crate::annotations::{
     ANY, APPROVAL, APPROVE, AT, AUTO, CONFIG_HASH, DEADLINE, EXCLUDE_SECRET_PROVIDER_CLASSES, HELD,
-    HOLD, KEYS, Key, NEEDED, ON_FAILURE, PER_KEY, PIN, PREFIX, Place, REQUIRED, RESTART,
-    RESTART_ON, RESTART_WINDOW, REVERTED, SECRET_PROVIDER_CLASSES, SETTLE_PERIOD, SOAK, STAGE,
-    STAGED, TEMPLATE, TOGETHER, TOGETHER_TIMEOUT,
+    HOLD, KEYS, Key, NEEDED, ON_FAILURE, PER_KEY, PIN, PREFIX, Place, RELOAD_DELAY, RELOAD_TIMEOUT,
+    RELOAD_URL, REQUIRED, RESTART, RESTART_ON, RESTART_WINDOW, REVERTED, SECRET_PROVIDER_CLASSES,
+    SETTLE_PERIOD, SOAK, STAGE, STAGED, TEMPLATE, TOGETHER, TOGETHER_TIMEOUT,
 };
 use crate::dialect::Dialect;
 use crate::dialects::{Dialects, is_auto};
 use crate::duration::{self, MAX_SETTLE_PERIOD};
 use crate::gate;
+use crate::http_reload::Target;
 use crate::list::{escaped, quoted};
 use crate::pins::is_pin;
 use crate::staging::Staged;
@@ -73,6 +74,8 @@ pub enum Advice {
     },
     /// An item of [`TOGETHER`], safe to print, that names no object which the workload tracks.
     NotTracked(String),
+    /// The annotation [`RELOAD_URL`] where pods are restarted anyway, and the reason.
+    NoReload(&'static str),
     /// An annotation of another tool that is not read.
     Foreign {
         /// The annotation, made safe to print.
@@ -129,6 +132,9 @@ impl fmt::Display for Advice {
                 f,
                 "{TOGETHER} names {item}, which is not tracked; nothing waits for it"
             ),
+            Self::NoReload(why) => {
+                write!(f, "{RELOAD_URL} has no effect, pods are restarted: {why}")
+            }
             Self::Foreign { key, why } => write!(f, "{key} {why}"),
         }
     }
@@ -167,6 +173,12 @@ pub(crate) fn on(
         })
         .take(MAX_ADVICE)
         .collect()
+}
+
+/// Returns the advice on a workload whose pods could reload changed config, if that is switched off.
+pub(crate) fn unread_reload<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<Advice> {
+    annotation(RELOAD_URL).and_then(Target::parse)?;
+    Some(Advice::NoReload(NO_RELOADS))
 }
 
 fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
@@ -211,6 +223,12 @@ fn on_value(key: &'static Key, value: &str) -> Option<Advice> {
         SOAK => on_duration(SOAK, value, "--soak"),
         TOGETHER_TIMEOUT => on_duration(TOGETHER_TIMEOUT, value, "15m"),
         DEADLINE => on_duration(DEADLINE, value, "--restart-deadline"),
+        RELOAD_URL => takes(
+            Target::parse(value).is_some(),
+            "a port and a path without a host, such as http://:8080/-/reload",
+        ),
+        RELOAD_DELAY => on_duration(RELOAD_DELAY, value, "10s"),
+        RELOAD_TIMEOUT => on_duration(RELOAD_TIMEOUT, value, "2m"),
         _ => None,
     }
 }
@@ -252,6 +270,7 @@ fn nearest(name: &str) -> Option<&'static Key> {
 const OF_CLASSES: [&str; 2] = [SECRET_PROVIDER_CLASSES, EXCLUDE_SECRET_PROVIDER_CLASSES];
 const NO_CLASSES: &str = "is not read: SecretProviderClasses are tracked with the chart value secretProviderClasses.enabled \
                           only; without it, track the Secret that the CSI driver syncs";
+const NO_RELOADS: &str = "it is read with the chart value httpReload.enabled only";
 /// The maximum length of the name of a label or annotation in Kubernetes.
 const LONGEST_NAME: usize = 63;
 

@@ -7,7 +7,7 @@ use std::fmt;
 pub const PREFIX: &str = "pod-reloader.cs.sap.com/";
 
 /// All our annotations and labels, with the place in which each is read.
-pub const KEYS: [Key; 29] = [
+pub const KEYS: [Key; 32] = [
     Key::of_the_user(CONFIG_MAPS, Place::Annotation),
     Key::of_the_user(SECRETS, Place::Annotation),
     Key::of_the_user(AUTO, Place::Annotation),
@@ -31,6 +31,9 @@ pub const KEYS: [Key; 29] = [
     Key::of_timing(TOGETHER_TIMEOUT),
     Key::of_timing(PIN),
     Key::of_timing(ON_FAILURE),
+    Key::of_timing(RELOAD_URL),
+    Key::of_timing(RELOAD_DELAY),
+    Key::of_timing(RELOAD_TIMEOUT),
     Key::of_the_user(IGNORED, Place::Label),
     Key::of_the_user(DISABLED, Place::Label),
     Key::of_ours(CONFIG_HASH, Place::TemplateAnnotation),
@@ -70,8 +73,8 @@ pub struct Key {
     pub place: Place,
     /// True if only we write it.
     pub is_ours: bool,
-    /// True if it says only when pods are restarted, or how they can be put back. If it changes while a restart is
-    /// being written, that restart came first.
+    /// True if it says only when pods are restarted, whether they are reloaded instead, or how they can be put back. If
+    /// it changes while a restart is being written, that restart came first.
     pub is_timing: bool,
 }
 
@@ -180,7 +183,8 @@ pub(crate) const CONFIG_HASH_FIELD: &str = "f:pod-reloader.cs.sap.com/config-has
 
 /// On a workload: `<value of CONFIG_HASH>=<config hash>`. Only we write it.
 ///
-/// A baseline says which content a config hash that we cannot verify stands for.
+/// A baseline says which content a config hash that we cannot verify stands for, or which content the pods have reloaded
+/// since that hash was set.
 pub const BASELINE: &str = "pod-reloader.cs.sap.com/baseline";
 
 /// On a workload: the time for which its config must be unchanged before a restart, such as `10s`.
@@ -251,6 +255,15 @@ pub const HELD: &str = "hold";
 
 /// A value of [`ON_FAILURE`].
 pub const REVERTED: &str = "revert";
+
+/// On a workload: the port and the path at which each of its pods reloads its config, such as `http://:8080/-/reload`.
+pub const RELOAD_URL: &str = "pod-reloader.cs.sap.com/reload-url";
+
+/// On a workload: the time that a pod gets to have changed config in its files before it is asked to reload.
+pub const RELOAD_DELAY: &str = "pod-reloader.cs.sap.com/reload-delay";
+
+/// On a workload: the time after that delay in which all pods must have reloaded. Otherwise they are restarted.
+pub const RELOAD_TIMEOUT: &str = "pod-reloader.cs.sap.com/reload-timeout";
 
 /// Label of a workload: `"true"` makes pod-reloader leave it alone.
 pub const IGNORED: &str = "pod-reloader.cs.sap.com/ignored";

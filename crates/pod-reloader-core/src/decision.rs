@@ -90,19 +90,23 @@ pub fn decide(
         contents: workload.references.contents(objects),
         keys,
     };
-    let decision = match workload.config_hash() {
+    let decision = match (workload.config_hash(), reloaded(workload)) {
+        // Whatever the config hash stands for, the pods have reloaded since.
+        (value, Some(hash)) => facts.by_reload(value.unwrap_or_default(), hash),
         // For a workload restarted by a time, the baseline says what its last restart was for.
         _ if workload.restart != Restart::Template => facts.by_baseline(BY_TIME),
-        Some(value) => facts.by_hash(value),
+        (Some(value), None) => facts.by_hash(value),
         // A workload with a baseline retains it when `firstStamp: baseline` is switched off, and when the
         // workload is no longer restarted by a time.
-        None if facts.baseline("").or(facts.baseline(BY_TIME)).is_some() => facts.by_baseline(""),
+        (None, None) if facts.baseline("").or(facts.baseline(BY_TIME)).is_some() => {
+            facts.by_baseline("")
+        }
         // Opting in through another controller's annotations causes no restart there, either.
-        None if workload.opt_in != OptIn::ByUs => facts.by_baseline(""),
-        None if first_stamp == FirstStamp::Baseline => facts.by_baseline(""),
+        (None, None) if workload.opt_in != OptIn::ByUs => facts.by_baseline(""),
+        (None, None) if first_stamp == FirstStamp::Baseline => facts.by_baseline(""),
         // Nothing is tracked yet, so the first object to appear is a change.
-        None if facts.contents.is_empty() => facts.by_baseline(""),
-        None => facts.set(Cause::FirstStamp),
+        (None, None) if facts.contents.is_empty() => facts.by_baseline(""),
+        (None, None) => facts.set(Cause::FirstStamp),
     };
     let decision = match decision {
         Decision::Unchanged if !workload.templates_agree() => facts.set(Cause::Changed),
@@ -154,6 +158,15 @@ impl<'a> Facts<'a> {
                 Some(hash) => self.compare(hash, value),
                 None => self.take_over(value),
             },
+        }
+    }
+
+    /// Decides by what the pods have reloaded since the config hash `value` was set.
+    fn by_reload(&self, value: &str, hash: &str) -> Decision {
+        match hash {
+            // Some of them may have.
+            UNFINISHED => self.set(Cause::Changed),
+            hash => self.compare(hash, &format!("{value}{RELOADED}")),
         }
     }
 
@@ -226,7 +239,9 @@ impl<'a> Facts<'a> {
     /// Returns the hash of the contents, with the mark of the last rotation.
     fn hash(&self) -> ConfigHash {
         let hash = self.keys.hash(&self.contents);
-        hash.carrying(self.workload.last_hash())
+        let hash = hash.carrying(self.workload.last_hash());
+        let baseline = self.workload.markers.baseline.as_deref();
+        unless_reloaded(baseline, hash, self.keys)
     }
 }
 
@@ -238,12 +253,82 @@ const BY_TIME: &str = "at";
 /// tracked now than when it was made.
 const OTHERWISE: &str = "~";
 
+/// Follows the config hash in a baseline: the pods have reloaded the content of the hash that follows since that config
+/// hash was set. What the config hash stands for is no longer what they have.
+const RELOADED: &str = "!";
+
+/// Stands in place of the hash in such a baseline while pods reload: nobody knows which of them have.
+const UNFINISHED: &str = "-";
+
+/// Returns the hash of the content that the pods have reloaded since the config hash was set, if they have.
+fn reloaded(workload: &Workload) -> Option<&str> {
+    let (own, hash) = reload_of(workload.markers.baseline.as_deref()?)?;
+    let is_of_now = own == workload.config_hash().unwrap_or_default();
+    (workload.restart == Restart::Template && is_of_now).then_some(hash)
+}
+
+/// Returns the parts of a baseline that says what pods have reloaded: the config hash of that time, and the hash.
+fn reload_of(baseline: &str) -> Option<(&str, &str)> {
+    let (own, hash) = baseline.rsplit_once('=')?;
+    Some((own.strip_suffix(RELOADED)?, hash))
+}
+
+/// Returns true if the baseline of `workload` says what pods have reloaded, even if another config hash was set since.
+pub(crate) fn has_reload_baseline(workload: &Workload) -> bool {
+    let baseline = workload.markers.baseline.as_deref();
+    baseline.and_then(reload_of).is_some()
+}
+
+/// Returns true if pods of `workload` have begun to reload, and nobody knows which of them have.
+pub fn is_reloading(workload: &Workload) -> bool {
+    reloaded(workload) == Some(UNFINISHED)
+}
+
+/// Returns the value that stands for the content that the pods have: the config hash, or the baseline if the pods have
+/// reloaded since, or if there is no config hash.
+pub fn present_value(workload: &Workload) -> Option<&str> {
+    let baseline = workload.markers.baseline.as_deref();
+    match reloaded(workload) {
+        Some(_) => baseline,
+        None => workload.config_hash().or(baseline),
+    }
+}
+
+/// Returns the baseline of a workload whose pods are about to reload.
+pub fn baseline_before_reload(workload: &Workload) -> String {
+    baseline_after_reload(workload, UNFINISHED)
+}
+
+/// Returns the baseline of a workload whose pods have all reloaded the content of `config_hash`.
+pub fn baseline_after_reload(workload: &Workload, config_hash: &str) -> String {
+    let value = workload.config_hash().unwrap_or_default();
+    format!("{value}{RELOADED}={config_hash}")
+}
+
+/// Returns `hash`, or another hash of the same contents if `baseline` says that pods have reloaded since that very hash
+/// was set: written again, it would restart nothing, and would still stand for what they have reloaded.
+pub fn unless_reloaded(baseline: Option<&str>, hash: ConfigHash, keys: &Keyring) -> ConfigHash {
+    let own = baseline.and_then(reload_of).map(|(own, _)| own);
+    match own == Some(&hash.to_string()) {
+        true => hash.renewed(keys),
+        false => hash,
+    }
+}
+
+/// Returns true if `baseline` says that pods have reloaded since the config hash `value` was set.
+pub(crate) fn has_reloaded(baseline: Option<&str>, value: &str) -> bool {
+    let own = baseline.and_then(reload_of).map(|(own, _)| own);
+    own == Some(value)
+}
+
 /// Returns the keys needed to tell whether `workload` is up to date: the key of its config hash, and the
 /// key of the baseline that belongs to that hash.
 pub fn keys_relied_on(workload: &Workload) -> BTreeSet<KeyId> {
     let value = workload.config_hash();
     let of = value.unwrap_or_default();
-    let baseline = baseline(workload, of)
+    let reloaded = reloaded(workload);
+    let baseline = reloaded
+        .or_else(|| baseline(workload, of))
         .or_else(|| baseline(workload, &format!("{of}{OTHERWISE}")))
         .or_else(|| baseline(workload, BY_TIME));
     let hashes = value.into_iter().chain(baseline);
@@ -262,7 +347,10 @@ pub fn baseline_by_time(config_hash: &str) -> String {
 pub(crate) fn speaks_of(baseline: &str, value: Option<&str>) -> bool {
     let own = baseline.rsplit_once('=').map(|(own, _)| own);
     own.is_some_and(|own| {
-        let own = own.strip_suffix(OTHERWISE).unwrap_or(own);
+        let own = [OTHERWISE, RELOADED]
+            .iter()
+            .find_map(|it| own.strip_suffix(it))
+            .unwrap_or(own);
         own == BY_TIME || own == value.unwrap_or_default()
     })
 }

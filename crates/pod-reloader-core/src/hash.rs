@@ -19,8 +19,9 @@ pub const KEY_LENGTH: usize = 32;
 /// The hash is an HMAC because anyone who may view workloads can read a pod template: from an unkeyed hash, a
 /// short password could be guessed offline.
 ///
-/// A dot and the mark of a [rotation](crate::rotation) follow if pods were restarted for one. It is an HMAC, too, and
-/// says nothing about the contents.
+/// A dot and a mark follow if pods were restarted for a [rotation](crate::rotation), or for contents that the same
+/// hash stood for before they [reloaded](crate::http_reload) others. The mark is an HMAC, too, and says nothing about
+/// the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigHash {
     key_id: KeyId,
@@ -69,6 +70,14 @@ impl ConfigHash {
             rotation: Some(keys.0[0].rotation(namespace, rotated)),
             ..self
         }
+    }
+
+    /// Returns a hash of the same contents with another mark: the pod template has this one already, and would not
+    /// change.
+    #[must_use]
+    pub(crate) fn renewed(self, keys: &Keyring) -> Self {
+        let rotation = Some(keys.0[0].renewal(&self.to_string()));
+        Self { rotation, ..self }
     }
 
     /// Returns the first `length` bytes of the hash, as hex. Both its parts are in them.
@@ -158,6 +167,20 @@ impl HashKey {
             mac.update(&(class.len() as u64).to_be_bytes());
             mac.update(class.as_bytes());
             mac.update(versions.as_bytes());
+        }
+        let mac: [u8; 32] = mac.finalize().into_bytes().into();
+        let mut mark = [0; ROTATION_LENGTH];
+        mark.copy_from_slice(&mac[..ROTATION_LENGTH]);
+        mark
+    }
+
+    /// Returns the mark of a hash that is set in place of `value`, for the same contents.
+    fn renewal(&self, value: &str) -> [u8; ROTATION_LENGTH] {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.bytes).expect("HMAC takes keys of any length");
+        for part in ["renewal", value] {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part.as_bytes());
         }
         let mac: [u8; 32] = mac.finalize().into_bytes().into();
         let mut mark = [0; ROTATION_LENGTH];
@@ -372,7 +395,7 @@ fn parse_entry_name(name: &str) -> Option<Timestamp> {
 }
 
 const PREFIX: &str = "v1.";
-/// The length of the mark of a rotation, in bytes.
+/// The length of the mark of a rotation or a renewal, in bytes.
 const ROTATION_LENGTH: usize = 8;
 const ENTRY_NAME: &str = "%Y%m%dT%H%M%SZ";
 

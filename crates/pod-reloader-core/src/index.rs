@@ -1,8 +1,11 @@
 //! The index: the managed workloads, and which of them reference a config object.
 
+mod consumers;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use self::consumers::Consumers;
 use crate::digest::DataKeys;
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
@@ -24,8 +27,8 @@ pub struct Index {
     /// The maximum total weight of the workloads of one namespace, in bytes.
     share: usize,
     workloads: HashMap<Arc<WorkloadId>, Arc<Workload>>,
-    /// The workloads that name an object, sorted. Most objects are named by one or a few workloads.
-    consumers: HashMap<Reference, Vec<Arc<WorkloadId>>>,
+    /// The workloads that name an object.
+    consumers: HashMap<Reference, Consumers>,
     /// The workloads that have regular expressions for names of a kind, by namespace.
     with_patterns: HashMap<(ConfigKind, Name), BTreeSet<Arc<WorkloadId>>>,
     /// The workloads that track a SecretProviderClass, by namespace and class.
@@ -99,11 +102,12 @@ impl Index {
     }
 
     /// Adds or updates a managed workload, if its namespace has room for it.
-    pub fn apply(&mut self, workload: Workload) -> Applied {
+    pub fn apply(&mut self, mut workload: Workload) -> Applied {
         let before = self.workloads.get(&workload.id).cloned();
         if before.as_ref().is_some_and(|before| **before == workload) {
             return Applied::Unchanged;
         }
+        self.share_names(&mut workload);
         let weight = workload.weight();
         let freed = before.as_ref().map_or(0, |before| before.weight());
         if (self.weight(&workload.id.namespace) - freed).saturating_add(weight) > self.share {
@@ -140,6 +144,12 @@ impl Index {
         self.workloads.get(id).cloned()
     }
 
+    /// Returns the identity of a managed workload, for another table to share.
+    pub fn shared_id(&self, id: &WorkloadId) -> Option<Arc<WorkloadId>> {
+        let (id, _) = self.workloads.get_key_value(id)?;
+        Some(id.clone())
+    }
+
     /// Returns all managed workloads.
     pub fn workloads(&self) -> impl Iterator<Item = &WorkloadId> {
         self.workloads.keys().map(|id| &**id)
@@ -150,8 +160,11 @@ impl Index {
         &'a self,
         reference: &'a Reference,
     ) -> impl Iterator<Item = &'a WorkloadId> {
-        let named = self.consumers.get(reference).into_iter().flatten();
-        let all = named.chain(
+        let named = self
+            .consumers
+            .get(reference)
+            .map_or(&[][..], Consumers::all);
+        let all = named.iter().chain(
             self.matching(reference)
                 .filter(|id| !self.is_named_by(reference, id)),
         );
@@ -205,7 +218,7 @@ impl Index {
     /// Returns the number of named objects, and the number of references to them: one for each object of
     /// each workload. Matches of regular expressions are not included.
     pub fn referenced(&self) -> (usize, usize) {
-        let references = self.consumers.values().map(Vec::len).sum();
+        let references = self.consumers.values().map(|it| it.all().len()).sum();
         (self.consumers.len(), references)
     }
 
@@ -262,6 +275,22 @@ impl Index {
         }
     }
 
+    /// Makes a workload use the names that the index has anyway: those of its namespace, and of objects that others
+    /// name.
+    fn share_names(&self, workload: &mut Workload) {
+        if let Some((namespace, _)) = self.namespaces.get_key_value(&workload.id.namespace) {
+            workload.id.namespace = namespace.clone();
+        }
+        let namespace = &workload.id.namespace;
+        workload.references.share_names(|reference| {
+            if let Some((known, _)) = self.consumers.get_key_value(reference) {
+                *reference = known.clone();
+            } else if reference.namespace == *namespace {
+                reference.namespace = namespace.clone();
+            }
+        });
+    }
+
     /// Replaces a workload by its new state, which has the same references.
     fn replace(&mut self, before: &Workload, now: Workload, weight: usize) {
         if let Some(namespace) = self.namespaces.get_mut(&now.id.namespace) {
@@ -276,10 +305,8 @@ impl Index {
         let id = Arc::new(workload.id.clone());
         for reference in workload.references.named() {
             let consumers = self.consumers.entry(reference.clone());
-            let consumers = consumers.or_insert_with(|| Vec::with_capacity(1));
-            if let Err(at) = consumers.binary_search(&id) {
-                consumers.insert(at, id.clone());
-            }
+            let consumers = consumers.or_insert_with(|| Consumers::One(id.clone()));
+            consumers.insert(&id);
         }
         for place in places(&workload) {
             let workloads = self.with_patterns.entry(place).or_default();
@@ -298,13 +325,9 @@ impl Index {
     fn remove(&mut self, id: &WorkloadId) -> Option<Arc<Workload>> {
         let workload = self.workloads.remove(id)?;
         for reference in workload.references.named() {
-            if let Some(consumers) = self.consumers.get_mut(reference) {
-                if let Ok(at) = consumers.binary_search_by(|own| (**own).cmp(id)) {
-                    consumers.remove(at);
-                }
-                if consumers.is_empty() {
-                    self.consumers.remove(reference);
-                }
+            let consumers = self.consumers.get_mut(reference);
+            if consumers.is_some_and(|consumers| consumers.remove(id)) {
+                self.consumers.remove(reference);
             }
         }
         for place in places(&workload) {
@@ -371,7 +394,7 @@ impl Index {
 
     fn is_named_by(&self, reference: &Reference, id: &WorkloadId) -> bool {
         let consumers = self.consumers.get(reference);
-        consumers.is_some_and(|it| it.binary_search_by(|own| (**own).cmp(id)).is_ok())
+        consumers.is_some_and(|it| it.contain(id))
     }
 }
 

@@ -28,6 +28,7 @@ pub mod config_sync;
 pub mod digest;
 pub mod gate;
 pub mod hash;
+pub mod http_reload;
 pub mod pins;
 pub mod revision;
 pub mod secret_provider_class;
@@ -51,11 +52,13 @@ pub mod workload;
 pub mod copies;
 pub mod index;
 pub mod limit;
+mod owner;
 pub mod stages;
 pub mod stuck;
 
 pub mod decision;
 
+pub mod reload_round;
 pub mod rotation;
 
 pub mod kept;

@@ -7,6 +7,7 @@ use jsonptr::PointerBuf;
 use serde_json::{Value, json};
 
 use crate::annotations;
+use crate::decision::has_reload_baseline;
 use crate::kind::Template;
 use crate::workload::{Restart, Workload};
 
@@ -41,6 +42,7 @@ impl<'a> Stamp<'a> {
 /// newer state.
 pub fn stamp(workload: &Workload, stamp: &Stamp<'_>) -> Patch {
     let mut operations = tests(workload);
+    operations.extend(reload_test(workload));
     let undone = workload.pinning.as_deref().map(|it| it.undone.as_deref());
     let undone = undone.filter(|_| workload.markers.has_annotations);
     operations.extend(undone.map(|value| test(&UNDONE, value)));
@@ -60,6 +62,14 @@ pub fn stamp(workload: &Workload, stamp: &Stamp<'_>) -> Patch {
         operations.extend(change(&UNDONE, 2, undone, stamp.undone));
     }
     Patch(once(operations))
+}
+
+/// Returns the test of the baseline of a workload whose pods may have reloaded: what they have depends on it, too.
+fn reload_test(workload: &Workload) -> Option<PatchOperation> {
+    let markers = &workload.markers;
+    let may_have = workload.http_reload.is_some() || has_reload_baseline(workload);
+    let baseline = markers.baseline.as_deref();
+    (may_have && markers.has_annotations).then(|| test(&BASELINE, baseline))
 }
 
 /// Returns the loop's patch that restarts the pods by writing a time, together with the baseline that goes

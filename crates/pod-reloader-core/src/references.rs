@@ -166,6 +166,13 @@ impl References {
         of_one.map(|claims| &claims[0].reference)
     }
 
+    /// Replaces each reference by an equal one, whose names are shared.
+    pub(crate) fn share_names(&mut self, share: impl Fn(&mut Reference)) {
+        for claim in &mut self.claims {
+            share(&mut claim.reference);
+        }
+    }
+
     /// Returns every claim, sorted by object.
     pub(crate) fn claims(&self) -> &[Claim] {
         &self.claims

@@ -89,7 +89,8 @@ impl Scope {
             reading: Reading::new(dialects, selecting.iter().map(String::as_str))
                 .and_releases_of(self.reading.tools)
                 .and_stages(self.reading.staging)
-                .and_pins(self.reading.pins),
+                .and_pins(self.reading.pins)
+                .and_http_reloads(self.reading.http_reloads),
             labels,
             ..self
         }
@@ -127,6 +128,20 @@ impl Scope {
     /// Returns true if workloads may pin their configuration.
     pub fn pins(&self) -> bool {
         self.reading.pins
+    }
+
+    /// Lets pods be asked to reload changed config, if `http_reloads` is true.
+    #[must_use]
+    pub fn and_http_reloads(self, http_reloads: bool) -> Self {
+        Self {
+            reading: self.reading.and_http_reloads(http_reloads),
+            ..self
+        }
+    }
+
+    /// Returns true if pods may be asked to reload changed config.
+    pub fn http_reloads(&self) -> bool {
+        self.reading.http_reloads
     }
 
     /// Reads the annotations of Namespaces, if `inherits` is true.

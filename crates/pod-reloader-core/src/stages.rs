@@ -25,7 +25,7 @@ pub enum Standing {
     DueHealthy,
     /// It lacks the content, and is not known to be healthy: it could give no verdict.
     DueUnhealthy,
-    /// It has got the content, and has not been healthy for long enough.
+    /// It has got the content, or some of its pods may have, and has not been healthy for long enough.
     Tried,
     /// It has got the content, and has not become healthy in time.
     Failed,
@@ -111,8 +111,9 @@ impl Front {
         self.has_passed
     }
 
-    /// Returns the workload that `own`, which is due, waits for, and why. It makes no difference whether `own`
-    /// is one of them.
+    /// Returns the workload that `own` waits for, and why. It makes no difference whether `own` is one of them.
+    /// It is due, or is tried before all of its pods have the content. Then it waits for nobody but those that have
+    /// failed: others wait for it.
     ///
     /// # Guarantees
     ///
@@ -120,7 +121,12 @@ impl Front {
     /// - Until one of them has passed, at most one gets the content. Once one has failed, no other does.
     /// - A workload goes only when nothing in an earlier stage is left that could go before it.
     pub fn blocker(&self, own: &Peer<'_>) -> Option<(&WorkloadId, Why)> {
+        let goes_on = own.standing == Standing::Tried;
         let own = Place::of(own);
+        let failed = self.failed.as_ref().filter(|it| it.id != own.id);
+        if goes_on {
+            return Some((&failed?.id, Why::Failed));
+        }
         let is_earlier = |it: &&Place| it.stage < own.stage;
         let tried = self.tried.as_ref();
         let tried = tried.filter(|it| !self.has_passed || is_earlier(it));
@@ -129,7 +135,7 @@ impl Front {
             is_first || (!it.is_unhealthy && is_earlier(it))
         });
         let reasons = [
-            (self.failed.as_ref(), Why::Failed),
+            (failed, Why::Failed),
             (tried, Why::IsTried),
             (due, Why::GoesFirst),
             (self.unseen.as_ref(), Why::IsUnseen),

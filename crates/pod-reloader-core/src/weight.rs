@@ -7,6 +7,7 @@ use crate::claim::Claim;
 use crate::discovery::Requirement;
 use crate::extent::Extent;
 use crate::gate::Gates;
+use crate::http_reload::HttpReload;
 use crate::name::Name;
 use crate::pins::Pinning;
 use crate::references::{References, Rejected};
@@ -39,6 +40,7 @@ impl Workload {
             together,
             pinning,
             classes,
+            http_reload,
             generation: _,
             opt_in: _,
             stall: _,
@@ -66,6 +68,7 @@ impl Workload {
             + together.as_deref().map_or(0, Together::weight)
             + pinning.as_deref().map_or(0, Pinning::weight)
             + classes.as_deref().map_or(0, Classes::weight)
+            + http_reload.as_deref().map_or(0, HttpReload::weight)
             + templates
                 .iter()
                 .filter_map(|it| it.pins.as_deref())

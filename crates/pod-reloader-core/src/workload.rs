@@ -13,6 +13,7 @@ use crate::dialects::{Dialects, OptIn};
 use crate::digest::{Objects, Presence};
 use crate::discovery::Requirement;
 use crate::gate::Gates;
+use crate::http_reload::HttpReload;
 use crate::kind::{Template, WorkloadKind};
 use crate::name::Name;
 use crate::pins::Pinning;
@@ -39,8 +40,9 @@ pub struct WorkloadId {
     pub kind: WorkloadKind,
     /// The workload's namespace.
     pub namespace: Name,
-    /// The workload's name. Empty during a create that uses `generateName`.
-    pub name: Box<str>,
+    /// The workload's name. Empty during a create that uses `generateName`. Cloning it is cheap: queues and tables
+    /// hold it many times.
+    pub name: Arc<str>,
 }
 
 impl fmt::Display for WorkloadId {
@@ -87,6 +89,9 @@ pub struct Workload {
     pub classes: Option<Box<Classes>>,
     /// What the workload says about its pins. `None` if it pins nothing, or pins are switched off.
     pub pinning: Option<Box<Pinning>>,
+    /// The way in which its pods reload changed config. `None` if they are restarted instead, or such reloads are switched
+    /// off.
+    pub http_reload: Option<Box<HttpReload>>,
     /// The workload's place in the stages, and its health. `None` if its restarts are neither staged nor
     /// limited.
     pub staging: Option<Box<Staging>>,
@@ -130,27 +135,30 @@ impl Markers {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Values {
     /// The requested keys, sorted.
-    asked: Arc<[Box<str>]>,
-    /// The requested keys that are present, and all that begin with a requested prefix, sorted.
-    present: Box<[(Box<str>, Box<str>)]>,
+    asked: Arc<[Arc<str>]>,
+    /// The requested keys that are present, and all that begin with a requested prefix, sorted. All workloads share
+    /// the requested keys.
+    present: Box<[(Arc<str>, Box<str>)]>,
 }
 
 impl Values {
     fn of(
         map: &BTreeMap<String, String>,
-        asked: &Arc<[Box<str>]>,
+        asked: &Arc<[Arc<str>]>,
         prefixes: &[&'static str],
     ) -> Self {
-        let is_asked = |key: &str| {
-            asked.binary_search_by(|it| (**it).cmp(key)).is_ok()
-                || prefixes.iter().any(|prefix| key.starts_with(prefix))
+        let requested = |key: &str| match asked.binary_search_by(|it| (**it).cmp(key)) {
+            Ok(at) => Some(asked[at].clone()),
+            Err(_) => {
+                let is_prefixed = prefixes.iter().any(|prefix| key.starts_with(prefix));
+                is_prefixed.then(|| key.into())
+            }
         };
-        let present = map.iter().filter(|(key, _)| is_asked(key));
+        let present = map.iter();
+        let present = present.filter_map(|(key, value)| Some((requested(key)?, (**value).into())));
         Self {
             asked: asked.clone(),
-            present: present
-                .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
-                .collect(),
+            present: present.collect(),
         }
     }
 
@@ -180,15 +188,17 @@ impl Values {
 #[derive(Clone, Debug)]
 pub struct Reading {
     pub(crate) dialects: Dialects,
-    annotations: Arc<[Box<str>]>,
+    annotations: Arc<[Arc<str>]>,
     prefixes: Vec<&'static str>,
-    labels: Arc<[Box<str>]>,
+    labels: Arc<[Arc<str>]>,
     /// The tools whose releases are of interest.
     pub(crate) tools: Arc<[Tool]>,
     /// The staging of workloads without annotations of their own.
     pub(crate) staging: Defaults,
     /// True if workloads may pin their configuration.
     pub(crate) pins: bool,
+    /// True if pods may be asked to reload changed config.
+    pub(crate) http_reloads: bool,
 }
 
 impl Reading {
@@ -196,7 +206,7 @@ impl Reading {
     pub fn new<'a>(dialects: Dialects, selecting: impl IntoIterator<Item = &'a str>) -> Self {
         let annotations: BTreeSet<_> = dialects.annotation_keys().collect();
         let own = [annotations::IGNORED, annotations::DISABLED];
-        let mut labels: BTreeSet<Box<str>> = selecting.into_iter().map(Into::into).collect();
+        let mut labels: BTreeSet<Arc<str>> = selecting.into_iter().map(Into::into).collect();
         labels.extend(dialects.label_keys().chain(own).map(Into::into));
         Self {
             annotations: annotations.into_iter().map(Into::into).collect(),
@@ -205,6 +215,7 @@ impl Reading {
             tools: Arc::default(),
             staging: Defaults::default(),
             pins: false,
+            http_reloads: false,
             dialects,
         }
     }
@@ -225,6 +236,15 @@ impl Reading {
     #[must_use]
     pub(crate) fn and_pins(self, pins: bool) -> Self {
         Self { pins, ..self }
+    }
+
+    /// Lets pods be asked to reload changed config, if `http_reloads` is true.
+    #[must_use]
+    pub(crate) fn and_http_reloads(self, http_reloads: bool) -> Self {
+        Self {
+            http_reloads,
+            ..self
+        }
     }
 
     pub(crate) fn annotations_of(&self, annotations: &BTreeMap<String, String>) -> Values {
@@ -385,6 +405,11 @@ impl Workload {
         let sizes = self.slots();
         let sizes = sizes.map(|(_, slot)| slot.state.size_with(config_hash, pins));
         sizes.max().filter(|size| *size > MAX_ANNOTATIONS_SIZE)
+    }
+
+    /// Returns true if Kubernetes accepts this baseline beside the other annotations.
+    pub fn has_room_for_baseline(&self, baseline: &str) -> bool {
+        self.markers.has_room_for(baseline)
     }
 
     /// Returns true if all pod templates carry the same config hash and the same pins.

@@ -179,6 +179,10 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_PIN", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub pin: bool,
 
+    /// Ask pods to reload changed config, where the annotation reload-url says so, and restart them only if that does not work.
+    #[arg(long, env = "POD_RELOADER_HTTP_RELOAD", action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub http_reload: bool,
+
     /// Age from which on copies for pins are deleted that nobody uses, and interval at which they are looked for, and at which kept ConfigMaps are.
     #[arg(long, env = "POD_RELOADER_COPY_GRACE_PERIOD", value_name = "DURATION", default_value = "5m", value_parser = resync_period)]
     pub copy_grace_period: Duration,
@@ -366,6 +370,7 @@ impl Args {
             .and_stages(staging)
             .and_namespaces(self.namespace_annotations)
             .and_pins(self.pin)
+            .and_http_reloads(self.http_reload)
     }
 
     /// Returns the places of the releases that restarts wait for.

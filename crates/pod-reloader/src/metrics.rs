@@ -44,6 +44,7 @@ pub(crate) struct Metrics {
     restarts: Family<Labels<2>, Counter>,
     would_restart: Family<Labels<2>, Counter>,
     stalled: Family<Labels<2>, Counter>,
+    reloads: Family<Labels<1>, Counter>,
     saved: Counter,
     change_to_patch: Histogram,
     baselines: Counter,
@@ -122,6 +123,7 @@ impl Metrics {
             restarts: Family::default(),
             would_restart: Family::default(),
             stalled: Family::default(),
+            reloads: Family::default(),
             saved: Counter::default(),
             change_to_patch: Histogram::new(CHANGE_TO_PATCH_SECONDS),
             baselines: Counter::default(),
@@ -178,6 +180,10 @@ impl Metrics {
         for outcome in Delivery::ALL {
             let labels = [("outcome", outcome.as_str())];
             drop(self.notifications.get_or_create(&labels));
+        }
+        for outcome in ReloadOutcome::ALL {
+            let labels = [("outcome", outcome.as_str())];
+            drop(self.reloads.get_or_create(&labels));
         }
         for by in [Reader::Admission, Reader::Reconcile] {
             for (verb, result) in READS {
@@ -254,6 +260,12 @@ impl Metrics {
         self.stalled
             .get_or_create(&stalled_labels(kind, stall))
             .inc();
+    }
+
+    /// Counts a round of reloads that has ended.
+    pub(crate) fn reload(&self, outcome: ReloadOutcome) {
+        let labels = [("outcome", outcome.as_str())];
+        self.reloads.get_or_create(&labels).inc();
     }
 
     /// Counts a restart that was due, but is no longer needed.
@@ -362,6 +374,28 @@ impl Delivery {
             Self::Sent => "sent",
             Self::Failed => "failed",
             Self::Dropped => "dropped",
+        }
+    }
+}
+
+/// The outcome of a round of reloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReloadOutcome {
+    /// All pods have reloaded.
+    Reloaded,
+    /// One of them has not, so they are restarted.
+    Failed,
+}
+
+impl ReloadOutcome {
+    /// Every outcome.
+    pub(crate) const ALL: [Self; 2] = [Self::Reloaded, Self::Failed];
+
+    /// Returns the label value.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Reloaded => "reloaded",
+            Self::Failed => "failed",
         }
     }
 }

@@ -11,6 +11,7 @@ mod namespaces;
 pub(crate) mod progress;
 pub(crate) mod reconcile;
 mod releases;
+mod reloads;
 mod rotations;
 mod rounds;
 mod slots;

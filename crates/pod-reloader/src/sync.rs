@@ -1,5 +1,6 @@
 //! The controller of ClusterConfigSyncs: copies ConfigMaps and Secrets to namespaces, and keeps the copies exact.
 
+mod by_namespace;
 mod calls;
 pub(crate) mod controller;
 mod copy;

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use pod_reloader_e2e::{CONTROL_PLANE_VARIABLE, ControlPlane, ControlPlaneOptions, Version};
+use pod_reloader_e2e::{CONTROL_PLANE_VARIABLE, ControlPlane, ControlPlaneOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     process::{Child, Command},
@@ -23,9 +23,9 @@ struct Args {
     /// Leave the directory with data and logs behind
     #[arg(long)]
     keep: bool,
-    /// Take an older kube-apiserver
-    #[arg(long)]
-    older: bool,
+    /// Take another version of Kubernetes, such as 1.30
+    #[arg(long, value_name = "VERSION")]
+    kubernetes: Option<String>,
     /// How many nodes to play
     #[arg(long, default_value_t = ControlPlaneOptions::default().nodes)]
     nodes: usize,
@@ -48,11 +48,7 @@ async fn main() -> Result<ExitCode> {
         .init();
     let mut stop = StopSignals::new()?;
     let options = ControlPlaneOptions {
-        version: if args.older {
-            Version::Older
-        } else {
-            Version::Current
-        },
+        kubernetes: args.kubernetes,
         nodes: args.nodes,
         apiserver_args: args.apiserver_arg,
         keep: args.keep,

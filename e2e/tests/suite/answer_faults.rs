@@ -193,11 +193,8 @@ async fn patch_of_a_workload_that_is_gone(scene: &Scene) -> Result<()> {
     scene.create(&gone).await?;
     scene.quiet().await?;
     let proxy = proxy(scene)?;
-    let path = format!("/apis/apps/v1/namespaces/{}/deployments", scene.namespace);
-    let unseen = proxy.add(Rule::new(
-        Requests::exactly(path).watches(),
-        Fault::HoldWatch,
-    ));
+    let unseen = Requests::containing("/deployments").watches();
+    let unseen = proxy.add(Rule::new(unseen, Fault::HoldWatch));
     let patches = proxy.add(Rule::count(patches_of(scene, &gone)));
     let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
     deployments

@@ -47,7 +47,7 @@ async fn restart_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result
         scene.control_plane.ready(Component::Apiserver).await?;
         all_are_called(scene).await
     };
-    let tries = under_edits(scene, restart).await?;
+    let tries = under_edits(scene, "a restart", restart).await?;
     oracles.check("a restart", Expected::up_to(tries)).await?;
     println!("{tries} edits, {} lists", lists.applied());
     // Five watches, each resumed or started anew once or twice, and the same for a new leader.

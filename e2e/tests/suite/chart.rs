@@ -116,6 +116,7 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "ignoreSecrets=true,ignoreConfigMaps=true",
             "exclude each other",
         ),
+        ("httpReload.enabled=always", "/httpReload/enabled"),
         ("unstick.enabled=always", "/unstick/enabled"),
         ("unstick.after=2h", "/unstick/after"),
         ("unstick.after=0s", "/unstick/after"),
@@ -286,6 +287,7 @@ fn without_an_image_the_chart_says_in_one_sentence_what_to_set() -> Result<()> {
         for part in [
             "image.repository is required",
             "make image",
+            "make push",
             "--set image.repository=REGISTRY/NAME",
             "docs/install.md#the-image",
         ] {

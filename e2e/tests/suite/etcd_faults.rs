@@ -39,7 +39,7 @@ async fn death_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<(
         scene.control_plane.ready(Component::Etcd).await?;
         scene.control_plane.ready(Component::Apiserver).await
     };
-    let tries = under_edits(scene, death).await?;
+    let tries = under_edits(scene, "a death", death).await?;
     oracles.check("a death", Expected::up_to(tries)).await
 }
 
@@ -56,7 +56,7 @@ async fn freeze_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<
         scene.control_plane.ready(Component::Etcd).await?;
         scene.control_plane.ready(Component::Apiserver).await
     };
-    let tries = under_edits(scene, freeze).await?;
+    let tries = under_edits(scene, "a freeze", freeze).await?;
     scene.leader().await?;
     oracles.check("a freeze", Expected::up_to(tries)).await
 }

@@ -11,9 +11,11 @@ use kube::{
 };
 use pod_reloader_e2e::proxy::{Requests, Rule, RuleInForce};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
-use pod_reloader_e2e::{CANARY, ControlPlane, ControlPlaneOptions, Options, PATIENCE, Scene};
+use pod_reloader_e2e::{
+    Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, PATIENCE, Scene, wait_for,
+};
 use serde_json::json;
-use tokio::time::{interval, sleep};
+use tokio::time::{interval, sleep, timeout};
 
 /// Returns options with two replicas, each behind a proxy of its own.
 pub(crate) fn replicated() -> Options {
@@ -52,25 +54,29 @@ pub(crate) async fn change(scene: &Scene, value: &str) -> Result<()> {
     scene.apply(&[config_map("app", value)]).await
 }
 
-/// Changes Secret `app` twenty times a second until `fault` is over, as often as the apiserver allows.
-/// Returns the number of tries.
+/// Changes Secret `app` twenty times a second until `fault` is over, as often as the apiserver allows, and
+/// once more afterwards. Returns the number of tries.
 pub(crate) async fn under_edits(
     scene: &Scene,
+    row: &str,
     fault: impl Future<Output = Result<()>>,
 ) -> Result<usize> {
     let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
+    let edit = async |number: usize| {
+        // No fault repeats a value of another: that would change nothing.
+        let edit = json!({"stringData": {"key": format!("{CANARY}{row} {number}")}});
+        let (params, edit) = (PatchParams::default(), Patch::Merge(&edit));
+        let edited = secrets.patch("app", &params, &edit);
+        anyhow::Ok(timeout(Duration::from_secs(1), edited).await??)
+    };
     let mut tries = 0;
     let edits = async {
         let mut pace = interval(Duration::from_millis(50));
         loop {
             pace.tick().await;
             tries += 1;
-            let edit = json!({"stringData": {"key": format!("{CANARY}{tries}")}});
             // An edit may fail: the apiserver is down or frozen.
-            let edit = Patch::Merge(&edit);
-            let params = PatchParams::default();
-            let edited = secrets.patch("app", &params, &edit);
-            let _ = tokio::time::timeout(Duration::from_secs(1), edited).await;
+            let _ = edit(tries).await;
         }
     };
     tokio::select! {
@@ -79,7 +85,15 @@ pub(crate) async fn under_edits(
     }
     // The last edit may still be on its way.
     sleep(Duration::from_millis(200)).await;
-    Ok(tries)
+    // All the others may have failed.
+    wait_for("an edit after the fault", PATIENCE, async || {
+        Ok(match edit(tries + 1).await {
+            Ok(_) => Attempt::Done(()),
+            Err(error) => Attempt::NotYet(format!("{error:#}")),
+        })
+    })
+    .await?;
+    Ok(tries + 1)
 }
 
 /// Adds a rule to the proxies of all replicas.
@@ -103,11 +117,11 @@ impl Rules {
     /// Waits until the rule has applied this often, over all proxies.
     pub(crate) async fn have_applied(&self, times: u64) -> Result<()> {
         let what = format!("{:?} to apply {times} times", self.0.first());
-        pod_reloader_e2e::wait_for(&what, PATIENCE, async || {
+        wait_for(&what, PATIENCE, async || {
             Ok(if self.applied() >= times {
-                pod_reloader_e2e::Attempt::Done(())
+                Attempt::Done(())
             } else {
-                pod_reloader_e2e::Attempt::NotYet(format!("{}", self.applied()))
+                Attempt::NotYet(format!("{}", self.applied()))
             })
         })
         .await

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::{
-    Installation, Options, Scene, Snapshot, merge, play_test_pod,
+    Installation, Options, Scene, Snapshot, has_mutating_policies, merge, play_test_pod,
     workload::{Workload, config_map},
 };
 use serde_json::{Value, json};
@@ -152,15 +152,19 @@ async fn has_argument(scene: &Scene, argument: &str) -> Result<bool> {
 async fn everything_of_the_release(scene: &Scene) -> Result<String> {
     const KINDS: &str = "serviceaccounts,services,deployments,poddisruptionbudgets,networkpolicies,\
         roles,rolebindings,clusterroles,clusterrolebindings,mutatingwebhookconfigurations,\
-        mutatingadmissionpolicies,mutatingadmissionpolicybindings,validatingadmissionpolicies,\
-        validatingadmissionpolicybindings,flowschemas,prioritylevelconfigurations,issuers,\
+        validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas,prioritylevelconfigurations,issuers,\
         certificates,pods,configmaps";
+    const MUTATING: &str = "mutatingadmissionpolicies,mutatingadmissionpolicybindings";
+    let kinds = match has_mutating_policies().await? {
+        true => format!("{KINDS},{MUTATING}"),
+        false => KINDS.to_owned(),
+    };
     let release = format!(
         "--selector=app.kubernetes.io/instance={}",
         scene.installation.namespace
     );
     scene
         .tool()
-        .run(&["get", KINDS, "--all-namespaces", "--output=name", &release])
+        .run(&["get", &kinds, "--all-namespaces", "--output=name", &release])
         .await
 }

@@ -54,11 +54,11 @@ async fn a_change_of_many_keeps_to_the_limit_of_the_cluster_there_and_back() -> 
 async fn stuck_rollouts_hold_up_the_stages_of_others_until_their_deadline_through_a_kill()
 -> Result<()> {
     const LIMIT: usize = 2;
-    const DEADLINE: Duration = Duration::from_secs(5);
+    const DEADLINE: Duration = Duration::from_secs(10);
     let options = Options {
         values: json!({
             "maxConcurrentRestarts": {"namespace": LIMIT},
-            "staged": {"soak": "1s", "deadline": "5s"},
+            "staged": {"soak": "1s", "deadline": "10s"},
         }),
         ..Options::default()
     };
@@ -101,7 +101,7 @@ async fn stuck_rollouts_hold_up_the_stages_of_others_until_their_deadline_throug
         };
         let since = patched("stuck-0")?.min(patched("stuck-1")?);
         let held_up: Duration = patched("w4")?.duration_since(since).try_into()?;
-        // A slot is taken shortly before the patch arrives.
+        // A slot is taken before the patch arrives: up to two seconds, if the machine is busy.
         ensure!(held_up > DEADLINE.mul_f64(0.8), "only for {held_up:?}");
         let soaked = patched(&begun[1])?.duration_since(patched("w4")?);
         ensure!(soaked.as_secs_f64() > 0.8, "only for {soaked:?}");
@@ -114,7 +114,7 @@ async fn stuck_rollouts_hold_up_the_stages_of_others_until_their_deadline_throug
 fn never_available(name: &str) -> Workload {
     Workload::deployment(name)
         .lists("stuck")
-        .annotated("pod-reloader.cs.sap.com/deadline", "5s")
+        .annotated("pod-reloader.cs.sap.com/deadline", "10s")
         .with(&["spec", "minReadySeconds"], json!(3600))
         .with(&["spec", "progressDeadlineSeconds"], json!(7200))
 }

@@ -7,8 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map};
 use pod_reloader_e2e::{
-    Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, PATIENCE, Programs,
-    Version, chart, free_port, merge, wait_for,
+    Attempt, ControlPlane, ControlPlaneOptions, Installation, OLDEST_KUBERNETES, Operator,
+    PATIENCE, Programs, chart, free_port, merge, wait_for,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -109,9 +109,9 @@ async fn the_manifests_alone_install_a_working_operator() -> Result<()> {
 }
 
 #[tokio::test]
-async fn an_older_apiserver_accepts_the_manifests_without_the_policy() -> Result<()> {
+async fn the_oldest_apiserver_accepts_the_manifests_without_the_policy() -> Result<()> {
     let control_plane = ControlPlane::start(ControlPlaneOptions {
-        version: Version::Older,
+        kubernetes: Some(OLDEST_KUBERNETES.to_owned()),
         ..ControlPlaneOptions::default()
     })
     .await?;

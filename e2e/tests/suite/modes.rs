@@ -267,8 +267,15 @@ async fn without_a_list_all_namespaces_are_managed_except_kube_system_and_our_ow
         ..Options::default()
     };
     let values = options.values("operator");
-    let installation =
-        Installation::create(&control_plane, "operator", directory.path(), &values, true).await?;
+    let installation = Installation::create(
+        &control_plane,
+        "operator",
+        directory.path(),
+        options.version.clone(),
+        &values,
+        true,
+    )
+    .await?;
     let token = control_plane
         .service_account_token("operator", installation.service_account())
         .await?;

@@ -34,13 +34,21 @@ async fn one_apply_of_config_and_workload_is_one_rollout() -> Result<()> {
         apply(scene, &args, &release(0, others, web(0))).await?;
         let mut before = scene.snapshot(&web(0)).await?;
         let (mut gaps, mut counts) = (Vec::new(), Vec::new());
-        for round in 1..=rounds(4)? {
+        let wanted = rounds(4)?;
+        for round in 1..=3 * wanted {
+            if counts.len() == wanted {
+                break;
+            }
             let mark = scene.mark().await?;
             apply(scene, &args, &release(round, others, web(round))).await?;
-            gaps.push(gap(scene, mark, "app", "web").await?);
+            let gap = gap(scene, mark, "app", "web").await?;
             scene.quiet().await?;
             let after = scene.snapshot(&web(round)).await?;
-            counts.push(after.new_revisions(&before));
+            // On a busy machine, the whole release may take longer than the settle period.
+            if gap < PROMISED || !is_promised {
+                gaps.push(gap);
+                counts.push(after.new_revisions(&before));
+            }
             ensure!(after.key == Some(scene.expected_key(&web(round)).await?));
             before = after;
         }
@@ -50,7 +58,7 @@ async fn one_apply_of_config_and_workload_is_one_rollout() -> Result<()> {
             counts.len()
         );
         println!("{report}");
-        ensure!(once == counts.len() || !is_promised, "{report}");
+        ensure!(once == wanted || !is_promised, "{report}");
         Ok(())
     })
     .await
@@ -94,6 +102,9 @@ async fn a_workload_whose_config_never_comes_is_admitted_and_left_alone() -> Res
     })
     .await
 }
+
+/// The time within which config and workload of a release must follow each other: a bit less than the settle period.
+const PROMISED: Duration = Duration::from_secs(4);
 
 /// Returns the number of releases that a test makes: `ROUNDS`, or so many.
 pub(crate) fn rounds(usual: usize) -> Result<usize> {

@@ -12,7 +12,8 @@ use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{
-    Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, Output, PATIENCE, Scene, wait_for,
+    Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, Output, PATIENCE, Scene,
+    has_mutating_policies, wait_for,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
@@ -433,12 +434,16 @@ async fn status_sees_a_healthy_operator_and_one_that_is_down() -> Result<()> {
             healthy.stdout,
             healthy.stderr
         );
+        let policy = match has_mutating_policies().await? {
+            true => "preserves the hash while the webhook cannot be reached",
+            false => "none: this Kubernetes has no MutatingAdmissionPolicy",
+        };
         for line in [
             "2 of 2 ready",
             "registered, failurePolicy Ignore",
             "reached through the apiserver, which trusts it",
             "in 89 days",
-            "preserves the hash while the webhook cannot be reached",
+            policy,
             "1 managed, 1 with a hash",
             "1 up to date",
             "none in the last hour",

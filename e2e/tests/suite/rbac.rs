@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::pins::PIN;
-use crate::{bind, keep, protect, secret_provider_classes, stuck, sync};
+use crate::{bind, http_reload, keep, protect, secret_provider_classes, stuck, sync};
 
 /// A way for a workload to list an object, and the object with a value.
 type Config = (fn(Workload, &str) -> Workload, fn(&str, &str) -> Value);
@@ -150,6 +150,21 @@ async fn with_stateful_sets_that_go_on_by_themselves_the_operator_uses_every_rul
 }
 
 #[tokio::test]
+async fn with_pods_that_reload_the_operator_uses_every_rule_and_lacks_none() -> Result<()> {
+    let mut values = http_reload::values();
+    merge(
+        &mut values,
+        &json!({"webhook": {"certManager": {"enabled": true}}}),
+    );
+    Scene::play(options(false, values), async |scene| {
+        work(scene, &[CONFIG_MAP, SECRET]).await?;
+        http_reload::reload_a_change(scene).await?;
+        uses_every_rule(scene, &["Role", "Role"]).await
+    })
+    .await
+}
+
+#[tokio::test]
 async fn if_secrets_are_ignored_the_operator_has_rights_only_to_its_own_secrets() -> Result<()> {
     let values = json!({"ignoreSecrets": true, "webhook": {"certManager": {"enabled": true}}});
     Scene::play(options(false, values), async |scene| {
@@ -203,15 +218,9 @@ async fn an_operator_that_only_observes_has_no_right_to_write_to_workloads() -> 
             (config_map("app", "3"), "ConfigMap app"),
         ] {
             scene.apply(&[changed]).await?;
-            wait_for("an Event", PATIENCE, async || {
-                let events = scene.events(&web).await?;
-                let is_there = events.iter().any(|(_, note)| note.contains(name));
-                Ok(match is_there {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(format!("{events:?}")),
-                })
-            })
-            .await?;
+            scene
+                .event_that(&web, name, |_, note| note.contains(name))
+                .await?;
         }
         uses_every_rule(scene, &["Role", "Role"]).await?;
         ensure!(scene.snapshot(&web).await? == before, "it wrote");

@@ -392,8 +392,9 @@ async fn large_reviews_and_secrets_take_little_memory() -> Result<()> {
         let rounds = if full() { 10 } else { 1 };
         for image in images.repeat(rounds) {
             let large = large_update(&scene.namespace, image);
-            let announced = request(TIMEOUT, &large);
-            let unannounced = caller::head(TIMEOUT, "transfer-encoding: chunked\r\n").into_bytes();
+            let announced = request(LONG_TIMEOUT, &large);
+            let head = caller::head(LONG_TIMEOUT, "transfer-encoding: chunked\r\n");
+            let unannounced = head.into_bytes();
             let calls = join_all((0..4).map(|_| caller.send(&announced)));
             let chunks = join_all((0..2).map(|_| {
                 let parts = [unannounced.clone()].into_iter();
@@ -669,6 +670,8 @@ fn large_secret() -> Answer {
 
 /// Value of `?timeout=` in most calls.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest that an apiserver waits, for reviews that keep a slow machine busy.
+const LONG_TIMEOUT: Duration = Duration::from_secs(30);
 /// Value of `?timeout=` in calls that are left to time out.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time that a probe or a scrape may take on a machine that others keep busy.

@@ -62,6 +62,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     "pin": {"enabled": true},
                     "protect": {"enabled": true},
                     "unstick": {"enabled": true},
+                    "httpReload": {"enabled": true},
                 }),
                 &[
                     (LIST_NAMESPACES, Yes),
@@ -73,6 +74,8 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     (DELETE_PODS, Policy),
                     (DELETE_STUCK_PODS_AT_ONCE, Policy),
                     (DELETE_STUCK_PODS, Yes),
+                    (SYNC_PODS, Yes),
+                    (CHANGE_PODS, Policy),
                 ][..],
             ),
             (
@@ -460,6 +463,41 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
                 marked
             }),
         ),
+        (
+            SYNC_PODS,
+            patch(
+                core(shop, "pods/alone"),
+                json!({"metadata": {"annotations": {CONFIG_SYNC: "now"}}}),
+            ),
+        ),
+        (
+            CHANGE_PODS,
+            patch(
+                core(shop, "pods/alone"),
+                json!({"metadata": {"annotations": {CONFIG_SYNC: "now", "evil": "yes"}}}),
+            ),
+        ),
+        (
+            CHANGE_PODS,
+            patch(
+                core(shop, "pods/alone"),
+                json!({"metadata": {"labels": {"app": "web"}}}),
+            ),
+        ),
+        (
+            CHANGE_PODS,
+            patch(
+                core(shop, "pods/alone"),
+                json!({"metadata": {"ownerReferences": owner("v1", "ConfigMap", true)}}),
+            ),
+        ),
+        (
+            CHANGE_PODS,
+            patch(
+                core(shop, "pods/alone"),
+                json!([{"op": "replace", "path": "/spec/containers/0/image", "value": "evil"}]),
+            ),
+        ),
         (DELETE_PODS, delete(core(shop, "pods/ready-0"))),
         (DELETE_PODS, delete(core(shop, "pods/alone"))),
         (DELETE_STUCK_PODS, delete(core(shop, "pods/stuck-0"))),
@@ -645,6 +683,8 @@ const RESTART_WORKLOADS: &str = "restart a workload, by the annotations of pod-r
 const CREATE_WORKLOADS: &str = "create or delete workloads, create pods, or run a command in one";
 const DELETE_STUCK_PODS: &str = "delete a pod that is not ready and belongs to a StatefulSet";
 const DELETE_STUCK_PODS_AT_ONCE: &str = "delete such a pod without the time that it gets to end";
+const SYNC_PODS: &str = "change the annotation `pod-reloader.cs.sap.com/config-sync` of a pod";
+const CHANGE_PODS: &str = "change anything else of a pod, such as its image or its labels";
 const DELETE_PODS: &str = "delete any other pod";
 const CREATE_JOB: &str = "create a Job";
 const CREATE_JOB_OF_CRON_JOB: &str = "create a Job that says it is of a CronJob";
@@ -676,5 +716,6 @@ const WRITE_EVENTS: &str = "write Events";
 const GAIN_RIGHTS: &str = "change roles, bindings or policies, or impersonate somebody";
 const LIST_NAMESPACES: &str = "list namespaces with their labels";
 
+const CONFIG_SYNC: &str = "pod-reloader.cs.sap.com/config-sync";
 const IMPERSONATED: &str = "/api/v1/nodes";
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";

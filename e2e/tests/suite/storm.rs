@@ -6,7 +6,9 @@ use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams};
 use pod_reloader_e2e::workload::{Workload, config_map, secret};
-use pod_reloader_e2e::{Attempt, Options, Scene, crowd, full, oracle, wait_for};
+use pod_reloader_e2e::{
+    Attempt, Options, PATIENCE, Scene, crowd, full, has_own_values, oracle, wait_for,
+};
 use serde_json::{Value, json};
 use tokio::time::{Instant, interval, sleep};
 
@@ -121,7 +123,9 @@ async fn fan_out(scene: &Scene, other: &str, size: usize) -> Result<()> {
     let key = right(&of_many).await?;
     let carrying = async |namespace: &str, key: &str, at_least: usize| {
         let what = format!("{at_least} workloads of {namespace} to be restarted");
-        wait_for(&what, Duration::from_secs(300), async || {
+        // With a limit, thousands of rollouts follow each other.
+        let patience = PATIENCE * if has_own_values() { 20 } else { 5 };
+        wait_for(&what, patience, async || {
             let count = scene.carrying(namespace, key).await?;
             Ok(if count >= at_least {
                 Attempt::Done(count)

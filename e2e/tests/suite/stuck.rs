@@ -46,21 +46,16 @@ async fn a_pod_that_becomes_ready_while_it_is_deleted_stays() -> Result<()> {
     };
     Scene::play(options, async |scene| {
         let path = format!("/api/v1/namespaces/{}/pods/", scene.namespace);
-        let deletions = || Requests::under(&path).method(Method::DELETE);
+        let deletions = Requests::under(&path).method(Method::DELETE);
         let proxy = scene.proxy.as_ref().context("the scene is proxied")?;
-        let late = proxy.add(Rule::new(deletions(), Fault::Delay(AFTER)).times(1));
+        let held = proxy.add(Rule::new(deletions, Fault::Delay(PATIENCE)));
         let mark = scene.mark().await?;
         let (db, bad) = stuck(scene).await?;
-        wait_for("the deletion", PATIENCE, async || {
-            Ok(match late.hits().matched {
-                0 => Attempt::NotYet("no deletion".to_owned()),
-                _ => Attempt::Done(()),
-            })
-        })
-        .await?;
+        held.applied(1, PATIENCE).await?;
         bind(scene, &bad).await?;
         // It is ready, so the controller itself replaces it, and the operator does not.
         becomes_right(scene, &db, 1).await?;
+        held.remove();
         let codes = wait_for("the answer", PATIENCE, async || {
             let codes = deletions_since(scene, mark).await?;
             Ok(match codes.is_empty() {

@@ -40,6 +40,10 @@ pub(super) fn sync_status(
     };
     let (meaning, verdict) = match sync_status {
         SyncStatus::Current => current(seen, rollout),
+        SyncStatus::Due(Cause::Changed) if seen.workload.http_reload.is_some() => (
+            with_mode("out of date: a reload or a restart is due", reconcile),
+            Verdict::Bad,
+        ),
         SyncStatus::Due(cause) => (due(cause, reconcile), Verdict::Bad),
         SyncStatus::MissingConfig => (
             "missing config: its pods could not start without the objects below".to_owned(),

@@ -130,7 +130,14 @@ async fn predict_loop(
             let tracks_the_same = now.workload.references == after.workload.references;
             let content = pending.filter(|_| tracks_the_same && differences.is_empty());
             let content = content.unwrap_or_default();
-            due(after, (cause, is_due), objects, &differences, &content)
+            let mut row = due(after, (cause, is_due), objects, &differences, &content);
+            let reloads = tracks_the_same && cause == Cause::Changed && !is_due;
+            if row.restarts == Restarts::Yes && reloads && reach_pods(after, &differences) {
+                row.restarts = Restarts::Reloads;
+                row.reason +=
+                    "; its pods are asked to reload it, and restarted if one of them does not";
+            }
+            row
         }
     };
     row.because = differences.into_iter().map(Because::from).collect();
@@ -182,6 +189,16 @@ fn due(
         .then(|| Restarted::of(after, kinds))
         .flatten();
     row
+}
+
+/// Returns true if the pods of a workload reload these changes, in place of a restart.
+fn reach_pods(seen: &Seen<'_>, differences: &[Difference]) -> bool {
+    let Some(reload) = seen.workload.http_reload.as_deref() else {
+        return false;
+    };
+    let reaches =
+        |it: &Difference| matches!(it.change, Change::Keys(_)) && reload.reaches(&it.reference);
+    !differences.is_empty() && differences.iter().all(reaches)
 }
 
 impl Before {

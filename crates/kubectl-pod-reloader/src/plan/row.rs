@@ -33,6 +33,8 @@ pub(super) enum Restarts {
     Yes,
     /// They are replaced because their template changes, as without pod-reloader.
     ByItself,
+    /// They are asked to reload changed files, and restarted if one of them does not.
+    Reloads,
     /// They are restarted once something has happened that they wait for.
     Waits,
     /// Nobody can tell.
@@ -48,6 +50,7 @@ impl Restarts {
         match self {
             Self::Yes => "yes",
             Self::ByItself => "by itself",
+            Self::Reloads => "reloads",
             Self::Waits => "waits",
             Self::Unknown => "unknown",
             Self::New => "new",

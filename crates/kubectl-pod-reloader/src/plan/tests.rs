@@ -400,3 +400,38 @@ async fn manifests_without_objects_are_an_error() {
         Some("the manifests have no objects")
     );
 }
+
+#[tokio::test]
+async fn a_change_of_files_that_pods_reload_is_told_from_a_restart() {
+    let reloading = |name: &str, env: Value| {
+        let url = "http://:8080/-/reload";
+        let mut web = web(name, &[("configmaps", "app"), ("reload-url", url)]);
+        web["spec"]["template"]["spec"] = json!({
+            "volumes": [{"name": "config", "configMap": {"name": "app"}}],
+            "containers": [{"name": "main", "volumeMounts": [{"name": "config"}], "envFrom": env}],
+        });
+        web
+    };
+    let env = json!([{"configMapRef": {"name": "app"}}]);
+    let shop = shop(&[reloading("files", json!(null)), reloading("env", env)]);
+    let reloads = |canned: Canned| async {
+        let (text, outcome) = told(canned, &[app(json!({"color": "blue"}))]).await;
+        assert_eq!(outcome, Outcome::Restarts, "a reload may fail");
+        text
+    };
+    let operator = json!({"items": [operator_with(&["--http-reload"])]});
+    let text = reloads(shop.clone().with("/apis/apps/v1/deployments", operator)).await;
+    for row in [
+        "1 workload with 1 pod would restart, 1 would reload.",
+        "Deployment shop/env     1      yes        ConfigMap app: color\n",
+        "Deployment shop/files   1      reloads    ConfigMap app: color; its pods are asked to reload",
+    ] {
+        assert!(text.contains(row), "{text}");
+    }
+    // If that is switched off, both restart.
+    let text = reloads(shop).await;
+    assert!(
+        text.contains("2 workloads with 2 pods would restart."),
+        "{text}"
+    );
+}

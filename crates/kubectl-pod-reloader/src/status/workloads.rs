@@ -361,9 +361,10 @@ fn holds(event: &Event, managed: &Managed<'_>, is_current: bool) -> bool {
 }
 
 /// The reasons that warnings have.
-const REASONS: [&str; 16] = [
+const REASONS: [&str; 17] = [
     "MissingConfig",
     "RestartStalled",
+    "ReloadFailed",
     "ConfigHashReverted",
     "RestartedTooOften",
     "RestartHalted",

@@ -3,7 +3,9 @@
 use super::answer::{Answer, Desired, DesiredPins, OVERRIDDEN, Outcome, Stored, wanted};
 use super::facts::Facts;
 use crate::copies::{Copies, Copy};
-use crate::decision::{Cause, Decision, FirstStamp, baseline, decide};
+use crate::decision::{
+    Cause, Decision, FirstStamp, baseline, decide, has_reloaded, unless_reloaded,
+};
 use crate::digest::Objects;
 use crate::gate;
 use crate::hash::{ConfigHash, Keyring, Verdict};
@@ -202,11 +204,23 @@ impl Pending {
             pins: pins.as_deref(),
             undone: undone.as_deref(),
         };
-        let hash = || keys.hash(&contents).carrying(self.current()).to_string();
+        let hash = || {
+            let hash = keys.hash(&contents).carrying(self.current());
+            let [stored, own] = self.baselines();
+            let hash = unless_reloaded(stored, hash, keys);
+            unless_reloaded(own, hash, keys).to_string()
+        };
+        // Pods that start now have the present content, whatever others have reloaded.
+        let has_reloaded = |value: &str| {
+            let mut baselines = self.baselines().into_iter();
+            self.stored.is_some() && baselines.any(|it| has_reloaded(it, value))
+        };
         if facts.is_undo {
             // The ReplicaSet of that revision is used again if the hash is the same as well.
             let own = self.workload.config_hash();
-            let own = own.filter(|value| keys.verify(value, &contents) == Verdict::Current);
+            let own = own.filter(|value| {
+                keys.verify(value, &contents) == Verdict::Current && !has_reloaded(value)
+            });
             return match own {
                 Some(value) => self.write(Desired::Hash(value), pins, Outcome::Set),
                 None => self.write(Desired::Hash(&hash()), pins, Outcome::Set),
@@ -214,7 +228,8 @@ impl Pending {
         }
         if let Some(value) = self.current() {
             // Pods that restart anyway take the newest key along, so older keys fall out of use.
-            let is_due_for_another = self.stored.is_some() && keys.outgrew(value);
+            let is_due_for_another =
+                (self.stored.is_some() && keys.outgrew(value)) || has_reloaded(value);
             if !is_due_for_another && keys.verify(value, &contents) == Verdict::Current {
                 return self.write(Desired::Hash(value), pins, Outcome::Unchanged);
             }
@@ -343,6 +358,13 @@ impl Pending {
                 answer
             }
         }
+    }
+
+    /// Returns the baselines of the stored object and of the request.
+    fn baselines(&self) -> [Option<&str>; 2] {
+        let stored = self.stored.as_ref();
+        let stored = stored.and_then(|stored| stored.baseline.as_deref());
+        [stored, self.workload.markers.baseline.as_deref()]
     }
 
     /// Returns the config hash of the stored object, or of the request if nothing is stored yet.

@@ -744,3 +744,59 @@ fn an_edit_that_removes_all_annotations_leaves_the_baseline_in_place() {
         json!("x=y")
     );
 }
+
+/// A Deployment whose config hash stands for `stamped`, and whose pods have reloaded `reloaded` since.
+fn reloaded(stamped: &str, reloaded: &str) -> Builder {
+    let baseline = format!("{}!={}", hash(stamped), hash(reloaded));
+    deployment("web")
+        .stamped(&hash(stamped))
+        .annotation("baseline", &baseline)
+}
+
+#[test]
+fn an_edit_of_labels_leaves_what_pods_have_reloaded() {
+    let edited = reloaded("1", "2").label("team", "shop");
+    let answer = answered_at_once(&review(Some(reloaded("1", "2")), edited));
+    assert_eq!(
+        (answer.outcome, answer.patch.len()),
+        (Outcome::Unchanged, 0)
+    );
+    // Who replaces the whole object knows nothing of it.
+    let review = review(Some(reloaded("1", "2")), deployment("web"));
+    let answer = answered_at_once(&review);
+    assert_eq!(key_after(&review, &answer), Some(hash("1")));
+    let restored = format!("{}!={}", hash("1"), hash("2"));
+    let has_baseline = |it: &json_patch::PatchOperation| matches!(it, json_patch::PatchOperation::Add(add) if add.value == json!(restored));
+    assert!(answer.patch.iter().any(has_baseline), "{:?}", answer.patch);
+}
+
+#[test]
+fn an_edit_of_the_template_takes_a_hash_for_which_nothing_was_reloaded() {
+    // The pods have reloaded what is there now, so the new ones have it as well.
+    let edited = reloaded("1", "2").image("new");
+    let review_of = review(Some(reloaded("1", "2")), edited);
+    let answer = answered(&review_of, holding("2"));
+    assert_eq!(key_after(&review_of, &answer), Some(hash("2")));
+    // The content of the config hash is back, and the new pods have it: what others have reloaded no longer counts.
+    for edited in [
+        reloaded("1", "2").image("new"),
+        deployment("web").image("new"),
+    ] {
+        let review_of = review(Some(reloaded("1", "2")), edited);
+        let answer = answered(&review_of, holding("1"));
+        let key = key_after(&review_of, &answer).unwrap();
+        assert_ne!(key, hash("1"));
+        let objects = objects(&[("a", holding("1"))]);
+        let verdict = keyring(&[1]).verify(&key, &Contents::whole(&objects));
+        assert_eq!(verdict, crate::hash::Verdict::Current);
+        assert_eq!(answer.outcome, Outcome::Set);
+    }
+}
+
+#[test]
+fn a_workload_that_is_restored_with_what_its_pods_have_reloaded_keeps_its_hash() {
+    let review = review(None, reloaded("1", "2"));
+    let answer = answered(&review, holding("2"));
+    assert_eq!(key_after(&review, &answer), Some(hash("1")));
+    assert_eq!(answer.outcome, Outcome::Unchanged);
+}

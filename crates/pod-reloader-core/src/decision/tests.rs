@@ -691,3 +691,110 @@ fn only_changes_of_tracked_data_keys_roll() {
     assert!(rolls(&decided(&config_hash, gone)));
     assert!(rolls(&decided(&config_hash, None)));
 }
+
+/// A Deployment whose config hash stands for `stamped`, and whose pods have reloaded `reloaded` since.
+fn reloaded(stamped: &str, reloaded: &str) -> Builder {
+    let workload = deployment("web").lists("a").stamped(&hash(stamped)).build();
+    let baseline = baseline_after_reload(&workload, &hash(reloaded));
+    deployment("web")
+        .stamped(&hash(stamped))
+        .annotation("baseline", &baseline)
+}
+
+#[test]
+fn content_that_pods_have_reloaded_is_what_they_have() {
+    assert_eq!(
+        decided(reloaded("1", "2"), holding("2")),
+        Decision::Unchanged
+    );
+    assert_eq!(decided(reloaded("1", "2"), holding("3")), changed("3"));
+    // It makes no difference from whom the config hash is.
+    let of_others = deployment("web").stamped("x");
+    let of_others = of_others.annotation("baseline", &format!("x!={}", hash("2")));
+    assert_eq!(decided(of_others, holding("2")), Decision::Unchanged);
+    let none = deployment("web").annotation("baseline", &format!("!={}", hash("2")));
+    assert_eq!(decided(none, holding("2")), Decision::Unchanged);
+}
+
+#[test]
+fn content_that_comes_back_after_a_reload_is_due_under_another_hash() {
+    let Decision::Set { config_hash, cause } = decided(reloaded("1", "2"), holding("1")) else {
+        panic!("the pods have reloaded other content")
+    };
+    assert_eq!(cause, Cause::Changed);
+    assert_ne!(config_hash, hash("1"), "the pod template would not change");
+    let objects = now(holding("1"));
+    let verdict = keyring(&[1]).verify(&config_hash, &Contents::whole(&objects));
+    assert_eq!(verdict, Verdict::Current);
+    // Every replica sets the same.
+    let again = decided(reloaded("1", "2"), holding("1"));
+    assert_eq!(
+        again,
+        Decision::Set {
+            config_hash: config_hash.clone(),
+            cause
+        }
+    );
+    // Once it is set, what was reloaded before says nothing.
+    let baseline = format!("{}!={}", hash("1"), hash("2"));
+    let restarted = deployment("web")
+        .stamped(&config_hash)
+        .annotation("baseline", &baseline);
+    assert_eq!(decided(restarted, holding("1")), Decision::Unchanged);
+    let reloaded = format!("{config_hash}!={}", hash("2"));
+    let reloaded = deployment("web")
+        .stamped(&config_hash)
+        .annotation("baseline", &reloaded);
+    let Decision::Set {
+        config_hash: third, ..
+    } = decided(reloaded, holding("1"))
+    else {
+        panic!("the pods have reloaded other content")
+    };
+    assert!(third != config_hash && third != hash("1"));
+}
+
+#[test]
+fn a_reload_that_has_not_ended_is_due_whatever_the_content_is() {
+    let workload = deployment("web").lists("a").stamped(&hash("1")).build();
+    let baseline = baseline_before_reload(&workload);
+    let reloading = || {
+        let workload = deployment("web").stamped(&hash("1"));
+        workload.annotation("baseline", &baseline)
+    };
+    assert!(is_reloading(&reloading().lists("a").build()));
+    assert_eq!(decided(reloading(), holding("2")), changed("2"));
+    let back = decided(reloading(), holding("1"));
+    assert!(
+        matches!(
+            back,
+            Decision::Set {
+                cause: Cause::Changed,
+                ..
+            }
+        ),
+        "{back:?}"
+    );
+    // A new config hash has restarted the pods in the meantime.
+    let restarted = deployment("web").stamped(&hash("2"));
+    let restarted = restarted.annotation("baseline", &baseline).lists("a");
+    assert!(!is_reloading(&restarted.build()));
+}
+
+#[test]
+fn a_lost_key_of_what_was_reloaded_restarts_nothing() {
+    let lost = keyring(&[9]).hash(&Contents::whole(&now(holding("2"))));
+    let baseline = format!("{}!={lost}", hash("1"));
+    let workload = deployment("web").stamped(&hash("1"));
+    let workload = workload.annotation("baseline", &baseline);
+    let expected = Decision::Baseline(format!("{}!={}", hash("1"), hash("3")));
+    assert_eq!(decided(workload, holding("3")), expected);
+}
+
+#[test]
+fn the_key_of_what_was_reloaded_is_relied_on() {
+    let lost = keyring(&[9]).hash(&Contents::whole(&now(holding("2"))));
+    let workload = deployment("web").stamped(&hash("1"));
+    let workload = workload.annotation("baseline", &format!("{}!={lost}", hash("1")));
+    assert!(keys_relied_on(&workload.build()).contains(&lost.key_id()));
+}

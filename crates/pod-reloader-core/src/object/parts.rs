@@ -14,10 +14,11 @@ use crate::dialects::Subject;
 use crate::discovery::{PodSpec, Requirement};
 use crate::duration::{self, MAX_SETTLE_PERIOD};
 use crate::gate::Gates;
+use crate::http_reload::{self, HttpReload};
 use crate::kind::WorkloadKind;
 use crate::name::{InvalidName, Name};
 use crate::pins::Pinning;
-use crate::reference::Reference;
+use crate::reference::{ConfigKind, Reference};
 use crate::references::{MAX_REFERENCES, References};
 use crate::release::Release;
 use crate::secret_provider_class::Classes;
@@ -90,11 +91,37 @@ impl Parts {
             };
             together.untracked(is_tracked).map(Advice::NotTracked)
         }));
+        let restart = restart(self.restart, &subject, reading);
+        let is_pinned = |reference: &Reference| {
+            let includes = pinning.as_deref().map(|it| it.includes(&reference.name));
+            reference.kind == ConfigKind::ConfigMap && includes.unwrap_or_default()
+        };
+        let http_reload = match reading.http_reloads {
+            false => advice::unread_reload(|key| subject.annotation(key)).map_or(Ok(None), Err),
+            true => HttpReload::read(
+                |key| subject.annotation(key),
+                http_reload::Parts {
+                    kind,
+                    namespace: &namespace,
+                    pod_specs: &pod_specs,
+                    selector: &|| pod_selector::text(self.selector.as_deref()?),
+                    restarts_by_template: restart == Restart::Template,
+                    tracks_classes: classes.is_some(),
+                },
+                is_pinned,
+            )
+            .map_err(Advice::NoReload),
+        };
+        let http_reload = http_reload.unwrap_or_else(|advice| {
+            warnings.push(advice);
+            None
+        });
         warnings.truncate(advice::MAX_ADVICE);
         Ok(Workload {
             requirements: requirements.into_iter().collect(),
             references,
-            restart: restart(self.restart, &subject, reading),
+            restart,
+            http_reload,
             stall: self.stall,
             api_version: self.api_version,
             uid: metadata.uid.unwrap_or_default().into(),

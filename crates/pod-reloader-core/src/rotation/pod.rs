@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::{DynamicResourceScope, ObjectMeta};
 use serde::Deserialize;
 
-use crate::kind::WorkloadKind;
 use crate::metadata::resource;
+use crate::owner;
 use crate::workload::WorkloadId;
 
 /// A pod that mounts secrets.
@@ -50,41 +50,14 @@ impl MountingPod {
 
     /// Returns the name of the revision of the workload that the pod was made of. Kinds that name none have one.
     pub(super) fn revision(&self) -> Option<&str> {
-        REVISIONS.iter().find_map(|label| self.label(label))
+        owner::revision(&self.metadata)
     }
 
-    /// Returns true if the pod belongs to a workload whose selector it matches. A controller leaves the pods of others
-    /// alone, even if its selector matches them.
+    /// Returns true if the pod belongs to a workload whose selector it matches.
     pub(super) fn belongs_to(&self, id: &WorkloadId) -> bool {
-        let owners = self.metadata.owner_references.iter().flatten();
-        let mut controllers = owners.filter(|it| it.controller == Some(true));
-        let Some(owner) = controllers.next() else {
-            return false;
-        };
-        let is_direct = [WorkloadKind::STATEFUL_SET, WorkloadKind::DAEMON_SET].contains(&id.kind);
-        match owner.kind.as_str() {
-            kind if is_direct => kind == id.kind.as_str() && *owner.name == *id.name,
-            // Whoever makes ReplicaSets names them after itself and the revision.
-            "ReplicaSet" => {
-                let revision = self.revision().unwrap_or_default();
-                let name = owner.name.strip_suffix(revision);
-                name.and_then(|it| it.strip_suffix('-')) == Some(&*id.name)
-            }
-            _ => id.kind != WorkloadKind::DEPLOYMENT,
-        }
-    }
-
-    fn label(&self, key: &str) -> Option<&str> {
-        Some(self.metadata.labels.as_ref()?.get(key)?.as_str())
+        owner::belongs_to(&self.metadata, id)
     }
 }
-
-/// The labels by which the controllers tell revisions of a workload apart.
-const REVISIONS: [&str; 3] = [
-    "pod-template-hash",
-    "rollouts-pod-template-hash",
-    "controller-revision-hash",
-];
 
 resource!(
     MountingPod, DynamicResourceScope, of_metadata: false,

@@ -57,6 +57,31 @@ fn the_first_goes_alone_and_the_others_follow_when_it_has_passed() {
 }
 
 #[test]
+fn one_that_is_tried_before_all_its_pods_have_the_content_goes_on() {
+    let ids = [id(0), id(1), id(2)];
+    let peer = |at: usize, standing| Peer {
+        id: &ids[at],
+        stage: 1,
+        standing,
+    };
+    let front = Front::of([peer(0, DueHealthy), peer(1, Tried), peer(2, Tried)]);
+    assert_eq!(front.blocker(&peer(1, Tried)), None);
+    assert_eq!(front.blocker(&peer(2, Tried)), None);
+    let tried = Some((&ids[1], Why::IsTried));
+    assert_eq!(front.blocker(&peer(0, DueHealthy)), tried);
+    let front = Front::of([peer(0, Failed), peer(1, Tried)]);
+    let failed = Some((&ids[0], Why::Failed));
+    assert_eq!(front.blocker(&peer(1, Tried)), failed);
+    // A restart may mend what a reload could not.
+    assert_eq!(
+        front.blocker(&peer(0, DueUnhealthy)),
+        Some((&ids[1], Why::IsTried))
+    );
+    let front = Front::of([peer(0, Failed)]);
+    assert_eq!(front.blocker(&peer(0, DueUnhealthy)), None);
+}
+
+#[test]
 fn a_workload_that_fails_stops_the_others_until_it_gets_other_content() {
     let halted = [(1, Failed), (1, DueHealthy), (1, DueHealthy)];
     assert!(go(&halted).is_empty());

@@ -44,6 +44,11 @@ fn counters(registry: &mut Registry, metrics: &Metrics) {
         metrics.stalled.clone(),
     );
     registry.register(
+        "reloads",
+        "Changes of config that pods were asked to reload, by outcome: reloaded, or failed, after which they are restarted",
+        metrics.reloads.clone(),
+    );
+    registry.register(
         "saved_restarts",
         "Restarts that were due, and were no longer needed when the settle period was over",
         metrics.saved.clone(),

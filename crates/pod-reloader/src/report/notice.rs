@@ -14,6 +14,7 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::references::Rejected;
 use pod_reloader_core::release::Release;
+use pod_reloader_core::reload_round::Failed;
 use pod_reloader_core::stages::halted_by;
 use pod_reloader_core::together::Missing;
 use pod_reloader_core::window;
@@ -28,6 +29,10 @@ pub(crate) enum Notice {
     Restarted(Cause, Vec<Reference>),
     /// Its pods should be restarted because of these objects, but something prevents that.
     Stalled(Cause, Vec<Reference>, Stall),
+    /// So many of its pods have reloaded these objects, which changed.
+    Reloaded(usize, Vec<Reference>),
+    /// A pod has not reloaded changed config, so all are restarted.
+    ReloadFailed(Failed),
     /// Somebody reverts the config hash or the baseline that we write.
     Reverted,
     /// Its pods would be restarted because of these objects, in this stage if that matters, but we only
@@ -92,6 +97,8 @@ impl Notice {
         match self {
             Self::Restarted(..) => "ConfigChanged",
             Self::Stalled(..) => "RestartStalled",
+            Self::Reloaded(..) => "ConfigReloaded",
+            Self::ReloadFailed(_) => "ReloadFailed",
             Self::Reverted => "ConfigHashReverted",
             Self::WouldRestart(..) => "WouldRestart",
             Self::MissingConfig(_) => "MissingConfig",
@@ -133,6 +140,14 @@ impl Notice {
                 },
                 why(*cause, changed)
             ),
+            Self::Reloaded(pods, changed) => format!(
+                "reloaded {pods} {}: {}",
+                if *pods == 1 { "pod" } else { "pods" },
+                why(Cause::Changed, changed)
+            ),
+            Self::ReloadFailed(failed) => {
+                format!("restarting pods, because they cannot reload changed config: {failed}")
+            }
             Self::Reverted => format!(
                 "somebody reverts the config hash, such as an owner of this object or a GitOps tool: trying again every {} s",
                 INTERVAL.as_secs()
@@ -267,6 +282,7 @@ impl Notice {
     pub(crate) fn is_problem(&self) -> bool {
         match self {
             Self::Restarted(..)
+            | Self::Reloaded(..)
             | Self::WouldRestart(..)
             | Self::AwaitsRelease(_)
             | Self::ReleaseUnfinished(_)
@@ -279,6 +295,7 @@ impl Notice {
             | Self::Unstuck(_)
             | Self::Undone(_) => false,
             Self::Stalled(..)
+            | Self::ReloadFailed(_)
             | Self::Reverted
             | Self::MissingConfig(_)
             | Self::Braked(_)
@@ -319,6 +336,7 @@ impl Notice {
     fn related(&self) -> Option<&Reference> {
         match self {
             Self::Restarted(_, changed)
+            | Self::Reloaded(_, changed)
             | Self::Stalled(_, changed, _)
             | Self::WouldRestart(_, changed, _) => changed.first(),
             Self::MissingConfig(missing) => {
@@ -331,6 +349,7 @@ impl Notice {
                 missing.objects.first()
             }
             Self::Gated(_)
+            | Self::ReloadFailed(_)
             | Self::Braked(_)
             | Self::Reverted
             | Self::Rejected(_)

@@ -25,6 +25,7 @@ use tracing::{debug, warn};
 use self::batch::Batch;
 use self::news::News;
 use self::retry::Patience;
+pub(crate) use self::retry::retry_after;
 pub(crate) use self::sink::Sink;
 use crate::metrics::{Delivery, Metrics};
 use crate::report::notice::Notice;

@@ -93,6 +93,13 @@ impl Brakes {
         writes.last = Some(Written { value, at });
     }
 
+    /// Gives one attempt back: two writes to a workload belong together.
+    pub(crate) fn give_back(&self, id: &WorkloadId) {
+        if let Some(writes) = self.0.lock().get_mut(id) {
+            writes.allowance.give_back();
+        }
+    }
+
     /// Notes that a baseline was written to a workload.
     pub(crate) fn baseline_written(&self, id: &WorkloadId, baseline: &str) {
         let mut brakes = self.0.lock();

@@ -28,7 +28,7 @@ use crate::restart::workloads::Workloads;
 use pod_reloader_core::error::chain;
 
 /// The number of objects of one workload that are read at once.
-const READS_AT_ONCE: usize = 8;
+const READS_AT_ONCE: usize = 12;
 /// The maximum number of reads of an object that changes while it is read.
 const ATTEMPTS: usize = 3;
 
@@ -117,6 +117,16 @@ impl Digests {
                 .map(|(reference, read)| (reference, read.presence))
                 .collect(),
         })
+    }
+
+    /// Returns the time of the latest news of an object that `workload` names, if the object has to be read because
+    /// of it. An object whose last news brought no other content, such as one that gets a new annotation every
+    /// second, is no reason to expect any.
+    pub(crate) fn news(&self, workload: &Workload) -> Option<Instant> {
+        let entries = self.entries.lock();
+        let named = workload.references.named();
+        let news = named.filter_map(|reference| entries.get(reference)?.state.lock().news());
+        news.max()
     }
 
     /// Returns where the objects are read.
@@ -302,7 +312,7 @@ impl Digests {
                     warn!(error, "cannot read what workloads list, trying again");
                 }
             })?;
-            let read = Read::after(state.read.as_ref(), presence, began);
+            let read = state.after(presence, began);
             state.read = Some(read.clone());
             if attempt == ATTEMPTS {
                 // The object changes as fast as it is read. This is one of its contents, and the next event

@@ -405,6 +405,8 @@ impl Progress {
             // own.
             Notice::Restarted(..)
             | Notice::Stalled(..)
+            | Notice::Reloaded(..)
+            | Notice::ReloadFailed(_)
             | Notice::WouldRestart(..)
             | Notice::Rejected(_)
             | Notice::NotRun(_)

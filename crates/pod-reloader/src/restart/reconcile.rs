@@ -2,6 +2,7 @@
 
 mod failed;
 mod gates;
+mod http_reload;
 mod kinds;
 mod left_out;
 mod pass;
@@ -45,6 +46,7 @@ use crate::restart::digests::Digests;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
 use crate::restart::releases::Releases;
+use crate::restart::reloads::{Reloads, over_http};
 use crate::restart::rotations::Rotations;
 use crate::restart::rounds::Rounds;
 use crate::restart::slots::Slots;
@@ -104,7 +106,9 @@ pub(crate) struct Reconciler {
     trials: Trials,
     rounds: Rounds,
     stuck: Stuck,
-    worker: Worker<WorkloadId>,
+    /// The rounds of pods that reload. `None` if that is switched off.
+    reloads: Option<Reloads>,
+    worker: Arc<Worker<WorkloadId>>,
     progress: Progress,
     /// The lists of workloads that have not arrived yet: of a kind, in a namespace or in all of them.
     lists_due: Mutex<HashSet<(WorkloadKind, Option<Name>)>>,
@@ -135,7 +139,12 @@ impl Reconciler {
             &scope,
             metrics.reads(Reader::Reconcile),
         );
+        let worker = Arc::<Worker<_>>::default();
+        let reloads = scope
+            .http_reloads()
+            .then(|| Reloads::new(client.clone(), budget.clone(), over_http(), worker.clone()));
         Self {
+            reloads,
             releases: Releases::new(settings.release_wait, scope.releases()),
             rotations: Rotations::default(),
             stages: Stages::default(),
@@ -154,7 +163,7 @@ impl Reconciler {
             errors: metrics.errors.of(RESTART),
             metrics,
             namespaces: SelectedNamespaces::new(scope.reads_namespaces()),
-            worker: Worker::default(),
+            worker,
             lists_due,
             served: Mutex::default(),
             scope,
@@ -275,6 +284,7 @@ impl Reconciler {
         self.trials.forget(id);
         self.rounds.forget(id);
         self.stuck.forget(id);
+        self.reloads.iter().for_each(|it| it.forget(id));
         self.staged_gone(id);
     }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use pod_reloader_core::decision::is_reloading;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::stages::{Front, Peer, Standing, Why};
@@ -94,7 +95,7 @@ impl Stages {
         let mut inner = self.0.lock();
         let now = Instant::now();
         let Some(known) = inner.known.get_mut(&workload.id) else {
-            let known = Known {
+            let mut known = Known {
                 staging: staging.clone(),
                 health_since: now,
                 seen_at: now,
@@ -108,11 +109,17 @@ impl Stages {
                 undone: Vec::new(),
                 trials: Vec::new(),
             };
+            if is_reloading(workload) {
+                known.is_found_reloading(now);
+            }
             inner.known.insert(workload.id.clone(), known);
             inner.bump(&workload.id.namespace);
             return Vec::new();
         };
         known.judge(now);
+        if is_reloading(workload) {
+            known.is_found_reloading(now);
+        }
         if known.staging == *staging {
             return inner.waits.waiting_for(&workload.id);
         }
@@ -193,12 +200,14 @@ impl Stages {
                 known.right_at = Some(now);
                 known.tries_since = None;
                 let lacked = known.lacks.take();
+                known.trials.retain(|it| it.unfinished_until.is_none());
                 if before == Some(Look::Due) || going_since.is_some() {
                     known.begin(Trial {
                         got_at: going_since.unwrap_or(now),
                         was_healthy: known.was_healthy,
                         objects: lacked,
                         has_passed: false,
+                        unfinished_until: None,
                     });
                 }
             }
@@ -223,6 +232,16 @@ impl Stages {
             affected.extend(inner.waits.remove(id));
         }
         affected
+    }
+
+    /// Notes that the pods of a workload begin to reload the changes that it lacks, and that they are done then at the
+    /// latest. Others wait for it meanwhile, even if these pods become unhealthy.
+    pub(crate) fn begins_to_reload(&self, id: &WorkloadId, until: Instant) {
+        let mut inner = self.0.lock();
+        if let Some(known) = inner.known.get_mut(id) {
+            known.begins_to_reload(until, Instant::now());
+            inner.bump(&id.namespace);
+        }
     }
 
     /// Notes that a pass over a workload has failed. A workload that has the present content keeps it, and one
@@ -268,6 +287,7 @@ impl Stages {
             id: &workload.id,
             stage: staging.stage,
             standing: match staging.health {
+                _ if self.is_reloading(&workload.id, changed, now) => Standing::Tried,
                 Health::Healthy => Standing::DueHealthy,
                 Health::Rolling | Health::Unavailable | Health::Unknown => Standing::DueUnhealthy,
             },
@@ -281,8 +301,7 @@ impl Stages {
             inner.compute(object, consumers, now);
         }
         if let Some(known) = inner.known.get_mut(&workload.id) {
-            let objects = changed.iter().map(|it| it.object.clone());
-            known.lacks = Some(objects.collect());
+            known.lacks_changes(changed, now);
         }
         let blocker = inner.blocker(changed, &own).filter(|it| {
             // One that goes first may itself wait for a trial of this one, with an object that is not changed.
@@ -318,6 +337,13 @@ impl Stages {
             until,
         };
         Ok((wait, before))
+    }
+
+    /// Returns true if pods of a workload reload one of these changes, or have begun to.
+    fn is_reloading(&self, id: &WorkloadId, changed: &[Changed], now: Instant) -> bool {
+        let inner = self.0.lock();
+        let known = inner.known.get(id);
+        known.is_some_and(|it| it.is_reloading(changed, now))
     }
 
     /// Returns the objects whose front is unknown, or may not be relied on: a workload is the first to go only

@@ -18,7 +18,9 @@ pub(crate) struct Workloads(Mutex<Inner>);
 
 struct Inner {
     index: Index,
-    seen: HashMap<WorkloadId, Seen>,
+    seen: HashMap<Arc<WorkloadId>, Seen>,
+    /// The time of the first news of one of a workload's objects that no pass has handled yet.
+    first_news: HashMap<Arc<WorkloadId>, Instant>,
 }
 
 struct Seen {
@@ -26,8 +28,6 @@ struct Seen {
     hash_since: Instant,
     /// The last resourceVersion that was seen.
     version: u64,
-    /// The time of the first news of one of its objects that no pass has handled yet.
-    first_news: Option<Instant>,
 }
 
 impl Workloads {
@@ -36,6 +36,7 @@ impl Workloads {
         Self(Mutex::new(Inner {
             index: Index::new(share),
             seen: HashMap::new(),
+            first_news: HashMap::new(),
         }))
     }
 
@@ -51,7 +52,7 @@ impl Workloads {
         let id = workload.id.clone();
         let applied = inner.index.apply(workload);
         if matches!(applied, Applied::LeftOut(_)) {
-            inner.seen.remove(&id);
+            inner.forget(&id);
             return applied;
         }
         match inner.seen.get_mut(&id) {
@@ -65,9 +66,9 @@ impl Workloads {
                 let seen = Seen {
                     hash_since: now,
                     version,
-                    first_news: None,
                 };
-                inner.seen.insert(id, seen);
+                let id = inner.index.shared_id(&id);
+                inner.seen.extend(id.map(|id| (id, seen)));
             }
         }
         applied
@@ -76,7 +77,7 @@ impl Workloads {
     /// Forgets a workload. If it was managed, returns the objects that this affects.
     pub(crate) fn delete(&self, id: &WorkloadId) -> Option<Affected> {
         let mut inner = self.0.lock();
-        inner.seen.remove(id);
+        inner.forget(id);
         inner.index.delete(id)
     }
 
@@ -105,9 +106,7 @@ impl Workloads {
         let ids: Vec<_> = inner.index.workloads_of(reference).cloned().collect();
         if let Some(first_news) = first_news {
             for id in &ids {
-                if let Some(seen) = inner.seen.get_mut(id) {
-                    seen.first_news.get_or_insert(first_news);
-                }
+                inner.note_news(id, first_news);
             }
         }
         ids
@@ -115,13 +114,19 @@ impl Workloads {
 
     /// Takes out the time of the first news of a workload's objects, for a pass to handle.
     pub(crate) fn take_first_news(&self, id: &WorkloadId) -> Option<Instant> {
-        self.0.lock().seen.get_mut(id)?.first_news.take()
+        let mut inner = self.0.lock();
+        let first_news = inner.first_news.remove(id);
+        if inner.first_news.is_empty() {
+            // An object may concern all workloads, and most objects concern few.
+            inner.first_news = HashMap::new();
+        }
+        first_news
     }
 
     /// Puts the time back, because the pass has not handled the news.
     pub(crate) fn put_back(&self, id: &WorkloadId, first_news: Option<Instant>) {
-        if let Some(seen) = self.0.lock().seen.get_mut(id) {
-            seen.first_news = first_news.or(seen.first_news);
+        if let Some(first_news) = first_news {
+            self.0.lock().note_news(id, first_news);
         }
     }
 
@@ -196,5 +201,20 @@ impl Workloads {
     /// Returns the number of managed workloads.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().seen.len()
+    }
+}
+
+impl Inner {
+    fn forget(&mut self, id: &WorkloadId) {
+        self.seen.remove(id);
+        self.first_news.remove(id);
+    }
+
+    /// Notes the time of news of one of a workload's objects.
+    fn note_news(&mut self, id: &WorkloadId, at: Instant) {
+        if let Some((id, _)) = self.seen.get_key_value(id) {
+            let first = self.first_news.entry(id.clone()).or_insert(at);
+            *first = at.min(*first);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Sends Events in the background, so that they never delay the work.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::Patch;
 use kube::{Api, Client};
 use pod_reloader_core::annotations::FIELD_MANAGER;
+use serde_json::json;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
 use crate::runtime::client::{DEADLINE, patch_params, post_params, within};
@@ -20,6 +22,11 @@ use crate::runtime::error::CallError;
 
 /// The maximum number of Events that wait to be sent. Any more are dropped, with a line in the log.
 const BACKLOG: usize = 4096;
+/// The maximum number of different Events that are sent as one batch.
+const BATCH: usize = 256;
+/// The minimum time from one batch to the next. An Event after a pause is sent at once. In a stream of them, equal ones
+/// become one call, and the process is woken up less often.
+const BATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum time that Events wait for an idle loop: restarts come first.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The time during which a repeated Event is counted instead of sent again.
@@ -90,13 +97,42 @@ async fn send(
 ) {
     let mut recorder = Recorder::new(client);
     let mut patience = MAX_WAIT;
-    while let Some((about, report)) = receiver.recv().await {
-        // If the loop does not become idle in time, its Events are sent alongside its work until it does.
-        patience = match timeout(patience, busy.wait_for(|is_busy| !is_busy)).await {
-            Ok(_) => MAX_WAIT,
-            Err(_) => Duration::ZERO,
-        };
-        recorder.publish(&about, &report).await;
+    let mut next_batch = Instant::now();
+    while let Some(first) = receiver.recv().await {
+        sleep_until(next_batch).await;
+        let mut batch = Batch::default();
+        batch.add(first);
+        while batch.0.len() < BATCH
+            && let Ok(next) = receiver.try_recv()
+        {
+            batch.add(next);
+        }
+        if batch.0.len() < BATCH {
+            next_batch = Instant::now() + BATCH_INTERVAL;
+        }
+        recorder.forget_old();
+        for (about, report, times) in batch.0 {
+            // If the loop does not become idle in time, its Events are sent alongside its work until it does.
+            patience = match timeout(patience, busy.wait_for(|is_busy| !is_busy)).await {
+                Ok(_) => MAX_WAIT,
+                Err(_) => Duration::ZERO,
+            };
+            recorder.publish(&about, &report, times).await;
+        }
+    }
+}
+
+/// Different Events in the order in which they first came, each with the number of times that it came.
+#[derive(Default)]
+struct Batch(Vec<(ObjectReference, Report, i32)>);
+
+impl Batch {
+    fn add(&mut self, (about, report): (ObjectReference, Report)) {
+        let is_same = |it: &&mut (_, _, _)| (&it.0, &it.1) == (&about, &report);
+        match self.0.iter_mut().find(is_same) {
+            Some((_, _, times)) => *times += 1,
+            None => self.0.push((about, report, 1)),
+        }
     }
 }
 
@@ -105,8 +141,17 @@ async fn send(
 /// long names.
 struct Recorder {
     client: Client,
-    /// Recent Events, by UID of the object, reason and text.
-    recent: HashMap<(Option<String>, &'static str, String), (Event, Instant)>,
+    /// Recent Events, by a hash of whom they are about and what they say. A fan-out sends thousands of them.
+    recent: HashMap<u64, Sent>,
+}
+
+/// An Event that was sent.
+struct Sent {
+    name: Box<str>,
+    /// The number of times that it came.
+    count: i32,
+    /// The last time that it came.
+    used: Instant,
 }
 
 impl Recorder {
@@ -115,27 +160,38 @@ impl Recorder {
         Self { client, recent }
     }
 
-    async fn publish(&mut self, about: &ObjectReference, report: &Report) {
-        if let Err(error) = self.record(about, report).await {
+    /// Forgets Events that are too old to be counted up.
+    fn forget_old(&mut self) {
+        let now = Instant::now();
+        self.recent
+            .retain(|_, sent| now.duration_since(sent.used) < REMEMBERED);
+    }
+
+    async fn publish(&mut self, about: &ObjectReference, report: &Report, times: i32) {
+        if let Err(error) = self.record(about, report, times).await {
             // The namespace may be terminating. The log line of the change itself has been written.
             debug!(%error, reason = report.reason, "an Event was not taken");
         }
     }
 
-    async fn record(&mut self, about: &ObjectReference, report: &Report) -> Result<(), CallError> {
+    async fn record(
+        &mut self,
+        about: &ObjectReference,
+        report: &Report,
+        times: i32,
+    ) -> Result<(), CallError> {
         let now = Instant::now();
-        self.recent
-            .retain(|_, (_, used)| now.duration_since(*used) < REMEMBERED);
-        let namespace = namespace(about);
-        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
-        let key = (about.uid.clone(), report.reason, report.note.clone());
-        if let Some((event, _)) = self.recent.get(&key) {
-            let event = counted_again(event, Timestamp::now());
-            let name = event.metadata.name.as_deref().unwrap_or_default();
-            let (params, patch) = (patch_params(), Patch::Merge(&event));
-            match within(DEADLINE, events.patch(name, &params, &patch)).await {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace(about));
+        let key = (&about.uid, report.reason, &report.note);
+        let key = self.recent.hasher().hash_one(key);
+        if let Some(sent) = self.recent.get_mut(&key)
+            && now.duration_since(sent.used) < REMEMBERED
+        {
+            let count = sent.count.saturating_add(times);
+            let patch = Patch::Merge(json!({"series": series(count, Timestamp::now())}));
+            match within(DEADLINE, events.patch(&sent.name, &patch_params(), &patch)).await {
                 Ok(_) => {
-                    self.recent.insert(key, (event, now));
+                    (sent.count, sent.used) = (count, now);
                     return Ok(());
                 }
                 // Somebody has deleted the Event.
@@ -143,9 +199,16 @@ impl Recorder {
                 Err(error) => return Err(error),
             }
         }
-        let event = event(about, report, Timestamp::now());
+        let at = Timestamp::now();
+        let mut event = event(about, report, at);
+        event.series = (times > 1).then(|| series(times, at));
         within(DEADLINE, events.create(&post_params(), &event)).await?;
-        self.recent.insert(key, (event, now));
+        let sent = Sent {
+            name: event.metadata.name.unwrap_or_default().into(),
+            count: times,
+            used: now,
+        };
+        self.recent.insert(key, sent);
         Ok(())
     }
 }
@@ -179,14 +242,10 @@ fn namespace(about: &ObjectReference) -> &str {
     about.namespace.as_deref().unwrap_or("default")
 }
 
-fn counted_again(event: &Event, now: Timestamp) -> Event {
-    let count = event.series.as_ref().map_or(1, |series| series.count) + 1;
-    Event {
-        series: Some(EventSeries {
-            count,
-            last_observed_time: MicroTime(now),
-        }),
-        ..event.clone()
+fn series(count: i32, now: Timestamp) -> EventSeries {
+    EventSeries {
+        count,
+        last_observed_time: MicroTime(now),
     }
 }
 
@@ -214,6 +273,7 @@ mod tests {
     use http::request::Parts;
     use parking_lot::Mutex;
     use pod_reloader_core::name::Name;
+    use serde_json::Value;
 
     /// Returns the Events of an apiserver that stores each created Event and counts each patch.
     async fn published(reports: &[Report], deleted_after: usize) -> Vec<(String, u64)> {
@@ -224,15 +284,15 @@ mod tests {
             async move {
                 let event: serde_json::Value = serde_json::from_slice(&body).unwrap();
                 let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-                let name = text(&event["metadata"]["name"]);
                 let mut events = events.lock();
                 if head.method == Method::POST {
+                    let name = text(&event["metadata"]["name"]);
                     events.push((name, text(&event["note"]), 1));
                     return Ok(event);
                 }
-                let known = events.iter_mut().find(|(known, ..)| *known == name);
-                let (_, note, count) = known.ok_or((404, "NotFound"))?;
-                *note = text(&event["note"]);
+                let name = head.uri.path().rsplit('/').next();
+                let known = events.iter_mut().find(|it| Some(&*it.0) == name);
+                let (.., count) = known.ok_or((404, "NotFound"))?;
                 *count = event["series"]["count"].as_u64().unwrap();
                 Ok(event)
             }
@@ -242,7 +302,9 @@ mod tests {
             if index == deleted_after {
                 stored.lock().clear();
             }
-            recorder.publish(&ObjectReference::default(), report).await;
+            recorder
+                .publish(&ObjectReference::default(), report, 1)
+                .await;
         }
         let stored = stored.lock();
         stored.iter().map(|it| (it.1.clone(), it.2)).collect()
@@ -270,6 +332,66 @@ mod tests {
         let reports = ["a"; 3].map(changed);
         let expected = ("a changed".to_owned(), 1);
         assert_eq!(published(&reports, 2).await, [expected]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn equal_events_of_a_second_are_one_call_and_the_first_one_does_not_wait() {
+        struct Call {
+            at: Instant,
+            method: Method,
+            name: String,
+            note: String,
+            count: Option<u64>,
+        }
+        let calls = Arc::new(Mutex::new(Vec::<Call>::new()));
+        let taken = calls.clone();
+        let client = mock::client(move |head: Parts, body: Bytes| {
+            let event: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            let mut calls = taken.lock();
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            // A patch has the name of the Event in its path alone, and no note.
+            let (name, note) = match head.method {
+                Method::POST => (text(&event["metadata"]["name"]), text(&event["note"])),
+                _ => {
+                    let name = head.uri.path().rsplit('/').next().unwrap_or_default();
+                    let created = calls.iter().find(|call| call.name == name);
+                    let note = created.map(|call| call.note.clone());
+                    (name.to_owned(), note.unwrap_or_default())
+                }
+            };
+            calls.push(Call {
+                at: Instant::now(),
+                method: head.method,
+                name,
+                note,
+                count: event["series"]["count"].as_u64(),
+            });
+            async move { Ok(event) }
+        });
+        let (events, sending) = Events::new(client);
+        tokio::spawn(sending);
+        let began = Instant::now();
+        let publish = |what: &str| events.publish(ObjectReference::default(), changed(what));
+        publish("a");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        for _ in 0..8 {
+            ["a", "b"].into_iter().for_each(publish);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        tokio::time::sleep(BATCH_INTERVAL).await;
+        let [first, rest @ ..] = &calls.lock()[..] else {
+            panic!("no call");
+        };
+        assert!(first.at.duration_since(began) < Duration::from_millis(10));
+        let rest = rest.iter().map(|call| {
+            assert!(call.at.duration_since(first.at) >= BATCH_INTERVAL);
+            (call.method.as_str(), &*call.note, call.count)
+        });
+        let expected = [
+            ("PATCH", "a changed", Some(9)),
+            ("POST", "b changed", Some(8)),
+        ];
+        assert_eq!(rest.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use pod_reloader_core::config_sync::{ConfigSync, InvalidSync, NamespaceLabels, T
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 
+use super::by_namespace::ByNamespace;
+
 mod news;
 mod places;
 
@@ -29,8 +31,8 @@ pub(super) struct State {
     own: Name,
     syncs: BTreeMap<Name, Known>,
     /// The namespaces, once they have been listed.
-    namespaces: Option<HashMap<Name, NamespaceLabels>>,
-    targets: HashMap<Key, HashMap<Name, Target>>,
+    namespaces: Option<ByNamespace<NamespaceLabels>>,
+    targets: HashMap<Key, ByNamespace<Target>>,
 }
 
 /// What is known of a ClusterConfigSync.
@@ -43,7 +45,7 @@ struct Known {
     /// The digest of the content of copies, and the resourceVersion of the source that it was read from.
     current: Option<(Box<str>, [u8; 16])>,
     source: Arc<tokio::sync::Mutex<Reading>>,
-    copies: BTreeMap<Name, Copy>,
+    copies: ByNamespace<Copy>,
     /// How often in a row a copy that is not wanted any more could not be deleted, by namespace.
     undeleted: BTreeMap<Name, u32>,
     /// The number of copies that cannot be exact, when the status was last computed.
@@ -78,7 +80,15 @@ pub(super) struct Reading {
 struct Copy {
     outcome: Outcome,
     exact: Option<Exact>,
+    /// Most copies have no history.
+    history: Option<Box<History>>,
+}
+
+/// What has happened to a copy and decides when it is written again.
+#[derive(Clone, Debug, Default)]
+struct History {
     pace: Pace,
+    /// How often in a row it could not be written.
     failures: u32,
 }
 
@@ -87,8 +97,7 @@ impl Default for Copy {
         Self {
             outcome: Outcome::Pending,
             exact: None,
-            pace: Pace::default(),
-            failures: 0,
+            history: None,
         }
     }
 }
@@ -174,7 +183,7 @@ impl State {
                 false => removed(holder.as_deref()),
             };
         }
-        let seen = known.copies.entry(namespace.clone()).or_default();
+        let seen = known.copies.or_default(namespace);
         if let Some(older) = holder.filter(|it| it.precedes(&sync)) {
             seen.outcome = Outcome::Failed(Reason::OtherSync(older.name.clone()));
             return removed(Some(&older));
@@ -205,7 +214,10 @@ impl State {
             source: known.source.clone(),
             exact: seen.exact.clone(),
             is_repair: exact.is_some(),
-            pace: seen.pace,
+            pace: seen
+                .history
+                .as_ref()
+                .map_or_else(Pace::default, |it| it.pace),
             sync,
         }))
     }
@@ -232,14 +244,16 @@ impl State {
         if let Some(copy) = self.copy(sync, namespace) {
             copy.exact = Some(exact);
             copy.outcome = Outcome::Synced;
-            copy.failures = 0;
+            if let Some(history) = &mut copy.history {
+                history.failures = 0;
+            }
         }
     }
 
     /// Notes that a copy that had been exact is repaired at this pace.
     pub(super) fn repaired(&mut self, sync: &ConfigSync, namespace: &Name, pace: Pace) {
         if let Some(copy) = self.copy(sync, namespace) {
-            copy.pace = pace;
+            copy.history.get_or_insert_default().pace = pace;
         }
     }
 
@@ -247,8 +261,9 @@ impl State {
     pub(super) fn failed(&mut self, sync: &ConfigSync, namespace: &Name, reason: Reason) -> u32 {
         self.copy(sync, namespace).map_or(0, |copy| {
             copy.outcome = Outcome::Failed(reason);
-            copy.failures += 1;
-            copy.failures
+            let history = copy.history.get_or_insert_default();
+            history.failures += 1;
+            history.failures
         })
     }
 
@@ -274,7 +289,7 @@ impl State {
             Ok(sync) => {
                 self.namespaces.as_ref()?;
                 let targets = self.targets.get(&key(sync))?;
-                !targets.contains_key(&sync.source.namespace)
+                !targets.contains(&sync.source.namespace)
             }
             Err(_) => false,
         };

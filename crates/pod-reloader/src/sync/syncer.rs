@@ -1,6 +1,6 @@
 //! The parts with which copies are kept exact, for one term of leadership.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use pod_reloader_core::name::Name;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::by_namespace::ByNamespace;
 use super::calls::Calls;
 use super::metrics::SyncMetrics;
 use super::state::{Key, Place, State};
@@ -135,7 +136,7 @@ impl Syncer {
         gone.iter().for_each(|name| self.sync_gone(name));
     }
 
-    pub(super) fn namespaces_listed(&self, namespaces: HashMap<Name, NamespaceLabels>) {
+    pub(super) fn namespaces_listed(&self, namespaces: ByNamespace<NamespaceLabels>) {
         let places = self.state.lock().namespaces_listed(namespaces);
         self.push(places);
     }
@@ -145,7 +146,7 @@ impl Syncer {
         self.push(places);
     }
 
-    pub(super) fn targets_listed(&self, key: &Key, targets: HashMap<Name, Target>) {
+    pub(super) fn targets_listed(&self, key: &Key, targets: ByNamespace<Target>) {
         let places = self.state.lock().targets_listed(key, targets);
         self.push(places);
     }

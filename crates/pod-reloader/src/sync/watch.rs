@@ -10,6 +10,7 @@ use pod_reloader_core::config_sync::{NamespaceMetadata, Target, TargetMetadata};
 use pod_reloader_core::name::Name;
 use tokio::task::{AbortHandle, JoinSet};
 
+use super::by_namespace::ByNamespace;
 use super::state::Key;
 use super::syncer::Syncer;
 use crate::runtime::resources::{Resources, api};
@@ -54,7 +55,7 @@ async fn watch_namespaces(syncer: Arc<Syncer>) {
     let namespaces = Api::<NamespaceMetadata>::all(syncer.watch_client());
     let namespaces = Resources::new(namespaces, "Namespace", syncer.budget());
     let _watching = syncer.watches().begin(&namespaces.watch_id(), "Namespace");
-    let mut listed = HashMap::new();
+    let mut listed = ByNamespace::default();
     let watching = namespaces.follow(|event| match event {
         Event::Init => listed.clear(),
         Event::InitApply(object) => {
@@ -110,7 +111,7 @@ async fn watch_targets(syncer: Arc<Syncer>, key: Key) {
     let targets = Resources::new(targets, kind.as_str(), syncer.budget());
     let targets = targets.with_fields(Some(&format!("metadata.name={name}")));
     let _watching = syncer.watches().begin(&targets.watch_id(), kind.as_str());
-    let mut listed: HashMap<Name, Target> = HashMap::new();
+    let mut listed: ByNamespace<Target> = ByNamespace::default();
     let watching = targets.follow(|event| match event {
         Event::Init => listed.clear(),
         Event::InitApply(object) => {

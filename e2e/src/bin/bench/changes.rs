@@ -22,6 +22,8 @@ use crate::{
     subject::{Running, Subject},
 };
 
+/// Workloads with several objects, by name: the number of objects besides the one that changes.
+const SEVERAL: [(&str, usize); 2] = [("two", 1), ("ten", 9)];
 /// Pause between two independent changes.
 const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -42,6 +44,12 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     let (rounds, changes, crowd) = if quick { (1, 50, 200) } else { (5, 100, 500) };
     bench.create("one", 1).await?;
     bench.create("crowd", crowd).await?;
+    for (name, others) in SEVERAL {
+        let (objects, workload) = Subject::with_others(name, others);
+        scene.put_all(&objects).await?;
+        scene.create_all(&[workload]).await?;
+    }
+    bench.observer.quiet(Duration::from_secs(2)).await;
     scene.operator.stop().await;
 
     let mut gets = Vec::new();
@@ -49,6 +57,8 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     let mut at_once = [Vec::new(), Vec::new()];
     let mut fan_out = [Vec::new(), Vec::new()];
     let mut cpu = [Vec::new(), Vec::new()];
+    let mut wake_ups = [0, 0];
+    let mut several = SEVERAL.map(|_| Vec::new());
     let mut busy = [Vec::new(), Vec::new()];
     let mut requests = BTreeMap::new();
     for _ in 0..rounds {
@@ -56,12 +66,22 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
         for (at, subject) in Subject::BOTH.into_iter().enumerate() {
             let running = Running::start(&scene, subject).await?;
             bench.warm_up(subject).await?;
-            let before = running.process().cpu_time()?;
-            apart[at].extend(bench.changes(subject, changes, PAUSE).await?);
-            let spent = running.process().cpu_time()? - before;
+            let process = running.process();
+            let (before, woken) = (process.cpu_time()?, process.wake_ups()?);
+            apart[at].extend(bench.changes(subject, "one", changes, PAUSE).await?);
+            let spent = process.cpu_time()? - before;
             cpu[at].push(spent / changes as u32);
-            let before = running.process().cpu_time()?;
-            let changed = bench.changes(subject, changes, Duration::ZERO).await?;
+            wake_ups[at] += process.wake_ups()? - woken;
+            if subject == Subject::Operator {
+                for (took, (name, _)) in several.iter_mut().zip(SEVERAL) {
+                    bench.changes(subject, name, 5, PAUSE).await?;
+                    took.extend(bench.changes(subject, name, changes, PAUSE).await?);
+                }
+            }
+            let before = process.cpu_time()?;
+            let changed = bench
+                .changes(subject, "one", changes, Duration::ZERO)
+                .await?;
             let spent = running.process().cpu_time()? - before;
             at_once[at].extend(changed);
             busy[at].push(spent / changes as u32);
@@ -78,7 +98,13 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     let spreads = |[floor, ours]: [Vec<Duration>; 2]| (Spread::of(floor), Spread::of(ours));
     let (floor, ours) = spreads(apart);
     let goal = "1.1 x (floor + GET)";
-    figures.compare("change to pod template", floor.plus(get.median), ours, goal);
+    let least = floor.plus(get.median);
+    figures.compare("change to pod template", least, ours, goal);
+    for (took, (name, _)) in several.into_iter().zip(SEVERAL) {
+        let what = format!("the same, if the workload lists {name} objects");
+        let goal = "1.05 x (floor + GET)";
+        figures.compare(&what, least, Spread::of(took), goal);
+    }
     let (floor, ours) = spreads(at_once);
     let goal = "1.3 x (floor + GET)";
     figures.compare(
@@ -96,6 +122,10 @@ pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     );
     let (floor, ours) = spreads(cpu);
     figures.compare("CPU for one change, ten a second", floor, ours, "1.0 ms");
+    let of_one = |woken: u64| format!("{:.1}", woken as f64 / (rounds * changes) as f64);
+    let [floor, ours] = wake_ups.map(of_one);
+    let what = "wake-ups of the process for that";
+    figures.say(what, Some(&floor), ours, "-");
     let (floor, ours) = spreads(fan_out);
     let what = format!("one ConfigMap, {crowd} Deployments: all patched");
     figures.compare(&what, floor, ours, "1.1 x floor");
@@ -143,7 +173,7 @@ pub(crate) async fn measure_settled(figures: &mut Figures, quick: bool) -> Resul
     let bench = Bench::begin(&scene).await?;
     bench.create("one", 1).await?;
     let changes = bench
-        .changes(Subject::Operator, if quick { 2 } else { 10 }, PAUSE)
+        .changes(Subject::Operator, "one", if quick { 2 } else { 10 }, PAUSE)
         .await?;
     figures.say(
         "change to pod template, settle period 5 s",
@@ -241,7 +271,7 @@ impl<'a> Bench<'a> {
             }
             ensure!(attempt < 60, "{subject:?} does nothing");
         }
-        self.changes(subject, 5, PAUSE).await?;
+        self.changes(subject, "one", 5, PAUSE).await?;
         Ok(())
     }
 
@@ -250,10 +280,11 @@ impl<'a> Bench<'a> {
     pub(crate) async fn changes(
         &self,
         subject: Subject,
+        of: &str,
         count: usize,
         pause: Duration,
     ) -> Result<Vec<Duration>> {
-        let config_map = subject.name("one");
+        let config_map = subject.name(of);
         let deployment = format!("{config_map}-0");
         let mut all = Vec::new();
         for number in 0..count {

@@ -16,6 +16,7 @@ mod scale;
 mod staged;
 mod subject;
 mod sync;
+mod vast;
 
 use std::{env, ffi::OsString, fs, path::PathBuf};
 
@@ -39,6 +40,10 @@ struct Args {
     /// Parts to measure [default: all; with --quick changes, admission and memory].
     #[arg(long, value_delimiter = ',')]
     only: Vec<Part>,
+    /// The number of Deployments with which the part `scale` measures, in place of three smaller numbers. It is
+    /// rounded up to thousands.
+    #[arg(long)]
+    workloads: Option<usize>,
     /// Where the figures are written to, as JSON.
     #[arg(long, default_value = "target/bench.json")]
     json: PathBuf,
@@ -83,6 +88,7 @@ async fn main() -> Result<()> {
         role,
         quick,
         only,
+        workloads,
         json,
     } = Args::parse();
     match role {
@@ -102,7 +108,10 @@ async fn main() -> Result<()> {
             Part::Settled => changes::measure_settled(&mut figures, quick).await?,
             Part::Admission => admission::measure(&mut figures, quick).await?,
             Part::Memory => memory::measure(&mut figures, quick).await?,
-            Part::Scale => scale::measure(&mut figures, quick).await?,
+            Part::Scale => match workloads {
+                Some(workloads) => vast::measure(&mut figures, workloads).await?,
+                None => scale::measure(&mut figures, quick).await?,
+            },
             Part::Kinds => kinds::measure(&mut figures, quick).await?,
             Part::Staged => staged::measure(&mut figures, quick).await?,
             Part::Pods => pods::measure(&mut figures, quick).await?,

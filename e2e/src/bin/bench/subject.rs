@@ -3,7 +3,7 @@
 use anyhow::Result;
 use pod_reloader_e2e::{
     Process, Scene, crowd,
-    workload::{Workload, config_map},
+    workload::{Workload, config_map, secret},
 };
 use serde_json::{Value, json};
 
@@ -35,6 +35,25 @@ impl Subject {
             object["metadata"]["labels"] = json!({CONCERNS: concerned.to_string()});
         }
         object
+    }
+
+    /// Returns the ConfigMap of this name and so many other objects, half of all Secrets, and the Deployment of the
+    /// operator that lists all of them.
+    pub(crate) fn with_others(of: &str, others: usize) -> (Vec<Value>, Workload) {
+        let name = Self::Operator.name(of);
+        let names = |is_secret: bool| {
+            let numbers = (1..=others).filter(move |number| (number % 2 == 1) == is_secret);
+            let names = numbers.map(|number| format!("{name}-{number}"));
+            names.collect::<Vec<_>>()
+        };
+        let (secrets, config_maps) = (names(true), [vec![name.clone()], names(false)].concat());
+        let workload = Workload::deployment(&format!("{name}-0"))
+            .with(&["spec", "replicas"], json!(0))
+            .lists(&config_maps.join(","))
+            .lists_secrets(&secrets.join(","));
+        let config_maps = config_maps.iter().map(|name| config_map(name, "0"));
+        let secrets = secrets.iter().map(|name| secret(name, "0"));
+        (config_maps.chain(secrets).collect(), workload)
     }
 
     /// Returns the Deployments that the ConfigMap of this name concerns.

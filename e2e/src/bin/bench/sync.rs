@@ -79,12 +79,12 @@ async fn delays(figures: &mut Figures, scene: &Scene, copies: &Copies<'_>) -> Re
     let mut meanwhile = Vec::new();
     let mut passes = Vec::new();
     for round in 1..=ROUNDS {
-        at_rest.extend(bench.changes(Subject::Operator, 20, PAUSE).await?);
+        at_rest.extend(bench.changes(Subject::Operator, "one", 20, PAUSE).await?);
         let written = copies.written().await? + copies.count;
         let began = Instant::now();
         copies.patch_source(round).await?;
         loop {
-            let delay = bench.changes(Subject::Operator, 1, PAUSE).await?;
+            let delay = bench.changes(Subject::Operator, "one", 1, PAUSE).await?;
             if copies.written().await? >= written {
                 break;
             }

@@ -67,7 +67,7 @@ async fn main() -> Result<ExitCode> {
         values: json!({"webhook": {"certManager": {"enabled": true}, "timeoutSeconds": 3}}),
         ..Options::default()
     };
-    let scene = Scene::set(control_plane, "soak", options).await?;
+    let scene = Scene::set(control_plane, "busy", options).await?;
     let mut random = Random::new(seed);
     let outage = Arc::new(Outage::default());
     let history = History::begin(&scene.client);

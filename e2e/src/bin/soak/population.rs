@@ -97,9 +97,10 @@ impl Population {
         let at = self.workloads.len();
         let listed: Vec<_> = lists.iter().map(|at| &self.config_objects[*at]).collect();
         let requires = random.below(5) == 0;
+        let pins = random.below(5) == 0;
         self.workloads.push(Kept {
             namespace,
-            workload: workload(kind, &format!("workload-{at}"), &listed, requires),
+            workload: workload(kind, &format!("workload-{at}"), &listed, requires, pins),
             changes_before: listed.iter().map(|object| object.changes).sum(),
             changes_at_the_end: None,
             lists,
@@ -161,7 +162,13 @@ impl ConfigObject {
 }
 
 /// Returns a workload without pods: only revisions are counted, and those are created anyway.
-fn workload(kind: Kind, name: &str, listed: &[&ConfigObject], requires: bool) -> Workload {
+fn workload(
+    kind: Kind,
+    name: &str,
+    listed: &[&ConfigObject],
+    requires: bool,
+    pins: bool,
+) -> Workload {
     let names = |are_secrets: bool| {
         let names = listed
             .iter()
@@ -171,14 +178,12 @@ fn workload(kind: Kind, name: &str, listed: &[&ConfigObject], requires: bool) ->
             .collect::<Vec<_>>()
             .join(",")
     };
-    let mut workload = match kind {
-        Kind::DaemonSet => Workload::new(kind, name).with(
-            &["spec", "template", "spec", "nodeSelector"],
-            json!({"no": "node"}),
-        ),
-        _ => Workload::new(kind, name).with(&["spec", "replicas"], json!(0)),
-    };
+    let mut workload = Workload::new(kind, name).without_pods();
     workload = workload.lists(&names(false)).lists_secrets(&names(true));
+    if pins {
+        // Means nothing unless pins are switched on.
+        workload = workload.annotated(PIN, "configmaps");
+    }
     match listed.first() {
         Some(first) if requires && first.is_secret => workload.requires_secret(&first.name),
         Some(first) if requires => workload.requires(&first.name),
@@ -191,6 +196,7 @@ fn namespace(at: usize) -> String {
 }
 
 pub(crate) const NAMESPACES: usize = 20;
+const PIN: &str = "pod-reloader.cs.sap.com/pin";
 const CONFIG_OBJECTS_IN_EACH: usize = 20;
 
 #[cfg(test)]

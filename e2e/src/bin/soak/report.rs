@@ -147,17 +147,17 @@ impl Report {
             self.passed_by,
             memory.most_files(),
         );
+        let steepest = growths.iter().map(|growth| growth.slope).reduce(f64::max);
         let memory = format!(
-            "memory {} ({:.0} KiB/min)",
+            "memory {} ({})",
             match (is_judged, is_flat) {
                 (false, _) => "not judged before it has run for 10 min",
                 (true, true) => "flat",
                 (true, false) => "not flat",
             },
-            growths
-                .iter()
-                .map(|growth| growth.slope)
-                .fold(f64::NEG_INFINITY, f64::max),
+            steepest.map_or("too few samples".to_owned(), |it| format!(
+                "{it:.0} KiB/min"
+            )),
         );
         println!(
             "soak: {} min, {} workloads, {} faults, {} config changes, {} restarts: {} lost, {} spurious, \

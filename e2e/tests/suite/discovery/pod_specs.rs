@@ -63,9 +63,10 @@ pub(super) fn container() -> Value {
     json!([{"name": "main", "image": "app:1"}])
 }
 
-/// Returns references to things that are neither ConfigMap nor Secret.
-pub(super) fn foreign_references() -> Value {
-    json!({
+/// Returns references to things that are neither ConfigMap nor Secret. Not every version of Kubernetes has pod
+/// certificates.
+pub(super) fn foreign_references(with_pod_certificate: bool) -> Value {
+    let mut spec = json!({
         "containers": container(),
         "serviceAccountName": "absent",
         "volumes": [
@@ -76,17 +77,21 @@ pub(super) fn foreign_references() -> Value {
             {"name": "claimed", "persistentVolumeClaim": {"claimName": "absent"}},
             {"name": "trust", "projected": {"sources": [
                 {"clusterTrustBundle": {"name": "absent", "path": "ca.pem", "optional": true}},
-                {"podCertificate": {
-                    "signerName": "example.com/signer", "keyType": "ED25519",
-                    "credentialBundlePath": "bundle.pem",
-                }},
                 {"serviceAccountToken": {"path": "token", "expirationSeconds": 600}},
                 {"downwardAPI": {"items": [
                     {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}},
                 ]}},
             ]}},
         ],
-    })
+    });
+    let trust = &mut spec["volumes"][2]["projected"]["sources"];
+    if let (true, Some(sources)) = (with_pod_certificate, trust.as_array_mut()) {
+        sources.push(json!({"podCertificate": {
+            "signerName": "example.com/signer", "keyType": "ED25519",
+            "credentialBundlePath": "bundle.pem",
+        }}));
+    }
+    spec
 }
 
 /// A way in which a pod template names an object.

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, chart, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, chart, has_mutating_policies, wait_for};
 use serde_json::{Value, json};
 
 use super::{Sync, no_drift};
@@ -91,16 +91,18 @@ impl CertificateOf {
 async fn rendered(scene: &Scene, options: &Options) -> Result<String> {
     let installation = &scene.installation;
     let chart = chart().display().to_string();
-    let template = [
+    let mut template = vec![
         "template",
         &installation.namespace,
         &chart,
         "--namespace",
         &installation.namespace,
         "--skip-tests",
-        "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy",
         "--values=-",
     ];
+    if has_mutating_policies().await? {
+        template.push("--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy");
+    }
     let values = installation.values(&options.values(&scene.namespace));
     installation
         .helm

@@ -259,16 +259,7 @@ async fn finish(scene: &Scene, name: &str) -> Result<()> {
 
 /// Waits until the operator says that the restart of a workload waits for a release.
 async fn waits(scene: &Scene, workload: &Workload) -> Result<()> {
-    let what = format!("an Event {WAITING} on {}", workload.reference());
-    wait_for(&what, PATIENCE, async || {
-        let events = scene.events(workload).await?;
-        let waits = events.iter().any(|(reason, _)| reason == WAITING);
-        Ok(match waits {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(format!("{events:?}")),
-        })
-    })
-    .await
+    scene.event(workload, WAITING).await.map(drop)
 }
 
 /// Returns the value of a counter of the operator.

@@ -111,7 +111,10 @@ impl<'a> Driver<'a> {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(error)) if error.code == 409 => {
                 let name = self.status_of(name);
-                let mut known = self.statuses().get(&name).await?;
+                // It goes with a pod that is gone. Then the next attempt creates it.
+                let Some(mut known) = self.statuses().get_opt(&name).await? else {
+                    return Ok(());
+                };
                 if known.metadata.owner_references != status.metadata.owner_references {
                     known.metadata.labels = status.metadata.labels;
                     known.metadata.owner_references = status.metadata.owner_references;

@@ -47,7 +47,7 @@ fn webhook(batch: &Batch, cluster: Option<&str>, now: Timestamp) -> Value {
                 "apiVersion": api_version,
                 "kind": id.kind.as_str(),
                 "namespace": id.namespace.as_str(),
-                "name": id.name,
+                "name": &*id.name,
             })).collect::<Vec<_>>(),
             "moreWorkloads": change.more,
         });

@@ -58,6 +58,8 @@ impl Topic {
     fn of(notice: &Notice) -> Option<Self> {
         let (heading, predicate) = match notice {
             Notice::Restarted(..) => ("Restarted", "changed"),
+            Notice::Reloaded(..) => ("Reloaded without a restart", "changed"),
+            Notice::ReloadFailed(_) => ("Restarted, its pods could not reload changed config", ""),
             Notice::WouldRestart(..) => ("Would be restarted (--reconcile=observe)", "changed"),
             Notice::Stalled(_, _, Stall::Paused) => {
                 ("Paused, not restarted until resumed", "changed")
@@ -128,6 +130,10 @@ impl Topic {
                 Cause::Pinned => (Some("pinned"), Some("first copies of its config")),
                 Cause::Rotated => (Some("rotated"), Some("mounted secrets were rotated")),
             },
+            Notice::Reloaded(..) => (
+                Some("changed"),
+                Some("changed while pod-reloader was not watching"),
+            ),
             _ => (None, None),
         };
         Some(Self {
@@ -144,6 +150,7 @@ impl Topic {
 fn objects(notice: &Notice) -> Vec<Reference> {
     match notice {
         Notice::Restarted(Cause::Changed, changed)
+        | Notice::Reloaded(_, changed)
         | Notice::WouldRestart(Cause::Changed, changed, _)
         | Notice::Stalled(Cause::Changed, changed, _) => changed.clone(),
         Notice::MissingConfig(missing) => missing.iter().map(|it| it.reference.clone()).collect(),
@@ -153,6 +160,7 @@ fn objects(notice: &Notice) -> Vec<Reference> {
         | Notice::WouldRestart(..)
         | Notice::Stalled(..)
         | Notice::Reverted
+        | Notice::ReloadFailed(_)
         | Notice::Braked(_)
         | Notice::Rejected(_)
         | Notice::AwaitsRelease(_)

@@ -84,7 +84,7 @@ impl Failure {
 }
 
 /// Returns the pause that the header `Retry-After` asks for, in seconds or as a date.
-pub(super) fn retry_after(header: Option<&HeaderValue>, now: Timestamp) -> Option<Duration> {
+pub(crate) fn retry_after(header: Option<&HeaderValue>, now: Timestamp) -> Option<Duration> {
     let text = header?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
         return Some(Duration::from_secs(seconds));

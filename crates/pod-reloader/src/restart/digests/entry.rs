@@ -23,6 +23,8 @@ pub(super) struct State {
     pub(super) forgotten: Option<Instant>,
     /// True if the last attempt to read the object failed.
     pub(super) is_failing: bool,
+    /// True if the object had the same content as before when it was last read because of news.
+    is_unchanged_by_news: bool,
 }
 
 #[derive(Default)]
@@ -93,6 +95,22 @@ impl State {
             .is_none_or(|forgotten| read.began > forgotten);
         (is_late_enough && is_latest).then_some(read)
     }
+
+    /// Returns the time of the news that the last read is older than, if they may be of other content.
+    pub(super) fn news(&self) -> Option<Instant> {
+        let read = self.read.as_ref().filter(|_| !self.is_unchanged_by_news)?;
+        self.forgotten.filter(|at| *at >= read.began)
+    }
+
+    /// Returns the read that follows the last one.
+    pub(super) fn after(&mut self, presence: Presence, began: Instant) -> Read {
+        if let Some(last) = &self.read
+            && self.forgotten.is_some_and(|at| at >= last.began)
+        {
+            self.is_unchanged_by_news = last.presence.same_content(&presence);
+        }
+        Read::after(self.read.as_ref(), presence, began)
+    }
 }
 
 impl Read {
@@ -104,7 +122,7 @@ impl Read {
         }
     }
 
-    pub(super) fn after(last: Option<&Self>, presence: Presence, began: Instant) -> Self {
+    fn after(last: Option<&Self>, presence: Presence, began: Instant) -> Self {
         match last {
             Some(last) if last.presence.same_content(&presence) => Self {
                 presence,

@@ -55,9 +55,9 @@ impl Reconciler {
         let pause = pause(failures, refused);
         // The reader of the object has already logged it.
         if failures == 1 && !matches!(error, RestartError::Read(ReadError::Object { .. })) {
-            warn!(%kind, %namespace, name, error = chain(error), "reconciling failed, trying again");
+            warn!(%kind, %namespace, name = &**name, error = chain(error), "reconciling failed, trying again");
         } else {
-            debug!(%kind, %namespace, name, error = chain(error), ?pause, "reconciling failed");
+            debug!(%kind, %namespace, name = &**name, error = chain(error), ?pause, "reconciling failed");
         }
         Instant::now() + pause
     }

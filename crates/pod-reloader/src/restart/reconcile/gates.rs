@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::{Timestamp, Zoned};
+use pod_reloader_core::decision::present_value;
 use pod_reloader_core::digest::{ConfigObject, Presence};
 use pod_reloader_core::gate::{self, Closed};
 use pod_reloader_core::reference::{ConfigKind, Reference};
@@ -73,7 +74,7 @@ impl Reconciler {
         snapshot: &Snapshot,
         opens: &Zoned,
     ) -> Option<Timestamp> {
-        let (id, config_hash) = (&workload.id, present_hash(workload)?);
+        let (id, config_hash) = (&workload.id, present_value(workload)?);
         let expires = self
             .certificates
             .first_expiry(id, config_hash, &snapshot.objects)?;
@@ -85,7 +86,7 @@ impl Reconciler {
     pub(super) async fn has_loaded(&self, workload: &Workload, snapshot: &Snapshot) -> bool {
         let gates = workload.gates.as_deref();
         let has_windows = gates.is_some_and(|it| it.windows.is_some());
-        let Some(config_hash) = present_hash(workload).filter(|_| has_windows) else {
+        let Some(config_hash) = present_value(workload).filter(|_| has_windows) else {
             return true;
         };
         if self.certificates.are_known(&workload.id, config_hash) {
@@ -120,12 +121,6 @@ impl Reconciler {
         }
         true
     }
-}
-
-/// Returns the value that stands for the content that the pods have loaded.
-fn present_hash(workload: &Workload) -> Option<&str> {
-    let baseline = workload.markers.baseline.as_deref();
-    workload.config_hash().or(baseline)
 }
 
 /// Returns the Secrets whose certificates a workload tracks.

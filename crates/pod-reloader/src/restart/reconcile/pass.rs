@@ -70,7 +70,8 @@ impl Reconciler {
         hash_since: Instant,
         first_news: Option<Instant>,
     ) -> Result<Action, RestartError> {
-        let Some(snapshot) = self.snapshot(workload, None).await? else {
+        let at_once = self.to_read_at_once(workload, hash_since);
+        let Some(snapshot) = self.snapshot(workload, at_once).await? else {
             return Ok(Action::AwaitChange);
         };
         self.progress
@@ -80,19 +81,28 @@ impl Reconciler {
         self.look_together(workload, &snapshot, &decision);
         let (since, cause) = match decision {
             Decision::Unchanged => {
+                self.has_content(workload, &snapshot);
                 let next = self.unchanged(workload, &snapshot).await;
                 let next = self.put_back(workload).await?.unwrap_or(next);
                 self.unstick(workload).await?;
                 return Ok(next.at_latest(snapshot.rotation_due));
             }
-            Decision::MissingConfig(missing) => return Ok(self.missing_config(workload, missing)),
+            Decision::MissingConfig(missing) => {
+                self.reload_is_moot(&workload.id);
+                return Ok(self.missing_config(workload, missing));
+            }
             Decision::Baseline(baseline) => {
+                self.reload_is_moot(&workload.id);
                 if let Some(next) = self.next_write(workload, &baseline) {
                     return Ok(Action::RequeueAt(next));
                 }
                 (hash_since, None)
             }
             Decision::Set { config_hash, cause } => {
+                let due = (&*config_hash, cause);
+                if let Some(action) = self.reload_under_way(workload, due, &snapshot).await? {
+                    return Ok(action);
+                }
                 let hash = (&*config_hash, hash_since);
                 if let Some(action) = self.waits(workload, hash, cause, &snapshot) {
                     return Ok(action);
@@ -106,6 +116,8 @@ impl Reconciler {
                     return Ok(Action::RequeueAt(next));
                 }
                 let settled = self.settled(workload, &config_hash, snapshot.changed);
+                // Without a settle period, nothing needs to be unchanged for a while after the news.
+                let settled = at_once.unwrap_or(settled);
                 // What was read while a release was under way says nothing about its end.
                 let ended = self.progress.release_ended(&workload.id);
                 (
@@ -126,6 +138,7 @@ impl Reconciler {
         self.look_together(workload, &fresh, &decision);
         match decision {
             Decision::Unchanged => {
+                self.has_content(workload, &fresh);
                 let next = self.unchanged(workload, &fresh).await;
                 Ok(next.at_latest(fresh.rotation_due))
             }
@@ -144,11 +157,24 @@ impl Reconciler {
                     return Ok(Action::RequeueAt(next));
                 }
                 self.report_outside_window(workload, &fresh);
+                let due = (&*config_hash, cause);
+                if let Some(action) = self.reload(workload, due, &fresh).await? {
+                    return Ok(action);
+                }
                 self.restart(workload, &config_hash, cause, &fresh, first_news)
                     .await
             }
             Decision::MissingConfig(_) => changed_kind,
         }
+    }
+
+    /// Returns the time from which on all reads must have begun that a pass relies on, if one of the objects has
+    /// probably changed and a write does not wait until they have settled. Then all objects are read at once:
+    /// otherwise, the others would be read for the write after the change has been.
+    fn to_read_at_once(&self, workload: &Workload, hash_since: Instant) -> Option<Instant> {
+        let is_at_once = self.settle_period(workload).is_zero();
+        let news = is_at_once.then(|| self.digests.news(workload))?;
+        news.map(|news| news.max(hash_since))
     }
 
     /// Returns the objects of a workload. `None` if nobody knows what its pods have.

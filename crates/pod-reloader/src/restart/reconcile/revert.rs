@@ -2,6 +2,7 @@
 
 use kube::Resource;
 use kube::core::DynamicResourceScope;
+use pod_reloader_core::decision::unless_reloaded;
 use pod_reloader_core::digest::Objects;
 use pod_reloader_core::patch::{self, Stamp};
 use pod_reloader_core::pins::{Kept, Pins};
@@ -154,9 +155,9 @@ impl Reconciler {
             Some(keys) => keys,
             None => self.keys.read_since(Instant::now()).await?,
         };
-        Ok(keys
-            .hash(&workload.references.contents(objects))
-            .to_string())
+        let hash = keys.hash(&workload.references.contents(objects));
+        let baseline = workload.markers.baseline.as_deref();
+        Ok(unless_reloaded(baseline, hash, &keys).to_string())
     }
 
     /// Returns the revisions of a workload, the present one last.

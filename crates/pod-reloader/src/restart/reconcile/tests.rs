@@ -3,8 +3,10 @@
 
 mod apiserver;
 mod gates;
+mod http_reload;
 mod metrics;
 mod pins;
+mod reads;
 mod releases;
 mod reverted_hash;
 mod share;
@@ -644,11 +646,8 @@ impl Operator {
         dialects: Dialects,
         brakes: Brakes,
     ) -> Self {
-        let staging = Defaults {
-            judges_all: settings.limits != Limits::default(),
-            ..Defaults::default()
-        };
-        let scope = scope().with(labels, dialects).and_stages(staging);
+        let scope = scope().with(labels, dialects);
+        let scope = scope.and_stages(judged(&settings));
         Self::start_in(scope, apiserver, settings, brakes)
     }
 
@@ -662,7 +661,7 @@ impl Operator {
         let tools = [Tool::Helm, Tool::Flux, Tool::ArgoCd];
         let places = tools.map(|tool| (tool, Vec::new()));
         let scope = scope.and_releases(places.into());
-        let reconciler = Reconciler::new(
+        let mut reconciler = Reconciler::new(
             settings,
             scope,
             client,
@@ -671,6 +670,11 @@ impl Operator {
             Progress::new(events, None, metrics.clone(), brakes),
             metrics.clone(),
         );
+        if reconciler.reloads.is_some() {
+            let (client, worker) = (apiserver.client(), reconciler.worker.clone());
+            let reloads = Reloads::new(client, Budget::new(), apiserver.ask(), worker);
+            reconciler.reloads = Some(reloads);
+        }
         let reconciler = Arc::new(reconciler);
         let running = reconciler.clone();
         apiserver.forget_calls();
@@ -809,6 +813,14 @@ impl Operator {
 /// Returns the scope of an operator that manages all namespaces.
 fn scope() -> Scope {
     Scope::new([], name("operator"))
+}
+
+/// Returns whose health is judged with these settings.
+fn judged(settings: &Settings) -> Defaults {
+    Defaults {
+        judges_all: settings.limits != Limits::default(),
+        ..Defaults::default()
+    }
 }
 
 fn settings() -> Settings {

@@ -62,7 +62,7 @@ impl Reconciler {
         let last_write = self.progress.brakes.last_write(id).or(since);
         let is_changed =
             cause == Cause::Rotated || changes.iter().any(|(_, at)| Some(*at) >= last_write);
-        let changed = changes.into_iter().filter(|(_, at)| Some(*at) >= since);
+        let changed = self.due_changes(workload, snapshot);
         let due = Due {
             workload,
             config_hash,
@@ -70,7 +70,7 @@ impl Reconciler {
             began,
             // A change that no event has reported, such as one from before our term, was found by a read.
             first_news: first_news.or(since),
-            changed: changed.map(|(reference, _)| reference).collect(),
+            changed,
             is_changed,
             is_again: self.progress.brakes.is_again(id, config_hash),
         };
@@ -128,6 +128,14 @@ impl Reconciler {
             self.run_cron_job(workload).await;
         }
         action
+    }
+
+    /// Returns the objects that were seen to change since the restart is due.
+    pub(super) fn due_changes(&self, workload: &Workload, snapshot: &Snapshot) -> Vec<Reference> {
+        let since = self.progress.pending_since(&workload.id);
+        let changes = self.tracked_changes(workload, snapshot).into_iter();
+        let changed = changes.filter(|(_, at)| Some(*at) >= since);
+        changed.map(|(reference, _)| reference).collect()
     }
 
     /// Reports, once, a restart that would be made.
@@ -191,8 +199,10 @@ impl Reconciler {
             namespace, name, ..
         } = id;
         match cron_jobs::run(&self.client, id).await {
-            Ok(Some(job)) => info!(%namespace, name, job, "ran a CronJob"),
-            Ok(None) => info!(%namespace, name, "a CronJob is suspended, and was not run"),
+            Ok(Some(job)) => info!(%namespace, name = &**name, job, "ran a CronJob"),
+            Ok(None) => {
+                info!(%namespace, name = &**name, "a CronJob is suspended, and was not run")
+            }
             Err(error) => {
                 let notice = Notice::NotRun(chain(&error));
                 self.progress.report(workload, notice);
@@ -221,7 +231,7 @@ impl Reconciler {
                 namespace,
                 name,
             } = &workload.id;
-            info!(%kind, %namespace, name, "wrote a baseline");
+            info!(%kind, %namespace, name = &**name, "wrote a baseline");
         })
         .await
     }
@@ -340,5 +350,5 @@ fn log_restart(workload: &Workload, cause: Cause, message: &str) {
         namespace,
         name,
     } = &workload.id;
-    info!(%kind, %namespace, name, ?cause, "{message}");
+    info!(%kind, %namespace, name = &**name, ?cause, "{message}");
 }

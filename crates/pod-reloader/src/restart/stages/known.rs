@@ -25,7 +25,8 @@ pub(super) struct Known {
     pub(super) news_at: Option<Instant>,
     /// The time when a pass last found that it has the present content.
     pub(super) right_at: Option<Instant>,
-    /// True if it was healthy when a pass last found that it lacks the present content.
+    /// True if it was healthy when a pass last found that it lacks the present content, or when its pods began to reload
+    /// that.
     pub(super) was_healthy: bool,
     /// The objects whose changes it lacks, if a pass has got as far as asking who waits for whom.
     pub(super) lacks: Option<Vec<Reference>>,
@@ -48,6 +49,9 @@ pub(super) struct Trial {
     pub(super) objects: Option<Vec<Reference>>,
     /// True if the workload has been healthy for its soak since.
     pub(super) has_passed: bool,
+    /// The time until which others wait for the workload, if not all of its pods have the content yet, because they
+    /// reload it. Such a trial is never passed: another one follows when all have it.
+    pub(super) unfinished_until: Option<Instant>,
 }
 
 /// What a pass over a workload has found.
@@ -75,11 +79,11 @@ impl Known {
         if self.has_undone(changed) {
             return Standing::Failed;
         }
-        let trial = self.trials.iter().find(|it| it.is_of(&changed.object));
         // Whatever else has changed since, it has got this content.
-        if let Some(trial) = trial.filter(|it| it.got_at >= changed.at) {
+        if let Some(trial) = self.trial_with(changed, now) {
             return self.standing_on_trial(trial, changed.at, now);
         }
+        let trial = self.trials.iter().find(|it| it.is_of(&changed.object));
         let unseen_since = |since: Instant| match now < since + UNSEEN_PATIENCE {
             true => Standing::Unseen,
             false => Standing::Silent,
@@ -106,6 +110,26 @@ impl Known {
         }
     }
 
+    /// Returns the trial of the workload with the present content of the object.
+    fn trial_with(&self, changed: &Changed, now: Instant) -> Option<&Trial> {
+        let is_healthy = self.staging.health == Health::Healthy;
+        let mut trials = self.trials.iter().filter(|it| it.is_of(&changed.object));
+        trials.find(|it| match it.unfinished_until {
+            None => it.got_at >= changed.at,
+            Some(until) => {
+                // Healthy pods say nothing if the workload does not go on, because somebody holds it back.
+                let is_over = is_healthy && until <= now;
+                (it.got_at >= changed.at || !changed.is_known) && !is_over
+            }
+        })
+    }
+
+    /// Returns true if its pods reload the present content of one of these objects, or have begun to.
+    pub(super) fn is_reloading(&self, changed: &[Changed], now: Instant) -> bool {
+        let mut trials = changed.iter().filter_map(|it| self.trial_with(it, now));
+        trials.any(|it| it.unfinished_until.is_some_and(|until| now < until))
+    }
+
     /// Returns true if the present content of the object was undone for this workload.
     fn has_undone(&self, changed: &Changed) -> bool {
         let has_looked = |(_, at): (Look, Instant)| !changed.is_known || at >= changed.at;
@@ -121,7 +145,8 @@ impl Known {
             true => Standing::Silent,
             false if is_healthy => Standing::Tried,
             false if trial.was_healthy => {
-                self.on_trial_until(trial.got_at + self.staging.deadline, now)
+                let deadline = trial.got_at + self.staging.deadline;
+                self.on_trial_until(trial.unfinished_until.unwrap_or(deadline), now)
             }
             false => Standing::Silent,
         }
@@ -155,11 +180,43 @@ impl Known {
         self.trials.push(trial);
     }
 
+    /// Notes that it lacks these changes. Its health before its pods began to reload them is what counts.
+    pub(super) fn lacks_changes(&mut self, changed: &[Changed], now: Instant) {
+        let trials = changed.iter().filter_map(|it| self.trial_with(it, now));
+        let mut unfinished = trials.filter(|it| it.unfinished_until.is_some());
+        self.was_healthy |= unfinished.any(|it| it.was_healthy);
+        let objects = changed.iter().map(|it| it.object.clone());
+        self.lacks = Some(objects.collect());
+    }
+
+    /// Notes that its pods reload the changes that it lacks, until then at the latest. So some of them may have these.
+    pub(super) fn begins_to_reload(&mut self, until: Instant, now: Instant) {
+        self.begin(Trial {
+            got_at: now,
+            was_healthy: self.was_healthy,
+            objects: self.lacks.clone(),
+            has_passed: false,
+            // If they cannot, it is restarted next.
+            unfinished_until: Some(until + self.staging.deadline),
+        });
+    }
+
+    /// Notes the same of a workload whose baseline says so, unless that is known already. A new leader learns it this way.
+    pub(super) fn is_found_reloading(&mut self, now: Instant) {
+        let mut trials = self.trials.iter();
+        if !trials.any(|it| it.unfinished_until.is_some()) {
+            // Nobody knows what it was before.
+            self.was_healthy |= self.look.is_none();
+            self.begins_to_reload(now, now);
+        }
+    }
+
     /// Notes which trials the workload has passed. That holds whatever happens to it later.
     pub(super) fn judge(&mut self, now: Instant) {
         if self.staging.health == Health::Healthy {
             let (health_since, soak) = (self.health_since, self.staging.soak);
-            for trial in &mut self.trials {
+            let finished = self.trials.iter_mut();
+            for trial in finished.filter(|it| it.unfinished_until.is_none()) {
                 trial.has_passed |= health_since.max(trial.got_at) + soak <= now;
             }
         }
@@ -170,9 +227,10 @@ impl Known {
         let Staging { soak, deadline, .. } = self.staging;
         let is_healthy = self.staging.health == Health::Healthy;
         let open = self.trials.iter().filter(|trial| !trial.has_passed);
-        let verdicts = open.map(|trial| match is_healthy {
-            true => self.health_since.max(trial.got_at) + soak,
-            false => trial.got_at + deadline,
+        let verdicts = open.map(|trial| match trial.unfinished_until {
+            Some(until) => until,
+            None if is_healthy => self.health_since.max(trial.got_at) + soak,
+            None => trial.got_at + deadline,
         });
         // It may have got the content before anybody looked.
         let unseen = (!is_healthy).then_some(self.seen_at + deadline);

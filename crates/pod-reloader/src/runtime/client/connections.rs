@@ -8,9 +8,9 @@ use kube::client::{Body, ConfigExt};
 use kube::{Config, Error};
 use tower::{BoxError, Service, ServiceBuilder};
 
-/// The largest read buffer of a connection, in bytes. hyper's default is 408 KiB, which a connection that has read a
-/// long list keeps, for as long as its watch takes.
-const MAX_BUFFER: usize = 64 * 1024;
+/// The largest read buffer of a connection, in bytes: as much as one record of TLS holds. hyper's default is 408 KiB,
+/// which a connection that has read a long list keeps, for as long as its watch takes.
+const MAX_BUFFER: usize = 16 * 1024;
 
 /// Returns the connections to the apiserver that `config` names.
 ///

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use futures::stream::{self, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 
@@ -100,6 +101,29 @@ async fn pages_that_break_off_become_smaller_until_a_list_is_whole() {
         .into();
     // A refused list says nothing about its length.
     assert_eq!(limits, [2, 1, 2, 1], "{:?}", apiserver.calls());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_that_come_quickly_become_larger_and_slow_ones_do_not() {
+    let page = || list_of(&[config_map("a")], "next").to_string();
+    let quick = || (200, mock::whole(page()));
+    let slow = || {
+        let answer = page();
+        let answer = stream::once(async {
+            tokio::time::sleep(QUICK_PAGE).await;
+            Ok(answer.into())
+        });
+        (200, answer.boxed())
+    };
+    let limits = async |lists: Vec<(u16, Chunks)>| {
+        let apiserver = Apiserver::new(lists.into_iter().chain([list(&["b"])]), []);
+        apiserver.followed(HOUR).await;
+        [500, 1_000, 2_000].map(|limit| apiserver.times(&format!("limit={limit}&")).len())
+    };
+    let quick = std::iter::repeat_with(quick).take(5).collect();
+    assert_eq!(limits(quick).await, [1, 1, 4]);
+    let slow = std::iter::repeat_with(slow).take(5).collect();
+    assert_eq!(limits(slow).await, [6, 0, 0]);
 }
 
 #[tokio::test(start_paused = true)]

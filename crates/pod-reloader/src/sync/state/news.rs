@@ -1,6 +1,6 @@
 //! Takes in what the watches bring, and says which copies are to be looked at.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pod_reloader_api::ClusterConfigSync;
@@ -8,6 +8,7 @@ use pod_reloader_core::config_sync::{ConfigSync, NamespaceLabels, Target};
 use pod_reloader_core::name::Name;
 
 use super::{Key, Known, Place, State, key};
+use crate::sync::by_namespace::ByNamespace;
 
 impl State {
     /// Takes in a ClusterConfigSync. Returns the copies to look at.
@@ -74,18 +75,13 @@ impl State {
     /// Takes in all namespaces. Returns the copies to look at.
     pub(in crate::sync) fn namespaces_listed(
         &mut self,
-        namespaces: HashMap<Name, NamespaceLabels>,
+        namespaces: ByNamespace<NamespaceLabels>,
     ) -> Vec<Place> {
         let Some(before) = self.namespaces.replace(namespaces) else {
             return self.all();
         };
-        let after = self.namespaces.iter().flatten();
-        let after: HashMap<_, _> = after.collect();
-        let all: BTreeSet<_> = before.keys().chain(after.keys().copied()).collect();
-        let news = all
-            .into_iter()
-            .filter(|name| before.get(*name) != after.get(*name).copied());
-        let news: Vec<_> = news.cloned().collect();
+        let after = self.namespaces.as_ref();
+        let news = after.map_or_else(BTreeSet::new, |after| differing(&before, after));
         news.iter().flat_map(|name| self.all_in(name)).collect()
     }
 
@@ -112,17 +108,14 @@ impl State {
     pub(in crate::sync) fn targets_listed(
         &mut self,
         key: &Key,
-        targets: HashMap<Name, Target>,
+        targets: ByNamespace<Target>,
     ) -> Vec<Place> {
         let Some(before) = self.targets.insert(key.clone(), targets) else {
             let syncs = self.of_key(key);
             return syncs.iter().flat_map(|name| self.all_of(name)).collect();
         };
-        let after = &self.targets[key];
-        let all = before.keys().chain(after.keys());
-        let news = all.filter(|namespace| before.get(*namespace) != after.get(*namespace));
-        let news: BTreeSet<_> = news.cloned().collect();
-        news.iter()
+        differing(&before, &self.targets[key])
+            .iter()
             .flat_map(|it| self.changed_in(key, it))
             .collect()
     }
@@ -151,4 +144,11 @@ impl State {
     pub(in crate::sync) fn targets_gone(&mut self, key: &Key) {
         self.targets.remove(key);
     }
+}
+
+/// Returns the namespaces of which the two do not say the same.
+fn differing<T: PartialEq>(one: &ByNamespace<T>, other: &ByNamespace<T>) -> BTreeSet<Name> {
+    let all = one.namespaces().chain(other.namespaces());
+    let differing = all.filter(|namespace| one.get(namespace) != other.get(namespace));
+    differing.cloned().collect()
 }

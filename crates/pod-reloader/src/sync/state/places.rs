@@ -1,6 +1,6 @@
 //! The copies that a change concerns.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use pod_reloader_core::config_sync::ConfigSync;
@@ -8,6 +8,7 @@ use pod_reloader_core::config_sync::outcome::Outcome;
 use pod_reloader_core::name::Name;
 
 use super::{Key, Place, State, key};
+use crate::sync::by_namespace::ByNamespace;
 
 impl State {
     pub(super) fn sync(&self, name: &Name) -> Option<&Arc<ConfigSync>> {
@@ -57,8 +58,8 @@ impl State {
             return Vec::new();
         };
         let targets = self.targets.get(&key(&sync));
-        let of_targets = targets.into_iter().flat_map(HashMap::keys);
-        let namespaces = self.namespaces.iter().flat_map(HashMap::keys);
+        let of_targets = targets.into_iter().flat_map(ByNamespace::namespaces);
+        let namespaces = self.namespaces.iter().flat_map(ByNamespace::namespaces);
         let all: BTreeSet<_> = namespaces.chain(of_targets).cloned().collect();
         all.into_iter()
             .filter_map(|namespace| self.await_look(&sync, namespace))
@@ -95,11 +96,11 @@ impl State {
         let labels = self.namespaces.as_ref().and_then(|all| all.get(&namespace));
         let is_wanted = labels.is_some_and(|labels| sync.selects(&namespace, labels, &self.own));
         let targets = self.targets.get(&key(sync));
-        let is_there = targets.is_some_and(|targets| targets.contains_key(&namespace));
+        let is_there = targets.is_some_and(|targets| targets.contains(&namespace));
         let copies = &mut self.syncs.get_mut(&sync.name)?.copies;
-        let is_known = copies.contains_key(&namespace);
+        let is_known = copies.contains(&namespace);
         if is_wanted {
-            let copy = copies.entry(namespace.clone()).or_default();
+            let copy = copies.or_default(&namespace);
             if copy.outcome == Outcome::Synced {
                 copy.outcome = Outcome::Pending;
             }

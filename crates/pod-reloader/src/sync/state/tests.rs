@@ -56,7 +56,7 @@ fn copy_of_version(version: &str, namespace: &str, owner: &str) -> Target {
     target(version, metadata)
 }
 
-pub(in crate::sync) fn namespaces(names: &[&str]) -> HashMap<Name, NamespaceLabels> {
+pub(in crate::sync) fn namespaces(names: &[&str]) -> ByNamespace<NamespaceLabels> {
     let all = names
         .iter()
         .map(|it| (name(it), NamespaceLabels::default()));
@@ -121,7 +121,7 @@ fn nothing_is_done_before_everything_is_known() {
     nothing(&mut state);
     state.namespaces_listed(namespaces(&["a"]));
     nothing(&mut state);
-    let source = HashMap::from([(name("platform"), target("1", json!({})))]);
+    let source = ByNamespace::from_iter([(name("platform"), target("1", json!({})))]);
     let places = state.targets_listed(&key_of_pull(), source);
     assert_eq!(shown(places), ["pull in a", "pull in platform"]);
     assert_eq!(task(&mut state, "pull", "a"), "write");
@@ -306,7 +306,7 @@ fn a_list_that_says_nothing_new_leads_to_nothing() {
     let mut state = listed(&[sync("pull", 1, json!({}))], &[]);
     let again = namespaces(&["a", "b", "platform", "operator"]);
     assert_eq!(shown(state.namespaces_listed(again)), [] as [&str; 0]);
-    let targets = HashMap::from([(name("platform"), target("1", json!({})))]);
+    let targets = ByNamespace::from_iter([(name("platform"), target("1", json!({})))]);
     assert_eq!(
         shown(state.targets_listed(&key_of_pull(), targets)),
         [] as [&str; 0]

@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use http::Method;
 use json_patch::{Patch, PatchOperation};
 use k8s_openapi::ByteString;
 use kube::Client;
 use pod_reloader_core::annotations::BASELINE;
 use pod_reloader_core::hash::KEY_LENGTH;
+use pod_reloader_core::reload_round::Answer as PodAnswer;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::mock::{self, Answer};
+use crate::restart::reloads::Ask;
 
 /// A mock apiserver. Clones share its state.
 #[derive(Clone, Default)]
@@ -25,6 +28,12 @@ pub(super) struct State {
     secrets: BTreeMap<String, Value>,
     deployments: BTreeMap<String, Value>,
     replica_sets: Vec<Value>,
+    /// The Events, by their names.
+    events: BTreeMap<String, Value>,
+    /// The pods, by their names.
+    pub(super) pods: BTreeMap<String, Value>,
+    /// The answers of pods that are asked to reload, by their addresses. Those without one answer 200.
+    pub(super) pod_answers: BTreeMap<String, PodAnswer>,
     version: u64,
     calls: Vec<(Instant, Call)>,
     /// If set, every read of a ConfigMap fails with this status.
@@ -73,6 +82,10 @@ pub(super) enum Call {
     ReadDeployment(String),
     CreateConfigMap(String),
     Patch(String),
+    /// A patch of a pod.
+    Sync(String),
+    /// A pod at this address is asked to reload, at this path.
+    Ask(String),
     /// An Event with this reason, and this note.
     Event(String, String),
 }
@@ -88,6 +101,18 @@ impl Apiserver {
                 tokio::time::sleep(takes.max(Duration::from_millis(1))).await;
                 answer
             }
+        })
+    }
+
+    /// Returns what asks pods to reload.
+    pub(super) fn ask(&self) -> Ask {
+        let this = self.clone();
+        Box::new(move |address, path| {
+            let mut state = this.lock();
+            state.record(Call::Ask(format!("{address}{path}")));
+            let answer = state.pod_answers.get(&address.ip().to_string()).copied();
+            let answer = answer.unwrap_or(PodAnswer::Status(200, None));
+            std::future::ready(answer).boxed()
         })
     }
 
@@ -232,6 +257,19 @@ impl Apiserver {
             (object.ok_or((404, "NotFound")), state.read_takes)
         } else if path == "/api/v1/namespaces/ns/configmaps" && method == Method::POST {
             (state.create_config_map(body), Duration::ZERO)
+        } else if path == "/api/v1/namespaces/ns/pods" {
+            let items: Vec<_> = state.pods.values().collect();
+            let list = json!({"metadata": {"resourceVersion": "1"}, "items": items});
+            (Ok(list), Duration::ZERO)
+        } else if let Some(name) = path.strip_prefix("/api/v1/namespaces/ns/pods/") {
+            assert_eq!(method, Method::PATCH);
+            state.record(Call::Sync(name.to_owned()));
+            let pod = state.pods.get_mut(name).ok_or((404, "NotFound"));
+            let patched = pod.and_then(|pod| {
+                patch(pod, body)?;
+                Ok(pod.clone())
+            });
+            (patched, Duration::ZERO)
         } else if path == "/apis/apps/v1/namespaces/ns/replicasets" {
             let list = json!({"metadata": {"resourceVersion": "1"}, "items": state.replica_sets});
             (Ok(list), Duration::ZERO)
@@ -252,10 +290,16 @@ impl Apiserver {
                 (object.ok_or((404, "NotFound")), Duration::ZERO)
             }
         } else {
-            let event: Value = serde_json::from_slice(body).unwrap();
-            let reason = event["reason"].as_str().unwrap_or("again");
-            let note = event["note"].as_str().unwrap_or_default();
-            state.record(Call::Event(reason.to_owned(), note.to_owned()));
+            let sent: Value = serde_json::from_slice(body).unwrap();
+            let name = match *method {
+                Method::POST => sent["metadata"]["name"].as_str(),
+                _ => path.rsplit('/').next(),
+            };
+            let event = state.events.entry(name.unwrap().to_owned()).or_default();
+            json_patch::merge(event, &sent);
+            let event = event.clone();
+            let text = |member: &str| event[member].as_str().unwrap().to_owned();
+            state.record(Call::Event(text("reason"), text("note")));
             (Ok(event), Duration::ZERO)
         }
     }
@@ -319,23 +363,16 @@ impl State {
         }
         if reaction == Reaction::Moved {
             let version = self.next_version();
-            let object = self.deployments.get_mut(name).unwrap();
-            bump(object, &version);
+            let metadata = &mut self.deployments.get_mut(name).unwrap()["metadata"];
+            metadata["resourceVersion"] = json!(version);
+            next_generation(metadata);
         }
         let mut object = self.deployments.get(name).cloned().unwrap();
-        let patch: Patch = serde_json::from_slice(body).unwrap();
-        for operation in patch.0 {
-            match &operation {
-                // Unlike the crate, the apiserver treats an absent member as null.
-                PatchOperation::Test(test) => {
-                    let found = object.pointer(test.path.as_str()).unwrap_or(&Value::Null);
-                    if self.fails_tests || *found != test.value {
-                        return Err((422, "Invalid"));
-                    }
-                }
-                _ => json_patch::patch(&mut object, &[operation]).unwrap(),
-            }
+        let spec = object["spec"].clone();
+        if self.fails_tests {
+            return Err((422, "Invalid"));
         }
+        patch(&mut object, body)?;
         if reaction != Reaction::TakenBack {
             let version = self.next_version();
             let template = &mut object["spec"]["template"];
@@ -354,7 +391,10 @@ impl State {
                 }
                 _ => {}
             }
-            bump(&mut object, &version);
+            object["metadata"]["resourceVersion"] = json!(version);
+            if object["spec"] != spec {
+                next_generation(&mut object["metadata"]);
+            }
             self.deployments.insert(name.to_owned(), object);
         }
         Ok(self.deployments[name].clone())
@@ -370,9 +410,25 @@ impl State {
     }
 }
 
-fn bump(object: &mut Value, version: &str) {
-    let metadata = &mut object["metadata"];
-    metadata["resourceVersion"] = json!(version);
+/// Applies a JSON Patch as the apiserver does.
+fn patch(object: &mut Value, body: &[u8]) -> Result<(), (u16, &'static str)> {
+    let patch: Patch = serde_json::from_slice(body).unwrap();
+    for operation in patch.0 {
+        match &operation {
+            // Unlike the crate, the apiserver treats an absent member as null.
+            PatchOperation::Test(test) => {
+                let found = object.pointer(test.path.as_str()).unwrap_or(&Value::Null);
+                if *found != test.value {
+                    return Err((422, "Invalid"));
+                }
+            }
+            _ => json_patch::patch(object, &[operation]).unwrap(),
+        }
+    }
+    Ok(())
+}
+
+fn next_generation(metadata: &mut Value) {
     metadata["generation"] = json!(metadata["generation"].as_i64().unwrap() + 1);
 }
 

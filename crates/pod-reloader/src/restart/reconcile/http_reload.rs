@@ -1,0 +1,188 @@
+//! Lets pods reload changed config in place of a restart, if their workload asks for that.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use pod_reloader_core::decision::{
+    Cause, baseline_after_reload, baseline_before_reload, is_reloading,
+};
+use pod_reloader_core::digest::{Objects, Presence};
+use pod_reloader_core::http_reload::HttpReload;
+use pod_reloader_core::patch;
+use pod_reloader_core::reference::Reference;
+use pod_reloader_core::workload::{Workload, WorkloadId};
+use tokio::time::Instant;
+use tracing::info;
+
+use super::Reconciler;
+use super::pass::Action;
+use crate::metrics::ReloadOutcome;
+use crate::report::notice::Notice;
+use crate::restart::digests::Snapshot;
+use crate::restart::error::RestartError;
+use crate::restart::reloads::{Begin, Changes, Reloads, Stand};
+
+impl Reconciler {
+    /// Returns what to do with a workload that is to get `config_hash` and whose pods are reloading its content, or
+    /// have. A hold or a closed window that comes later does not stop them.
+    pub(super) async fn reload_under_way(
+        &self,
+        workload: &Workload,
+        (config_hash, cause): (&str, Cause),
+        snapshot: &Snapshot,
+    ) -> Result<Option<Action>, RestartError> {
+        let Some((_, reloads)) = self.reload_of(workload, cause) else {
+            self.reload_is_moot(&workload.id);
+            return Ok(None);
+        };
+        match reloads.stand(&workload.id, config_hash) {
+            Some(Stand::Runs(until)) => Ok(Some(Action::RequeueAt(until))),
+            Some(Stand::Ended(Ok(pods))) => {
+                let action = self.reloaded(workload, config_hash, snapshot, pods).await?;
+                Ok(Some(action))
+            }
+            Some(Stand::Ended(Err(_))) | None => Ok(None),
+        }
+    }
+
+    /// Lets the pods of a workload reload the content of `config_hash`. Returns `None` if they have to be restarted.
+    pub(super) async fn reload(
+        &self,
+        workload: &Workload,
+        (config_hash, cause): (&str, Cause),
+        snapshot: &Snapshot,
+    ) -> Result<Option<Action>, RestartError> {
+        let id = &workload.id;
+        let Some((reload, reloads)) = self.reload_of(workload, cause) else {
+            return Ok(None);
+        };
+        match reloads.stand(id, config_hash) {
+            None => {}
+            Some(Stand::Ended(Err(failed))) => {
+                if self.progress.report(workload, Notice::ReloadFailed(failed)) {
+                    self.metrics.reload(ReloadOutcome::Failed);
+                }
+                return Ok(None);
+            }
+            Some(Stand::Ended(Ok(_))) => return Ok(Some(Action::RequeueAt(Instant::now()))),
+            Some(Stand::Runs(until)) => return Ok(Some(Action::RequeueAt(until))),
+        }
+        let contents = workload.references.contents(&snapshot.objects);
+        let Ok(changes) = reloads.changes(id, &contents, reload) else {
+            return Ok(None);
+        };
+        let begin = || {
+            log_reload(id, "asking pods to reload changed config");
+            let until = reloads.begin(Begin {
+                id,
+                reload,
+                config_hash,
+                config_created: youngest(&changes, &snapshot.objects),
+                changes,
+            });
+            self.stages.begins_to_reload(id, until);
+        };
+        // Whatever happens meanwhile, nobody may take what the config hash stands for as what all pods have.
+        let baseline = baseline_before_reload(workload);
+        if is_reloading(workload) {
+            begin();
+            return Ok(Some(Action::AwaitChange));
+        }
+        if !workload.has_room_for_baseline(&baseline) {
+            return Ok(None);
+        }
+        let patch = patch::set_baseline(workload, &baseline);
+        let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(&*baseline);
+        self.write(workload, patch, is_written, begin)
+            .await
+            .map(Some)
+    }
+
+    /// Records that all pods of a workload have reloaded the content of `config_hash`.
+    async fn reloaded(
+        &self,
+        workload: &Workload,
+        config_hash: &str,
+        snapshot: &Snapshot,
+        pods: usize,
+    ) -> Result<Action, RestartError> {
+        let id = &workload.id;
+        let began = Instant::now();
+        let changed = self.due_changes(workload, snapshot);
+        let baseline = baseline_after_reload(workload, config_hash);
+        let patch = patch::set_baseline(workload, &baseline);
+        let is_written = |now: &Workload| now.markers.baseline.as_deref() == Some(&*baseline);
+        let written = || {
+            self.progress.not_pending(id);
+            let brakes = &self.progress.brakes;
+            brakes.restarted(id, config_hash, began, true, self.settings.max_restarts);
+            // The baseline before and this one are one restart less.
+            brakes.give_back(id);
+            self.metrics.reload(ReloadOutcome::Reloaded);
+            log_reload(id, "reloaded pods");
+            self.progress
+                .report(workload, Notice::Reloaded(pods, changed));
+            // No rollout follows.
+            self.push_all(self.slots.free(id));
+        };
+        self.write(workload, patch, is_written, written).await
+    }
+
+    /// Notes that the pods of a workload have the content that they are to have, or cannot get it now.
+    pub(super) fn reload_is_moot(&self, id: &WorkloadId) {
+        let reloads = self.reloads.as_ref();
+        if reloads.is_some_and(|it| it.abandon(id)) {
+            self.push_all(self.slots.free(id));
+        }
+    }
+
+    /// Notes that the pods of a workload have the right content.
+    pub(super) fn has_content(&self, workload: &Workload, snapshot: &Snapshot) {
+        let Some(reloads) = &self.reloads else {
+            return;
+        };
+        match workload.http_reload {
+            Some(_) => {
+                let contents = workload.references.contents(&snapshot.objects);
+                reloads.are_right(&workload.id, &contents);
+            }
+            None => reloads.forget(&workload.id),
+        }
+    }
+
+    /// Returns how a workload reloads, if its pods may reload changed config now.
+    fn reload_of<'a>(
+        &'a self,
+        workload: &'a Workload,
+        cause: Cause,
+    ) -> Option<(&'a HttpReload, &'a Reloads)> {
+        let reload = workload.http_reload.as_deref()?;
+        let is_change = cause == Cause::Changed && !self.settings.observe;
+        Some((reload, self.reloads.as_ref().filter(|_| is_change)?))
+    }
+}
+
+/// Returns when the youngest of the objects was created that have changed, or may have.
+fn youngest(changes: &Changes, objects: &Objects) -> Option<Timestamp> {
+    let has_changed = |reference: &Reference| {
+        let known: Option<&BTreeSet<Reference>> = changes.objects.as_ref();
+        known.is_none_or(|known| known.contains(reference))
+    };
+    let changed = objects
+        .iter()
+        .filter(|(reference, _)| has_changed(reference));
+    let created = changed.filter_map(|(_, object)| match object {
+        Presence::Present(object) => object.created,
+        Presence::Absent => None,
+    });
+    created.max()
+}
+
+fn log_reload(id: &WorkloadId, message: &str) {
+    let WorkloadId {
+        kind,
+        namespace,
+        name,
+    } = id;
+    info!(%kind, %namespace, name = &**name, "{message}");
+}

@@ -1,0 +1,117 @@
+//! Tests which objects are read for a restart, when, and how often.
+
+use super::*;
+
+/// Starts a loop with Deployments that track ConfigMaps `app` and `base` without a settle period. No calls are on
+/// record.
+async fn of_two(names: &[String]) -> Operator {
+    let operator = Operator::start(Apiserver::default());
+    for config_map in ["app", "base"] {
+        operator.apiserver.write_config_map(config_map, "1");
+    }
+    for name in names {
+        let object = listing(deployment(name), "app,base");
+        operator.apiserver.write_deployment(settling(object, "0s"));
+        operator.sees(name);
+    }
+    pass(Duration::from_secs(10)).await;
+    operator.apiserver.forget_calls();
+    operator
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_objects_of_a_workload_are_read_at_once_when_one_of_them_changes() {
+    for changed in ["app", "base"] {
+        let operator = of_two(&["web".to_owned()]).await;
+        let takes = Duration::from_secs(1);
+        operator.apiserver.now(|state| state.read_takes = takes);
+        operator.apiserver.write_config_map(changed, "2");
+        operator.hears(changed).await;
+        pass(Duration::from_secs(10)).await;
+        let reads = ["app", "base"].map(|name| operator.reads(name));
+        let [[app], [base]] = reads.each_ref().map(Vec::as_slice) else {
+            panic!("each is read once: {reads:?}");
+        };
+        assert_eq!(app, base, "neither waits for the other");
+        let patches = operator.patches();
+        assert_eq!(patches.len(), 1);
+        assert!(patches[0] - *app < takes * 2, "one round of reads");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_objects_that_change_together_are_read_once_each() {
+    let operator = of_two(&["web".to_owned()]).await;
+    for changed in ["app", "base"] {
+        operator.apiserver.write_config_map(changed, "2");
+        let object = operator.apiserver.config_map(changed);
+        let version = object["metadata"]["resourceVersion"].as_str();
+        operator
+            .reconciler
+            .config_seen(&reference(changed), version);
+    }
+    // The loop reacts later, not at this very moment.
+    tokio::time::advance(Duration::from_millis(1)).await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 1);
+    for name in ["app", "base"] {
+        assert_eq!(operator.reads(name).len(), 1, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fan_out_to_workloads_with_two_objects_shares_one_read_of_each() {
+    let names: Vec<_> = (0..50).map(|number| format!("web-{number}")).collect();
+    let operator = of_two(&names).await;
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(10)).await;
+    assert_eq!(operator.patches().len(), 50);
+    for name in ["app", "base"] {
+        assert_eq!(operator.reads(name).len(), 1, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_settle_period_only_the_changed_object_is_read_before_it_has_settled() {
+    let operator = Operator::start(Apiserver::default());
+    for config_map in ["app", "base"] {
+        operator.apiserver.write_config_map(config_map, "1");
+    }
+    let object = listing(deployment("web"), "app,base");
+    operator.apiserver.write_deployment(object);
+    operator.sees("web");
+    pass(Duration::from_secs(10)).await;
+    operator.apiserver.forget_calls();
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(SETTLE_PERIOD_OF_ALL / 2).await;
+    assert_eq!(operator.reads("app").len(), 1);
+    assert_eq!(operator.reads("base").len(), 0);
+    pass(SETTLE_PERIOD_OF_ALL).await;
+    assert_eq!(operator.patches().len(), 1);
+    let last = |name| operator.reads(name).last().copied();
+    assert_eq!(last("app"), last("base"), "neither waits for the other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_written_again_and_again_without_a_change_is_read_alone() {
+    let operator = of_two(&["web".to_owned()]).await;
+    for _ in 0..10 {
+        operator.apiserver.write_config_map("app", "1");
+        operator.hears("app").await;
+        pass(Duration::from_secs(1)).await;
+    }
+    assert_eq!(operator.reads("app").len(), 10);
+    assert_eq!(operator.reads("base").len(), 1, "after the first write");
+    assert_eq!(operator.patches().len(), 0);
+    // A change of the other one says nothing about this one.
+    operator.apiserver.write_config_map("base", "2");
+    operator.hears("base").await;
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(operator.patches().len(), 1);
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(1)).await;
+    assert_eq!(operator.patches().len(), 2);
+}

@@ -1,0 +1,164 @@
+//! The optional features of the chart, one line each, and what the documents say of switching them.
+
+use pod_reloader_e2e::dialects;
+use serde_json::{Value, json};
+
+use crate::population::{Form, GENERATED, Kept, TIER};
+
+/// An optional feature of the chart.
+pub(crate) struct Feature {
+    pub(crate) name: &'static str,
+    /// The values that switch it on.
+    pub(crate) values: Value,
+    /// The workloads that roll once when it is switched on, as documented.
+    pub(crate) on: Rolls,
+    /// Those that roll once when it is switched off.
+    pub(crate) off: Rolls,
+}
+
+/// Which workloads roll.
+pub(crate) type Rolls = fn(&Kept) -> bool;
+
+impl Feature {
+    fn new(name: &'static str, values: Value) -> Self {
+        let none: Rolls = |_| false;
+        Self {
+            name,
+            values,
+            on: none,
+            off: none,
+        }
+    }
+
+    fn on(self, on: Rolls) -> Self {
+        Self { on, ..self }
+    }
+
+    fn off(self, off: Rolls) -> Self {
+        Self { off, ..self }
+    }
+}
+
+/// Returns all of them. `namespaces` are those with workloads.
+#[rustfmt::skip]
+pub(crate) fn features(namespaces: &[String]) -> Vec<Feature> {
+    let f = Feature::new;
+    vec![
+        f("releaseWait=0s", json!({"releaseWait": "0s"})),
+        f("flux.namespaces", json!({"flux": {"namespaces": ["*"]}})),
+        f("argoCD.namespaces", json!({"argoCD": {"namespaces": ["*"]}})),
+        f("staged.default=configmaps", json!({"staged": {"default": "configmaps"}})),
+        f("staged.default=true", json!({"staged": {"default": "true"}})),
+        f("namespaceAnnotations", json!({"namespaceAnnotations": true})),
+        f("maxConcurrentRestarts.cluster", json!({"maxConcurrentRestarts": {"cluster": 5}})),
+        f("maxConcurrentRestarts.namespace", json!({"maxConcurrentRestarts": {"namespace": 1}})),
+        // docs/undo.md: so that they have copies to use.
+        f("pin.enabled", json!({"pin": {"enabled": true}})).on(|kept| kept.form == Form::Pinned),
+        f("protect.enabled", json!({"protect": {"enabled": true}})),
+        f("protect.templates", json!({"protect": {"enabled": true, "templates": true}})),
+        f("sync.enabled", json!({"sync": {"enabled": true}})),
+        f("httpReload.enabled", json!({"httpReload": {"enabled": true}})),
+        f("unstick.enabled", json!({"unstick": {"enabled": true}})),
+        f("fieldBindings.kinds", json!({"fieldBindings": {"kinds": [kind()]}})),
+        f("firstStamp=baseline", json!({"firstStamp": "baseline"})),
+        f("dialects=stakater", json!({"dialects": ["pod-reloader", "stakater"]})),
+        f("dialects=all", json!({"dialects": dialects()})),
+        f("secretProviderClasses.enabled", json!({"secretProviderClasses": {"enabled": true}})),
+        f("customResources", json!({"customResources": ["argo-rollouts", "knative", "cronjobs"]})),
+        f("runCronJobsOnChange", json!({"customResources": ["cronjobs"], "runCronJobsOnChange": true})),
+        f("autoReloadAll", json!({"autoReloadAll": true})),
+        // docs/annotations.md#when-an-edit-restarts-pods: those that use both kinds.
+        f("ignoreSecrets", json!({"ignoreSecrets": true})).on(uses_both).off(uses_both),
+        f("ignoreConfigMaps", json!({"ignoreConfigMaps": true})).on(uses_both).off(uses_both),
+        f("ignoreNamespaces", json!({"ignoreNamespaces": [LEFT_OUT]})),
+        f("resourceLabelSelector", json!({"resourceLabelSelector": format!("!{GENERATED}")})),
+        f("hashKeysSecret", json!({"hashKeysSecret": SHARED_KEYS})),
+        f("notifications", json!({"notifications": {"existingSecret": CHAT, "notifyOn": "all"}})),
+        f("watch.namespaces", json!({"watch": {"namespaces": namespaces}})),
+        f("webhook.failurePolicy=Fail", json!({"webhook": {"failurePolicy": "Fail"}})),
+        f("webhook.certManager.enabled", json!({"webhook": {"certManager": {"enabled": true}}})),
+        f("webhook.objectSelector", json!({"webhook": {"objectSelector": not_in(TIER, "batch")}})),
+        f("webhook.namespaceSelector", json!({"webhook": {"namespaceSelector": not_in("kubernetes.io/metadata.name", LEFT_OUT)}})),
+        f("policy.enabled=false", json!({"policy": {"enabled": false}})),
+        f("fence.enabled", json!({"fence": {"enabled": true}})),
+        f("flowControl.enabled=false", json!({"flowControl": {"enabled": false}})),
+        f("networkPolicy.enabled", json!({"networkPolicy": {"enabled": true}})),
+        f("podMonitor.enabled", json!({"podMonitor": {"enabled": true}})),
+        f("prometheusRule.enabled", json!({"podMonitor": {"enabled": true}, "prometheusRule": {"enabled": true}})),
+        f("grafanaDashboard.enabled", json!({"grafanaDashboard": {"enabled": true}})),
+        f("pdb.enabled=false", json!({"pdb": {"enabled": false}})),
+    ]
+}
+
+fn uses_both(kept: &Kept) -> bool {
+    kept.lists_both() && !kept.form.is_gated()
+}
+
+fn kind() -> Value {
+    json!({"group": "goharbor.io", "version": "v1beta1", "resource": "harbors", "kind": "Harbor"})
+}
+
+fn not_in(key: &str, value: &str) -> Value {
+    json!({"matchExpressions": [{"key": key, "operator": "NotIn", "values": [value]}]})
+}
+
+/// Definitions of custom resources without which some features cannot be switched on, or have nothing to do.
+pub(crate) const DEFINITIONS: [&str; 7] = [
+    "applications",
+    "harbors",
+    "kustomizations",
+    "podmonitors",
+    "prometheusrules",
+    "rollouts",
+    "secretproviderclasspodstatuses",
+];
+/// Namespace that some features leave out.
+pub(crate) const LEFT_OUT: &str = "upgrade-9";
+/// Secret with a copy of the hash keys, in the operator's namespace.
+pub(crate) const SHARED_KEYS: &str = "shared-hash-keys";
+/// Secret with a URL for notifications, in the operator's namespace.
+pub(crate) const CHAT: &str = "chat";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use pod_reloader_e2e::chart;
+
+    use super::*;
+
+    /// What changes the operator's pods alone, or adds to a feature.
+    const EXEMPT: [&str; 3] = [
+        "/hostNetwork",
+        "/prometheusRule/apiserver",
+        "/securityContext/allowPrivilegeEscalation",
+    ];
+
+    #[test]
+    fn every_value_of_the_chart_that_is_false_by_default_is_switched_on() {
+        let values = fs::read_to_string(chart().join("values.yaml")).expect("the chart has values");
+        let values: Value = serde_saphyr::from_str(&values).expect("they are YAML");
+        let features = features(&[]);
+        let is_on = |path: &String| {
+            let value = |feature: &Feature| feature.values.pointer(path) == Some(&json!(true));
+            EXEMPT.contains(&&**path) || features.iter().any(value)
+        };
+        let missing: Vec<_> = false_in("", &values)
+            .into_iter()
+            .filter(|it| !is_on(it))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    /// Returns the JSON pointers of all values that are false.
+    fn false_in(path: &str, values: &Value) -> Vec<String> {
+        match values {
+            Value::Bool(false) => vec![path.to_owned()],
+            Value::Object(members) => members
+                .iter()
+                .flat_map(|(name, value)| false_in(&format!("{path}/{name}"), value))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The release of the operator, which is upgraded as users do it.
+
+use anyhow::Result;
+use pod_reloader_e2e::workload::secret;
+use pod_reloader_e2e::{
+    ControlPlane, ControlPlaneOptions, Options, Scene, Version, crds::crd, merge,
+};
+use serde_json::{Value, json};
+
+use crate::features::{CHAT, DEFINITIONS, SHARED_KEYS};
+use crate::population::Kept;
+use crate::sentinels::Sentinels;
+
+/// A release of the chart with two replicas, and the control plane that it is installed in.
+pub(crate) struct Release {
+    pub(crate) scene: Scene,
+    options: Options,
+    sentinels: Option<Sentinels>,
+}
+
+impl Release {
+    /// Installs a version.
+    pub(crate) async fn install(version: Version) -> Result<Self> {
+        let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+        let options = Options {
+            settle_period: "1s",
+            failure_policy: "Ignore",
+            replicas: 2,
+            everywhere: true,
+            version,
+            ..Options::released()
+        };
+        let scene = Scene::set(control_plane, "upgrade", options.clone()).await?;
+        Ok(Self {
+            scene,
+            options,
+            sentinels: None,
+        })
+    }
+
+    /// Creates what the features need: definitions of custom resources, and Secrets in the operator's namespace.
+    pub(crate) async fn prepare(&self) -> Result<()> {
+        let scene = &self.scene;
+        let definitions: Vec<_> = DEFINITIONS.iter().map(|name| crd(name)).collect();
+        scene.apply(&definitions).await?;
+        let established = "--for=condition=Established";
+        scene
+            .tool()
+            .run(&["wait", "crd", "--all", established])
+            .await?;
+        let keys = scene.installation.hash_keys();
+        let keys = ["get", "secret", &keys, "--output=json"];
+        let keys: Value = serde_json::from_str(&scene.operators_kubectl(&keys).await?)?;
+        let mut shared = secret(SHARED_KEYS, "");
+        shared["stringData"] = Value::Null;
+        shared["data"] = keys["data"].clone();
+        let mut chat = secret(CHAT, "");
+        // Nobody listens there.
+        chat["stringData"] = json!({"url": "http://127.0.0.1:9/"});
+        let operators = &scene.installation.namespace;
+        scene.put_all_in(operators, &[shared, chat]).await
+    }
+
+    /// Creates the sentinels, one pair in each namespace.
+    pub(crate) async fn watch_over(&mut self, namespaces: &[String]) -> Result<()> {
+        self.sentinels = Some(Sentinels::create(&self.scene, namespaces).await?);
+        self.quiet(&json!({})).await
+    }
+
+    /// Upgrades the release to a version, and waits until everything is done that follows from that.
+    pub(crate) async fn upgrade(&mut self, version: Version) -> Result<()> {
+        self.scene.installation.version = version;
+        let values = self.values(&json!({}));
+        self.scene.installation.upgrade(&values).await?;
+        self.replace_replicas().await?;
+        self.quiet(&json!({})).await
+    }
+
+    /// Upgrades the release to these values, in addition to its own, and waits like [`Release::upgrade`].
+    pub(crate) async fn switch(&mut self, values: &Value) -> Result<()> {
+        let args = self.scene.installation.args();
+        let all = self.values(values);
+        self.scene.installation.upgrade(&all).await?;
+        // As a Deployment does, which replaces its pods only if their template is another one.
+        if self.scene.installation.args() != args {
+            self.replace_replicas().await?;
+        }
+        self.quiet(values).await
+    }
+
+    /// Waits until a leader has handled everything that happened before.
+    pub(crate) async fn quiet(&self, values: &Value) -> Result<()> {
+        self.scene.leader().await?;
+        match &self.sentinels {
+            Some(sentinels) => sentinels.wait(&self.scene, values).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the manifest of the release, as Helm has it.
+    pub(crate) async fn manifest(&self) -> Result<String> {
+        let name = &self.scene.installation.namespace;
+        let get = ["get", "manifest", name, "--namespace", name];
+        self.scene.installation.helm.run(&get).await
+    }
+
+    /// Starts a new replica, and when it is ready, stops an old one, until all are new.
+    async fn replace_replicas(&self) -> Result<()> {
+        for old in self.scene.replicas() {
+            self.scene.add_replica().await?;
+            old.operator.stop().await;
+            self.scene.forget(&old);
+        }
+        Ok(())
+    }
+
+    fn values(&self, values: &Value) -> Value {
+        let mut all = self.options.values(&self.scene.namespace);
+        merge(&mut all, values);
+        all
+    }
+
+    /// Returns what all replicas have logged about a workload, those that are gone among them.
+    pub(crate) fn said_of(&self, of: &Kept) -> Vec<String> {
+        let mut said = Vec::new();
+        for entry in std::fs::read_dir(self.scene.directory())
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let log = std::fs::read_to_string(entry.path().join("operator.log"));
+            let log = log.unwrap_or_default();
+            let is_of =
+                |line: &&str| line.contains(&of.namespace) && line.contains(&of.workload.name);
+            let lines = log.lines().filter(is_of);
+            said.extend(lines.map(str::to_owned));
+        }
+        said.sort();
+        said
+    }
+
+    /// Stops everything.
+    pub(crate) async fn stop(self) {
+        for replica in self.scene.replicas() {
+            replica.operator.process().kill().await;
+        }
+        self.scene.control_plane.stop().await;
+    }
+}

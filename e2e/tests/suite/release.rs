@@ -1,0 +1,372 @@
+//! The rules of images and releases, with stand-ins for the programs. `make release-check` uses a real release.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::Programs;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+#[test]
+fn the_same_files_make_the_same_image_which_is_as_the_containerfile_says() -> Result<()> {
+    let project = Project::create()?;
+    let first = project.image(&["amd64", "arm64"])?;
+    let layout = project.path("built/layout");
+    let index = blob(&layout, &first)?;
+    ensure!(project.image(&["amd64", "arm64"])? == first);
+    ensure!(project.image(&["amd64"])? != first);
+
+    ensure!(
+        platforms(&index) == ["linux/amd64", "linux/arm64"],
+        "{index}"
+    );
+    project.image(&["amd64", "arm64"])?;
+    for manifest in index["manifests"].as_array().context("a list")? {
+        let manifest = blob(&layout, text(&manifest["digest"])?)?;
+        let config = blob(&layout, text(&manifest["config"]["digest"])?)?;
+        let config = &config["config"];
+        let containerfile = fs::read_to_string(root().join("Containerfile"))?;
+        for line in [
+            format!("USER {}", text(&config["User"])?),
+            format!("ENTRYPOINT [{}]", config["Entrypoint"][0]),
+            format!("ENV {}", text(&config["Env"][0])?),
+        ] {
+            ensure!(containerfile.lines().any(|its| its == line), "{line}");
+        }
+        let labels = config["Labels"].as_object().context("labels")?;
+        for name in ["title", "description", "licenses"] {
+            let name = format!("org.opencontainers.image.{name}");
+            let label = format!("{name}={}", labels[&name]);
+            ensure!(containerfile.contains(&label), "{label}");
+        }
+        for name in ["version", "source", "revision", "created"] {
+            ensure!(labels.contains_key(&format!("org.opencontainers.image.{name}")));
+        }
+        let layer = text(&manifest["layers"][0]["digest"])?.replace("sha256:", "blobs/sha256/");
+        let list = run(Command::new("tar").arg("tzvf").arg(layout.join(layer)))?;
+        let names: Vec<_> = list
+            .lines()
+            .filter_map(|line| line.split(' ').next_back())
+            .collect();
+        ensure!(names == ["pod-reloader", "pod-reloader.cdx.json"], "{list}");
+        ensure!(list.starts_with("-rwxr-xr-x 0/0 "), "{list}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_image_holds_no_program_of_another_architecture() -> Result<()> {
+    let project = Project::create()?;
+    fs::copy(
+        project.path("built/amd64/pod-reloader"),
+        project.path("built/arm64/pod-reloader"),
+    )?;
+    let refused = project.image(&["amd64", "arm64"]).err();
+    let refused = format!("{:?}", refused.context("it makes an image")?);
+    ensure!(
+        refused.contains("pod-reloader is no program for arm64"),
+        "{refused}"
+    );
+    ensure!(!project.path("built/layout").exists());
+    Ok(())
+}
+
+#[test]
+fn a_release_names_its_image_by_digest_and_is_the_same_every_time() -> Result<()> {
+    let project = Project::create()?;
+    let digest = project.image(&["amd64", "arm64"])?;
+    let release = project.release()?;
+    let image = format!("registry.example.com/pod-reloader:{VERSION}@{digest}");
+    for manifests in ["install.yaml", "install-without-policy.yaml"] {
+        let content = release.read(manifests)?;
+        ensure!(
+            content.contains(&format!("image: {image}\n")),
+            "{manifests}"
+        );
+        ensure!(!content.contains("SET-IMAGE"), "{manifests}");
+    }
+    let notes = release.read("NOTES.md")?;
+    ensure!(
+        notes == format!("### Added\n\n- It restarts pods.\n\nThe image is `{image}`.\n"),
+        "{notes}"
+    );
+
+    // Nothing more to say than its name: the chart knows the image.
+    let chart = release.path(&format!("pod-reloader-{VERSION}.tgz"));
+    let rendered = run(Command::new(&project.helm).arg("template").arg(chart))?;
+    let image = format!("image: registry.example.com/pod-reloader:{VERSION}\n");
+    ensure!(rendered.contains(&image), "{rendered}");
+
+    let sums = release.read("SHA256SUMS")?;
+    let listed: BTreeSet<_> = sums
+        .lines()
+        .filter_map(|line| line.split("  ").nth(1))
+        .collect();
+    let mut files = BTreeSet::new();
+    for file in fs::read_dir(&release.0)? {
+        files.insert(file?.file_name().into_string().unwrap_or_default());
+    }
+    files.remove("SHA256SUMS");
+    ensure!(listed.iter().eq(files.iter()), "{listed:?} {files:?}");
+    ensure!(project.release()?.read("SHA256SUMS")? == sums);
+    Ok(())
+}
+
+/// As krew's own checks have it: `make release-check` runs these where they are installed.
+#[test]
+fn the_manifest_for_krew_leads_to_each_archive() -> Result<()> {
+    let project = Project::create()?;
+    project.image(&["amd64", "arm64"])?;
+    let release = project.release()?;
+    let manifest: Value = serde_saphyr::from_str(&release.read("pod-reloader.yaml")?)?;
+    ensure!(manifest["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2");
+    ensure!(manifest["kind"] == "Plugin");
+    ensure!(manifest["metadata"]["name"] == "pod-reloader");
+    let spec = &manifest["spec"];
+    ensure!(spec["version"] == format!("v{VERSION}"));
+    ensure!(spec["homepage"] == "https://git.example.com/pod-reloader");
+    let sums = release.read("SHA256SUMS")?;
+    let platforms = spec["platforms"].as_array().context("platforms")?;
+    for (platform, arch) in platforms.iter().zip(["amd64", "arm64"]) {
+        let file = format!("kubectl-pod_reloader-{VERSION}-linux-{arch}.tar.gz");
+        ensure!(platform["selector"] == json!({"matchLabels": {"os": "linux", "arch": arch}}));
+        ensure!(platform["uri"] == format!("https://git.example.com/downloads/{file}"));
+        let sum = format!("{}  {file}", text(&platform["sha256"])?);
+        ensure!(sums.lines().any(|line| line == sum), "{sum}");
+        let list = run(Command::new("tar").arg("tzf").arg(release.path(&file)))?;
+        ensure!(list == "kubectl-pod_reloader\nLICENSE\n", "{list}");
+        ensure!(platform["bin"] == "kubectl-pod_reloader");
+    }
+    ensure!(platforms.len() == 2);
+    Ok(())
+}
+
+#[test]
+fn what_is_not_ready_for_a_release_is_said_all_at_once() -> Result<()> {
+    let project = Project::create()?;
+    let ready = project.script("release", &["check", VERSION]).output()?;
+    ensure!(ready.status.success(), "{ready:?}");
+    fs::write(project.path("draft"), "")?;
+    let refused = project
+        .script("release", &["check", "9.9.9"])
+        .env("IMAGE", "registry.example.com/pod-reloader:latest")
+        .env("DOWNLOADS", "http://git.example.com")
+        .output()?;
+    for part in [
+        "Cargo.toml has version",
+        "Chart.yaml has version",
+        "Chart.yaml has appVersion",
+        "run 'make manifests'",
+        "CHANGELOG.md has nothing under '## [9.9.9]'",
+        "not committed",
+        "IMAGE=registry.example.com/pod-reloader:latest has a tag",
+        "DOWNLOADS=http://git.example.com is no URL with https",
+    ] {
+        ensure!(said(&refused).contains(part), "{part}: {refused:?}");
+    }
+    ensure!(refused.status.code() == Some(1));
+    for version in ["", "v1.0.0", "1.0", "01.0.0", "latest"] {
+        let refused = project.script("release", &["check", version]).output()?;
+        ensure!(said(&refused).contains("is no version"), "{refused:?}");
+        ensure!(refused.status.code() == Some(1));
+    }
+    Ok(())
+}
+
+/// What a registry answers is tested by `make release-check`.
+#[test]
+fn a_push_to_nowhere_says_what_to_write() -> Result<()> {
+    let project = Project::create()?;
+    for (args, part) in [
+        (
+            ["image", "built/layout", "pod-reloader:1.0.0"],
+            "names no registry",
+        ),
+        (
+            ["image", "built/layout", "team/pod-reloader:1.0.0"],
+            "names no registry",
+        ),
+        (["image", "built/layout", ""], "names no registry"),
+        (
+            ["image", "built/layout", "registry.example.com/pod-reloader"],
+            "has no tag",
+        ),
+        (
+            ["image", "built/layout", "registry.example.com/a@sha256:0"],
+            "has a digest",
+        ),
+        (
+            ["image", "built/layout", "registry.example.com/a:1"],
+            "'make image' writes one",
+        ),
+        (
+            ["chart", "a.tgz", "registry.example.com/charts"],
+            "write oci://REGISTRY/FOLDER",
+        ),
+        (
+            ["chart", "a.tgz", "oci://registry.example.com"],
+            "'make release' writes one",
+        ),
+    ] {
+        let refused = project.script("push", &args).output()?;
+        ensure!(said(&refused).contains(part), "{args:?}: {refused:?}");
+        ensure!(refused.status.code() == Some(2), "{args:?}: {refused:?}");
+    }
+    Ok(())
+}
+
+/// A repository with the scripts, and with programs that are nothing but their heads.
+struct Project {
+    folder: TempDir,
+    helm: PathBuf,
+}
+
+struct Release(PathBuf);
+
+impl Project {
+    fn create() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let project = Self {
+            folder,
+            helm: Programs::find()?.program("helm"),
+        };
+        run(Command::new("cp")
+            .args([
+                "-R",
+                "--parents",
+                "scripts",
+                "charts",
+                "Cargo.toml",
+                "LICENSE",
+            ])
+            .arg(project.path(""))
+            .current_dir(root()))?;
+        let changelog = format!(
+            "# Changelog\n\n## [Unreleased]\n\n- Later.\n\n## [{VERSION}] - 2026-01-01\n\n\
+             ### Added\n\n- It restarts pods.\n\n## [0.0.1]\n\n- Earlier.\n"
+        );
+        fs::write(project.path("CHANGELOG.md"), changelog)?;
+        fs::write(project.path(".gitignore"), "/built\n")?;
+        for args in [
+            &["init", "--quiet"][..],
+            &["add", "--all"],
+            &[
+                "-c",
+                "user.name=a",
+                "-c",
+                "user.email=a@example.com",
+                "commit",
+                "--quiet",
+                "--message=a",
+            ],
+        ] {
+            run(Command::new("git").args(args).current_dir(project.path("")))?;
+        }
+        for (arch, machine) in [("amd64", 0x3e), ("arm64", 0xb7)] {
+            let mut head = b"\x7fELF".to_vec();
+            head.resize(18, 0);
+            head.extend([machine, 0]);
+            fs::create_dir_all(project.path("built").join(arch))?;
+            for name in ["pod-reloader", "kubectl-pod_reloader"] {
+                let path = project.path("built").join(arch).join(name);
+                fs::write(path.with_extension("cdx.json"), "{}")?;
+                fs::write(path, &head)?;
+            }
+        }
+        Ok(project)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn script(&self, name: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(self.path("scripts").join(name));
+        command
+            .args(args)
+            .current_dir(self.path(""))
+            .env("SOURCE_DATE_EPOCH", "1700000000")
+            .env("REVISION", "0123456789abcdef0123456789abcdef01234567")
+            .env("SOURCE", "https://git.example.com/pod-reloader")
+            .env("BUILT", "built")
+            .env("HELM", &self.helm)
+            .env("IMAGE", "registry.example.com/pod-reloader")
+            .env("DOWNLOADS", "https://git.example.com/downloads/");
+        command
+    }
+
+    /// Writes the image, and returns its digest.
+    fn image(&self, architectures: &[&str]) -> Result<String> {
+        let args = [&["built", VERSION], architectures].concat();
+        Ok(run(&mut self.script("image-layout", &args))?
+            .trim()
+            .to_owned())
+    }
+
+    fn release(&self) -> Result<Release> {
+        run(&mut self.script("release", &["assemble", VERSION, "built/release"]))?;
+        Ok(Release(self.path("built/release")))
+    }
+}
+
+impl Release {
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn read(&self, name: &str) -> Result<String> {
+        fs::read_to_string(self.path(name)).with_context(|| name.to_owned())
+    }
+}
+
+/// Returns a blob of JSON, if it is what its digest says.
+fn blob(layout: &Path, digest: &str) -> Result<Value> {
+    let path = layout.join(digest.replace("sha256:", "blobs/sha256/"));
+    let sum = run(Command::new("sha256sum").arg(&path))?;
+    ensure!(
+        digest.strip_prefix("sha256:") == sum.split(' ').next(),
+        "{digest}: {sum}"
+    );
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
+}
+
+fn platforms(index: &Value) -> Vec<String> {
+    let manifests = index["manifests"].as_array().into_iter().flatten();
+    let platforms = manifests.map(|manifest| &manifest["platform"]);
+    let part =
+        |platform: &Value, name: &str| platform[name].as_str().unwrap_or_default().to_owned();
+    platforms
+        .map(|platform| {
+            format!(
+                "{}/{}",
+                part(platform, "os"),
+                part(platform, "architecture")
+            )
+        })
+        .collect()
+}
+
+fn text(value: &Value) -> Result<&str> {
+    value.as_str().with_context(|| value.to_string())
+}
+
+fn run(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", said(&output));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("")
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
