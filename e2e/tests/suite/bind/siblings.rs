@@ -1,9 +1,9 @@
 //! Values of all kinds in fields of all kinds: the right one is written, what is around it stays, and no value is seen
 //! anywhere else.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use k8s_openapi::ByteString;
-use pod_reloader_e2e::{CANARY, Scene};
+use pod_reloader_e2e::{Attempt, CANARY, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 use super::fields::{STORES, bind, has, is, secret, states, store};
@@ -93,8 +93,23 @@ async fn each_value_is_in_its_field_alone_and_nobody_repeats_it() -> Result<()> 
 
         let get = |kind: &'static str| ["get", kind, "--output=json", "--show-managed-fields"];
         let bindings = scene.kubectl(&get("fieldbindings")).await?;
-        let events = scene.kubectl(&get("events.events.k8s.io")).await?;
-        ensure!(events.contains("FieldsNotApplied"), "{events}");
+        // They are sent in the background.
+        let what = "an Event about each binding that is not applied";
+        let events = wait_for(what, PATIENCE, async || {
+            let events = scene.kubectl(&get("events.events.k8s.io")).await?;
+            let list: Value = serde_json::from_str(&events)?;
+            let items = list["items"].as_array().context("a list")?;
+            let is_about = |name: &&str| {
+                let mut about = items.iter().filter(|event| event["regarding"]["name"] == *name);
+                about.any(|event| event["reason"] == "FieldsNotApplied")
+            };
+            let mut names = ["odd", "pattern", "message", "type", "unknown"].iter();
+            Ok(match names.find(|name| !is_about(name)) {
+                None => Attempt::Done(events),
+                Some(name) => Attempt::NotYet(format!("none about {name}: {events}")),
+            })
+        })
+        .await?;
         let encoded = ByteString(CANARY.into());
         let encoded = serde_json::to_value(&encoded)?.to_string();
         let encoded = encoded.trim_matches('"').trim_end_matches('=');

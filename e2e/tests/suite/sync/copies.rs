@@ -84,14 +84,21 @@ async fn namespaces_are_followed_as_their_labels_change_and_the_status_tells_it(
             ensure!(row.contains(word), "{row}");
         }
         let about = format!("--field-selector=regarding.name={}", name_of(&ours)?);
-        let events = scene
-            .tool()
-            .run(&["get", "events.events.k8s.io", "--namespace=default", &about])
-            .await?;
-        ensure!(
-            events.contains("ConfigNotSynced") && events.contains("ConfigSynced"),
-            "{events}"
-        );
+        let get = ["get", "events.events.k8s.io", "--namespace=default", &about];
+        wait_for("Events about both", PATIENCE, async || {
+            let events = scene.tool().run(&get).await?;
+            let reasons: Vec<_> = events.split_whitespace().collect();
+            Ok(
+                match ["ConfigNotSynced", "ConfigSynced"]
+                    .iter()
+                    .all(|it| reasons.contains(it))
+                {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(events),
+                },
+            )
+        })
+        .await?;
 
         // Some keys, and metadata of one's own.
         let template = json!({"metadata": {"labels": {"team": "x"}, "annotations": {"a": "b"}}});

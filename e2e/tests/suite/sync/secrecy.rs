@@ -1,7 +1,7 @@
 //! Nothing of a Secret that is copied is seen anywhere but in its copies.
 
 use anyhow::{Result, ensure};
-use pod_reloader_e2e::CANARY;
+use pod_reloader_e2e::{Attempt, CANARY, PATIENCE, wait_for};
 use serde_json::{Value, json};
 
 use super::{
@@ -23,10 +23,26 @@ async fn a_value_is_in_no_log_event_metric_or_status() -> Result<()> {
         apply_sync(scene, &sync(scene, "all", missing)).await?;
         becomes(scene, &ours, "KeyNotFound").await?;
         let status = read_sync(scene, name_of(&ours)?).await?.to_string();
-        let events = scene
-            .tool()
-            .run(&["get", "events", "--all-namespaces", "--output=json"])
-            .await?;
+        let events = wait_for("the Event", PATIENCE, async || {
+            let get = [
+                "get",
+                "events.events.k8s.io",
+                "--namespace=default",
+                "--output=json",
+            ];
+            let events = scene.tool().run(&get).await?;
+            let list: Value = serde_json::from_str(&events)?;
+            let mut items = list["items"].as_array().into_iter().flatten();
+            let is_it = |event: &Value| {
+                event["reason"] == "ConfigNotSynced"
+                    && event["regarding"]["name"] == ours["metadata"]["name"]
+            };
+            Ok(match items.any(is_it) {
+                true => Attempt::Done(events),
+                false => Attempt::NotYet(events),
+            })
+        })
+        .await?;
         let encoded = scene.object_in(&a, "secret/shared").await?["data"]["value"].clone();
         let encoded = encoded.as_str().unwrap_or_default();
         ensure!(!encoded.is_empty());
