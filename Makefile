@@ -4,7 +4,7 @@
 
 e2e := pod-reloader-e2e
 crates := layers pod-reloader-api pod-reloader-core pod-reloader-settings webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
-scripts := .ci/run scripts/need scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/go-program scripts/push scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
+scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/go-program scripts/push scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug
 control_plane := $(built)/control-plane --
@@ -122,16 +122,27 @@ test: ## Run all tests, the last of them on a real control plane; TEST=name pick
 	$(if $(TEST),,$(call phase,on Kubernetes $(oldest),$(call on,$(oldest),$(on_oldest) --skip=pins::clients::)))
 	@scripts/test-runner --end
 
+# $(call changed,crates) or $(call changed,tests): with CHANGED=1, what differs from main; else nothing.
+changed = $(if $(filter 1,$(CHANGED)),$(shell scripts/changed $(1)))
+
 .PHONY: check
-check: ## Run the quick checks, in three minutes: clippy, unit tests, and an end-to-end test of each part
+check: ## Run the quick checks, in three minutes: clippy, unit tests, and an end-to-end test of each part; CHANGED=1 runs what differs from main
 	@scripts/need rust cc rustfmt clippy control-plane
 	@scripts/test-runner --begin
 	$(call phase,lint,cargo fmt --all --check && scripts/boundaries && $(layers) && cargo clippy --locked --workspace --all-targets -- -D warnings)
-	$(call phase,unit and router tests,BROWSER_BIN=none $(tests) --lib --bins)
+	$(call phase,unit and router tests,BROWSER_BIN=none $(tests) --lib --bins $(call changed,crates))
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,end-to-end tests,RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) -p $(e2e) --test suite --no-fail-fast -- --exact $(first))
+	$(call phase,end-to-end tests,RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) -p $(e2e) --test suite --no-fail-fast -- $(or $(call changed,tests),--exact $(first)))
 	@scripts/test-runner --end
+
+# One after the other: each takes the machine for itself.
+.PHONY: test-all
+test-all: ## Run everything at full size, in about two hours: all tests, faults, the oldest Kubernetes, and a soak
+	$(MAKE) --no-print-directory test
+	$(MAKE) --no-print-directory faults
+	$(MAKE) --no-print-directory test-versions KUBERNETES=$(oldest)
+	$(MAKE) --no-print-directory soak MINUTES=15
 
 .PHONY: test-versions
 test-versions: ## Run the tests on each version of Kubernetes; KUBERNETES=1.30 on one, TEST=name picks by name
