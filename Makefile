@@ -88,7 +88,7 @@ oldest := $(firstword $(versions))
 on_oldest := clients:: pending:: rbac:: pins::unpinned:: pins::pods::by_the_webhook protect::always:: bind::guards:: sync::guards::
 # They take the machine for themselves, and the others would wait too long for it.
 floods := rolling:: server:: tenant::
-faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: reverted_hash:: sync::copies:: sync::faults:: tenant::
+faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: limits:: namespaces:: replicas:: restart:: rolling:: server:: share:: storm:: reverted_hash:: sync::copies:: sync::faults:: tenant::
 # With values of its own, an operator looks after all namespaces, and has no Role for this one to change.
 faults += $(if $(VALUES),--skip=namespaces::without_the_right_to_read_secrets)
 # $(call on,VERSION,TESTS)

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use futures::future::{try_join, try_join_all};
+use futures::future::{try_join_all, try_join3};
 use k8s_openapi::{
     ByteString,
     api::{apps::v1::Deployment, core::v1::Secret, rbac::v1::ClusterRole},
@@ -414,8 +414,12 @@ async fn under_load(
     ports: &[u16],
     test: impl Future<Output = Result<()>>,
 ) -> Result<()> {
-    let mut bursts = interval(Duration::from_millis(500));
-    bursts.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let every = |period| {
+        let mut interval = interval(period);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        interval
+    };
+    let (mut looks, mut bursts) = (every(LOOKS), every(BURSTS));
     let tested = Cell::new(false);
     let test = async {
         test.await?;
@@ -423,20 +427,25 @@ async fn under_load(
         Ok(())
     };
     let writes = async {
-        for number in 0.. {
+        let mut number = 0;
+        while !tested.get() {
             bursts.tick().await;
             burst(scene, number).await?;
+            number += 1;
+        }
+        burst(scene, number).await
+    };
+    let looks = async {
+        while !tested.get() {
+            looks.tick().await;
             for port in ports {
                 let bundle = scene.ca_bundle().await?;
                 served(&scene.installation, *port, &bundle).await?;
             }
-            if tested.get() {
-                break;
-            }
         }
         Ok(())
     };
-    try_join(test, writes).await.map(drop)
+    try_join3(test, writes, looks).await.map(drop)
 }
 
 /// Makes one write of each writer, all in parallel: mostly of a label, now and then of the template.
@@ -783,3 +792,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Number of writers. The apiserver retains 25 idle connections to a webhook: with more parallel writes than
 /// that, it has to connect again.
 const WRITERS: usize = 32;
+/// Time between two bursts of writes. They are most of what these tests cost.
+const BURSTS: Duration = Duration::from_secs(2);
+/// Time between two looks at the certificates that are served.
+const LOOKS: Duration = Duration::from_millis(250);

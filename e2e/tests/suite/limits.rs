@@ -9,14 +9,14 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Workload, config_map};
-use pod_reloader_e2e::{Options, PATIENCE, Scene};
+use pod_reloader_e2e::{Options, PATIENCE, Scene, full};
 use serde_json::json;
 use tokio::time::timeout;
 
 #[tokio::test]
 async fn a_change_of_many_keeps_to_the_limit_of_the_cluster_there_and_back() -> Result<()> {
     const LIMIT: usize = 5;
-    const SIZE: usize = 200;
+    let size = if full() { 200 } else { 50 };
     let options = Options {
         values: json!({"maxConcurrentRestarts": {"cluster": LIMIT}}),
         ..Options::default()
@@ -24,7 +24,7 @@ async fn a_change_of_many_keeps_to_the_limit_of_the_cluster_there_and_back() -> 
     Scene::play(options, async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;
         let web = |number| Workload::deployment(&format!("w{number:03}")).lists("app");
-        let all: Vec<_> = (0..SIZE).map(web).collect();
+        let all: Vec<_> = (0..size).map(web).collect();
         scene.create_all(&all).await?;
         let mut rollouts = Rollouts::now(scene).await?;
         rollouts.end(&all).await?;
