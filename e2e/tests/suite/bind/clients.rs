@@ -171,30 +171,28 @@ async fn an_owner_who_answers_each_write_with_another_value_is_held_up() -> Resu
         scene.apply(&[store("cycle", json!({}))]).await?;
         // Until it takes longer than a few seconds.
         let mut turns = 0;
-        wait_for("the cycle to be held up", PATIENCE, async || {
-            let version = "pod-reloader.github.io/v1alpha1";
-            let object = scene
-                .custom_object("example.com/v1", STORES, "cycle")
-                .await?;
-            if object["spec"]["password"].as_str() == Some(&turns.to_string()) {
+        wait_for("the cycle to be held up", PATIENCE * 2, async || {
+            let object = scene.custom_object("example.com/v1", STORES, "cycle");
+            if object.await?["spec"]["password"].as_str() == Some(&turns.to_string()) {
                 turns += 1;
-                scene
-                    .apply(&[secret("creds", json!({"password": turns.to_string()}))])
-                    .await?;
+                let creds = secret("creds", json!({"password": turns.to_string()}));
+                scene.apply(&[creds]).await?;
             }
-            let binding = scene
-                .custom_object(version, "fieldbindings", "cycle")
-                .await?;
-            Ok(
-                match binding["status"]["conditions"][0]["reason"] == "Contended" {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(binding["status"].to_string()),
-                },
-            )
+            is_held_up(scene, "cycle").await
         })
         .await?;
-        let written = writes(scene, mark).await?.len();
-        ensure!((3..=7).contains(&written), "{written}");
+        let written = writes_to(scene, mark, "cycle").await?;
+        ensure!(written.len() >= 3, "{written:?}");
+        // The pause is a second after the second write, and doubles with each further one. After a rest, there is none.
+        let mut pause = Duration::ZERO;
+        for pair in written.windows(2) {
+            let between = pair[1].pause_after(&pair[0])?;
+            ensure!(between >= pause, "not after {pause:?}: {written:?}");
+            pause = match between < A_MINUTE {
+                true => (pause * 2).max(Duration::from_secs(1)),
+                false => Duration::ZERO,
+            };
+        }
         Ok(())
     })
     .await
