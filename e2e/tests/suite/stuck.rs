@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use http::Method;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
+use kube::api::{Patch, PatchParams};
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Kind, Workload, config_map};
 use pod_reloader_e2e::{Attempt, Mark, Options, PATIENCE, Scene, wait_for};
@@ -52,9 +53,16 @@ async fn a_pod_that_becomes_ready_while_it_is_deleted_stays() -> Result<()> {
         let mark = scene.mark().await?;
         let (db, bad) = stuck(scene).await?;
         held.applied(1, PATIENCE).await?;
-        bind(scene, &bad).await?;
-        // It is ready, so the controller itself replaces it, and the operator does not.
-        becomes_right(scene, &db, 1).await?;
+        // The operator gives up its request after ten seconds, so nothing is waited for here. The controller deletes
+        // the pod as soon as it is ready; until the deletion of the operator has come, it must not be gone.
+        let pods: Api<Pod> = Api::namespaced(scene.client.clone(), &scene.namespace);
+        let params = PatchParams::default();
+        let kept = |by: Value| Patch::Merge(json!({"metadata": {"finalizers": by}}));
+        pods.patch(&bad.name, &params, &kept(json!(["example.com/keep"])))
+            .await?;
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        let ready = Patch::Merge(json!({"status": {"phase": "Running", "conditions": ready}}));
+        pods.patch_status(&bad.name, &params, &ready).await?;
         held.remove();
         let codes = wait_for("the answer", PATIENCE, async || {
             let codes = deletions_since(scene, mark).await?;
@@ -65,6 +73,9 @@ async fn a_pod_that_becomes_ready_while_it_is_deleted_stays() -> Result<()> {
         })
         .await?;
         ensure!(codes == [Some(409)], "{codes:?}");
+        // It is ready, so the controller itself replaces it, and the operator does not.
+        pods.patch(&bad.name, &params, &kept(Value::Null)).await?;
+        becomes_right(scene, &db, 1).await?;
         scene.quiet().await?;
         let events = scene.events(&db).await?;
         ensure!(
