@@ -10,6 +10,7 @@ mod secrecy;
 mod takeover;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -371,6 +372,20 @@ async fn writes(scene: &Scene, mark: Mark) -> Result<Vec<AuditEvent>> {
     Ok(all
         .filter(|it| it.user == user && is_write(it) && is_copy(it))
         .collect())
+}
+
+/// Asserts that none of these pauses between writes against somebody is shorter than it must be: the first is none, the
+/// second is a second, and each further one is twice as long. After a pause of a minute, they begin again.
+pub(crate) fn are_paced(pauses: &[Duration]) -> Result<()> {
+    let mut due = Duration::ZERO;
+    for pause in pauses {
+        ensure!(*pause >= due, "{pause:?} is less than {due:?}: {pauses:?}");
+        due = match *pause < Duration::from_secs(60) {
+            true => (due * 2).max(Duration::from_secs(1)),
+            false => Duration::ZERO,
+        };
+    }
+    Ok(())
 }
 
 /// Describes writes, for the message of a failed claim.

@@ -9,7 +9,7 @@ use pod_reloader_e2e::{Attempt, PATIENCE, Scene, full, lacks_mutating_policies, 
 use serde_json::{Value, json};
 
 use super::{
-    COPY_OF, Namespaces, SHARED, apply_sync, becomes, copying, delete_sync, difference,
+    COPY_OF, Namespaces, SHARED, apply_sync, are_paced, becomes, copying, delete_sync, difference,
     difference_of, has_copy, has_none, name_of, play, read_sync, rests, secrets, shown, source,
     source_named, sync, writes,
 };
@@ -245,24 +245,46 @@ async fn whatever_is_done_to_a_copy_it_is_exact_again() -> Result<()> {
 
 #[tokio::test]
 async fn a_copy_that_somebody_deletes_in_a_loop_makes_no_storm() -> Result<()> {
+    const DELETIONS: usize = 4;
     play(copying(Value::Null), async |scene| {
         scene.apply(&[source("1")]).await?;
+        let mark = scene.mark().await?;
         let ours = sync(scene, "all", json!({}));
         apply_sync(scene, &ours).await?;
         let namespace = Namespaces::of(scene).create("a", true).await?;
         has_copy(scene, &namespace, "1").await?;
-        let mark = scene.mark().await?;
-        for _ in 0..100 {
-            // Most find none.
-            let params = DeleteParams::default();
-            let _ = secrets(scene, &namespace).delete(SHARED, &params).await;
-            tokio::time::sleep(Duration::from_millis(30)).await;
-        }
+        let mut deletions = 0;
+        wait_for(
+            "the copy to come back each time",
+            PATIENCE * 2,
+            async || {
+                let copies = secrets(scene, &namespace);
+                match copies.delete(SHARED, &DeleteParams::default()).await {
+                    Ok(_) => deletions += 1,
+                    Err(kube::Error::Api(status)) if status.code == 404 => {}
+                    Err(error) => return Err(error.into()),
+                }
+                Ok(match deletions == DELETIONS {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(format!("{deletions} deletions")),
+                })
+            },
+        )
+        .await?;
         has_copy(scene, &namespace, "1").await?;
         rests(scene, &ours).await?;
         let written = writes(scene, mark).await?;
-        ensure!((2..=6).contains(&written.len()), "{:?}", shown(&written));
-        Ok(())
+        ensure!(
+            written.len() == 1 + DELETIONS,
+            "not one for each deletion: {:?}",
+            shown(&written)
+        );
+        // The pause is measured from some moment between the write before and the one before that.
+        let pauses = written.windows(3).map(|three| {
+            let pause = three[2].received.duration_since(three[0].received);
+            Ok(Duration::try_from(pause)?)
+        });
+        are_paced(&pauses.collect::<Result<Vec<_>>>()?)
     })
     .await
 }
