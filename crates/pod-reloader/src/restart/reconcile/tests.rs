@@ -142,6 +142,23 @@ async fn config_that_keeps_changing_waits_for_five_settle_periods_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn config_that_never_rests_restarts_once_in_five_settle_periods() {
+    let operator = Operator::with([deployment("web")]).await;
+    let mut changes = 0;
+    let changes_again = |operator: &Operator| {
+        changes += 1;
+        let value = format!("after {changes}");
+        operator.apiserver.write_config_map("app", &value);
+        let object = operator.apiserver.config_map("app");
+        let version = object["metadata"]["resourceVersion"].as_str();
+        operator.reconciler.config_seen(&reference("app"), version);
+    };
+    // Three times ten seconds, and half of that.
+    watch(&operator, Duration::from_secs(35), changes_again).await;
+    assert_eq!(operator.patches().len(), 3, "{changes} changes");
+}
+
+#[tokio::test(start_paused = true)]
 async fn config_that_changes_while_a_restart_is_written_settles_anew() {
     let operator = Operator::with([deployment("web")]).await;
     operator
