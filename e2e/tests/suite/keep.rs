@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use http::Method;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
@@ -133,10 +133,14 @@ async fn nothing_is_stored(scene: &Scene) -> Result<()> {
     .await
 }
 
-/// Returns the writes of the operator in the namespace since a mark, as verb and resource, but for Events.
+/// Returns the writes of the operator in the namespace since a mark that the apiserver has taken, as verb and resource,
+/// but for Events.
 async fn writes(scene: &Scene, mark: Mark) -> Result<Vec<String>> {
     let is_write = |it: &AuditEvent| ["create", "update", "patch", "delete"].contains(&&*it.verb);
-    let requests = scene.requests(mark).await?.into_iter();
+    let is_taken = |it: &AuditEvent| it.code.is_some_and(|code| code < 300);
+    let mut requests = scene.requests(mark).await?;
+    requests.retain(|it| it.namespace == scene.namespace && is_taken(it));
+    let requests = requests.into_iter();
     let writes = requests.filter(|it| is_write(it) && it.resource != "events");
     Ok(writes
         .map(|it| {
@@ -223,9 +227,7 @@ async fn what_is_pruned_in_the_middle_of_a_rollout_comes_back_until_nothing_uses
         ensure!(written == ["delete configmaps app-1"], "{written:?}");
 
         // The new one is in use, and goes with its namespace all the same.
-        let delete = ["delete", "namespace", &scene.namespace, "--wait=false"];
-        scene.kubectl(&delete).await?;
-        namespace_is_gone(scene).await
+        namespace_goes(scene).await
     })
     .await
 }
@@ -244,12 +246,16 @@ pub(crate) async fn keep_and_let_go(scene: &Scene) -> Result<()> {
     is_gone(scene, "kept-1").await
 }
 
-async fn namespace_is_gone(scene: &Scene) -> Result<()> {
-    let namespaces = Api::<k8s_openapi::api::core::v1::Namespace>::all(scene.client.clone());
-    wait_for("the namespace to go", PATIENCE, async || {
-        Ok(match namespaces.get_opt(&scene.namespace).await? {
-            None => Attempt::Done(()),
-            Some(found) => Attempt::NotYet(format!("{:?}", found.status)),
+/// Deletes the namespace, and waits until it is gone.
+async fn namespace_goes(scene: &Scene) -> Result<()> {
+    let namespaces = Api::<Namespace>::all(scene.client.clone());
+    let params = DeleteParams::default();
+    wait_for("the namespace to go", PATIENCE * 5, async || {
+        // A policy that another test has just created may refuse that for a while.
+        Ok(match namespaces.delete(&scene.namespace, &params).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Attempt::Done(()),
+            Err(error) => Attempt::NotYet(error.to_string()),
+            Ok(_) => Attempt::NotYet("it is about to go".to_owned()),
         })
     })
     .await
