@@ -167,13 +167,18 @@ async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result
         ensure!(!lists(scene.requests(mark).await?), "the second lists");
 
         let mark = scene.mark().await?;
+        let own = &scene.installation.namespace;
+        let holder = async || {
+            let lease = scene.object_in(own, &format!("lease/{own}")).await?;
+            anyhow::Ok(lease["spec"]["holderIdentity"].clone())
+        };
+        let first = holder().await?;
         scene.operator.process().terminate()?;
         let status = scene.operator.process().exited(PATIENCE).await?;
         ensure!(status.code() == Some(0), "{status}");
         // The Lease was released, not expired: it is valid for 15 seconds.
-        let began = std::time::Instant::now();
+        ensure!(holder().await? != first, "{first} has it still");
         second.shows("pod_reloader_leading", "1").await?;
-        let took = began.elapsed();
         scene.rolls_not(&web, &before).await?;
         scene.apply(&[config_map("app", "3")]).await?;
         let after = scene.rolls_once(&web, &before).await?;
@@ -183,8 +188,6 @@ async fn a_second_replica_stands_by_and_takes_over_without_a_rollout() -> Result
         scene.rolls_not(&web, &after).await?;
         scene.operator.shows("pod_reloader_leading", "0").await?;
         second.stop().await;
-        eprintln!("took over after {took:?}");
-        ensure!(took < Duration::from_secs(12), "took over after {took:?}");
         Ok(())
     })
     .await
