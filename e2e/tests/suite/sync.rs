@@ -214,8 +214,12 @@ impl<'a> Namespaces<'a> {
         let params = DeleteParams::default();
         let all = self.list().await?;
         let all = all.iter().map(async |name| {
-            let deleted = self.api.delete(name, &params).await;
-            deleted.map(drop).with_context(|| name.clone())
+            let what = format!("namespace {name} to be deleted");
+            wait_for(&what, PATIENCE, async || {
+                // A policy that another test has just created may refuse that for a while.
+                Ok(self.api.delete(name, &params).await.map(drop).into())
+            })
+            .await
         });
         stream::iter(all)
             .buffer_unordered(AT_ONCE)
