@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 use pod_reloader_e2e::proxy::{Answer, Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, Workload, config_map, secret};
 use pod_reloader_e2e::{
-    Attempt, CANARY, Expected, Operator, Options, Oracles, PATIENCE, Scene, crowd, full,
+    Attempt, CANARY, Expected, Mark, Operator, Options, Oracles, PATIENCE, Scene, crowd, full,
     has_own_values, wait_for,
 };
 use serde_json::{Value, json};
@@ -16,6 +16,8 @@ use tokio::time::{Instant, sleep};
 
 /// Validity of a Lease that is not renewed.
 const LEASE: Duration = Duration::from_secs(15);
+/// Delay of a request that goes on when the rule is removed.
+const HELD: Duration = Duration::from_secs(600);
 
 #[tokio::test]
 async fn a_leader_with_a_late_config_watch_moves_nothing_back() -> Result<()> {
@@ -117,7 +119,6 @@ async fn a_leader_that_cannot_renew_its_lease_starts_no_more_patches() -> Result
 
 #[tokio::test]
 async fn a_leader_that_was_frozen_moves_nothing_back_when_it_thaws() -> Result<()> {
-    let frozen_for = Duration::from_secs(if full() { 40 } else { 20 });
     let options = Options {
         failure_policy: "Ignore",
         // Writes hang this long while the frozen replica is called.
@@ -137,22 +138,20 @@ async fn a_leader_that_was_frozen_moves_nothing_back_when_it_thaws() -> Result<(
         let mut oracles = Oracles::begin(scene, &kept).await?;
         let opted_out = scene.snapshot(&opts_out).await?;
 
-        // The leader's patches are under way when it freezes, and arrive long after it has been replaced.
+        // The leader's patches are in progress when it freezes, and arrive after it has been replaced.
         let leader = scene.leader().await?;
+        let followers = scene.followers().await?;
+        let follower = followers.first().context("there are two replicas")?;
         let patches = Requests::containing("/deployments/").method(Method::PATCH);
-        let late = Rule::new(patches, Fault::Delay(frozen_for + Duration::from_secs(2)));
-        let late = leader.proxy()?.add(late);
+        let late = leader.proxy()?.add(Rule::new(patches, Fault::Delay(HELD)));
+        // The next leader finds all changes at once.
+        let elections = Requests::containing("/leases").method(Method::PATCH);
+        let unavailable = Answer::error(StatusCode::SERVICE_UNAVAILABLE);
+        let elections = Rule::new(elections, Fault::Answer(unavailable));
+        let elections = follower.proxy()?.add(elections);
         scene.apply(&[config_map("app", "2")]).await?;
-        wait_for("its patches to be under way", PATIENCE, async || {
-            let begun = late.hits().matched;
-            Ok(match begun {
-                4.. => Attempt::Done(()),
-                _ => Attempt::NotYet(format!("{begun} are")),
-            })
-        })
-        .await?;
+        late.applied(all.len() as u64, PATIENCE).await?;
         leader.operator.process().pause()?;
-        let frozen = Instant::now();
         scene.patch(&list, &annotated(CONFIG_MAPS, "other")).await?;
         let ignored = json!({"metadata": {"labels": {"pod-reloader.cs.sap.com/ignored": "true"}}});
         scene.patch(&opts_out, &ignored).await?;
@@ -161,21 +160,17 @@ async fn a_leader_that_was_frozen_moves_nothing_back_when_it_thaws() -> Result<(
         scene
             .apply(&[config_map("app", "3"), config_map("other", "2")])
             .await?;
+        elections.remove();
         let next = scene.leader().await?;
         ensure!(next.port != leader.port);
-        scene.right(&content).await?;
-        sleep(frozen_for.saturating_sub(frozen.elapsed())).await;
-        leader.operator.process().resume()?;
-        wait_for("it to step down", Duration::from_secs(2), async || {
-            Ok(match leader.operator.is_leading().await {
-                true => Attempt::NotYet("it leads".to_owned()),
-                false => Attempt::Done(()),
-            })
-        })
-        .await?;
-        // Time for everything under way to arrive.
-        sleep(Duration::from_secs(3)).await;
+        for workload in &kept {
+            scene.right(workload).await?;
+        }
+        let mark = scene.mark().await?;
         late.remove();
+        all_patches_fail(scene, mark, &all).await?;
+        leader.operator.process().resume()?;
+        leader.operator.shows("pod_reloader_leading", "0").await?;
         oracles.check("a thaw", Expected::revisions(1)).await?;
         ensure!(
             scene.snapshot(&opts_out).await? == opted_out,
@@ -260,6 +255,24 @@ async fn changes_while_nobody_leads_are_found_and_nothing_else_is_written() -> R
         unconcerned
             .check("nobody led", Expected::revisions(0))
             .await
+    })
+    .await
+}
+
+/// Waits until the apiserver has answered a patch of each workload since `mark`, and asserts that a test of
+/// each of these patches has failed.
+async fn all_patches_fail(scene: &Scene, mark: Mark, workloads: &[&Workload]) -> Result<()> {
+    wait_for("a patch of each workload", PATIENCE, async || {
+        let mut patches = scene.requests(mark).await?;
+        patches.retain(|it| it.verb == "patch" && it.resource == "deployments");
+        let stood = patches.iter().find(|patch| patch.code != Some(422));
+        ensure!(stood.is_none(), "{stood:?}");
+        let is_patched = |name: &str| patches.iter().any(|patch| patch.name == name);
+        let missing = workloads.iter().find(|it| !is_patched(&it.name));
+        Ok(match missing {
+            None => Attempt::Done(()),
+            Some(missing) => Attempt::NotYet(format!("none of {}", missing.name)),
+        })
     })
     .await
 }
