@@ -115,7 +115,10 @@ async fn an_apiserver_that_often_fails_slows_us_down_and_stops_nothing() -> Resu
             Requests::any().method(Method::GET).except_watches(),
             Requests::any().method(Method::PATCH),
         ];
-        let counts = calls.clone().map(|calls| proxy.add(Rule::count(calls)));
+        let own = Requests::containing(format!("/namespaces/{}/", scene.namespace));
+        let counted = [patches(), own.method(Method::GET).except_watches()];
+        let counts = counted.map(|calls| proxy.add(Rule::count(calls)));
+        let mut faults = Vec::new();
         for calls in calls {
             for (nth, fault) in [
                 (30, error(StatusCode::INTERNAL_SERVER_ERROR)),
@@ -124,25 +127,36 @@ async fn an_apiserver_that_often_fails_slows_us_down_and_stops_nothing() -> Resu
                 (20, Fault::Reset),
                 (21, Fault::Hang),
             ] {
-                proxy.add(Rule::new(calls.clone(), fault).every_nth(nth));
+                faults.push(proxy.add(Rule::new(calls.clone(), fault).every_nth(nth)));
             }
         }
         let began = Instant::now();
-        let length = Duration::from_secs(if full() { 60 } else { 15 });
+        let times = if full() { 5 } else { 1 };
         let mut changes = 0;
-        while began.elapsed() < length {
+        wait_for("each fault to apply", 5 * PATIENCE, async || {
             changes += 1;
             change(scene, &changes.to_string()).await?;
+            // Users do not wait for the operator: some calls that fail are for a change that is over.
             sleep(Duration::from_millis(500)).await;
-        }
+            let missing = faults.iter().find(|fault| fault.hits().applied < times);
+            Ok(match missing {
+                None => Attempt::Done(()),
+                Some(missing) => Attempt::NotYet(format!("{missing:?}")),
+            })
+        })
+        .await?;
         let sum = counts.iter().map(|count| count.hits().matched).sum::<u64>();
+        let took = began.elapsed();
         proxy.clear();
-        println!("{changes} changes, {sum} calls in {length:?}");
-        let most = changes * (workloads.len() as u64 + 10);
-        ensure!(sum <= most, "{sum} calls for {changes} changes");
+        println!("{changes} changes, {sum} calls in {took:?}");
+        // A busy machine leaves more time for each change, and so for trying again.
+        let tries = u64::try_from(took.as_millis() / PAUSE.as_millis())? + 1;
+        let count = workloads.len() as u64;
+        let most = changes * (count + 10) + tries * count * 3;
+        ensure!(sum <= most, "{sum} calls for {changes} changes in {took:?}");
         let expected = Expected {
-            // The last hanging call ends by itself.
-            within: Duration::from_secs(30),
+            // The last hanging call ends by itself, and is tried again within a minute.
+            within: 2 * PATIENCE,
             ..Expected::up_to(usize::try_from(changes)?)
         };
         oracles.check("errors, resets and hangs", expected).await
@@ -304,5 +318,7 @@ fn error(code: StatusCode) -> Fault {
 
 /// Number of watches: three kinds of workload, two kinds of config.
 const WATCHES: u64 = 5;
+/// The shortest pause of a workload after a call that failed. A try takes three calls at most.
+const PAUSE: Duration = Duration::from_millis(750);
 /// More time than the webhook has, and less than it is asked to wait.
 const SOON: Duration = Duration::from_secs(20);

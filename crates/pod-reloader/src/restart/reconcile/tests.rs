@@ -190,6 +190,32 @@ async fn config_that_cannot_be_read_causes_no_patch_and_is_read_again_with_pause
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_apiserver_that_often_fails_gets_one_more_patch_for_each_that_fails() {
+    const CHANGES: usize = 4;
+    let names: Vec<_> = (0..12).map(|number| format!("web-{number}")).collect();
+    let operator = Operator::with(names.iter().map(|name| deployment(name))).await;
+    let fails = [500, 503, 504].map(Reaction::Refused);
+    let stands = [Reaction::Stands; 3];
+    let reactions = fails
+        .into_iter()
+        .flat_map(|it| [&stands[..], &[it]].concat());
+    operator.apiserver.reacts(reactions);
+    for change in 0..CHANGES {
+        let value = format!("after {change}");
+        operator.apiserver.write_config_map("app", &value);
+        operator.hears("app").await;
+        pass(Duration::from_secs(120)).await;
+        for name in &names {
+            assert_eq!(operator.config_hash(name), operator.hash_of("app"));
+            operator.sees(name);
+        }
+    }
+    let patches = operator.patches().len();
+    let failed = patches / (stands.len() + 1);
+    assert_eq!(patches - failed, CHANGES * names.len());
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_that_ends_in_a_refusal_does_not_make_its_pause_longer() {
     let operator = Operator::with([deployment("web")]).await;
     operator
