@@ -256,9 +256,10 @@ fn comes_back(keys: &[Option<String>]) -> bool {
     distinct.len() < changes.len()
 }
 
-/// Returns the time in which everything must become right.
+/// Returns the time in which everything must become right. After several failures, the operator pauses for up to 50
+/// seconds.
 fn convergence() -> Duration {
-    Duration::from_secs(if has_own_values() { 180 } else { 30 })
+    PATIENCE * if has_own_values() { 4 } else { 2 }
 }
 
 const CANARY_IN_BASE64: &str = "aHVudGVyMi1jYW5hcnkt";
