@@ -48,11 +48,11 @@ pub async fn wait_for<T>(
         }
         sleep(pause).await;
         // Most attempts are requests: a long wait need not ask so often.
-        pause = (pause * 5 / 4).min(LONGEST_PAUSE);
+        pause = (pause * 3 / 2).min(LONGEST_PAUSE);
     }
 }
 
 /// Time limit for what takes seconds on a machine that is not busy.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_millis(400);
