@@ -509,11 +509,19 @@ fn a_match_of_a_regular_expression_rolls_when_it_comes_and_goes() {
 }
 
 #[test]
-fn a_match_that_the_pods_need_is_missing_config_when_it_goes() {
-    let mut matching = Mixed::new(&[(RELOAD, "a.*")]).holding("a2", "1");
-    matching.workload = matching.workload.requires("a1", None);
-    let gone = matching.stamped(&hash_of(&[("a1", "1"), ("a2", "1")]));
-    assert!(matches!(gone.decided(), Decision::MissingConfig(_)));
+fn a_match_that_the_pods_need_is_missing_config_while_it_is_gone() {
+    let matching = || {
+        let mut matching = Mixed::new(&[(RELOAD, "a.*")]);
+        matching.workload = matching.workload.requires("a1", None);
+        matching.stamped(&hash_of(&[("a1", "1"), ("a2", "1")]))
+    };
+    for value in ["1", "2"] {
+        let gone = matching().holding("a2", value).decided();
+        assert!(matches!(gone, Decision::MissingConfig(_)), "{gone:?}");
+    }
+    let back = || matching().holding("a1", "1");
+    assert_eq!(back().holding("a2", "1").decided(), Decision::Unchanged);
+    assert!(rolls(&back().holding("a2", "2").decided()));
 }
 
 #[test]
@@ -540,6 +548,36 @@ fn a_mark_on_the_only_object_rolls_nothing() {
         assert_eq!(changed().ignoring("a", "2").decided(), Decision::Unchanged);
         let counts = Decision::Baseline(format!("{one}~={}", hash_of(&[("a", "2")])));
         assert_eq!(changed().matching("a", "2").decided(), counts);
+    }
+}
+
+#[test]
+fn a_match_mark_that_is_taken_away_rolls_nothing() {
+    let (none, one) = (hash_of(&[]), hash_of(&[("a", "1")]));
+    let web = || Mixed::new(&[(SEARCH, "true")]).using("a").stamped(&one);
+    let baseline = format!("{one}~={none}");
+    let unmarked = web().holding("a", "1").decided();
+    assert_eq!(unmarked, Decision::Baseline(baseline.clone()));
+    let changed = web().holding("a", "2").with_baseline(&baseline);
+    assert_eq!(changed.decided(), Decision::Unchanged);
+}
+
+#[test]
+fn an_object_that_is_no_longer_selected_rolls_nothing_in_any_dialect() {
+    for list in [LIST, (RELOAD, "a")] {
+        let (none, one) = (hash_of(&[]), hash_of(&[("a", "1")]));
+        let baseline = format!("{one}~={none}");
+        let web = |value, mark| {
+            let web = Mixed::new(&[list]).stamped(&one);
+            web.marked("a", value, mark)
+        };
+        let hidden = web("1", Marks::NOT_SELECTED).decided();
+        assert_eq!(hidden, Decision::Baseline(baseline.clone()), "{list:?}");
+        let changed = web("2", Marks::NOT_SELECTED).with_baseline(&baseline);
+        assert_eq!(changed.decided(), Decision::Unchanged, "{list:?}");
+        let selected = web("2", Marks::SELECTED).with_baseline(&baseline);
+        let counts = Decision::Baseline(format!("{one}~={}", hash_of(&[("a", "2")])));
+        assert_eq!(selected.decided(), counts, "{list:?}");
     }
 }
 

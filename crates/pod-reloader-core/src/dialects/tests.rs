@@ -1,3 +1,5 @@
+mod forms;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -220,6 +222,35 @@ mod own {
     }
 
     #[test]
+    fn a_list_adds_to_what_auto_finds() {
+        let asks_for = |auto, list| with(&[("auto", auto), list]).asks_for();
+        assert_eq!(
+            asks_for("false", ("configmaps", "elsewhere")),
+            ["cm/elsewhere"]
+        );
+        assert_eq!(
+            asks_for("secrets", ("configmaps", "elsewhere")),
+            ["cm/elsewhere", "secret/pass", "secret/pull"]
+        );
+        let both = asks_for("configmaps", ("secrets", "elsewhere"));
+        assert!(both.contains(&"secret/elsewhere".to_owned()), "{both:?}");
+        assert_eq!(both.len(), 6);
+    }
+
+    #[test]
+    fn the_keys_of_a_list_add_to_those_that_auto_finds() {
+        for (list, expected) in [
+            ("env[mode]", "cm/env[mode]"),
+            ("env[level]", "cm/env[level,mode]"),
+            ("env", "cm/env"),
+            ("from[level]", "cm/from"),
+        ] {
+            let counts = with(&[("auto", "true"), ("configmaps", list)]).counts(&plain(&ALL));
+            assert!(counts.iter().any(|it| it == expected), "{list}: {counts:?}");
+        }
+    }
+
+    #[test]
     fn auto_that_is_false_or_no_value_finds_nothing() {
         for value in ["false", "yes", "True", ""] {
             let workload = with(&[("auto", value)]).workload();
@@ -331,6 +362,12 @@ mod own {
         let listing = all(&[("configmaps", "a")]);
         assert_eq!(listing.opt_in, OptIn::ByUs);
         assert_eq!(listing.references.named().count(), 8);
+        let excluding = all(&[("exclude-secrets", "pass")]);
+        assert_eq!(excluding.references.named().count(), 6);
+        let ignored = with(&[]).labelled(keys::IGNORED, "true").auto_all();
+        assert!(!ignored.workload().is_opted_in());
+        let uses_nothing = speaking(&[Dialect::PodReloader]).auto_all().workload();
+        assert!(uses_nothing.references.is_empty());
     }
 
     #[test]
@@ -475,6 +512,7 @@ mod stakater {
             // A comma ends an item, even within braces.
             ("ap{1,2}", &[]),
             ("app,[", &["cm/app"]),
+            ("app-(,app-.*,web", &["cm/app-extra", "cm/web"]),
         ] {
             let counts = case().annotated(&[(CM_RELOAD, list)]).counts(&there);
             assert_eq!(counts, expected, "{list}");
@@ -637,6 +675,19 @@ mod stakater {
     }
 
     #[test]
+    fn when_all_are_taken_our_own_auto_says_what_beside_stakater() {
+        let counts = |value| {
+            let both = speaking(&[Dialect::PodReloader, Dialect::Stakater]);
+            let all = both.using_all().auto_all();
+            all.annotated(&[(keys::AUTO, value)]).asks_for()
+        };
+        assert_eq!(counts("secrets"), ["secret/pass", "secret/pull"]);
+        assert!(counts("false").is_empty());
+        // An unknown value opts out of nothing.
+        assert_eq!(counts("yes"), SEEN);
+    }
+
+    #[test]
     fn rule_9_what_no_container_mounts_is_not_used_and_every_volume_is_checked() {
         let spec = json!({
             "initContainers": [{"volumeMounts": [{"name": "init", "mountPath": "/i"}]}],
@@ -681,6 +732,9 @@ mod stakater {
             case().annotated(&auto).counts(&plain(&ALL)),
             ["cm/env[mode]", "cm/from", "cm/part[level]", "secret/pass"]
         );
+        let excluding = [(AUTO, "true"), (keys::EXCLUDE_SECRETS, "pass")];
+        let excluding = case().annotated(&excluding);
+        assert_eq!(excluding.counts(&plain(&ALL)), SEEN[..4]);
         let patterns = [(CM_RELOAD, "f.*"), (keys::RESTART_ON, "needed")];
         assert_eq!(
             case().annotated(&patterns).counts(&plain(&ALL)),
@@ -818,6 +872,77 @@ fn only_dialects_that_are_on_are_understood() {
     assert_eq!(workload.opt_in, OptIn::ByOthers);
     let both = counts(&[Dialect::Fabric8, Dialect::PodReloader]);
     assert_eq!(both.workload().opt_in, OptIn::ByUs);
+}
+
+#[test]
+fn an_object_that_several_dialects_ask_for_is_tracked_once() {
+    let gate = ("wave.pusher.com/update-on-config-change", "true");
+    let of_others = [
+        (RELOAD, "from,more"),
+        ("configmap.fabric8.io/update-on-change", "from"),
+        ("trigger.k8s.io/triggering-configMaps", "from"),
+    ];
+    let all = |annotations: &[(&str, &str)]| {
+        let annotations = [&of_others[..], annotations].concat();
+        let case = speaking(&Dialect::ALL).using_all();
+        case.annotated(&annotations).asks_for()
+    };
+    assert_eq!(all(&[(keys::CONFIG_MAPS, "from")]), ["cm/from", "cm/more"]);
+    let found = ["cm/env", "cm/file", "cm/from", "cm/idle", "cm/more"];
+    let found = [&found[..], &["cm/part", "secret/pass"]].concat();
+    assert_eq!(all(&[gate]), found);
+}
+
+#[test]
+fn nothing_is_tracked_for_workloads_that_did_not_opt_in() {
+    let case = || speaking(&Dialect::ALL).using_all();
+    let is_left_alone = |case: Case| {
+        let workload = case.workload();
+        !workload.is_opted_in() && workload.references.is_empty()
+    };
+    for annotation in [
+        (keys::AUTO, "false"),
+        (keys::AUTO, "True"),
+        (keys::PER_KEY, "true"),
+        (keys::EXCLUDE_SECRETS, "x"),
+        ("reloader.stakater.com/auto", "false"),
+        ("reloader.stakater.com/search", "false"),
+        ("reloader.stakater.com/match", "true"),
+        ("wave.pusher.com/update-on-config-change", "false"),
+        ("wave.pusher.com/extra-configmaps", "env"),
+        ("trigger.k8s.io/note", "env"),
+        ("configmap.fabric8.io/note", "env"),
+        ("secrets.infisical.com/auto-reload", "false"),
+        ("operator.1password.io/auto-restart", "false"),
+    ] {
+        assert!(
+            is_left_alone(case().annotated(&[annotation])),
+            "{annotation:?}"
+        );
+    }
+    let ours_on_template = case().template_annotated(&[(keys::AUTO, "true")]);
+    assert!(is_left_alone(ours_on_template));
+}
+
+#[test]
+fn no_dialect_tracks_secrets_that_are_ignored() {
+    for annotation in [
+        (keys::AUTO, "true"),
+        (keys::SECRETS, "pass"),
+        ("reloader.stakater.com/auto", "true"),
+        ("secret.reloader.stakater.com/reload", "p.*"),
+        ("wave.pusher.com/update-on-config-change", "true"),
+        ("trigger.k8s.io/triggering-secrets", "pass"),
+    ] {
+        let mut case = speaking(&Dialect::ALL).using_all().annotated(&[annotation]);
+        case.dialects.ignored = Some(Secret);
+        let counts = case.counts(&plain(&ALL));
+        let is_config_map = |it: &String| it.starts_with("cm/");
+        assert!(
+            counts.iter().all(is_config_map),
+            "{annotation:?}: {counts:?}"
+        );
+    }
 }
 
 #[test]
@@ -1012,7 +1137,7 @@ fn matches_take_the_room_that_names_leave_and_no_more() {
         namespace: namespace.clone(),
         ..it
     });
-    let (all, left_out) = references.with_matches(there);
+    let (all, left_out) = references.with_matches(there.clone());
     assert_eq!(all.len(), MAX_REFERENCES);
     assert!(all.iter().any(|it| it.name.as_str() == "match-1"));
     let expected = Rejected::TooMany {
@@ -1020,4 +1145,7 @@ fn matches_take_the_room_that_names_leave_and_no_more() {
         name: Name::parse("match-2").unwrap(),
     };
     assert_eq!(left_out, Some(expected));
+    let one_less = there.filter(|it| it.name.as_str() != "match-0");
+    let (all, _) = references.with_matches(one_less);
+    assert!(all.iter().any(|it| it.name.as_str() == "match-2"));
 }
