@@ -38,7 +38,7 @@ impl ConfigKind {
 pub(super) struct Case {
     pub(super) workload: Workload,
     pub(super) counts: [Part; 2],
-    /// The way in which it uses them, if [`references`] created it.
+    /// The way in which it uses them, if it is one of those of `pod_specs.rs`.
     pub(super) form: &'static str,
 }
 

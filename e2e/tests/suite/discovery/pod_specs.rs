@@ -17,37 +17,60 @@ pub(super) fn uses_both(name: &str) -> Workload {
     )
 }
 
-/// Returns one Deployment for each way in which a pod template can name a ConfigMap or Secret.
-pub(super) fn references(
-    suffix: &str,
-    optional: bool,
-    asks: impl Fn(Workload) -> Workload,
-) -> Vec<Case> {
+/// Returns a Deployment named `name` for each way in which a pod template can name a ConfigMap or Secret.
+pub(super) fn references(name: &str) -> Vec<Case> {
     let mut cases = Vec::new();
-    let mut add = |form: &'static str, kind: ConfigKind, part, spec: &dyn Fn(&Source) -> Value| {
-        let name = format!("{form}-{}{suffix}", kind.member()).to_lowercase();
-        let source = Source {
-            optional,
-            ..Source::new(kind, &name)
-        };
-        let workload = with_spec(Workload::deployment(&name), spec(&source));
-        let mut case = Case::new(asks(workload), NOTHING);
-        case.counts[kind as usize] = part;
-        case.form = form;
-        cases.push(case);
-    };
     for (form, spec, part) in FORMS {
         for kind in ConfigKind::ALL {
-            add(form, kind, part, &spec);
+            let source = Source::new(kind, name);
+            cases.push(source.case(form, part, spec(&source)));
         }
     }
+    let secret = Source::new(ConfigKind::Secret, name);
     for driver in DRIVERS {
-        let spec = |source: &Source| source.driver(driver);
-        add(driver, ConfigKind::Secret, Part::Whole, &spec);
+        cases.push(secret.case(driver, Part::Whole, secret.driver(driver)));
     }
-    let image_pull = |source: &Source| json!({"imagePullSecrets": [{"name": source.name}]});
-    add(IMAGE_PULL, ConfigKind::Secret, Part::Whole, &image_pull);
+    cases.push(secret.case(IMAGE_PULL, Part::Whole, secret.image_pull()));
     cases
+}
+
+/// Returns Deployments with different names, for one of each sort of these ways.
+pub(super) fn few_references(suffix: &str) -> Vec<Case> {
+    let named = |form: &str, kind| Source::new(kind, &format!("{form}{suffix}"));
+    let mut cases = optional_references(suffix, false);
+    let driven = named("csi", ConfigKind::Secret);
+    cases.push(driven.case("csi", Part::Whole, driven.driver("csi")));
+    let pulled = named(IMAGE_PULL, ConfigKind::Secret);
+    cases.push(pulled.case(IMAGE_PULL, Part::Whole, pulled.image_pull()));
+    cases
+}
+
+/// Does the same for those ways that let an object be absent, if it is `optional`.
+pub(super) fn optional_references(suffix: &str, optional: bool) -> Vec<Case> {
+    let few: [(_, _, Spec, _); 4] = [
+        ("env", ConfigKind::ConfigMap, Source::env, Part::Key),
+        (
+            "env-from",
+            ConfigKind::Secret,
+            Source::env_from,
+            Part::Whole,
+        ),
+        ("volume", ConfigKind::ConfigMap, Source::volume, Part::Whole),
+        (
+            "projected-items",
+            ConfigKind::Secret,
+            Source::projected_items,
+            Part::Key,
+        ),
+    ];
+    let case = |(form, kind, spec, part): (&'static str, _, Spec, _)| {
+        let source = Source {
+            optional,
+            ..Source::new(kind, &format!("{form}{suffix}"))
+        };
+        source.case(form, part, spec(&source))
+    };
+    few.map(case).into()
 }
 
 pub(super) fn with_spec(workload: Workload, spec: Value) -> Workload {
@@ -111,6 +134,19 @@ impl Source {
             name: name.to_owned(),
             optional: false,
         }
+    }
+
+    /// Returns a Deployment with the name of the object and this pod spec, for which `part` is tracked.
+    fn case(&self, form: &'static str, part: Part, spec: Value) -> Case {
+        let workload = with_spec(Workload::deployment(&self.name), spec);
+        let mut case = Case::new(workload, NOTHING);
+        case.counts[self.kind as usize] = part;
+        case.form = form;
+        case
+    }
+
+    fn image_pull(&self) -> Value {
+        json!({"imagePullSecrets": [{"name": self.name}]})
     }
 
     pub(super) fn variables(&self) -> Value {
@@ -278,16 +314,6 @@ pub(super) const FORMS: [(&str, Spec, Part); 16] = [
     ("sub-path", Source::sub_path, Part::Key),
     ("sub-path-of-items", Source::sub_path_of_items, Part::Key),
     ("sub-path-expr", Source::sub_path_expr, Part::Whole),
-];
-
-/// The ways whose changes are visible to running pods.
-pub(super) const SEEN_BY_PODS: [&str; 6] = [
-    "volume",
-    "unmounted",
-    "items",
-    "projected",
-    "projected-items",
-    "sidecar-volume",
 ];
 
 /// Drivers of volumes that need a Secret.
