@@ -1,11 +1,12 @@
 //! Assertions about workloads for which certain objects are tracked, whatever annotation asks for that.
 
 use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::oracle::{self, Truth};
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_MAPS, SECRETS, Workload};
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, Snapshot, oracle, wait_for};
-use serde_json::json;
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, Snapshot, wait_for};
+use serde_json::{Value, json};
 
-/// A workload, and the names of the objects that are tracked for it, comma-separated, each as a whole.
+/// A workload without pods, and the names of the objects that are tracked for it, comma-separated, each as a whole.
 #[derive(Clone)]
 pub(super) struct Case {
     pub(super) workload: Workload,
@@ -16,7 +17,7 @@ pub(super) struct Case {
 impl Case {
     pub(super) fn of(workload: Workload, config_maps: &str, secrets: &str) -> Self {
         Self {
-            workload,
+            workload: workload.without_pods(),
             config_maps: config_maps.to_owned(),
             secrets: secrets.to_owned(),
         }
@@ -41,13 +42,16 @@ impl Case {
 
     /// Returns the expected config hash: as if our own annotations listed the tracked objects.
     pub(super) async fn hash(&self, scene: &Scene) -> Result<String> {
-        let lists = json!({
+        oracle::config_hash(&scene.client, &self.listing(scene), &scene.installation).await
+    }
+
+    fn listing(&self, scene: &Scene) -> Value {
+        json!({
             "metadata": {
                 "namespace": scene.namespace,
                 "annotations": {CONFIG_MAPS: self.config_maps, SECRETS: self.secrets},
             },
-        });
-        oracle::config_hash(&scene.client, &lists, &scene.installation).await
+        })
     }
 
     /// Waits until the workload carries the expected hash.
@@ -131,15 +135,14 @@ pub(super) async fn each_rolls_where(
     }
     scene.quiet().await?;
     let after = snapshots(scene, cases).await?;
+    let mut truth = Truth::read(&scene.client, &scene.installation).await?;
     for ((case, before), after) in cases.iter().zip(before).zip(&after) {
         let name = case.workload.reference();
         if rolls(case) {
             let new = after.new_revisions(before);
             ensure!(new == 1, "{name} rolled {new} times: {before:?}, {after:?}");
-            ensure!(
-                after.key == Some(case.hash(scene).await?),
-                "{name}: {after:?}"
-            );
+            let expected = truth.config_hash(&case.listing(scene)).await?;
+            ensure!(after.key == Some(expected), "{name}: {after:?}");
         } else {
             ensure!(after == before, "{name} moved: {before:?}, {after:?}");
         }
