@@ -10,17 +10,15 @@ use serde_json::{Value, json};
 #[tokio::test]
 async fn an_object_selector_picks_the_workloads_that_are_managed() -> Result<()> {
     Scene::play(Options::released(), async |scene| {
-        let shop = |name| Workload::deployment(name).labelled("team", "shop");
+        let podless = |name| Workload::deployment(name).without_pods();
+        let shop = |name| podless(name).labelled("team", "shop");
         // The workload that `Scene::quiet` waits for must be managed, too.
         let sentinel = shop("sentinel").lists("sentinel").lists_secrets("sentinel");
         scene
             .apply(&[config_map("app", "1"), sentinel.manifest()])
             .await?;
-        let bank = Workload::deployment("bank").labelled("team", "bank");
-        let (bank, gains) = (
-            bank.lists("app"),
-            Workload::deployment("gains").lists("app"),
-        );
+        let bank = podless("bank").labelled("team", "bank");
+        let (bank, gains) = (bank.lists("app"), podless("gains").lists("app"));
         let (stays, loses) = (shop("stays").lists("app"), shop("loses").lists("app"));
         let selector = json!({"objectSelector": {"matchLabels": {"team": "shop"}}});
         let operator = upgraded(scene, selector, false).await?;
@@ -95,7 +93,7 @@ async fn in_namespaces(scene: &Scene, loses: &str, gains: &str) -> Result<()> {
     label(loses, &live).await?;
     let selector = json!({"namespaceSelector": {"matchLabels": {"stage": scene.namespace}}});
     let operator = upgraded(scene, selector, true).await?;
-    let web = Workload::deployment("web").lists("app");
+    let web = Workload::deployment("web").lists("app").without_pods();
     stamps_new_ones(scene, loses, &web, true).await?;
 
     let write = async |value: &str| -> Result<()> {
