@@ -1,6 +1,6 @@
 //! The match conditions of webhook and policy: the workloads that they select, given the active dialects.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use kube::api::{
     Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
@@ -98,7 +98,10 @@ async fn looked_at(
     }
     let all = |part: usize| cases.iter().map(|case| expected(case)[part]).collect();
     let (called, kept): (Vec<_>, Vec<_>) = (all(0), all(1));
-    let none = vec![false; cases.len()];
+    // Namespaces are selected whatever a workload says, so a few cases show which ones are ignored.
+    let first = kept.iter().position(|is_kept| *is_kept);
+    let few = &cases[..=first.context("the policy preserves no hash")?];
+    let none = vec![false; few.len()];
     Scene::play(Options::released(), async |scene| {
         // From here on, a write that calls the webhook fails.
         scene.operator.stop().await;
@@ -114,8 +117,8 @@ async fn looked_at(
         let mut ignoring = json!({"ignoreNamespaces": [scene.namespace]});
         merge(&mut ignoring, &values);
         upgrade(scene, "Fail", &ignoring).await?;
-        calls_for(scene, cases, &none).await?;
-        keeps(scene, cases, &none).await
+        calls_for(scene, few, &none).await?;
+        keeps(scene, few, &none).await
     })
     .await
 }
@@ -359,18 +362,20 @@ async fn calls_for(scene: &Scene, cases: &[Case], expected: &[bool]) -> Result<(
         ..PostParams::default()
     };
     wait_for("the webhook to be called", PATIENCE, async || {
-        let mut called = Vec::new();
-        for case in cases {
+        for (case, expected) in cases.iter().zip(expected) {
             let created = workloads(scene, case.workload.kind)
                 .create(&dry_run, &case.object("new")?)
                 .await;
-            called.push(match created {
+            let is_called = match created {
                 Ok(_) => false,
                 Err(kube::Error::Api(status)) if status.message.contains(UNREACHABLE) => true,
                 Err(error) => return Err(error.into()),
-            });
+            };
+            if is_called != *expected {
+                return Ok(not_yet(case, is_called));
+            }
         }
-        Ok(all_as(expected, &called, cases))
+        Ok(Attempt::Done(()))
     })
     .await
 }
@@ -385,29 +390,25 @@ async fn keeps(scene: &Scene, cases: &[Case], expected: &[bool]) -> Result<()> {
     let rubbish =
         json!({"spec": {"template": {"metadata": {"annotations": {CONFIG_HASH: "rubbish"}}}}});
     wait_for("the policy to keep the hash", PATIENCE, async || {
-        let mut kept = Vec::new();
-        for (index, case) in cases.iter().enumerate() {
+        for (index, (case, expected)) in cases.iter().zip(expected).enumerate() {
             let patched = workloads(scene, case.workload.kind)
                 .patch(&case_name(index), &dry_run, &Patch::Merge(&rubbish))
                 .await?;
             let key = key_of(&serde_json::to_value(patched)?);
-            kept.push(key.as_deref() == Some(HASH));
+            let is_kept = key.as_deref() == Some(HASH);
+            if is_kept != *expected {
+                return Ok(not_yet(case, is_kept));
+            }
         }
-        Ok(all_as(expected, &kept, cases))
+        Ok(Attempt::Done(()))
     })
     .await
 }
 
-fn all_as(expected: &[bool], seen: &[bool], cases: &[Case]) -> Attempt<()> {
-    let wrong: Vec<_> = (expected.iter().zip(seen).zip(cases))
-        .filter(|((expected, seen), _)| expected != seen)
-        .map(|((_, seen), case)| format!("{seen}: {}", case.workload.manifest()))
-        .collect();
-    if wrong.is_empty() {
-        Attempt::Done(())
-    } else {
-        Attempt::NotYet(wrong.join("\n"))
-    }
+/// Returns the first case that is not as expected. After an upgrade, it takes a moment until all of them are, and the
+/// others need not be asked for meanwhile.
+fn not_yet(case: &Case, seen: bool) -> Attempt<()> {
+    Attempt::NotYet(format!("{seen}: {}", case.workload.manifest()))
 }
 
 /// Creates a case with a hash, once an outage of the webhook is ignored.
