@@ -14,7 +14,6 @@ use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{CONFIG_HASH, Kind, Workload, config_map};
 use pod_reloader_e2e::{Attempt, Mark, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 /// The time for which a pod is in the way before it is deleted.
 const AFTER: Duration = Duration::from_secs(2);
@@ -28,9 +27,16 @@ pub(crate) fn unsticking() -> Value {
 async fn without_the_option_a_stateful_set_stays_stuck_until_somebody_deletes_its_pod() -> Result<()>
 {
     Scene::play(Options::default(), async |scene| {
+        let mark = scene.mark().await?;
         let (db, bad) = stuck(scene).await?;
-        sleep(AFTER * 3).await;
+        // The controller deletes pods before it says that it has observed a generation, and the operator would read
+        // the pods before it waits.
+        scene.snapshot(&db).await?;
+        scene.quiet().await?;
         ensure!(pod(scene, &db, 1).await?.uid == bad.uid, "it was replaced");
+        let requests = scene.requests(mark).await?;
+        let about_pods = requests.iter().find(|it| it.resource == "pods");
+        ensure!(about_pods.is_none(), "{about_pods:?}");
         scene.kubectl(&["delete", "pod", &bad.name]).await?;
         becomes_right(scene, &db, 1).await?;
         Ok(())
