@@ -1,7 +1,5 @@
 //! The label `in-use`: nobody deletes what a pod uses that runs, or is to.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -80,7 +78,7 @@ async fn what_a_pod_uses_in_any_way_is_not_deleted_and_an_outage_keeps_nothing_e
     .await
 }
 
-/// The loop knows nothing of what is created: its watches are late.
+/// The loop knows nothing of what is created: its watches are held.
 #[tokio::test]
 async fn what_is_deleted_right_after_its_user_was_created_stays() -> Result<()> {
     const USERS: usize = 200;
@@ -92,8 +90,7 @@ async fn what_is_deleted_right_after_its_user_was_created_stays() -> Result<()> 
     Scene::play(options, async |scene| {
         let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
         let proxy = scene.proxy.as_ref().context("the scene is proxied")?;
-        let late = Fault::DelayWatch(Duration::from_secs(2));
-        let _late = proxy.add(Rule::new(Requests::any().watches(), late));
+        proxy.add(Rule::new(Requests::any().watches(), Fault::HoldWatch));
         let probe = [
             protected("Secret", "probe", "in-use"),
             user(Kind::Deployment, "probe").manifest(),
@@ -113,7 +110,6 @@ async fn what_is_deleted_right_after_its_user_was_created_stays() -> Result<()> 
                 None => pod(&name, uses(&name)),
             };
             scene.apply(&[of_kind]).await?;
-            tokio::time::sleep(Duration::from_millis(50)).await;
             let delete = secrets.delete(&name, &DeleteParams::default()).await;
             refused(delete, "is in use by", &name)
         });
