@@ -3,13 +3,10 @@
 pub(crate) mod bad_pods;
 mod rollouts;
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Kind, Workload, config_map, secret};
 use pod_reloader_e2e::{Mark, Options, Scene, Snapshot};
 use serde_json::json;
-use tokio::time::sleep;
 
 use self::bad_pods::{BAD, refuses_bad_pods};
 
@@ -36,9 +33,11 @@ async fn one_bad_edit_stops_at_the_first_of_twelve_through_a_kill_and_a_new_lead
         let leader = scene.leader().await?;
         leader.operator.process().kill().await;
         scene.forget(&leader);
-        scene.leader().await?;
-        // Longer than the soak, the deadline and the settle period together.
-        sleep(Duration::from_secs(10)).await;
+        let next = scene.leader().await?;
+        // It has come to the same verdict, and does not merely wait for one.
+        let halted = "pod_reloader_halted_workloads";
+        next.operator.shows(halted, "12").await?;
+        scene.quiet().await?;
         changed_only(scene, &all, &before, &["w00"]).await?;
 
         scene.apply(&[config_map("app", "good")]).await?;
