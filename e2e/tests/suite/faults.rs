@@ -1,12 +1,12 @@
 //! Shared parts of the tests of faults: workloads, edits while something is broken, and counters.
 
-use std::time::Duration;
+use std::{cell::Cell, time::Duration};
 
 use anyhow::{Context, Result};
 use http::Method;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{
-    Api,
+    Api, ResourceExt,
     api::{Patch, PatchParams},
 };
 use pod_reloader_e2e::proxy::{Requests, Rule, RuleInForce};
@@ -15,7 +15,7 @@ use pod_reloader_e2e::{
     Attempt, CANARY, ControlPlane, ControlPlaneOptions, Options, PATIENCE, Scene, wait_for,
 };
 use serde_json::json;
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{interval, timeout};
 
 /// Returns options with two replicas, each behind a proxy of its own.
 pub(crate) fn replicated() -> Options {
@@ -62,12 +62,25 @@ pub(crate) async fn under_edits(
     fault: impl Future<Output = Result<()>>,
 ) -> Result<usize> {
     let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
-    let edit = async |number: usize| {
-        // No fault repeats a value of another: that would change nothing.
-        let edit = json!({"stringData": {"key": format!("{CANARY}{row} {number}")}});
+    let known = Cell::new(None);
+    let write = async |number: usize| -> Result<()> {
+        let version = match known.take() {
+            None => secrets.get_metadata("app").await?.resource_version(),
+            version => version,
+        };
+        // An edit that nobody waits for any more is refused if it arrives after the last one: it names the version
+        // that it changes. No fault repeats a value of another: that would change nothing.
+        let edit = json!({
+            "metadata": {"resourceVersion": version},
+            "stringData": {"key": format!("{CANARY}{row} {number}")},
+        });
         let (params, edit) = (PatchParams::default(), Patch::Merge(&edit));
-        let edited = secrets.patch("app", &params, &edit);
-        anyhow::Ok(timeout(Duration::from_secs(1), edited).await??)
+        let edited = secrets.patch("app", &params, &edit).await?;
+        known.set(edited.resource_version());
+        Ok(())
+    };
+    let edit = async |number: usize| -> Result<()> {
+        timeout(Duration::from_secs(1), write(number)).await?
     };
     let mut tries = 0;
     let edits = async {
@@ -83,14 +96,9 @@ pub(crate) async fn under_edits(
         never = edits => never,
         ended = fault => ended?,
     }
-    // The last edit may still be on its way.
-    sleep(Duration::from_millis(200)).await;
     // All the others may have failed.
     wait_for("an edit after the fault", PATIENCE, async || {
-        Ok(match edit(tries + 1).await {
-            Ok(_) => Attempt::Done(()),
-            Err(error) => Attempt::NotYet(format!("{error:#}")),
-        })
+        Ok(edit(tries + 1).await.into())
     })
     .await?;
     Ok(tries + 1)
