@@ -8,10 +8,10 @@ use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{
     Attempt, Component, EtcdCopy, Expected, Oracles, PATIENCE, Restore, Scene, full, wait_for,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::faults::{
-    change, everywhere, lists, own_control_plane, replicated, under_edits, workloads,
+    change, everywhere, lists, own_control_plane, patches, replicated, under_edits, workloads,
 };
 
 #[tokio::test]
@@ -31,16 +31,30 @@ async fn whatever_happens_to_etcd_nothing_is_lost_and_nothing_rolls_twice() -> R
 
 async fn death_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
     let etcd = scene.control_plane.process(Component::Etcd)?;
+    let patches = everywhere(scene, &Rule::count(patches()))?;
     let death = async {
-        sleep(Duration::from_secs(1)).await;
+        patches.have_applied(1).await?;
         etcd.kill().await;
-        sleep(Duration::from_secs(2)).await;
+        patches.remove();
+        cannot_be_read(scene).await?;
         etcd.start_again()?;
         scene.control_plane.ready(Component::Etcd).await?;
         scene.control_plane.ready(Component::Apiserver).await
     };
     let tries = under_edits(scene, "a death", death).await?;
     oracles.check("a death", Expected::up_to(tries)).await
+}
+
+/// Waits until the apiserver no longer gives an answer that only etcd knows.
+async fn cannot_be_read(scene: &Scene) -> Result<()> {
+    wait_for("a read to fail", PATIENCE, async || {
+        let read = timeout(Duration::from_secs(1), scene.object("secret/app")).await;
+        Ok(match read {
+            Ok(Ok(_)) => Attempt::NotYet("it was answered".to_owned()),
+            Ok(Err(_)) | Err(_) => Attempt::Done(()),
+        })
+    })
+    .await
 }
 
 async fn freeze_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<()> {
@@ -50,8 +64,10 @@ async fn freeze_under_edits(scene: &Scene, oracles: &mut Oracles<'_>) -> Result<
         let began = Instant::now();
         etcd.pause()?;
         leader.operator.shows("pod_reloader_leading", "0").await?;
-        let length = Duration::from_secs(if full() { 30 } else { 12 });
-        sleep(length.saturating_sub(began.elapsed())).await;
+        if full() {
+            // The length of the freeze is what is tested: calls and watches run into all of their time limits.
+            sleep(Duration::from_secs(30).saturating_sub(began.elapsed())).await;
+        }
         etcd.resume()?;
         scene.control_plane.ready(Component::Etcd).await?;
         scene.control_plane.ready(Component::Apiserver).await
