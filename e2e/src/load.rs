@@ -49,7 +49,8 @@ impl fmt::Display for Latencies {
 }
 
 /// Runs `test` while `writers` update Deployments through the apiserver: mostly labels, now and then the
-/// template. Asserts that no write fails, and that the webhook was called for each.
+/// template. Each of them writes ten times at least, however soon the test ends. Asserts that no write fails, and that
+/// the webhook was called for each.
 ///
 /// # Errors
 /// Errors of the test, and the first write that fails or bypasses the webhook.
@@ -84,11 +85,11 @@ pub async fn under_load<T>(
     Ok((outcome, latencies.into()))
 }
 
-/// Updates one Deployment again and again until the test has ended.
+/// Updates one Deployment again and again until the test has ended, [`FEWEST`] times at least.
 async fn write(scene: &Scene, name: &str, ended: &Cell<bool>) -> Result<Vec<Duration>> {
     let deployments: Api<Deployment> = Api::namespaced(scene.client.clone(), &scene.namespace);
     let mut latencies = Vec::new();
-    while !ended.get() {
+    while !ended.get() || latencies.len() < FEWEST {
         let labels = json!({"labels": {"n": latencies.len().to_string()}});
         let patch = match latencies.len() % 10 {
             0 => json!({"spec": {"template": {"metadata": labels}}}),
@@ -129,5 +130,7 @@ pub async fn all_called(scene: &Scene, mark: Mark, count: usize) -> Result<()> {
     Ok(())
 }
 
+/// The number of writes that a writer makes if the test ends sooner.
+const FEWEST: usize = 10;
 /// Pause between two writes of one writer.
 const PAUSE: Duration = Duration::from_millis(50);
