@@ -136,7 +136,8 @@ async fn an_apiserver_that_often_fails_slows_us_down_and_stops_nothing() -> Resu
         wait_for("each fault to apply", 5 * PATIENCE, async || {
             changes += 1;
             change(scene, &changes.to_string()).await?;
-            // Users do not wait for the operator: some calls that fail are for a change that is over.
+            // A pace, not a wait: users do not wait for the operator, so some calls that fail are for a change that is
+            // over.
             sleep(Duration::from_millis(500)).await;
             let missing = faults.iter().find(|fault| fault.hits().applied < times);
             Ok(match missing {

@@ -227,6 +227,7 @@ async fn applied(users: &Api<Deployment>, name: String) -> Result<Applied> {
             Err(kube::Error::Api(status)) if status.code == 429 => turned_away += 1,
             Err(error) => return Err(error).with_context(|| format!("applying {name}")),
         }
+        // The apiserver asks clients to try again after a second.
         sleep(Duration::from_secs(1)).await;
     }
 }

@@ -246,6 +246,7 @@ async fn changes_while_nobody_leads_are_found_and_nothing_else_is_written() -> R
         }
         change_secrets(scene, CHANGED, 1).await?;
         if full() {
+            // The claim is about a minute in which nobody leads.
             sleep(Duration::from_secs(60)).await;
         }
         for replica in scene.replicas() {
@@ -325,7 +326,7 @@ async fn written_while_late(watches: &[&str], at_most: usize) -> Result<()> {
             rule.remove();
         }
         if full() {
-            // Nothing shows that the last event has arrived: it must not lead to a write.
+            // No condition shows that the last event has arrived: it must not lead to a write.
             sleep(LATE_BY).await;
             leader.proxy()?.clear();
         }

@@ -39,6 +39,7 @@ async fn a_policy_that_replaces_template_annotations_causes_few_patches_and_no_s
             .shows("pod_reloader_refused_workloads", "1")
             .await?;
         if full() {
+            // The claim is about ten minutes.
             sleep(Duration::from_secs(600).saturating_sub(began.elapsed())).await;
         }
         let patches = patches(scene, mark).await?;

@@ -505,7 +505,9 @@ impl HalfOpen<'_> {
     /// Stays connected, and reconnects some time after it was closed.
     async fn stay(mut self) -> Result<Infallible> {
         loop {
+            // An error is the end of the connection, too.
             let _ = self.stream.read_to_end(&mut Vec::new()).await;
+            // A pace, not a wait: clients that reconnected at once would be a flood, which another test is about.
             sleep(Duration::from_secs(5)).await;
             self.stream = half_open(self.address, self.sent).await?.stream;
         }
@@ -532,6 +534,7 @@ impl Waiting {
     async fn closed(self) -> Result<()> {
         let ends = self.0.into_iter().map(async |mut stream| {
             let mut alert = Vec::new();
+            // An error is the end of the connection, too.
             let _ = stream.read_to_end(&mut alert).await;
         });
         timeout(PATIENCE, join_all(ends))
@@ -551,7 +554,9 @@ async fn trickle(caller: &Caller, review: &str) -> Result<Answered> {
     requests.write_all(head.as_bytes()).await?;
     let send = async {
         for byte in review.bytes() {
+            // The connection may be closed right after the answer.
             let _ = requests.write_all(&[byte]).await;
+            // A pace, not a wait: being slow is the attack.
             sleep(Duration::from_secs(1)).await;
         }
         bail!("nobody minded")

@@ -322,6 +322,7 @@ impl<'a> Worst<'a> {
             let refused = deployments.patch("hot", &params, &patch).await;
             ensure!(refused.is_err(), "annotations of megabytes were taken");
             count += 1;
+            // A pace, not a wait: dry runs without a pause would keep the apiserver busy, not the operator.
             sleep(Duration::from_millis(100)).await;
         }
         Ok(count)
