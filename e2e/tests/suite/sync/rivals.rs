@@ -107,7 +107,12 @@ async fn each_namespace_that_cannot_have_a_copy_says_why_and_the_others_have_the
         let finalizer = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "stays", "namespace": terminating, "finalizers": ["example.com/stay"]}});
         scene.tool().run_with_input(&apply, &finalizer.to_string()).await?;
-        scene.kubectl(&["delete", "namespace", "--wait=false", &terminating]).await?;
+        let delete = ["delete", "namespace", "--wait=false", &terminating];
+        wait_for("the namespace to be deleted", PATIENCE, async || {
+            // A policy that another test has just created may refuse that for a while.
+            Ok(scene.kubectl(&delete).await.map(drop).into())
+        })
+        .await?;
         let refusal = refusal(&scene.namespace, &forbidden);
         scene.tool().run_with_input(&apply, &refusal.to_string()).await?;
         let outcome = async {
