@@ -22,6 +22,7 @@
 mod connection;
 mod in_force;
 mod rule;
+mod selection;
 mod socket;
 mod tls;
 mod truncate;
@@ -48,13 +49,14 @@ use crate::{control_plane::ControlPlane, kubeconfig::KubeconfigFile};
 pub use self::{
     in_force::{Hits, RuleInForce},
     rule::{Answer, Fault, Requests, Rule, error_event, status},
+    selection::Selection,
 };
 
 /// A fault proxy in front of an apiserver.
 ///
 /// # Guarantees
-/// Method, path, query, headers and bodies pass unchanged unless a rule says otherwise, and without delay:
-/// only a rule makes the proxy hold more than one line of a watch. Each connection of a client has its own
+/// Method, path, query, headers and bodies pass unchanged unless a rule or a [`Selection`] says otherwise, and
+/// without delay: only a rule makes the proxy hold more than one line of a watch. Each connection of a client has its own
 /// connection to the apiserver, so a fault on one does not delay any other. If the apiserver breaks off an
 /// answer, it is broken off for the client. Everything ends with the last clone.
 ///
@@ -78,6 +80,7 @@ struct Shared {
     upstream: tokio::sync::watch::Sender<Arc<Upstream>>,
     rules: RulesInForce,
     open_watches: OpenWatches,
+    selection: Option<Selection>,
 }
 
 impl Proxy {
@@ -86,6 +89,18 @@ impl Proxy {
     /// # Errors
     /// When the CA of `control_plane` cannot be read, or that of the proxy cannot be written.
     pub async fn start(control_plane: &ControlPlane) -> Result<Self> {
+        Self::start_with(control_plane, None).await
+    }
+
+    /// Starts a proxy like [`Proxy::start`], whose clients see only a selection of the objects from their first request
+    /// on.
+    ///
+    /// # Errors
+    /// Same as [`Proxy::start`].
+    pub async fn start_with(
+        control_plane: &ControlPlane,
+        selection: Option<Selection>,
+    ) -> Result<Self> {
         let directory = TempDir::with_prefix("pod-reloader-proxy-")
             .context("creating a directory for the proxy")?;
         let certificate_authority = directory.path().join("ca.crt");
@@ -104,6 +119,7 @@ impl Proxy {
             upstream: tokio::sync::watch::Sender::new(Arc::new(upstream)),
             rules: RulesInForce::default(),
             open_watches: OpenWatches::default(),
+            selection,
         });
         let mut accepting = JoinSet::new();
         let connections = Arc::clone(&shared);

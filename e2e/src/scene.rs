@@ -33,12 +33,15 @@ use crate::{
     },
     operator::Operator,
     oracle,
-    proxy::Proxy,
+    proxy::{Proxy, Selection},
     tool::Tool,
     version::Version,
     wait::{Attempt, PATIENCE, wait_for},
     workload::{BASELINE, Workload, config_map, key_of},
 };
+
+/// Stands for the namespace of the scene in the values, the labels and the selection of [`Options`].
+pub const THIS_NAMESPACE: &str = "THIS-NAMESPACE";
 
 /// Settings of a [`Scene`].
 #[derive(Clone, Debug)]
@@ -53,6 +56,9 @@ pub struct Options {
     pub match_conditions: bool,
     /// True if the operator reaches the apiserver through a proxy that can break.
     pub proxied: bool,
+    /// Objects of a kind that the operator sees in lists and watches, so that it leaves alone those of other tests. The
+    /// operator reaches the apiserver through a proxy then, as with `proxied`.
+    pub selection: Option<Selection>,
     /// Number of replicas behind a balancer, which elect a leader. With 0 there is one operator, which leads,
     /// and which the apiserver calls directly. Replicas do not wait for calls to drain, unless `args` say so.
     pub replicas: usize,
@@ -82,6 +88,7 @@ impl Default for Options {
             failure_policy: "Fail",
             match_conditions: true,
             proxied: false,
+            selection: None,
             replicas: 0,
             running: true,
             everywhere: false,
@@ -115,7 +122,7 @@ pub struct Scene {
     pub operator: Operator,
     /// Client of an administrator.
     pub client: Client,
-    /// Proxy between that operator and the apiserver, if [`Options::proxied`] asks for it.
+    /// Proxy between that operator and the apiserver, if [`Options::proxied`] or [`Options::selection`] asks for it.
     pub proxy: Option<Proxy>,
     replicas: Replicas,
     audit_log: AuditLog,
@@ -180,6 +187,7 @@ impl Scene {
         namespace: &str,
         options: Options,
     ) -> Result<Self> {
+        let options = options.of(namespace);
         let namespace = namespace.to_owned();
         let audit_log = control_plane.audit_log().await?;
         let began = audit_log.end()?;
@@ -821,7 +829,23 @@ impl Options {
             "watch": {"namespaces": if everywhere { vec![] } else { vec![namespace] }},
         });
         merge(&mut values, &self.values);
-        values
+        let values = values.to_string().replace(THIS_NAMESPACE, namespace);
+        serde_json::from_str(&values).expect("the name of a namespace needs no escapes in JSON")
+    }
+
+    /// Returns the options for the scene in `namespace`.
+    fn of(mut self, namespace: &str) -> Self {
+        for label in &mut self.namespace_labels {
+            *label = label.replace(THIS_NAMESPACE, namespace);
+        }
+        let replacing = |selection: Selection| selection.replacing(THIS_NAMESPACE, namespace);
+        let selection = self.selection.map(replacing);
+        Self { selection, ..self }
+    }
+
+    /// Returns true if replicas reach the apiserver through proxies.
+    fn has_proxies(&self) -> bool {
+        self.proxied || self.selection.is_some()
     }
 }
 

@@ -104,8 +104,11 @@ impl Connection {
         bail!("reset by a rule")
     }
 
-    async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Body>> {
+    async fn pass_on(&self, mut request: Request<Incoming>) -> Result<Response<Body>> {
         let (method, uri) = (request.method().clone(), request.uri().clone());
+        if let Some(selection) = &self.shared.selection {
+            *request.uri_mut() = selection.narrow(&method, &uri)?;
+        }
         let response = self
             .send(request)
             .await

@@ -23,7 +23,7 @@ use crate::{
 pub struct Replica {
     /// Process of the replica.
     pub operator: Operator,
-    /// Proxy between it and the apiserver, if [`Options::proxied`] asks for it.
+    /// Proxy between it and the apiserver, if [`Options::proxied`] or [`Options::selection`] asks for it.
     pub proxy: Option<Proxy>,
     /// Port of its webhook.
     pub port: u16,
@@ -96,8 +96,8 @@ impl Replica {
         directory: &Path,
         options: &Options,
     ) -> Result<Self> {
-        let proxy = match options.proxied {
-            true => Some(Proxy::start(control_plane).await?),
+        let proxy = match options.has_proxies() {
+            true => Some(Proxy::start_with(control_plane, options.selection.clone()).await?),
             false => None,
         };
         let kubeconfig = kubeconfig(control_plane, installation, proxy.as_ref()).await?;
@@ -111,7 +111,7 @@ impl Replica {
     /// Returns the proxy between the replica and the apiserver.
     ///
     /// # Errors
-    /// When [`Options::proxied`] did not ask for it.
+    /// When neither [`Options::proxied`] nor [`Options::selection`] asked for it.
     pub fn proxy(&self) -> Result<&Proxy> {
         self.proxy.as_ref().context("the scene has no proxies")
     }

@@ -22,7 +22,7 @@ use kube::{
 };
 use pod_reloader_e2e::{
     CONTROL_PLANE_VARIABLE, Component, ControlPlane, ControlPlaneOptions, PATIENCE,
-    proxy::{Answer, Fault, Proxy, Requests, Rule, error_event},
+    proxy::{Answer, Fault, Proxy, Requests, Rule, Selection, error_event},
     wait_for,
 };
 use serde_json::json;
@@ -96,6 +96,34 @@ async fn a_large_object_passes_in_an_answer_and_in_a_watch() -> Result<()> {
     let data = |object: ConfigMap| object.data.unwrap_or_default()["key"].len();
     assert_eq!(data(setup.through.get("large").await?), value.len());
     assert_eq!(data(next(&mut watch).await?), value.len());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_selection_shows_lists_and_watches_only_the_objects_with_its_label() -> Result<()> {
+    let setup = Setup::new().await?;
+    let path = format!("/api/v1/namespaces/{}/configmaps", setup.namespace);
+    let selection = Selection::new(path, "scene=shop");
+    let proxy = Proxy::start_with(&setup.control_plane, Some(selection)).await?;
+    let client = proxy.kubeconfig_for(setup.token.clone()).client().await?;
+    let through: Api<ConfigMap> = Api::namespaced(client, &setup.namespace);
+    setup.create("other").await?;
+    setup.create_labelled("a").await?;
+
+    let listed = through.list(&ListParams::default()).await?;
+    let version = listed.metadata.resource_version.clone();
+    let version = version.context("a list has a version")?;
+    let mut watch: Watch = Box::pin(through.watch(&WatchParams::default(), &version).await?);
+    setup.create("another").await?;
+    setup.create_labelled("b").await?;
+
+    let names: Vec<_> = listed
+        .iter()
+        .filter_map(|it| it.metadata.name.as_deref())
+        .collect();
+    assert_eq!(names, ["a"]);
+    assert_eq!(next_name(&mut watch).await?, "b");
+    through.get("other").await?;
     Ok(())
 }
 
@@ -568,6 +596,16 @@ impl Setup {
     async fn create(&self, name: &str) -> Result<()> {
         self.direct
             .create(&PostParams::default(), &config_map(name)?)
+            .await?;
+        Ok(())
+    }
+
+    /// Creates a ConfigMap with the label `scene=shop`.
+    async fn create_labelled(&self, name: &str) -> Result<()> {
+        let mut labelled = config_map(name)?;
+        labelled.metadata.labels = Some([("scene".to_owned(), "shop".to_owned())].into());
+        self.direct
+            .create(&PostParams::default(), &labelled)
             .await?;
         Ok(())
     }
