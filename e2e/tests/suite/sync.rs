@@ -19,25 +19,30 @@ use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostPar
 use kube::{Api, ResourceExt};
 use pod_reloader_e2e::workload::config_map;
 use pod_reloader_e2e::{
-    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, full, merge, wait_for,
+    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, THIS_NAMESPACE, full, merge,
+    proxy::Selection, wait_for,
 };
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 
 /// The annotation of a copy that names its source and its own namespace.
 const COPY_OF: &str = "pod-reloader.github.io/copy-of";
 /// The name of the source, and so of all copies.
 const SHARED: &str = "shared";
+/// The path of ClusterConfigSyncs.
+const SYNCS: &str = "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs";
 /// The number of namespaces that a test creates or deletes at once.
 const AT_ONCE: usize = 8;
 
-/// Runs a test with an operator that copies, and no other one that does: each handles all ClusterConfigSyncs.
+/// Runs a test with an operator that copies. It sees only the ClusterConfigSyncs with the label of the scene: otherwise
+/// it would copy for those of other tests, too.
 pub(crate) async fn play(
     options: Options,
     test: impl AsyncFnOnce(&Scene) -> Result<()>,
 ) -> Result<()> {
-    static ALONE: Mutex<()> = Mutex::const_new(());
-    let _alone = ALONE.lock().await;
+    let options = Options {
+        selection: Some(Selection::new(SYNCS, format!("scene={THIS_NAMESPACE}"))),
+        ..options
+    };
     Scene::play(options, async |scene| {
         let outcome = test(scene).await;
         let delete = ["delete", "clusterconfigsyncs", "--selector"];
@@ -56,13 +61,13 @@ pub(crate) async fn play(
 pub(crate) fn copying(values: Value) -> Options {
     let mut all = json!({
         "sync": {"enabled": true},
-        "webhook": {"namespaceSelector": {"matchLabels": {"sync-test": "x"}}},
+        "webhook": {"namespaceSelector": {"matchLabels": {"sync-test": THIS_NAMESPACE}}},
     });
     merge(&mut all, &values);
     Options {
         everywhere: true,
         values: all,
-        namespace_labels: vec!["sync-test=x".to_owned()],
+        namespace_labels: vec![format!("sync-test={THIS_NAMESPACE}")],
         failure_policy: "Ignore",
         ..Options::default()
     }
@@ -308,8 +313,7 @@ fn name_of(sync: &Value) -> Result<&str> {
 }
 
 async fn read_sync(scene: &Scene, name: &str) -> Result<Value> {
-    let url = "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs";
-    let get = Request::new(url).get(name, &GetParams::default())?;
+    let get = Request::new(SYNCS).get(name, &GetParams::default())?;
     Ok(scene.client.request(get).await?)
 }
 

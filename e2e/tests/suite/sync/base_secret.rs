@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use pod_reloader_e2e::workload::Workload;
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, THIS_NAMESPACE, wait_for};
 use serde_json::{Value, json};
 
 use super::{Namespaces, SHARED, apply_sync, becomes, play, rests, shown, source, sync, writes};
@@ -20,8 +20,10 @@ const TEAMS: usize = 100;
 #[tokio::test]
 async fn a_protected_base_secret_reaches_a_hundred_namespaces_and_rolls_every_consumer_once()
 -> Result<()> {
-    // Every namespace that can get a copy, and that of the scene.
-    let selector = json!([{"key": "copies-of", "operator": "Exists"}]);
+    // The namespaces that get a copy, and the one of the scene, which gets none.
+    let here = format!("{THIS_NAMESPACE}-source");
+    let selector =
+        json!([{"key": "copies-of", "operator": "In", "values": [THIS_NAMESPACE, here]}]);
     let options = Options {
         everywhere: true,
         values: json!({
@@ -29,7 +31,7 @@ async fn a_protected_base_secret_reaches_a_hundred_namespaces_and_rolls_every_co
             "sync": {"enabled": true},
             "webhook": {"namespaceSelector": {"matchExpressions": selector}},
         }),
-        namespace_labels: vec!["copies-of=none".to_owned()],
+        namespace_labels: vec![format!("copies-of={here}")],
         failure_policy: "Ignore",
         ..Options::default()
     };

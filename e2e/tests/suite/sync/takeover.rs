@@ -30,9 +30,10 @@ async fn copies_of_other_tools_that_are_marked_become_ours_without_a_restart() -
         }
         // Each copy has a consumer that our operator manages.
         let web = Workload::deployment("web").lists_secrets(SHARED);
+        let managed = format!("sync-test={}", scene.namespace);
         let mut consumers = Vec::new();
         for (namespace, _) in &copies {
-            let label = ["label", "namespace", namespace, "sync-test=x"];
+            let label = ["label", "namespace", namespace, &managed];
             scene.tool().run(&label).await?;
             scene
                 .create_all_in(namespace, std::slice::from_ref(&web))
