@@ -407,6 +407,7 @@ async fn given_way_to(
             if is_new && state.value.is_some() {
                 patch(scene, &managed.reference(), &undo, &impersonation).await?;
             }
+            // The pace of the owner.
             sleep(Duration::from_millis(50)).await;
         }
     };
@@ -415,6 +416,7 @@ async fn given_way_to(
         let name = "pod_reloader_reverted_workloads";
         scene.operator.shows(name, "1").await?;
         let turns = turns(scene, mark).await?;
+        // Nothing but time shows that a loop does not go on.
         sleep(Duration::from_secs(5)).await;
         let later = self::turns(scene, mark).await?;
         ensure!(turns <= 8 && later <= turns + 1, "{turns}, {later}");
