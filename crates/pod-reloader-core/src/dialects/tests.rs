@@ -1023,6 +1023,20 @@ fn an_object_of_which_too_many_data_keys_are_named_is_tracked_as_a_whole() {
 }
 
 #[test]
+fn the_first_name_beyond_the_limit_is_reported() {
+    let list: Vec<_> = (0..10 * MAX_REFERENCES)
+        .map(|n| format!("x{n:05}"))
+        .collect();
+    let case = speaking(&[Dialect::PodReloader]).annotated(&[(keys::CONFIG_MAPS, &list.join(","))]);
+    let rejected = case.workload().references.rejected;
+    let first = Rejected::TooMany {
+        kind: ConfigKind::ConfigMap,
+        name: Name::parse(&list[MAX_REFERENCES]).unwrap(),
+    };
+    assert_eq!(rejected, [first]);
+}
+
+#[test]
 fn names_beyond_the_limit_of_a_list_are_not_excluded() {
     let names: Vec<_> = (0..30_000).map(|n| format!("x{n:05}")).collect();
     let case = speaking(&[Dialect::PodReloader, Dialect::Stakater]).annotated(&[
