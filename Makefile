@@ -122,18 +122,18 @@ test: ## Run all tests, the last of them on a real control plane; TEST=name pick
 	$(if $(TEST),,$(call phase,on Kubernetes $(oldest),$(call on,$(oldest),$(on_oldest) --skip=pins::clients::)))
 	@scripts/test-runner --end
 
-# $(call changed,crates) or $(call changed,tests): with CHANGED=1, what differs from main; else nothing.
-changed = $(if $(filter 1,$(CHANGED)),$(shell scripts/changed $(1)))
+# $(call changed,crates) or $(call changed,tests): sets $$changed to what differs from main with CHANGED=1, else to nothing.
+changed = changed=$(if $(filter 1,$(CHANGED)),$$(scripts/changed $(1)))
 
 .PHONY: check
 check: ## Run the quick checks, in three minutes: clippy, unit tests, and an end-to-end test of each part; CHANGED=1 runs what differs from main
 	@scripts/need rust cc rustfmt clippy control-plane
 	@scripts/test-runner --begin
 	$(call phase,lint,cargo fmt --all --check && scripts/boundaries && $(layers) && cargo clippy --locked --workspace --all-targets -- -D warnings)
-	$(call phase,unit and router tests,BROWSER_BIN=none $(tests) --lib --bins $(call changed,crates))
+	$(call phase,unit and router tests,$(call changed,crates) && BROWSER_BIN=none $(tests) --lib --bins $$changed)
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,end-to-end tests,RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) -p $(e2e) --test suite --no-fail-fast -- $(or $(call changed,tests),--exact $(first)))
+	$(call phase,end-to-end tests,$(call changed,tests) && RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) -p $(e2e) --test suite --no-fail-fast -- $${changed:---exact $(first)})
 	@scripts/test-runner --end
 
 # One after the other: each takes the machine for itself.
