@@ -93,7 +93,7 @@ async fn each_value_is_in_its_field_alone_and_nobody_repeats_it() -> Result<()> 
 
         let get = |kind: &'static str| ["get", kind, "--output=json", "--show-managed-fields"];
         let bindings = scene.kubectl(&get("fieldbindings")).await?;
-        // They are sent in the background.
+        // Events are sent in the background.
         let what = "an Event about each binding that is not applied";
         let events = wait_for(what, PATIENCE, async || {
             let events = scene.kubectl(&get("events.events.k8s.io")).await?;

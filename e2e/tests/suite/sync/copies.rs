@@ -87,16 +87,11 @@ async fn namespaces_are_followed_as_their_labels_change_and_the_status_tells_it(
         let get = ["get", "events.events.k8s.io", "--namespace=default", &about];
         wait_for("Events about both", PATIENCE, async || {
             let events = scene.tool().run(&get).await?;
-            let reasons: Vec<_> = events.split_whitespace().collect();
-            Ok(
-                match ["ConfigNotSynced", "ConfigSynced"]
-                    .iter()
-                    .all(|it| reasons.contains(it))
-                {
-                    true => Attempt::Done(()),
-                    false => Attempt::NotYet(events),
-                },
-            )
+            let has = |reason| events.split_whitespace().any(|word| word == reason);
+            Ok(match has("ConfigNotSynced") && has("ConfigSynced") {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(events),
+            })
         })
         .await?;
 

@@ -27,7 +27,7 @@ async fn a_value_is_in_no_log_event_metric_or_status() -> Result<()> {
             let get = [
                 "get",
                 "events.events.k8s.io",
-                "--namespace=default",
+                "--all-namespaces",
                 "--output=json",
             ];
             let events = scene.tool().run(&get).await?;
