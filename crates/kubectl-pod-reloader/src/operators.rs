@@ -401,13 +401,12 @@ pub(crate) struct Namespace {
 pub(crate) async fn namespace(cluster: &Cluster, name: &str) -> Result<Namespace, Unseen> {
     let namespaces = Place::new("v1", "namespaces", None);
     let mut namespace: Value = cluster.get(namespaces, name).await?;
-    let mut map = |field: &str| {
-        let map = namespace["metadata"][field].take();
-        serde_json::from_value(map).unwrap_or_default()
-    };
+    let annotations = &namespace["metadata"]["annotations"];
+    let inherited = Inherited::of(|key| annotations[key].as_str());
+    let labels = namespace["metadata"]["labels"].take();
     Ok(Namespace {
-        labels: map("labels"),
-        inherited: Inherited::of(&map("annotations")),
+        labels: serde_json::from_value(labels).unwrap_or_default(),
+        inherited,
     })
 }
 

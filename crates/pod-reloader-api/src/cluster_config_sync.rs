@@ -1,11 +1,13 @@
 //! ClusterConfigSync: copies a ConfigMap or Secret to namespaces.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector};
 use kube::CustomResource;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::schema;
 
@@ -122,13 +124,46 @@ impl Template {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct CopiedMetadata {
     /// The labels of the copies.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "few"
+    )]
     #[schemars(schema_with = "schema::labels")]
     pub labels: BTreeMap<String, String>,
     /// The annotations of the copies.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "few"
+    )]
     #[schemars(schema_with = "schema::annotations")]
     pub annotations: BTreeMap<String, String>,
+}
+
+/// Reads the first entries of a map. By the definition of the kind, there are no more.
+fn few<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    struct Few;
+
+    impl<'de> Visitor<'de> for Few {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map of strings")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut few = BTreeMap::new();
+            while let Some((key, value)) = map.next_entry()? {
+                if few.len() < schema::MAX_COPIED {
+                    few.insert(key, value);
+                }
+            }
+            Ok(few)
+        }
+    }
+
+    deserializer.deserialize_map(Few)
 }
 
 /// What becomes of copies that are no longer wanted.

@@ -141,7 +141,6 @@ fn begin_update(
     let new = raw(request.object, "object")?;
     let old = raw(request.old_object, "oldObject")?;
     let same_template = new.same_templates_but_for_ours(&old);
-    let same_template = same_template.map_err(InvalidReview::at)?;
     let stored = Stored {
         stamps: old.stamps(),
         baseline: old.baseline.map(Into::into),

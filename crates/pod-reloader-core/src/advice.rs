@@ -3,7 +3,6 @@
 mod stakater;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::annotations::{
@@ -20,6 +19,7 @@ use crate::http_reload::Target;
 use crate::list::{escaped, quoted};
 use crate::pins::is_pin;
 use crate::staging::Staged;
+use crate::texts::Texts;
 use crate::together;
 use crate::window::Windows;
 
@@ -141,10 +141,7 @@ impl fmt::Display for Advice {
 }
 
 /// Returns the advice on a workload with these annotations and labels, given the enabled dialects.
-pub(crate) fn on(
-    places: [(Place, &BTreeMap<String, String>); 3],
-    dialects: &Dialects,
-) -> Vec<Advice> {
+pub(crate) fn on(places: [(Place, &Texts); 3], dialects: &Dialects) -> Vec<Advice> {
     let has_stakater = dialects.speak(Dialect::Stakater);
     places
         .into_iter()
@@ -153,9 +150,9 @@ pub(crate) fn on(
             let Some(name) = key.strip_prefix(PREFIX) else {
                 return has_stakater.then(|| stakater::on(place, key, value, dialects.classes))?;
             };
-            if OF_CLASSES.contains(&&**key) && !dialects.classes {
+            if OF_CLASSES.contains(&key) && !dialects.classes {
                 return Some(Advice::Foreign {
-                    key: key.clone(),
+                    key: key.to_owned(),
                     why: Cow::Borrowed(NO_CLASSES),
                 });
             }

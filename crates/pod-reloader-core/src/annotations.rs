@@ -1,6 +1,5 @@
 //! The annotations and labels of the contract between users and pod-reloader.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// The prefix of all our annotations and labels.
@@ -43,7 +42,7 @@ pub const KEYS: [Key; 32] = [
 ];
 
 /// The annotations that a Namespace may have for all its workloads.
-const INHERITED: [&str; 6] = [STAGED, SOAK, DEADLINE, HOLD, RESTART_WINDOW, APPROVAL];
+pub(crate) const INHERITED: [&str; 6] = [STAGED, SOAK, DEADLINE, HOLD, RESTART_WINDOW, APPROVAL];
 
 /// The annotations of a Namespace that its workloads have unless they say otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,9 +50,9 @@ pub struct Inherited(Box<[(&'static str, Box<str>)]>);
 
 impl Inherited {
     /// Selects them from the annotations of a Namespace.
-    pub fn of(annotations: &BTreeMap<String, String>) -> Self {
+    pub fn of<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Self {
         let present = INHERITED.into_iter();
-        let present = present.filter_map(|key| Some((key, annotations.get(key)?.as_str().into())));
+        let present = present.filter_map(|key| Some((key, annotation(key)?.into())));
         Self(present.collect())
     }
 

@@ -10,7 +10,7 @@ pub(crate) mod stakater;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use self::reader::Reader;
 use crate::annotations as keys;
@@ -21,6 +21,7 @@ use crate::mark::Marks;
 use crate::name::Name;
 use crate::reference::ConfigKind;
 use crate::references::References;
+use crate::texts::Texts;
 
 /// The annotations of a dialect, and the objects that it finds in a pod spec.
 struct Grammar {
@@ -239,15 +240,15 @@ pub enum OptIn {
 pub(crate) struct Subject<'a> {
     pub(crate) kind: WorkloadKind,
     pub(crate) namespace: &'a Name,
-    pub(crate) annotations: &'a BTreeMap<String, String>,
-    pub(crate) labels: &'a BTreeMap<String, String>,
-    pub(crate) template_annotations: &'a BTreeMap<String, String>,
+    pub(crate) annotations: &'a Texts,
+    pub(crate) labels: &'a Texts,
+    pub(crate) template_annotations: &'a Texts,
     pub(crate) pod_specs: &'a [&'a PodSpec],
 }
 
 impl Subject<'_> {
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
-        self.annotations.get(key).map(String::as_str)
+        self.annotations.get(key)
     }
 }
 

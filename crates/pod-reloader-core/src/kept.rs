@@ -7,15 +7,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube_core::{DynamicResourceScope, ObjectMeta};
+use kube_core::DynamicResourceScope;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use crate::annotations::FIELD_MANAGER;
 use crate::manifest::{Data, config_map};
-use crate::metadata::{managed_identity, resource};
+use crate::metadata::{Managers, Metadata, Wanted, resource};
 use crate::name::{MAX_LENGTH, Name};
 use crate::protect::Deletion;
 use crate::reference::Reference;
@@ -139,8 +138,12 @@ impl Content {
 /// The metadata of a ConfigMap, as far as it says what is to become of it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct KeptMetadata {
-    #[serde(deserialize_with = "managed_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
+}
+
+impl Wanted for KeptMetadata {
+    const LABELS: &'static [&'static str] = &[KEPT];
+    const ANNOTATIONS: &'static [&'static str] = &[KEPT_OBJECT];
 }
 
 resource!(
@@ -200,19 +203,13 @@ impl KeptMetadata {
 
     fn role(&self) -> Option<Role> {
         let metadata = &self.metadata;
-        let managers = metadata.managed_fields.as_deref().unwrap_or_default();
-        let is_ours = |manager: Option<&str>| manager == Some(FIELD_MANAGER);
-        let mut others = managers.iter().filter(|it| !is_ours(it.manager.as_deref()));
         // Somebody may have removed all entries, too.
-        if managers.is_empty() || others.next().is_some() {
+        if metadata.managers != Managers::Us {
             return None;
         }
-        match &**metadata.labels.as_ref()?.get(KEPT)? {
+        match metadata.label(KEPT)? {
             RESTORED => Some(Role::Restored),
-            STORED => {
-                let original = metadata.annotations.as_ref()?.get(KEPT_OBJECT)?;
-                Original::parse(original).map(Role::Stored)
-            }
+            STORED => Original::parse(metadata.annotation(KEPT_OBJECT)?).map(Role::Stored),
             _ => None,
         }
     }

@@ -5,8 +5,10 @@
 
 pub mod annotations;
 pub mod api_discovery;
+mod conditions;
 pub mod duration;
 pub mod error;
+pub mod foreign;
 pub mod kind;
 mod list;
 mod manifest;
@@ -14,9 +16,11 @@ pub mod mark;
 mod metadata;
 pub mod name;
 mod name_regex;
+mod raw;
 pub mod reference;
 pub mod release;
 pub mod selector;
+pub mod texts;
 pub mod window;
 
 pub mod dialect;
@@ -65,10 +69,12 @@ pub mod kept;
 pub mod patch;
 pub mod pinned_pod;
 pub mod protect;
+pub mod slim;
 pub mod sync_status;
 
 pub mod admission;
 pub mod plan;
+pub mod readers;
 
 #[cfg(test)]
 mod fixtures;

@@ -1,165 +1,233 @@
-//! The parts of metadata that watched objects need. The rest is never parsed: somebody may have put a time
-//! into the managed fields that our types cannot represent, and that should not get in the way.
+//! The parts of metadata that objects need. The rest is never parsed: somebody may have put a time into the managed
+//! fields that our types cannot represent, and that should not get in the way.
 
-use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::Deref;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_core::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
-/// Parses the identity alone.
-pub(crate) fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Identity {
-        name: Option<String>,
-        namespace: Option<String>,
-        resource_version: Option<String>,
+use crate::annotations::FIELD_MANAGER;
+use crate::raw::{self, Text};
+use crate::texts::Texts;
+
+/// The maximum number of owners that are kept, besides the controller. Objects have one or two.
+const MAX_OWNERS: usize = 64;
+
+/// Names the labels and annotations of a kind that are kept. All others are dropped as they are read.
+pub(crate) trait Wanted {
+    /// The keys of the labels.
+    const LABELS: &'static [&'static str] = &[];
+    /// The keys of the annotations.
+    const ANNOTATIONS: &'static [&'static str] = &[];
+}
+
+/// The metadata of an object of kind `K`.
+#[derive(Clone, Debug)]
+pub(crate) struct Metadata<K> {
+    /// The name, namespace, UID, resourceVersion, generation, and the times of creation and deletion. A time that our
+    /// types cannot represent counts as missing, or as 1970 if it is that of the deletion.
+    identity: ObjectMeta,
+    labels: Texts,
+    annotations: Texts,
+    /// True if the object has a map of annotations at all.
+    pub(crate) has_annotations: bool,
+    owners: Owners,
+    /// The managers of its fields.
+    pub(crate) managers: Managers,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// An owner of an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Owner {
+    pub(crate) kind: Box<str>,
+    pub(crate) name: Box<str>,
+    pub(crate) uid: Box<str>,
+    controller: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Owners {
+    /// The first of them.
+    first: Vec<Owner>,
+    controller: Option<Box<Owner>>,
+}
+
+/// The managers of the fields of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Managers {
+    /// None is known. Somebody may have removed all entries.
+    #[default]
+    None,
+    /// All fields were written by us.
+    Us,
+    /// Somebody else has written a field.
+    Others,
+}
+
+impl<K: Wanted> Metadata<K> {
+    /// Returns the value of a label, which must be a wanted one.
+    pub(crate) fn label(&self, key: &str) -> Option<&str> {
+        debug_assert!(K::LABELS.contains(&key), "{key} is not wanted");
+        self.labels.get(key)
     }
-    let identity = Identity::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name: identity.name,
-        namespace: identity.namespace,
-        resource_version: identity.resource_version,
-        ..ObjectMeta::default()
+
+    /// Returns the value of an annotation, which must be a wanted one.
+    pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
+        debug_assert!(K::ANNOTATIONS.contains(&key), "{key} is not wanted");
+        self.annotations.get(key)
+    }
+
+    /// Returns the owners.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &Owner> {
+        self.owners.first.iter()
+    }
+
+    /// Returns the owner that controls the object.
+    pub(crate) fn controller(&self) -> Option<&Owner> {
+        self.owners.controller.as_deref()
+    }
+
+    /// Returns the identity as the client needs it.
+    pub(crate) fn object(&self) -> &ObjectMeta {
+        &self.identity
+    }
+
+    /// Returns the identity, to be changed.
+    pub(crate) fn object_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.identity
+    }
+}
+
+/// What is read here of metadata in addition to the identity is reached through the methods above.
+impl<K> Deref for Metadata<K> {
+    type Target = ObjectMeta;
+
+    fn deref(&self) -> &ObjectMeta {
+        &self.identity
+    }
+}
+
+impl<K> Default for Metadata<K> {
+    fn default() -> Self {
+        Self {
+            identity: ObjectMeta::default(),
+            labels: Texts::default(),
+            annotations: Texts::default(),
+            has_annotations: false,
+            owners: Owners::default(),
+            managers: Managers::default(),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<'de, K: Wanted> Deserialize<'de> for Metadata<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase", bound = "K: Wanted")]
+        struct Fields<K> {
+            name: Option<String>,
+            namespace: Option<String>,
+            uid: Option<String>,
+            resource_version: Option<String>,
+            generation: Option<i64>,
+            creation_timestamp: Option<String>,
+            deletion_timestamp: Option<String>,
+            #[serde(default, deserialize_with = "labels::<_, K>")]
+            labels: Texts,
+            #[serde(default, deserialize_with = "annotations::<_, K>")]
+            annotations: Option<Texts>,
+            #[serde(default, deserialize_with = "owners")]
+            owner_references: Owners,
+            #[serde(default, deserialize_with = "managers")]
+            managed_fields: Managers,
+            #[serde(skip)]
+            _kind: PhantomData<K>,
+        }
+        let fields = Fields::<K>::deserialize(deserializer)?;
+        let created = fields.creation_timestamp;
+        let deleted = fields.deletion_timestamp;
+        Ok(Self {
+            identity: ObjectMeta {
+                name: fields.name,
+                namespace: fields.namespace,
+                uid: fields.uid,
+                resource_version: fields.resource_version,
+                generation: fields.generation,
+                creation_timestamp: created.and_then(|time| Some(Time(time.parse().ok()?))),
+                deletion_timestamp: deleted.map(|time| Time(time.parse().unwrap_or_default())),
+                ..ObjectMeta::default()
+            },
+            labels: fields.labels,
+            has_annotations: fields.annotations.is_some(),
+            annotations: fields.annotations.unwrap_or_default(),
+            owners: fields.owner_references,
+            managers: fields.managed_fields,
+            kind: PhantomData,
+        })
+    }
+}
+
+fn labels<'de, D: Deserializer<'de>, K: Wanted>(deserializer: D) -> Result<Texts, D::Error> {
+    Texts::among(K::LABELS, deserializer)
+}
+
+fn annotations<'de, D, K>(deserializer: D) -> Result<Option<Texts>, D::Error>
+where
+    D: Deserializer<'de>,
+    K: Wanted,
+{
+    struct Annotations<K>(Texts, PhantomData<K>);
+
+    impl<'de, K: Wanted> Deserialize<'de> for Annotations<K> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            Ok(Self(
+                Texts::among(K::ANNOTATIONS, deserializer)?,
+                PhantomData,
+            ))
+        }
+    }
+
+    let annotations = Option::<Annotations<K>>::deserialize(deserializer)?;
+    Ok(annotations.map(|it| it.0))
+}
+
+fn owners<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Owners, D::Error> {
+    raw::fold(deserializer, Owners::default(), |owners, owner: Owner| {
+        if owner.controller == Some(true) && owners.controller.is_none() {
+            owners.controller = Some(Box::new(owner.clone()));
+        }
+        if owners.first.len() < MAX_OWNERS {
+            owners.first.push(owner);
+        }
     })
 }
 
-/// Parses the identity and the annotations alone.
-pub(crate) fn annotated_identity<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<ObjectMeta, D::Error> {
+fn managers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Managers, D::Error> {
     #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Annotated {
-        name: Option<String>,
-        resource_version: Option<String>,
-        annotations: Option<BTreeMap<String, String>>,
+    struct Entry<'a> {
+        #[serde(borrow)]
+        manager: Option<Text<'a>>,
     }
-    let annotated = Annotated::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name: annotated.name,
-        resource_version: annotated.resource_version,
-        annotations: annotated.annotations,
-        ..ObjectMeta::default()
-    })
+    raw::fold(
+        deserializer,
+        Managers::None,
+        |managers, entry: Entry<'de>| {
+            let is_ours = entry.manager.as_deref() == Some(FIELD_MANAGER);
+            *managers = match *managers {
+                Managers::Others => Managers::Others,
+                _ if is_ours => Managers::Us,
+                _ => Managers::Others,
+            };
+        },
+    )
 }
 
-/// Parses the identity with the UID, the labels, the generation, and whether the object is being deleted: a time that
-/// our types cannot represent counts, too.
-pub(crate) fn labelled_identity<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<ObjectMeta, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Labelled {
-        name: Option<String>,
-        namespace: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-        labels: Option<BTreeMap<String, String>>,
-        generation: Option<i64>,
-        deletion_timestamp: Option<String>,
-    }
-    let labelled = Labelled::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name: labelled.name,
-        namespace: labelled.namespace,
-        uid: labelled.uid,
-        resource_version: labelled.resource_version,
-        labels: labelled.labels,
-        generation: labelled.generation,
-        deletion_timestamp: labelled
-            .deletion_timestamp
-            .map(|time| Time(time.parse().unwrap_or_default())),
-        ..ObjectMeta::default()
-    })
-}
-
-/// Parses the identity, the labels, the annotations, the owners, the time of creation, and whether the object is being
-/// deleted. A time that our types cannot represent counts as missing, or as 1970 if it is that of the deletion.
-pub(crate) fn owned_identity<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<ObjectMeta, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Owned {
-        name: Option<String>,
-        namespace: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-        creation_timestamp: Option<String>,
-        deletion_timestamp: Option<String>,
-        labels: Option<BTreeMap<String, String>>,
-        annotations: Option<BTreeMap<String, String>>,
-        owner_references: Option<Vec<OwnerReference>>,
-    }
-    let owned = Owned::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name: owned.name,
-        namespace: owned.namespace,
-        uid: owned.uid,
-        resource_version: owned.resource_version,
-        creation_timestamp: owned
-            .creation_timestamp
-            .and_then(|time| Some(Time(time.parse().ok()?))),
-        deletion_timestamp: owned
-            .deletion_timestamp
-            .map(|time| Time(time.parse().unwrap_or_default())),
-        labels: owned.labels,
-        annotations: owned.annotations,
-        owner_references: owned.owner_references,
-        ..ObjectMeta::default()
-    })
-}
-
-/// Parses the identity with the UID, the labels, the annotations, the time of creation, whether the object is being
-/// deleted, and who manages its fields. Of managed fields, nothing but the managers is parsed.
-pub(crate) fn managed_identity<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<ObjectMeta, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Managed {
-        name: Option<String>,
-        namespace: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-        creation_timestamp: Option<String>,
-        deletion_timestamp: Option<String>,
-        labels: Option<BTreeMap<String, String>>,
-        annotations: Option<BTreeMap<String, String>>,
-        managed_fields: Option<Vec<Entry>>,
-    }
-    #[derive(Deserialize)]
-    struct Entry {
-        manager: Option<String>,
-    }
-    let managed = Managed::deserialize(deserializer)?;
-    let entries = managed.managed_fields.into_iter().flatten();
-    let entries = entries.map(|entry| ManagedFieldsEntry {
-        manager: entry.manager,
-        ..ManagedFieldsEntry::default()
-    });
-    Ok(ObjectMeta {
-        name: managed.name,
-        namespace: managed.namespace,
-        uid: managed.uid,
-        resource_version: managed.resource_version,
-        creation_timestamp: managed
-            .creation_timestamp
-            .and_then(|time| Some(Time(time.parse().ok()?))),
-        deletion_timestamp: managed
-            .deletion_timestamp
-            .map(|time| Time(time.parse().unwrap_or_default())),
-        labels: managed.labels,
-        annotations: managed.annotations,
-        managed_fields: Some(entries.collect()),
-        ..ObjectMeta::default()
-    })
-}
-
-/// Makes a type with a field `metadata` a resource of the API. `of_metadata` is true if only its metadata is
+/// Makes a type with a field `metadata`, which is a [`Metadata`], a resource of the API. `of_metadata` is true if only its metadata is
 /// read.
 macro_rules! resource {
     (
@@ -191,11 +259,11 @@ macro_rules! resource {
             }
 
             fn meta(&self) -> &::kube_core::ObjectMeta {
-                &self.metadata
+                self.metadata.object()
             }
 
             fn meta_mut(&mut self) -> &mut ::kube_core::ObjectMeta {
-                &mut self.metadata
+                self.metadata.object_mut()
             }
         }
     };

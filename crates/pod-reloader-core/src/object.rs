@@ -5,21 +5,22 @@ mod pod_selector;
 mod template;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use self::parts::Parts;
-use self::template::{Found, PodTemplate, found, read_as};
+use self::template::{Found, PodTemplate, found};
 use crate::annotations::Inherited;
+use crate::foreign::Foreign;
 use crate::kind::WorkloadKind;
 use crate::name::InvalidName;
+use crate::raw::read_as;
 use crate::staging::{Facts, Status};
+use crate::texts::Texts;
 use crate::workload::{Reading, Restart, Stall, Workload};
 
 /// A kind of workload, in the API version that the cluster serves.
@@ -44,7 +45,7 @@ pub trait Object:
     Resource<DynamicType = Served, Scope = DynamicResourceScope>
     + Clone
     + fmt::Debug
-    + DeserializeOwned
+    + Foreign
     + Send
     + 'static
 {
@@ -64,8 +65,7 @@ pub trait Object:
 /// A workload of a built-in kind. Of its spec, only the parts that name configuration are parsed.
 #[derive(Clone, Debug, Deserialize)]
 pub struct WorkloadObject {
-    #[serde(deserialize_with = "metadata")]
-    metadata: ObjectMeta,
+    metadata: Metadata,
     spec: Spec,
     status: Option<Status>,
 }
@@ -100,8 +100,7 @@ struct RollingUpdate {
 #[serde(rename_all = "camelCase")]
 pub struct CustomObject {
     api_version: Option<Box<str>>,
-    #[serde(deserialize_with = "metadata")]
-    metadata: ObjectMeta,
+    metadata: Metadata,
     /// The unparsed spec: it may be nested deeper than a parser goes.
     spec: Option<Box<RawValue>>,
     status: Option<Box<RawValue>>,
@@ -171,7 +170,8 @@ impl Object for CustomObject {
                 ["metadata", .., key] => {
                     let annotations = metadata.annotations.as_ref();
                     let value = annotations.and_then(|annotations| annotations.get(*key));
-                    (1 + usize::from(annotations.is_some()), value.cloned())
+                    let value = value.map(str::to_owned);
+                    (1 + usize::from(annotations.is_some()), value)
                 }
                 // A field that is not an object only makes the tests of a write fail.
                 _ => found(spec, path).map_or((path.len(), None), |(depth, value)| {
@@ -212,30 +212,43 @@ fn stall(is_paused: bool, update_strategy: Option<&str>) -> Option<Stall> {
     }
 }
 
-/// Parses metadata without `managedFields` and other unused fields, which make up most of its size.
-fn metadata<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Partial {
-        name: Option<String>,
-        namespace: Option<String>,
-        uid: Option<String>,
-        resource_version: Option<String>,
-        generation: Option<i64>,
-        annotations: Option<BTreeMap<String, String>>,
-        labels: Option<BTreeMap<String, String>>,
+/// The metadata of a workload.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Fields")]
+struct Metadata {
+    identity: ObjectMeta,
+    annotations: Option<Texts>,
+    labels: Option<Texts>,
+}
+
+/// Metadata without `managedFields` and other unused fields, which make up most of its size.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Fields {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    annotations: Option<Texts>,
+    labels: Option<Texts>,
+}
+
+impl From<Fields> for Metadata {
+    fn from(fields: Fields) -> Self {
+        Self {
+            identity: ObjectMeta {
+                name: fields.name,
+                namespace: fields.namespace,
+                uid: fields.uid,
+                resource_version: fields.resource_version,
+                generation: fields.generation,
+                ..ObjectMeta::default()
+            },
+            annotations: fields.annotations,
+            labels: fields.labels,
+        }
     }
-    let partial = Partial::deserialize(deserializer)?;
-    Ok(ObjectMeta {
-        name: partial.name,
-        namespace: partial.namespace,
-        uid: partial.uid,
-        resource_version: partial.resource_version,
-        generation: partial.generation,
-        annotations: partial.annotations,
-        labels: partial.labels,
-        ..ObjectMeta::default()
-    })
 }
 
 macro_rules! resource {
@@ -261,11 +274,11 @@ macro_rules! resource {
             }
 
             fn meta(&self) -> &ObjectMeta {
-                &self.metadata
+                &self.metadata.identity
             }
 
             fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
+                &mut self.metadata.identity
             }
         }
     };

@@ -1,12 +1,11 @@
 //! Owners of pods: to which workload a pod belongs, by its owner and by the name of its revision.
 
-use kube_core::ObjectMeta;
-
 use crate::kind::WorkloadKind;
+use crate::metadata::{Metadata, Wanted};
 use crate::workload::WorkloadId;
 
 /// The labels by which the controllers tell revisions of a workload apart.
-const REVISIONS: [&str; 3] = [
+pub(crate) const REVISIONS: [&str; 3] = [
     "pod-template-hash",
     "rollouts-pod-template-hash",
     "controller-revision-hash",
@@ -14,14 +13,12 @@ const REVISIONS: [&str; 3] = [
 
 /// Returns true if a pod belongs to a workload whose selector it matches. A controller leaves the pods of others alone,
 /// even if its selector matches them.
-pub(crate) fn belongs_to(pod: &ObjectMeta, id: &WorkloadId) -> bool {
-    let owners = pod.owner_references.iter().flatten();
-    let mut controllers = owners.filter(|it| it.controller == Some(true));
-    let Some(owner) = controllers.next() else {
+pub(crate) fn belongs_to<K: Wanted>(pod: &Metadata<K>, id: &WorkloadId) -> bool {
+    let Some(owner) = pod.controller() else {
         return false;
     };
     let is_direct = [WorkloadKind::STATEFUL_SET, WorkloadKind::DAEMON_SET].contains(&id.kind);
-    match owner.kind.as_str() {
+    match &*owner.kind {
         kind if is_direct => kind == id.kind.as_str() && *owner.name == *id.name,
         // Whoever makes ReplicaSets names them after itself and the revision.
         "ReplicaSet" => {
@@ -33,8 +30,6 @@ pub(crate) fn belongs_to(pod: &ObjectMeta, id: &WorkloadId) -> bool {
 }
 
 /// Returns the name of the revision of the workload that a pod was made of. Kinds that name none have one.
-pub(crate) fn revision(pod: &ObjectMeta) -> Option<&str> {
-    let labels = pod.labels.as_ref()?;
-    let mut revisions = REVISIONS.iter().filter_map(|label| labels.get(*label));
-    revisions.next().map(String::as_str)
+pub(crate) fn revision<K: Wanted>(pod: &Metadata<K>) -> Option<&str> {
+    REVISIONS.into_iter().find_map(|label| pod.label(label))
 }

@@ -1,20 +1,59 @@
 //! Replaces the names of ConfigMaps in a new pod by the names of the copies that it is pinned to.
 
-use std::fmt;
-use std::marker::PhantomData;
-
 use json_patch::{PatchOperation, ReplaceOperation};
 use jsonptr::PointerBuf;
-use serde::Deserialize;
-use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::annotations::PINS;
 use crate::pins::Pins;
+use crate::raw::{Text, at, elements, is_null, member};
 
 /// The maximum number of names that are replaced in one pod: each takes some hundred bytes. The admission
 /// policy has a limit of its own in the same range.
-const MAX_NAMES: usize = 16_384;
+const MAX_NAMES: usize = 4096;
+
+/// The places where a pod spec names ConfigMaps. `*` stands for each element of a list. No pod is created with ephemeral
+/// containers.
+const PLACES: [&[&str]; 6] = [
+    &["volumes", "*", "configMap", "name"],
+    &[
+        "volumes",
+        "*",
+        "projected",
+        "sources",
+        "*",
+        "configMap",
+        "name",
+    ],
+    &["containers", "*", "envFrom", "*", "configMapRef", "name"],
+    &[
+        "containers",
+        "*",
+        "env",
+        "*",
+        "valueFrom",
+        "configMapKeyRef",
+        "name",
+    ],
+    &[
+        "initContainers",
+        "*",
+        "envFrom",
+        "*",
+        "configMapRef",
+        "name",
+    ],
+    &[
+        "initContainers",
+        "*",
+        "env",
+        "*",
+        "valueFrom",
+        "configMapKeyRef",
+        "name",
+    ],
+];
 
 /// Returns the patch that makes a new pod use the copies of ConfigMaps that its annotation names.
 ///
@@ -28,22 +67,18 @@ pub fn use_copies(pod: &RawValue) -> Vec<PatchOperation> {
 }
 
 fn replacements(pod: &RawValue) -> Option<Vec<PatchOperation>> {
-    let pod: Pod = serde_json::from_str(pod.get()).ok()?;
-    let pins = pod.metadata?.annotations?.pins?;
+    let pins = at(pod, &["metadata", "annotations", PINS])?;
+    let pins: Text<'_> = serde_json::from_str(pins.get()).ok()?;
     let pins = Pins::parse(&pins).filter(|pins| !is_chain(pins))?;
-    let spec = pod.spec?;
-    let mut operations = Vec::new();
-    for (path, name) in spec.names() {
-        let Some(copy) = pins.get(name) else { continue };
-        if operations.len() == MAX_NAMES {
-            return None;
-        }
-        operations.push(PatchOperation::Replace(ReplaceOperation {
-            path: PointerBuf::parse(path).ok()?,
-            value: json!(copy.as_str()),
-        }));
+    let mut replacements = Replacements {
+        pins,
+        operations: Vec::new(),
+    };
+    let spec = member(pod, "spec").ok()??;
+    for place in PLACES {
+        replacements.find(spec, place, "/spec")?;
     }
-    Some(operations)
+    Some(replacements.operations)
 }
 
 /// Returns true if a copy is pinned itself. Webhook and policy may be invoked again for the same pod, and would
@@ -53,219 +88,43 @@ fn is_chain(pins: &Pins) -> bool {
         .any(|(_, copy)| pins.get(copy.as_str()).is_some())
 }
 
-#[derive(Deserialize)]
-struct Pod {
-    metadata: Option<Metadata>,
-    spec: Option<Spec>,
+/// The names to replace.
+struct Replacements {
+    pins: Pins,
+    operations: Vec<PatchOperation>,
 }
 
-#[derive(Deserialize)]
-struct Metadata {
-    annotations: Option<Annotations>,
-}
-
-#[derive(Deserialize)]
-struct Annotations {
-    /// The pins, which the controllers copy from the pod template.
-    #[serde(rename = "pod-reloader.cs.sap.com/pins")]
-    pins: Option<Box<str>>,
-}
-
-/// The parts of a pod spec that name ConfigMaps. No pod is created with ephemeral containers.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Spec {
-    volumes: Items<Volume>,
-    containers: Items<Container>,
-    init_containers: Items<Container>,
-}
-
-impl Spec {
-    /// Returns the names of ConfigMaps, each with its path.
-    fn names(&self) -> impl Iterator<Item = (String, &str)> {
-        let volumes = self.volumes.0.iter();
-        let volumes = volumes.flat_map(|(at, it)| it.names(format!("/spec/volumes/{at}")));
-        let containers = [
-            ("containers", &self.containers),
-            ("initContainers", &self.init_containers),
-        ];
-        let containers = containers.into_iter().flat_map(|(list, containers)| {
-            let containers = containers.0.iter();
-            containers.flat_map(move |(at, it)| it.names(format!("/spec/{list}/{at}")))
-        });
-        volumes.chain(containers)
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Volume {
-    config_map: Option<Source>,
-    projected: Option<Projected>,
-}
-
-impl Volume {
-    fn names(&self, path: String) -> impl Iterator<Item = (String, &str)> {
-        let own = named(&self.config_map).map(|name| (format!("{path}/configMap/name"), name));
-        let projected = self.projected.iter().flat_map(|it| &it.sources.0);
-        let projected = projected.filter_map(move |(at, it)| {
-            let path = format!("{path}/projected/sources/{at}/configMap/name");
-            Some((path, named(&it.config_map)?))
-        });
-        own.into_iter().chain(projected)
-    }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Projected {
-    sources: Items<ProjectedSource>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ProjectedSource {
-    config_map: Option<Source>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Container {
-    env_from: Items<EnvFrom>,
-    env: Items<EnvVar>,
-}
-
-impl Container {
-    fn names(&self, path: String) -> impl Iterator<Item = (String, &str)> {
-        let env_path = path.clone();
-        let env_from = self.env_from.0.iter().filter_map(move |(at, it)| {
-            let path = format!("{path}/envFrom/{at}/configMapRef/name");
-            Some((path, named(&it.config_map_ref)?))
-        });
-        let env = self.env.0.iter().filter_map(move |(at, it)| {
-            let path = format!("{env_path}/env/{at}/valueFrom/configMapKeyRef/name");
-            Some((path, it.name()?))
-        });
-        env_from.chain(env)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct EnvFrom {
-    config_map_ref: Option<Source>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct EnvVar {
-    value_from: Option<ValueFrom>,
-}
-
-impl EnvVar {
-    fn name(&self) -> Option<&str> {
-        named(&self.value_from.as_ref()?.config_map_key_ref)
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ValueFrom {
-    config_map_key_ref: Option<Source>,
-}
-
-/// A reference to a ConfigMap.
-#[derive(Deserialize)]
-struct Source {
-    name: Option<Box<str>>,
-}
-
-fn named(source: &Option<Source>) -> Option<&str> {
-    source.as_ref()?.name.as_deref()
-}
-
-/// The items of a list that name a ConfigMap, each with its index. The others are not stored: a request may
-/// hold three megabytes of them.
-struct Items<T>(Vec<(usize, T)>);
-
-impl<T> Default for Items<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-/// An item of a list that may or may not name a ConfigMap.
-trait MayName {
-    fn names_any(&self) -> bool;
-}
-
-impl MayName for Volume {
-    fn names_any(&self) -> bool {
-        let projected = self.projected.as_ref();
-        named(&self.config_map).is_some() || projected.is_some_and(|it| !it.sources.0.is_empty())
-    }
-}
-
-impl MayName for ProjectedSource {
-    fn names_any(&self) -> bool {
-        named(&self.config_map).is_some()
-    }
-}
-
-impl MayName for Container {
-    fn names_any(&self) -> bool {
-        !(self.env_from.0.is_empty() && self.env.0.is_empty())
-    }
-}
-
-impl MayName for EnvFrom {
-    fn names_any(&self) -> bool {
-        named(&self.config_map_ref).is_some()
-    }
-}
-
-impl MayName for EnvVar {
-    fn names_any(&self) -> bool {
-        self.name().is_some()
-    }
-}
-
-impl<'de, T: Deserialize<'de> + MayName> Deserialize<'de> for Items<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct List<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de> + MayName> Visitor<'de> for List<T> {
-            type Value = Items<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
+impl Replacements {
+    /// Finds the names in a place below a value. `path` leads to the value. `None` if the pod is not shaped like one, or
+    /// has too many such names.
+    fn find(&mut self, value: &RawValue, place: &[&str], path: &str) -> Option<()> {
+        match place.split_first() {
+            _ if is_null(value) => Some(()),
+            None => {
+                let name: Text<'_> = serde_json::from_str(value.get()).ok()?;
+                self.replace(&name, path)
             }
-
-            fn visit_none<E>(self) -> Result<Self::Value, E> {
-                Ok(Items::default())
+            Some((&"*", rest)) => {
+                let mut items = elements(value)?.enumerate();
+                items.try_for_each(|(at, item)| self.find(item, rest, &format!("{path}/{at}")))
             }
-
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(Items::default())
-            }
-
-            fn visit_some<D: Deserializer<'de>>(self, list: D) -> Result<Self::Value, D::Error> {
-                list.deserialize_seq(self)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-                let mut items = Vec::new();
-                let mut index = 0;
-                while let Some(item) = list.next_element::<Option<T>>()? {
-                    let item = item.filter(MayName::names_any);
-                    items.extend(item.map(|item| (index, item)));
-                    index += 1;
-                }
-                Ok(Items(items))
-            }
+            Some((name, rest)) => match member(value, name).ok()? {
+                Some(value) => self.find(value, rest, &format!("{path}/{name}")),
+                None => Some(()),
+            },
         }
+    }
 
-        deserializer.deserialize_option(List(PhantomData))
+    fn replace(&mut self, name: &str, path: &str) -> Option<()> {
+        let Some(copy) = self.pins.get(name) else {
+            return Some(());
+        };
+        let operation = ReplaceOperation {
+            path: PointerBuf::parse(path).ok()?,
+            value: json!(copy.as_str()),
+        };
+        self.operations.push(PatchOperation::Replace(operation));
+        (self.operations.len() <= MAX_NAMES).then_some(())
     }
 }
 

@@ -14,6 +14,10 @@ use crate::name::{MAX_LENGTH, Name};
 /// Annotation of a copy: the name of the ConfigMap that it was made of.
 pub const COPY_OF: &str = "pod-reloader.cs.sap.com/copy-of";
 
+/// The maximum number of pins of one pod template, several times the number of objects that a workload may track. The
+/// admission policy has the same limit.
+pub const MAX_PINS: usize = 1024;
+
 /// The digits of a copy's name.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 /// The number of digits in a copy's name: 50 bits of the digest.
@@ -24,10 +28,13 @@ const DIGITS: usize = 10;
 pub struct Pins(BTreeMap<Name, Name>);
 
 impl Pins {
-    /// Parses a value of the annotation. `None` if it means nothing, or names no copy.
+    /// Parses a value of the annotation. `None` if it means nothing, or names no copy, or more than [`MAX_PINS`].
     pub fn parse(value: &str) -> Option<Self> {
         let mut pins = BTreeMap::new();
         for pin in value.split(',') {
+            if pins.len() == MAX_PINS {
+                return None;
+            }
             let (source, copy) = pin.trim().split_once('=')?;
             let (source, copy) = (Name::parse(source).ok()?, Name::parse(copy).ok()?);
             if pins.insert(source, copy).is_some() {

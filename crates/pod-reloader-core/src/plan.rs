@@ -57,11 +57,9 @@ pub fn sync_status_after(
 /// Returns true if a write changes a pod template of a workload by more than our annotations. An object that cannot
 /// be read counts as changed.
 pub fn changes_template(kind: WorkloadKind, now: &RawValue, after: &RawValue) -> bool {
-    let same = || {
-        let (now, after) = (RawWorkload::of(now, kind)?, RawWorkload::of(after, kind)?);
-        after.same_templates_but_for_ours(&now)
-    };
-    !same().unwrap_or(false)
+    let read = |object| RawWorkload::of(object, kind).ok();
+    let both = read(now).zip(read(after));
+    !both.is_some_and(|(now, after)| after.same_templates_but_for_ours(&now))
 }
 
 /// A tracked object whose tracked content changes.

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
+use crate::conditions;
 use crate::discovery::PodSpec;
-use crate::metadata::{labelled_identity, resource};
+use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
 use crate::review::{InvalidReview, Request};
@@ -70,8 +71,10 @@ impl Deletion {
     pub fn of(request: &Request<'_>, how: Protection) -> Result<Option<Self>, InvalidReview> {
         #[derive(Deserialize)]
         struct Deleted {
-            #[serde(deserialize_with = "labelled_identity")]
-            metadata: ObjectMeta,
+            metadata: Metadata<Self>,
+        }
+        impl Wanted for Deleted {
+            const LABELS: &'static [&'static str] = &[PROTECT];
         }
         let kinds = ConfigKind::ALL.into_iter().filter(|kind| how.is_for(*kind));
         let mut kinds =
@@ -83,10 +86,9 @@ impl Deletion {
         let object = object.ok_or(InvalidReview::NoObject("oldObject"))?;
         let deleted: Deleted = serde_json::from_str(object.get()).map_err(InvalidReview::at)?;
         let metadata = deleted.metadata;
-        let labels = metadata.labels.unwrap_or_default();
-        let protection = labels.get(PROTECT).and_then(|it| Protection::parse(it));
-        let name = |text: Option<String>| Name::parse(&text?).ok();
-        let object = name(metadata.namespace).zip(name(metadata.name));
+        let protection = metadata.label(PROTECT).and_then(Protection::parse);
+        let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
+        let object = name(&metadata.namespace).zip(name(&metadata.name));
         let object = object.filter(|_| protection == Some(how));
         Ok(object.map(|(namespace, name)| Self {
             object: Reference {
@@ -94,8 +96,12 @@ impl Deletion {
                 namespace,
                 name,
             },
-            uid: metadata.uid.unwrap_or_default().into(),
-            resource_version: metadata.resource_version.unwrap_or_default().into(),
+            uid: metadata.uid.as_deref().unwrap_or_default().into(),
+            resource_version: metadata
+                .resource_version
+                .as_deref()
+                .unwrap_or_default()
+                .into(),
         }))
     }
 }
@@ -103,8 +109,7 @@ impl Deletion {
 /// A pod, as far as it uses ConfigMaps and Secrets.
 #[derive(Debug, Deserialize)]
 pub struct RunningPod {
-    #[serde(deserialize_with = "labelled_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
     #[serde(default)]
     spec: PodSpec,
     #[serde(default)]
@@ -115,6 +120,8 @@ pub struct RunningPod {
 struct PodStatus {
     phase: Option<Box<str>>,
 }
+
+impl Wanted for RunningPod {}
 
 impl RunningPod {
     /// Returns the name of the pod.
@@ -192,8 +199,7 @@ impl TemplateKind {
 /// An object with a pod template.
 #[derive(Debug, Deserialize)]
 pub struct Templated {
-    #[serde(deserialize_with = "labelled_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
     #[serde(default)]
     spec: TemplatedSpec,
     /// The part of a workload that a ControllerRevision keeps.
@@ -239,18 +245,20 @@ struct Template {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct TemplatedStatus {
-    conditions: Option<Vec<Condition>>,
+    #[serde(rename = "conditions", deserialize_with = "has_ended")]
+    has_ended: bool,
     observed_generation: Option<i64>,
     desired_number_scheduled: Option<u32>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: Box<str>,
-    status: Box<str>,
+/// Reads only from the conditions whether a Job has ended.
+fn has_ended<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    conditions::any(deserializer, |it| {
+        it.holds("Complete") || it.holds("Failed")
+    })
 }
+
+impl Wanted for Templated {}
 
 impl Templated {
     /// Returns the name of the object.
@@ -290,8 +298,7 @@ impl Templated {
     }
 
     fn has_ended(&self) -> bool {
-        let mut conditions = self.status.conditions.iter().flatten();
-        conditions.any(|it| matches!(&*it.kind, "Complete" | "Failed") && &*it.status == "True")
+        self.status.has_ended
     }
 }
 
@@ -319,11 +326,11 @@ impl Resource for Templated {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        &self.metadata
+        self.metadata.object()
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+        self.metadata.object_mut()
     }
 }
 
@@ -418,7 +425,7 @@ mod tests {
                 assert!(!pod(spec.clone(), phase).needs(&object()), "{spec}");
             }
             let mut ending = pod(spec.clone(), "Running");
-            ending.metadata.deletion_timestamp =
+            ending.metadata.object_mut().deletion_timestamp =
                 Some(Time("2026-01-02T03:04:05Z".parse().unwrap()));
             assert!(!ending.needs(&object()), "{spec}");
             let other = Reference {

@@ -6,8 +6,8 @@ use std::fmt;
 use kube_core::{ClusterResourceScope, DynamicResourceScope, ObjectMeta, Resource};
 use serde::Deserialize;
 
-use crate::annotations::Inherited;
-use crate::metadata::{annotated_identity, identity, resource};
+use crate::annotations::{INHERITED, Inherited};
+use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
 
 /// The kinds of config object.
@@ -79,9 +79,10 @@ impl fmt::Display for Reference {
 /// get in the way.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ConfigMetadata {
-    #[serde(deserialize_with = "identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
 }
+
+impl Wanted for ConfigMetadata {}
 
 impl ConfigMetadata {
     /// Returns the reference to the object. `None` if a name is invalid, which the apiserver never sends.
@@ -103,8 +104,11 @@ impl ConfigMetadata {
 /// The metadata of a namespace. Only the identity and the annotations are parsed.
 #[derive(Clone, Debug, Deserialize)]
 pub struct NamespaceMetadata {
-    #[serde(deserialize_with = "annotated_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
+}
+
+impl Wanted for NamespaceMetadata {
+    const ANNOTATIONS: &'static [&'static str] = &INHERITED;
 }
 
 impl NamespaceMetadata {
@@ -115,8 +119,7 @@ impl NamespaceMetadata {
 
     /// Returns the annotations that apply to the workloads of the namespace.
     pub fn inherited(&self) -> Inherited {
-        let annotations = self.metadata.annotations.as_ref();
-        annotations.map(Inherited::of).unwrap_or_default()
+        Inherited::of(|key| self.metadata.annotation(key))
     }
 }
 
@@ -150,11 +153,11 @@ impl Resource for ConfigMetadata {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        &self.metadata
+        self.metadata.object()
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+        self.metadata.object_mut()
     }
 }
 

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 pub(crate) use self::raw_workload::RawWorkload;
-pub(crate) use self::template::fields;
 
 /// The request of an `admission.k8s.io/v1` AdmissionReview. Fields that are not needed are skipped, and the
 /// two objects are left unparsed.

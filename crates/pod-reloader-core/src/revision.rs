@@ -3,16 +3,18 @@
 //! Deployments and Argo Rollouts keep them in ReplicaSets, StatefulSets and DaemonSets in ControllerRevisions.
 
 use jiff::Timestamp;
-use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
+use kube_core::{DynamicResourceScope, Resource};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
 
 use crate::annotations::{CONFIG_HASH, PINS};
 use crate::discovery::PodSpec;
 use crate::kind::WorkloadKind;
-use crate::metadata::{owned_identity, resource};
+use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
 use crate::pins::{COPY_OF, Pins, is_copy_name};
+use crate::raw::{Sorted, at, read_as};
 use crate::reference::ConfigKind;
 
 /// The annotations in which a ReplicaSet has its number.
@@ -54,33 +56,25 @@ pub struct Revision {
     pub config_hash: Option<Box<str>>,
     /// The value of the annotation with the copies that its pods use.
     pub pins: Option<Box<str>>,
-    /// The pod template, without what is ours.
-    rest: Value,
+    /// A digest of the pod template, without what is ours.
+    rest: [u8; 32],
 }
 
 impl Revision {
-    fn new(metadata: &ObjectMeta, owner: &str, number: i64, mut template: Value) -> Self {
-        let annotations = &mut template["metadata"]["annotations"];
-        let mut own = |key: &str| {
-            let own = annotations.as_object_mut()?.remove(key)?;
-            own.as_str().map(Into::into)
-        };
-        let (config_hash, pins) = (own(CONFIG_HASH), own(PINS));
-        if annotations.as_object().is_some_and(|it| it.is_empty()) {
-            *annotations = Value::Null;
-        }
-        if let Some(labels) = template["metadata"]["labels"].as_object_mut() {
-            for label in HASHES {
-                labels.remove(label);
-            }
-        }
+    fn new(
+        created: Option<Timestamp>,
+        owner: &str,
+        number: i64,
+        template: Option<&RawValue>,
+    ) -> Self {
+        let own = |key: &str| annotation(template?, key);
         Self {
             owner: owner.into(),
             number,
-            created: metadata.creation_timestamp.as_ref().map(|it| it.0),
-            config_hash,
-            pins,
-            rest: template,
+            created,
+            config_hash: own(CONFIG_HASH),
+            pins: own(PINS),
+            rest: rest(template),
         }
     }
 
@@ -96,6 +90,30 @@ impl Revision {
     }
 }
 
+/// Returns a digest of a pod template without what is ours: two are the same if the templates are. The apiserver writes
+/// the members of all in the same order.
+fn rest(template: Option<&RawValue>) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    let parts: [(&[&str], &[&str]); 4] = [
+        (&[], &["metadata"]),
+        (&["metadata"], &["annotations", "labels"]),
+        (&["metadata", "annotations"], &[CONFIG_HASH, PINS]),
+        (&["metadata", "labels"], &HASHES),
+    ];
+    for (path, apart) in parts {
+        let members = template.and_then(|it| Sorted::of(at(it, path)?).ok());
+        for (name, value) in members.iter().flat_map(Sorted::iter) {
+            if !apart.contains(&&*name) {
+                for text in [path.last().unwrap_or(&""), &*name, value.get()] {
+                    digest.update((text.len() as u64).to_be_bytes());
+                    digest.update(text);
+                }
+            }
+        }
+    }
+    digest.finalize().into()
+}
+
 /// An object that is a revision, or that names copies like one.
 pub trait NamesCopies: Resource {
     /// Returns the pins.
@@ -107,39 +125,49 @@ pub trait NamesCopies: Resource {
     }
 
     /// Returns the UID of the controller that owns it, if there is one.
-    fn owner(&self) -> Option<&str> {
-        let mut owners = self.meta().owner_references.iter().flatten();
-        Some(&owners.find(|it| it.controller == Some(true))?.uid)
-    }
+    fn owner(&self) -> Option<&str>;
 }
 
 /// A ReplicaSet, as far as it is a revision.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ReplicaSet {
-    #[serde(deserialize_with = "owned_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
     #[serde(default)]
     spec: Templated,
+}
+
+impl Wanted for ReplicaSet {
+    const ANNOTATIONS: &'static [&'static str] = &NUMBERS;
 }
 
 /// A ControllerRevision, as far as it is one of a pod template.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ControllerRevision {
-    #[serde(deserialize_with = "owned_identity")]
-    metadata: ObjectMeta,
-    #[serde(default)]
-    data: Value,
+    metadata: Metadata<Self>,
+    /// The unparsed part of the workload that is kept.
+    data: Option<Box<RawValue>>,
     #[serde(default)]
     revision: i64,
+}
+
+impl Wanted for ControllerRevision {}
+
+impl ControllerRevision {
+    fn template(&self) -> Option<&RawValue> {
+        at(self.data.as_deref()?, &["spec", "template"])
+    }
 }
 
 /// A Pod, as far as it uses ConfigMaps.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Pod {
-    #[serde(deserialize_with = "owned_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
     #[serde(default)]
     spec: PodSpec,
+}
+
+impl Wanted for Pod {
+    const ANNOTATIONS: &'static [&'static str] = &[PINS];
 }
 
 impl Pod {
@@ -157,56 +185,83 @@ impl Pod {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Templated {
-    #[serde(default)]
-    template: Value,
+    /// The unparsed pod template.
+    template: Option<Box<RawValue>>,
 }
 
 impl NamesCopies for ReplicaSet {
     fn pins(&self) -> Option<Pins> {
-        pins(&self.spec.template)
+        pins(self.spec.template.as_deref()?)
     }
 
     fn revision(&self) -> Option<Revision> {
-        let annotation = |key: &&str| self.metadata.annotations.as_ref()?.get(*key);
+        let annotation = |key: &&str| self.metadata.annotation(key);
         let number = NUMBERS.iter().find_map(annotation);
         let number = number.and_then(|number| number.parse().ok());
-        let (owner, template) = (self.owner()?, self.spec.template.clone());
+        let created = self.metadata.creation_timestamp.as_ref().map(|it| it.0);
         let number = number.unwrap_or_default();
-        Some(Revision::new(&self.metadata, owner, number, template))
+        let template = self.spec.template.as_deref();
+        Some(Revision::new(created, self.owner()?, number, template))
+    }
+
+    fn owner(&self) -> Option<&str> {
+        owner(&self.metadata)
     }
 }
 
 impl NamesCopies for ControllerRevision {
     fn pins(&self) -> Option<Pins> {
-        pins(&self.data["spec"]["template"])
+        pins(self.template()?)
     }
 
     fn revision(&self) -> Option<Revision> {
-        let (owner, template) = (self.owner()?, self.data["spec"]["template"].clone());
+        let created = self.metadata.creation_timestamp.as_ref().map(|it| it.0);
+        let template = self.template();
         Some(Revision::new(
-            &self.metadata,
-            owner,
+            created,
+            self.owner()?,
             self.revision,
             template,
         ))
+    }
+
+    fn owner(&self) -> Option<&str> {
+        owner(&self.metadata)
     }
 }
 
 impl NamesCopies for Pod {
     fn pins(&self) -> Option<Pins> {
-        Pins::parse_ours(self.metadata.annotations.as_ref()?.get(PINS)?)
+        Pins::parse_ours(self.metadata.annotation(PINS)?)
+    }
+
+    fn owner(&self) -> Option<&str> {
+        owner(&self.metadata)
     }
 }
 
-fn pins(template: &Value) -> Option<Pins> {
-    Pins::parse_ours(template["metadata"]["annotations"][PINS].as_str()?)
+/// Returns the UID of the controller that owns an object.
+fn owner<K: Wanted>(metadata: &Metadata<K>) -> Option<&str> {
+    Some(&metadata.controller()?.uid)
+}
+
+fn pins(template: &RawValue) -> Option<Pins> {
+    Pins::parse_ours(&annotation(template, PINS)?)
+}
+
+/// Returns an annotation of a pod template.
+fn annotation(template: &RawValue, key: &str) -> Option<Box<str>> {
+    read_as(at(template, &["metadata", "annotations", key])?)
 }
 
 /// The metadata of a ConfigMap with the label of copies.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CopyMetadata {
-    #[serde(deserialize_with = "owned_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
+}
+
+impl Wanted for CopyMetadata {
+    const ANNOTATIONS: &'static [&'static str] = &[COPY_OF];
 }
 
 impl CopyMetadata {
@@ -219,7 +274,7 @@ impl CopyMetadata {
     /// Returns the name of the ConfigMap that it was made of, if it is one of our copies: somebody may have put the
     /// label on another object.
     pub fn source(&self) -> Option<Name> {
-        let source = self.metadata.annotations.as_ref()?.get(COPY_OF)?;
+        let source = self.metadata.annotation(COPY_OF)?;
         let source = Name::parse(source).ok()?;
         let (_, name) = self.place()?;
         is_copy_name(&source, &name).then_some(source)
@@ -255,8 +310,10 @@ resource!(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::value::to_raw_value;
+    use serde_json::{Value, json};
+
     use super::*;
-    use serde_json::json;
 
     fn replica_set(number: &str, hash: &str, pins: &str, image: &str) -> Revision {
         let object: ReplicaSet = serde_json::from_value(json!({
@@ -311,7 +368,7 @@ mod tests {
     fn annotations_of_others_are_a_difference_and_no_annotations_are_none() {
         let template = |annotations: Value| {
             let template = json!({"metadata": {"annotations": annotations}, "spec": {}});
-            Revision::new(&ObjectMeta::default(), "u", 1, template)
+            Revision::new(None, "u", 1, Some(&to_raw_value(&template).unwrap()))
         };
         let bare = template(json!({PINS: "a=a-0123456789"}));
         assert!(bare.differs_in_config_alone(&template(Value::Null)));

@@ -5,17 +5,22 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
-use kube_core::{DynamicResourceScope, ObjectMeta};
-use serde::Deserialize;
+use kube_core::DynamicResourceScope;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use crate::metadata::{owned_identity, resource};
+use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
+use crate::raw::{self, Text, read_as};
 
 /// The API group of the driver's kinds.
 pub const GROUP: &str = "secrets-store.csi.x-k8s.io";
 /// The resource name of the statuses in URLs.
 pub const STATUSES: &str = "secretproviderclasspodstatuses";
+
+/// The maximum number of mounted objects that are read from one status.
+const MAX_OBJECTS: usize = 4096;
 
 /// The SecretProviderClasses that a workload tracks, and how to find its pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +68,7 @@ pub type Rotated = BTreeMap<Name, Versions>;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Fields")]
 pub struct PodStatus {
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
     /// The class. `None` if the driver has not written it, or it is not a name.
     pub class: Option<Name>,
     /// What is mounted.
@@ -74,6 +79,8 @@ pub struct PodStatus {
     pub changed: Option<Timestamp>,
 }
 
+impl Wanted for PodStatus {}
+
 impl PodStatus {
     /// Returns the namespace and the name. `None` if a name is invalid, which the apiserver never sends.
     pub fn id(&self) -> Option<(Name, &str)> {
@@ -83,9 +90,8 @@ impl PodStatus {
 
     /// Returns the UID of the pod.
     pub fn pod(&self) -> Option<&str> {
-        let owners = self.metadata.owner_references.iter().flatten();
-        let mut pods = owners.filter(|it| it.kind == "Pod");
-        pods.next().map(|it| it.uid.as_str())
+        let mut pods = self.metadata.owners().filter(|it| &*it.kind == "Pod");
+        pods.next().map(|it| &*it.uid)
     }
 
     /// Returns the time of the creation.
@@ -102,53 +108,67 @@ resource!(
 
 #[derive(Deserialize)]
 struct Fields {
-    metadata: Metadata,
+    /// The unparsed metadata: its managed fields are parsed apart from the rest.
+    metadata: Box<RawValue>,
     #[serde(default)]
     status: Status,
 }
 
-/// The metadata, with the times of managed fields.
+/// The time of the last change, by the managed fields.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    #[serde(flatten, deserialize_with = "owned_identity")]
-    identity: ObjectMeta,
-    generation: Option<i64>,
-    managed_fields: Option<Vec<ManagedFields>>,
+struct Managed {
+    #[serde(default, rename = "managedFields", deserialize_with = "last_change")]
+    last_change: Option<Timestamp>,
 }
 
-#[derive(Deserialize)]
-struct ManagedFields {
-    time: Option<String>,
+fn last_change<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    #[derive(Deserialize)]
+    struct Entry<'a> {
+        #[serde(borrow)]
+        time: Option<Text<'a>>,
+    }
+    raw::fold(deserializer, None, |last, entry: Entry<'de>| {
+        let time = entry.time.and_then(|time| time.parse().ok());
+        *last = time.max(*last);
+    })
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     secret_provider_class_name: Option<String>,
-    objects: Option<Vec<Object>>,
+    #[serde(deserialize_with = "objects")]
+    objects: Vec<Object>,
 }
 
 #[derive(Default, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(default)]
 struct Object {
-    id: String,
-    version: String,
+    id: Box<str>,
+    version: Box<str>,
+}
+
+/// Reads the first objects: no pod mounts nearly as many.
+fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Object>, D::Error> {
+    raw::fold(deserializer, Vec::new(), |objects, object| {
+        if objects.len() < MAX_OBJECTS {
+            objects.push(object);
+        }
+    })
 }
 
 impl From<Fields> for PodStatus {
     fn from(fields: Fields) -> Self {
         let Fields { metadata, status } = fields;
         let class = status.secret_provider_class_name;
-        let times = metadata.managed_fields.iter().flatten();
+        let managed: Option<Managed> = read_as(&metadata);
+        let metadata: Metadata<Self> = read_as(&metadata).unwrap_or_default();
         Self {
             class: class.and_then(|class| Name::parse(&class).ok()),
-            versions: versions(status.objects.unwrap_or_default()),
+            versions: versions(status.objects),
             generation: metadata.generation.unwrap_or_default(),
-            changed: times
-                .filter_map(|it| it.time.as_deref()?.parse().ok())
-                .max(),
-            metadata: metadata.identity,
+            changed: managed.and_then(|it| it.last_change),
+            metadata,
         }
     }
 }
@@ -159,7 +179,7 @@ fn versions(mut objects: Vec<Object>) -> Versions {
     let mut digest = Sha256::new();
     for part in objects.iter().flat_map(|it| [&it.id, &it.version]) {
         digest.update((part.len() as u64).to_be_bytes());
-        digest.update(part);
+        digest.update(part.as_bytes());
     }
     Versions(digest.finalize().into())
 }

@@ -2,13 +2,13 @@
 
 mod custom;
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::annotations::{DEADLINE, SOAK, STAGE, STAGED};
+use crate::conditions;
 use crate::duration::{self, MAX_SETTLE_PERIOD};
 use crate::kind::WorkloadKind;
 use crate::reference::ConfigKind;
@@ -161,16 +161,9 @@ pub(crate) struct Status {
 
 /// Reads only from the conditions whether the last rollout of a Deployment was completed.
 fn is_complete<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    #[derive(Deserialize)]
-    struct Condition<'a> {
-        #[serde(borrow, rename = "type")]
-        name: Cow<'a, str>,
-        #[serde(borrow, default)]
-        reason: Cow<'a, str>,
-    }
-    let conditions: Option<Vec<Condition<'de>>> = Option::deserialize(deserializer)?;
-    let mut conditions = conditions.into_iter().flatten();
-    Ok(conditions.any(|it| it.name == "Progressing" && it.reason == "NewReplicaSetAvailable"))
+    conditions::any(deserializer, |it| {
+        it.is("Progressing") && it.reason.as_deref() == Some("NewReplicaSetAvailable")
+    })
 }
 
 impl Facts {

@@ -7,11 +7,14 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use kube_core::{DynamicResourceScope, ObjectMeta};
-use serde::Deserialize;
+use kube_core::DynamicResourceScope;
+use serde::{Deserialize, Deserializer};
 
 use crate::annotations::CONFIG_HASH;
-use crate::metadata::{owned_identity, resource};
+use crate::conditions::Condition;
+use crate::metadata::{Metadata, Wanted, resource};
+use crate::raw;
+use crate::texts::Texts;
 use crate::workload::Workload;
 
 /// The label in which a pod has the name of its revision.
@@ -22,12 +25,13 @@ const FIRST_REPORT: SignedDuration = SignedDuration::from_secs(10);
 /// A StatefulSet, as far as its rollout is concerned.
 #[derive(Clone, Debug, Deserialize)]
 pub struct StatefulSet {
-    #[serde(deserialize_with = "owned_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
     spec: SetSpec,
     #[serde(default)]
     status: SetStatus,
 }
+
+impl Wanted for StatefulSet {}
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -65,7 +69,8 @@ struct Ordinals {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Selector {
-    match_labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    match_labels: Texts,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -76,7 +81,12 @@ struct Template {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 struct TemplateMetadata {
-    annotations: Option<BTreeMap<String, String>>,
+    #[serde(default, deserialize_with = "config_hash")]
+    annotations: Texts,
+}
+
+fn config_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
+    Texts::among(&[CONFIG_HASH], deserializer)
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -90,7 +100,7 @@ struct SetStatus {
 impl StatefulSet {
     /// Returns a selector of labels that all its pods have. Others may have them, too.
     pub fn pod_labels(&self) -> String {
-        let labels = self.spec.selector.match_labels.iter().flatten();
+        let labels = self.spec.selector.match_labels.iter();
         let labels: Vec<_> = labels
             .map(|(key, value)| format!("{key}={value}"))
             .collect();
@@ -116,35 +126,48 @@ impl StatefulSet {
     }
 
     fn config_hash(&self) -> Option<&str> {
-        let annotations = self.spec.template.metadata.annotations.as_ref()?;
-        annotations.get(CONFIG_HASH).map(String::as_str)
+        self.spec.template.metadata.annotations.get(CONFIG_HASH)
     }
 }
 
 /// A pod, as far as it is in the way of a rollout.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SetPod {
-    #[serde(deserialize_with = "owned_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
     #[serde(default)]
     status: PodStatus,
+}
+
+impl Wanted for SetPod {
+    const LABELS: &'static [&'static str] = &[REVISION];
+    const ANNOTATIONS: &'static [&'static str] = &[CONFIG_HASH];
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodStatus {
     start_time: Option<Box<str>>,
-    #[serde(default)]
-    conditions: Vec<Condition>,
+    #[serde(default, rename = "conditions", deserialize_with = "ready")]
+    ready: Option<Ready>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Condition {
-    #[serde(rename = "type")]
-    name: Box<str>,
-    status: Box<str>,
-    last_transition_time: Option<Box<str>>,
+/// Reads only the condition `Ready` from the conditions.
+fn ready<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Ready>, D::Error> {
+    raw::fold(deserializer, None, |ready, it: Condition<'de>| {
+        if it.is("Ready") && ready.is_none() {
+            *ready = Some(Ready {
+                is_true: it.holds("Ready"),
+                changed: it.last_transition_time.map(|time| (*time).into()),
+            });
+        }
+    })
+}
+
+/// The condition `Ready`.
+#[derive(Clone, Debug)]
+struct Ready {
+    is_true: bool,
+    changed: Option<Box<str>>,
 }
 
 impl SetPod {
@@ -168,18 +191,15 @@ impl SetPod {
 
     /// Returns the time since which it has been ready or not, as its kubelet wrote it.
     pub fn ready_changed(&self) -> Option<&str> {
-        self.ready()?.last_transition_time.as_deref()
+        self.ready()?.changed.as_deref()
     }
 
-    fn ready(&self) -> Option<&Condition> {
-        self.status
-            .conditions
-            .iter()
-            .find(|it| &*it.name == "Ready")
+    fn ready(&self) -> Option<&Ready> {
+        self.status.ready.as_ref()
     }
 
     fn is_ready(&self) -> bool {
-        self.ready().is_some_and(|it| &*it.status == "True")
+        self.ready().is_some_and(|it| it.is_true)
     }
 
     /// Returns true if it has not been ready since soon after its start, or has not started at all. A kubelet
@@ -188,15 +208,15 @@ impl SetPod {
         let time = |text: Option<&str>| text?.parse::<Timestamp>().ok();
         match (time(self.status.start_time.as_deref()), self.ready()) {
             (None, _) | (_, None) => true,
-            (Some(started), Some(ready)) => time(ready.last_transition_time.as_deref())
+            (Some(started), Some(ready)) => time(ready.changed.as_deref())
                 .is_some_and(|changed| changed.duration_since(started) <= FIRST_REPORT),
         }
     }
 
     /// Returns true if it belongs to this StatefulSet.
     pub fn is_of(&self, workload: &Workload) -> bool {
-        let mut owners = self.metadata.owner_references.iter().flatten();
-        owners.any(|it| it.controller == Some(true) && *it.uid == *workload.uid)
+        let controller = self.metadata.controller();
+        controller.is_some_and(|it| it.uid == workload.uid)
     }
 
     fn ordinal(&self) -> Option<i64> {
@@ -204,13 +224,11 @@ impl SetPod {
     }
 
     fn revision(&self) -> Option<&str> {
-        let labels = self.metadata.labels.as_ref()?;
-        labels.get(REVISION).map(String::as_str)
+        self.metadata.label(REVISION)
     }
 
     fn config_hash(&self) -> Option<&str> {
-        let annotations = self.metadata.annotations.as_ref()?;
-        annotations.get(CONFIG_HASH).map(String::as_str)
+        self.metadata.annotation(CONFIG_HASH)
     }
 }
 

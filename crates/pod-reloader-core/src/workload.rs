@@ -1,6 +1,6 @@
 //! The part of one workload that the rules need.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,9 @@ use crate::references::{MAX_REFERENCES, References};
 use crate::release::{Release, Tool};
 use crate::secret_provider_class::Classes;
 use crate::staging::{Defaults, Staged, Staging};
+use crate::texts::{MAX_ANNOTATIONS_SIZE, Texts};
 use crate::together::Together;
 
-/// The maximum total size of annotations on an object or a pod template that Kubernetes accepts, in bytes.
-pub const MAX_ANNOTATIONS_SIZE: usize = 256 << 10;
 /// Space left free for the few annotations that the Deployment controller adds when it copies a
 /// Deployment's annotations to its ReplicaSets.
 const RESERVED_FOR_REPLICA_SETS: usize = 1 << 10;
@@ -142,11 +141,7 @@ pub struct Values {
 }
 
 impl Values {
-    fn of(
-        map: &BTreeMap<String, String>,
-        asked: &Arc<[Arc<str>]>,
-        prefixes: &[&'static str],
-    ) -> Self {
+    fn of(map: &Texts, asked: &Arc<[Arc<str>]>, prefixes: &[&'static str]) -> Self {
         let requested = |key: &str| match asked.binary_search_by(|it| (**it).cmp(key)) {
             Ok(at) => Some(asked[at].clone()),
             Err(_) => {
@@ -155,7 +150,7 @@ impl Values {
             }
         };
         let present = map.iter();
-        let present = present.filter_map(|(key, value)| Some((requested(key)?, (**value).into())));
+        let present = present.filter_map(|(key, value)| Some((requested(key)?, value.into())));
         Self {
             asked: asked.clone(),
             present: present.collect(),
@@ -247,11 +242,11 @@ impl Reading {
         }
     }
 
-    pub(crate) fn annotations_of(&self, annotations: &BTreeMap<String, String>) -> Values {
+    pub(crate) fn annotations_of(&self, annotations: &Texts) -> Values {
         Values::of(annotations, &self.annotations, &self.prefixes)
     }
 
-    pub(crate) fn labels_of(&self, labels: &BTreeMap<String, String>) -> Values {
+    pub(crate) fn labels_of(&self, labels: &Texts) -> Values {
         Values::of(labels, &self.labels, &[])
     }
 }
@@ -289,14 +284,6 @@ impl TemplateState {
         let size = size_with(size, annotations::CONFIG_HASH, hash, Some(config_hash));
         size_with(size, annotations::PINS, self.pins.as_deref(), pins)
     }
-}
-
-/// Returns the size of a map of annotations: the bytes of its keys and values.
-pub(crate) fn annotations_size(annotations: &BTreeMap<String, String>) -> usize {
-    let sizes = annotations
-        .iter()
-        .map(|(key, value)| key.len() + value.len());
-    sizes.sum()
 }
 
 /// Returns the size of a map of `size` bytes once the value of `key` changes from `old` to `new`.

@@ -12,7 +12,8 @@ use crate::hash::{ConfigHash, Keyring, Verdict};
 use crate::pins::{Kept, Pins};
 use crate::sap;
 use crate::sync_status::SyncStatus;
-use crate::workload::{MAX_ANNOTATIONS_SIZE, Workload};
+use crate::texts::MAX_ANNOTATIONS_SIZE;
+use crate::workload::Workload;
 
 /// A review whose answer depends on the objects that the workload references.
 #[derive(Debug)]

@@ -5,13 +5,15 @@ use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use pod_reloader_api::{DeletionPolicy, GROUP};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::{COPY_OF, ConfigSync, Target};
 use crate::name::Name;
+use crate::raw;
 use crate::reference::ConfigKind;
+use crate::texts::Texts;
 
 /// Types of Secrets that are never copied: they mean something only where they are, or belong to another tool.
 const NEVER_COPIED: [&str; 3] = [
@@ -22,8 +24,8 @@ const NEVER_COPIED: [&str; 3] = [
 /// The type of a copy of some keys of a Secret: other types promise keys.
 const OPAQUE: &str = "Opaque";
 
-/// The keys and values of an object. Those of Secrets, and binary ones, are in base64, as the apiserver writes it.
-type Data = BTreeMap<String, String>;
+/// The maximum number of owners that are read. A copy has one.
+const MAX_OWNERS: usize = 64;
 
 /// A ConfigMap or a Secret, as the apiserver sends it.
 #[derive(Clone, Deserialize)]
@@ -32,10 +34,11 @@ pub struct Object {
     metadata: Metadata,
     #[serde(rename = "type")]
     kind: Option<Box<str>>,
-    #[serde(default, deserialize_with = "or_empty")]
-    data: Data,
-    #[serde(default, deserialize_with = "or_empty")]
-    binary_data: Data,
+    /// The keys and values. Those of Secrets, and binary ones, are in base64, as the apiserver writes it.
+    #[serde(default, deserialize_with = "Texts::of_any_size")]
+    data: Texts,
+    #[serde(default, deserialize_with = "Texts::of_any_size")]
+    binary_data: Texts,
     immutable: Option<bool>,
 }
 
@@ -45,23 +48,25 @@ struct Metadata {
     uid: Box<str>,
     resource_version: Box<str>,
     deletion_timestamp: Option<Box<str>>,
-    #[serde(default, deserialize_with = "or_empty")]
-    labels: BTreeMap<String, String>,
-    #[serde(default, deserialize_with = "or_empty")]
-    annotations: BTreeMap<String, String>,
-    #[serde(default, deserialize_with = "or_empty")]
+    #[serde(default)]
+    labels: Texts,
+    #[serde(default)]
+    annotations: Texts,
+    #[serde(default, deserialize_with = "first_owners")]
     owner_references: Vec<OwnerReference>,
-    #[serde(default, deserialize_with = "or_empty")]
-    finalizers: Vec<String>,
+    /// The unparsed list of finalizers.
+    finalizers: Option<Box<RawValue>>,
 }
 
-/// Parses `null` as nothing.
-fn or_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+/// Reads the first owners: one more than a copy has would be enough.
+fn first_owners<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<OwnerReference>, D::Error> {
+    raw::fold(deserializer, Vec::new(), |owners, owner| {
+        if owners.len() < MAX_OWNERS {
+            owners.push(owner);
+        }
+    })
 }
 
 /// The error of an object that cannot be read. It says nothing more, because that might be a value.
@@ -91,7 +96,7 @@ impl Object {
             &self.metadata.uid,
             &self.metadata.resource_version,
             owners.map(|owner| &*owner.uid),
-            self.metadata.annotations.get(COPY_OF).map(|it| &**it),
+            self.metadata.annotations.get(COPY_OF),
         )
     }
 }
@@ -110,8 +115,8 @@ pub enum NotCopied {
 /// The content of the copies of a source: the part that is the same in all namespaces.
 pub struct Content {
     kind: Option<Box<str>>,
-    data: Data,
-    binary_data: Data,
+    data: Texts,
+    binary_data: Texts,
     /// A digest of everything that a copy is made of. It stays in memory.
     pub digest: [u8; 16],
 }
@@ -119,10 +124,13 @@ pub struct Content {
 /// Shows no value.
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys: Vec<_> = self.data.keys().chain(self.binary_data.keys()).collect();
+        let all = self.data.iter().chain(self.binary_data.iter());
+        let keys: Vec<_> = all.map(|(key, _)| key).collect();
         f.debug_struct("Content").field("keys", &keys).finish()
     }
 }
+
+const JSON: &str = "its keys are texts";
 
 /// The next step towards an exact copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +154,7 @@ impl ConfigSync {
     ///
     /// Says why the source is not copied.
     pub fn content(&self, source: Object) -> Result<Content, NotCopied> {
-        if source.metadata.annotations.contains_key(COPY_OF) {
+        if source.metadata.annotations.get(COPY_OF).is_some() {
             return Err(NotCopied::IsCopy);
         }
         let kind = source.kind;
@@ -157,14 +165,17 @@ impl ConfigSync {
         if let Some(missing) = self
             .keys
             .iter()
-            .find(|key| !data.contains_key(*key) && !binary_data.contains_key(*key))
+            .find(|key| data.get(key).or(binary_data.get(key)).is_none())
         {
             return Err(NotCopied::KeyNotFound(missing.clone()));
         }
         let is_part = !self.keys.is_empty();
         if is_part {
-            data.retain(|key, _| self.keys.contains(key));
-            binary_data.retain(|key, _| self.keys.contains(key));
+            let part = |data: Texts| -> Texts {
+                let is_asked = |key: &str| self.keys.iter().any(|it| it == key);
+                data.iter().filter(|(key, _)| is_asked(key)).collect()
+            };
+            (data, binary_data) = (part(data), part(binary_data));
         }
         let kind = kind.map(|kind| if is_part { OPAQUE.into() } else { kind });
         let mut content = Content {
@@ -178,16 +189,16 @@ impl ConfigSync {
     }
 
     fn digest(&self, content: &Content) -> [u8; 16] {
-        let all = json!([
-            self.uid,
+        let all = (
+            &self.uid,
             self.labels(),
-            self.metadata.annotations,
+            &self.metadata.annotations,
             self.deletion_policy,
-            content.kind,
-            content.data,
-            content.binary_data,
-        ]);
-        let digest = Sha256::digest(all.to_string());
+            &content.kind,
+            &content.data,
+            &content.binary_data,
+        );
+        let digest = Sha256::digest(serde_json::to_vec(&all).expect(JSON));
         std::array::from_fn(|at| digest[at])
     }
 
@@ -204,8 +215,8 @@ impl ConfigSync {
         }
         let is_exact = object.data == content.data
             && object.binary_data == content.binary_data
-            && object.metadata.labels == self.labels()
-            && object.metadata.annotations == self.annotations(namespace)
+            && object.metadata.labels == self.labels().into_iter().collect()
+            && object.metadata.annotations == self.annotations(namespace).into_iter().collect()
             && object.metadata.owner_references == self.owners();
         match is_exact {
             true => Step::Nothing,
@@ -226,25 +237,39 @@ impl ConfigSync {
         struct Manifest<'a> {
             api_version: &'static str,
             kind: &'static str,
-            metadata: serde_json::Value,
+            metadata: Metadata<'a>,
             #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
             secret_type: Option<&'a str>,
-            data: &'a Data,
-            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-            binary_data: &'a Data,
+            data: &'a Texts,
+            #[serde(skip_serializing_if = "Texts::is_empty")]
+            binary_data: &'a Texts,
         }
-        let mut metadata = json!({
-            "name": self.source.name.as_str(),
-            "namespace": namespace.as_str(),
-            "labels": self.labels(),
-            "annotations": self.annotations(namespace),
-            "ownerReferences": self.owners(),
-        });
-        if let Some(Object { metadata: old, .. }) = object {
-            metadata["uid"] = json!(old.uid);
-            metadata["resourceVersion"] = json!(old.resource_version);
-            metadata["finalizers"] = json!(old.finalizers);
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Metadata<'a> {
+            name: &'a str,
+            namespace: &'a str,
+            labels: BTreeMap<String, String>,
+            annotations: BTreeMap<String, String>,
+            owner_references: Vec<OwnerReference>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            uid: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            resource_version: Option<&'a str>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            finalizers: Option<&'a RawValue>,
         }
+        let old = object.map(|object| &object.metadata);
+        let metadata = Metadata {
+            name: self.source.name.as_str(),
+            namespace: namespace.as_str(),
+            labels: self.labels(),
+            annotations: self.annotations(namespace),
+            owner_references: self.owners(),
+            uid: old.map(|it| &*it.uid),
+            resource_version: old.map(|it| &*it.resource_version),
+            finalizers: old.and_then(|it| it.finalizers.as_deref()),
+        };
         let manifest = Manifest {
             api_version: "v1",
             kind: self.source.kind.as_str(),
@@ -256,7 +281,7 @@ impl ConfigSync {
             data: &content.data,
             binary_data: &content.binary_data,
         };
-        serde_json::to_vec(&manifest).expect("its keys are texts")
+        serde_json::to_vec(&manifest).expect(JSON)
     }
 
     /// Returns the owners of each copy. With the owner, the garbage collector deletes the copies.
@@ -279,7 +304,7 @@ impl ConfigSync {
 mod tests {
     use super::super::tests::sync;
     use super::*;
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     fn shop() -> Name {
         Name::parse("shop").unwrap()
@@ -418,7 +443,8 @@ mod tests {
         let sync = sync(json!({"spec": {"keys": ["tls.crt"]}}));
         let content = content(&sync);
         assert_eq!(content.kind.as_deref(), Some("Opaque"));
-        assert_eq!(content.data.keys().collect::<Vec<_>>(), ["tls.crt"]);
+        let keys: Vec<_> = content.data.iter().map(|(key, _)| key).collect();
+        assert_eq!(keys, ["tls.crt"]);
         let missing = sync.content(object(json!({"data": {"tls.crt": null}})));
         assert_eq!(
             missing.unwrap_err(),

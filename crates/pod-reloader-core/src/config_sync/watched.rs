@@ -5,18 +5,57 @@ use std::borrow::Cow;
 use kube_core::{
     ClusterResourceScope, DynamicResourceScope, ObjectMeta, Resource, Selector, SelectorExt,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 use super::COPY_OF;
-use crate::metadata::{labelled_identity, owned_identity, resource};
+use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
+use crate::raw;
 use crate::reference::ConfigKind;
 
 /// The metadata of a namespace. Only its name, its labels and whether it is being deleted are parsed.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Fields")]
 pub struct NamespaceMetadata {
-    #[serde(deserialize_with = "labelled_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
+    /// All labels, as `KEY=VALUE,...`.
+    labels: Box<str>,
+}
+
+impl Wanted for NamespaceMetadata {}
+
+/// A namespace. Its labels are parsed apart from the rest of its metadata.
+#[derive(Deserialize)]
+struct Fields {
+    metadata: Box<RawValue>,
+}
+
+impl TryFrom<Fields> for NamespaceMetadata {
+    type Error = serde_json::Error;
+
+    fn try_from(Fields { metadata }: Fields) -> Result<Self, Self::Error> {
+        #[derive(Deserialize)]
+        struct Labelled {
+            #[serde(default, deserialize_with = "joined")]
+            labels: String,
+        }
+        let Labelled { labels } = serde_json::from_str(metadata.get())?;
+        Ok(Self {
+            metadata: serde_json::from_str(metadata.get())?,
+            labels: labels.into(),
+        })
+    }
+}
+
+/// Reads labels as `KEY=VALUE,...`.
+fn joined<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    raw::fold_map(deserializer, String::new(), |labels, key, value| {
+        let comma = if labels.is_empty() { "" } else { "," };
+        for part in [comma, key, "=", value] {
+            labels.push_str(part);
+        }
+    })
 }
 
 /// What decides whether a namespace gets a copy.
@@ -45,13 +84,8 @@ impl NamespaceMetadata {
 
     /// Returns what decides whether it gets a copy.
     pub fn labels(self) -> NamespaceLabels {
-        let labels = self.metadata.labels.unwrap_or_default();
-        let labels: Vec<_> = labels
-            .iter()
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
         NamespaceLabels {
-            labels: labels.join(",").into(),
+            labels: self.labels,
             is_terminating: self.metadata.deletion_timestamp.is_some(),
         }
     }
@@ -65,8 +99,11 @@ resource!(
 /// The metadata of an object that has the name of a copy, as the apiserver sends it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct TargetMetadata {
-    #[serde(deserialize_with = "owned_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
+}
+
+impl Wanted for TargetMetadata {
+    const ANNOTATIONS: &'static [&'static str] = &[COPY_OF];
 }
 
 /// An object that has the name of a copy: the copy, its source, or an object of somebody else.
@@ -141,15 +178,11 @@ impl TargetMetadata {
 
 impl From<TargetMetadata> for Target {
     fn from(TargetMetadata { metadata }: TargetMetadata) -> Self {
-        let owners = metadata.owner_references.iter().flatten();
-        let annotations = metadata.annotations.as_ref();
         Self::new(
             metadata.uid.as_deref().unwrap_or_default(),
             metadata.resource_version.as_deref().unwrap_or_default(),
-            owners.map(|owner| owner.uid.as_str()),
-            annotations
-                .and_then(|it| it.get(COPY_OF))
-                .map(String::as_str),
+            metadata.owners().map(|owner| &*owner.uid),
+            metadata.annotation(COPY_OF),
         )
     }
 }
@@ -179,10 +212,10 @@ impl Resource for TargetMetadata {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        &self.metadata
+        self.metadata.object()
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+        self.metadata.object_mut()
     }
 }

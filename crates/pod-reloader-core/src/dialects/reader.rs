@@ -341,7 +341,7 @@ fn excluded<'a>(
         .flat_map(|(_, prefix)| {
             let all = subject.annotations.iter();
             let begin = all.filter(move |(key, _)| key.starts_with(*prefix));
-            begin.map(|(_, value)| value.as_str())
+            begin.map(|(_, value)| value)
         });
     let (first, are_more) = first(listed.chain(prefixed), MAX_EXCLUDED);
     if are_more {

@@ -72,12 +72,12 @@ fn by<'a>(
     let subscribing = [reload, AUTO, typed_auto, SEARCH];
     let is_on_metadata = subscribing
         .iter()
-        .any(|key| subject.annotations.contains_key(*key));
+        .any(|key| subject.annotations.get(key).is_some());
     let annotations = match is_on_metadata {
         true => subject.annotations,
         false => subject.template_annotations,
     };
-    let value = |key| annotations.get(key).map_or("", String::as_str);
+    let value = |key| annotations.get(key).unwrap_or_default();
     let mut discovers = Vec::new();
     if value(SEARCH) == "true" {
         discovers.push((Dialect::Stakater, Marks::STAKATER_MATCH));

@@ -11,6 +11,8 @@ use crate::reference::ConfigKind;
 
 /// The maximum number of items of one list that are read: a request may hold more than fits into memory.
 pub(super) const MAX_ITEMS: usize = 4096;
+/// The number of items of a list and of the lists in it after which no more items of the list are read.
+const ENOUGH: usize = 4 * MAX_ITEMS;
 /// The name of the Secrets Store CSI driver.
 const SECRETS_STORE: &str = "secrets-store.csi.k8s.io";
 
@@ -21,39 +23,44 @@ const SECRETS_STORE: &str = "secrets-store.csi.k8s.io";
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpec {
     #[serde(deserialize_with = "those_of_use")]
-    pub(super) containers: Vec<Container>,
+    pub(super) containers: Box<[Container]>,
     #[serde(deserialize_with = "those_of_use")]
-    pub(super) init_containers: Vec<Container>,
+    pub(super) init_containers: Box<[Container]>,
     /// Those of pods alone: no pod template has any.
     #[serde(deserialize_with = "those_of_use")]
-    pub(super) ephemeral_containers: Vec<Container>,
+    pub(super) ephemeral_containers: Box<[Container]>,
     #[serde(deserialize_with = "those_of_use")]
-    pub(super) volumes: Vec<Volume>,
+    pub(super) volumes: Box<[Volume]>,
     #[serde(deserialize_with = "those_of_use")]
-    pub(super) image_pull_secrets: Vec<Source>,
+    pub(super) image_pull_secrets: Box<[Source]>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Container {
     #[serde(deserialize_with = "those_of_use")]
-    env: Vec<EnvVar>,
+    env: Box<[EnvVar]>,
     #[serde(deserialize_with = "those_of_use")]
-    env_from: Vec<EnvFrom>,
+    env_from: Box<[EnvFrom]>,
     #[serde(deserialize_with = "those_of_use")]
-    pub(super) volume_mounts: Vec<VolumeMount>,
+    pub(super) volume_mounts: Box<[VolumeMount]>,
     restart_policy: Option<Box<str>>,
 }
 
 impl Container {
     pub(super) fn env(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
         let from = self.env.iter().filter_map(|env| env.value_from.as_ref());
-        from.flat_map(|from| pair(&from.config_map_key_ref, &from.secret_key_ref))
+        from.flat_map(|from| {
+            pair(
+                from.config_map_key_ref.as_deref(),
+                from.secret_key_ref.as_deref(),
+            )
+        })
     }
 
     pub(super) fn env_from(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
         let env_from = self.env_from.iter();
-        env_from.flat_map(|from| pair(&from.config_map_ref, &from.secret_ref))
+        env_from.flat_map(|from| pair(from.config_map_ref.as_deref(), from.secret_ref.as_deref()))
     }
 
     /// Returns true if an init container is a sidecar: it starts before the others, and keeps running.
@@ -71,15 +78,15 @@ struct EnvVar {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ValueFrom {
-    config_map_key_ref: Option<Source>,
-    secret_key_ref: Option<Source>,
+    config_map_key_ref: Option<Box<Source>>,
+    secret_key_ref: Option<Box<Source>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EnvFrom {
-    config_map_ref: Option<Source>,
-    secret_ref: Option<Source>,
+    config_map_ref: Option<Box<Source>>,
+    secret_ref: Option<Box<Source>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -116,9 +123,9 @@ impl VolumeMount {
 pub(super) struct Volume {
     pub(super) name: Option<Box<str>>,
     /// The objects whose keys are the files of the volume.
-    pub(super) sources: Vec<(ConfigKind, Source)>,
+    pub(super) sources: Box<[(ConfigKind, Source)]>,
     /// The Secrets that the driver needs.
-    pub(super) driver_secrets: Vec<Source>,
+    pub(super) driver_secrets: Box<[Source]>,
     /// The SecretProviderClass whose secrets are the files of the volume.
     pub(super) secret_provider_class: Option<Name>,
 }
@@ -155,7 +162,8 @@ impl From<VolumeFields> for Volume {
         let own = pair(fields.config_map, fields.secret);
         let projected = fields.projected.map(|projected| projected.sources);
         let projected = projected.into_iter().flatten();
-        let sources = own.chain(projected.flat_map(|it| pair(it.config_map, it.secret)));
+        let projected = projected.flat_map(|it| pair(it.config_map, it.secret));
+        let sources = own.chain(projected.map(|(kind, source)| (kind, *source)));
         let secret_provider_class = fields.csi.as_ref().and_then(Csi::secret_provider_class);
         let drivers = [
             fields.cephfs,
@@ -184,14 +192,14 @@ impl From<VolumeFields> for Volume {
 #[serde(default)]
 struct Projected {
     #[serde(deserialize_with = "those_of_use")]
-    sources: Vec<ProjectedSource>,
+    sources: Box<[ProjectedSource]>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ProjectedSource {
-    config_map: Option<Source>,
-    secret: Option<Source>,
+    config_map: Option<Box<Source>>,
+    secret: Option<Box<Source>>,
 }
 
 #[derive(Deserialize)]
@@ -231,7 +239,7 @@ pub(super) struct Source {
     pub(super) name: Option<Box<str>>,
     pub(super) key: Option<Box<str>>,
     #[serde(deserialize_with = "those_of_use")]
-    pub(super) items: Vec<Item>,
+    pub(super) items: Box<[Item]>,
     pub(super) optional: Option<bool>,
 }
 
@@ -264,7 +272,7 @@ fn by_secret_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
     struct Secret {
         secret_name: Option<Box<str>>,
         #[serde(deserialize_with = "those_of_use")]
-        items: Vec<Item>,
+        items: Box<[Item]>,
         optional: Option<bool>,
     }
     let secret = Option::<Secret>::deserialize(deserializer)?;
@@ -288,11 +296,20 @@ fn pair<T>(
 /// An item of a list that may or may not name a ConfigMap or a Secret.
 trait MayBeOfUse {
     fn is_of_use(&self) -> bool;
+
+    /// Returns the number of items that it is and has.
+    fn count(&self) -> usize {
+        1
+    }
 }
 
 impl MayBeOfUse for Container {
     fn is_of_use(&self) -> bool {
-        !(self.env.is_empty() && self.env_from.is_empty() && self.volume_mounts.is_empty())
+        self.count() > 1
+    }
+
+    fn count(&self) -> usize {
+        1 + self.env.len() + self.env_from.len() + self.volume_mounts.len()
     }
 }
 
@@ -321,17 +338,31 @@ impl MayBeOfUse for Volume {
         !(self.sources.is_empty() && self.driver_secrets.is_empty())
             || self.secret_provider_class.is_some()
     }
+
+    fn count(&self) -> usize {
+        let sources = self.sources().map(|(_, source)| source.count());
+        1 + sources.sum::<usize>() + self.driver_secrets.len()
+    }
 }
 
 impl MayBeOfUse for ProjectedSource {
     fn is_of_use(&self) -> bool {
         self.config_map.is_some() || self.secret.is_some()
     }
+
+    fn count(&self) -> usize {
+        let sources = self.config_map.iter().chain(&self.secret);
+        sources.map(|source| source.count()).sum()
+    }
 }
 
 impl MayBeOfUse for Source {
     fn is_of_use(&self) -> bool {
         self.name.is_some()
+    }
+
+    fn count(&self) -> usize {
+        1 + self.items.len()
     }
 }
 
@@ -341,9 +372,9 @@ impl MayBeOfUse for Item {
     }
 }
 
-/// Parses the first [`MAX_ITEMS`] useful items of a list. A request may hold three megabytes of items, and
+/// Parses the first useful items of a list, up to [`MAX_ITEMS`], or [`ENOUGH`] with those in them. A request may hold three megabytes of items, and
 /// each of them would take some hundred times its size.
-fn those_of_use<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+fn those_of_use<'de, D, T>(deserializer: D) -> Result<Box<[T]>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de> + MayBeOfUse,
@@ -351,18 +382,18 @@ where
     struct Items<T>(PhantomData<T>);
 
     impl<'de, T: Deserialize<'de> + MayBeOfUse> Visitor<'de> for Items<T> {
-        type Value = Vec<T>;
+        type Value = Box<[T]>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a list")
         }
 
         fn visit_none<E>(self) -> Result<Self::Value, E> {
-            Ok(Vec::new())
+            Ok(Box::default())
         }
 
         fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(Vec::new())
+            Ok(Box::default())
         }
 
         fn visit_some<D: Deserializer<'de>>(self, list: D) -> Result<Self::Value, D::Error> {
@@ -371,12 +402,14 @@ where
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
             let mut items = Vec::new();
+            let mut count = 0;
             while let Some(item) = list.next_element::<T>()? {
-                if items.len() < MAX_ITEMS && item.is_of_use() {
+                if items.len() < MAX_ITEMS && count < ENOUGH && item.is_of_use() {
+                    count += item.count();
                     items.push(item);
                 }
             }
-            Ok(items)
+            Ok(items.into())
         }
     }
 

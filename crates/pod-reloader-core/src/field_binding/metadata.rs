@@ -5,15 +5,16 @@ use std::borrow::Cow;
 use kube_core::{ApiResource, DynamicResourceScope, ObjectMeta, Resource};
 use serde::Deserialize;
 
-use crate::metadata::labelled_identity;
+use crate::metadata::{Metadata, Wanted};
 use crate::name::Name;
 
 /// The metadata of a source or a target. Of the rest, only a little is parsed.
 #[derive(Clone, Debug, Deserialize)]
 pub struct BoundMetadata {
-    #[serde(deserialize_with = "labelled_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
 }
+
+impl Wanted for BoundMetadata {}
 
 impl BoundMetadata {
     /// Returns the namespace. `None` if it is invalid, which the apiserver never sends.
@@ -61,10 +62,10 @@ impl Resource for BoundMetadata {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        &self.metadata
+        self.metadata.object()
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+        self.metadata.object_mut()
     }
 }

@@ -1,25 +1,26 @@
 //! The object whose keys are written to fields, as the apiserver sends it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::ByteString;
+use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
-use serde::{Deserialize, Deserializer};
 
 use crate::reference::ConfigKind;
+use crate::texts::Texts;
 
 /// A ConfigMap or a Secret, as the apiserver sends it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
     metadata: Metadata,
-    #[serde(default, deserialize_with = "or_empty")]
-    data: Data,
-    #[serde(default, deserialize_with = "or_empty")]
-    binary_data: Data,
+    /// Keys and values. Those of Secrets, and binary ones, are in base64.
+    #[serde(default, deserialize_with = "Texts::of_any_size")]
+    data: Texts,
+    #[serde(default, deserialize_with = "Texts::of_any_size")]
+    binary_data: Texts,
 }
 
 #[derive(Deserialize)]
@@ -28,18 +29,11 @@ struct Metadata {
     resource_version: Box<str>,
 }
 
-/// Keys and values. Those of Secrets, and binary ones, are in base64.
-type Data = BTreeMap<String, String>;
-
-/// Parses `null` as nothing.
-fn or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Data, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
 /// Shows no value.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys: Vec<_> = self.data.keys().chain(self.binary_data.keys()).collect();
+        let all = self.data.iter().chain(self.binary_data.iter());
+        let keys: Vec<_> = all.map(|(key, _)| key).collect();
         f.debug_struct("Source").field("keys", &keys).finish()
     }
 }
@@ -52,7 +46,7 @@ impl Source {
 
     /// Returns the number of bytes of a key of an object of this kind, or none if it has no such key.
     pub fn length(&self, kind: ConfigKind, key: &str) -> usize {
-        let decoded = |text: &String| text.trim_end_matches('=').len() * 3 / 4;
+        let decoded = |text: &str| text.trim_end_matches('=').len() * 3 / 4;
         match (kind, self.data.get(key)) {
             (ConfigKind::ConfigMap, Some(text)) => text.len(),
             (ConfigKind::ConfigMap, None) => self.binary_data.get(key).map_or(0, decoded),

@@ -1,13 +1,12 @@
 //! Parses the parts of a workload, which are the same for every kind, into what the rules need.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use kube_core::ObjectMeta;
 use serde_json::value::RawValue;
 
-use super::{pod_selector, template::Found};
+use super::{Metadata, pod_selector, template::Found};
 use crate::advice::{self, Advice};
 use crate::annotations::{self, Inherited, Place};
 use crate::dialects::Subject;
@@ -23,15 +22,14 @@ use crate::references::{MAX_REFERENCES, References};
 use crate::release::Release;
 use crate::secret_provider_class::Classes;
 use crate::staging::{Defaults, Facts, Staging};
+use crate::texts::Texts;
 use crate::together::Together;
-use crate::workload::{
-    MAX_ANNOTATIONS_SIZE, Markers, Reading, Restart, Stall, Workload, WorkloadId, annotations_size,
-};
+use crate::workload::{Markers, Reading, Restart, Stall, Workload, WorkloadId};
 
 /// A workload, taken apart.
 pub(super) struct Parts {
     pub(super) api_version: Option<Box<str>>,
-    pub(super) metadata: ObjectMeta,
+    pub(super) metadata: Metadata,
     pub(super) templates: Vec<Found>,
     pub(super) restart: Restart,
     pub(super) stall: Option<Stall>,
@@ -48,14 +46,18 @@ impl Parts {
         reading: &Reading,
         inherited: &Inherited,
     ) -> Result<Workload, InvalidName> {
-        let metadata = self.metadata;
+        let Metadata {
+            identity: metadata,
+            annotations,
+            labels,
+        } = self.metadata;
         let namespace = Name::parse(&metadata.namespace.unwrap_or_default())?;
         let generation = metadata.generation.unwrap_or_default();
-        let has_annotations = metadata.annotations.is_some();
-        let has_labels = metadata.labels.is_some();
-        let annotations = metadata.annotations.filter(is_allowed).unwrap_or_default();
-        let labels = metadata.labels.unwrap_or_default();
-        let none = BTreeMap::new();
+        let has_annotations = annotations.is_some();
+        let has_labels = labels.is_some();
+        let annotations = annotations.unwrap_or_default();
+        let labels = labels.unwrap_or_default();
+        let none = Texts::default();
         let pod_specs = self.templates.iter();
         let pod_specs: Vec<_> = pod_specs
             .filter_map(|it| it.template.spec.as_ref())
@@ -134,7 +136,7 @@ impl Parts {
                 has_annotations,
                 has_labels,
                 baseline: subject.annotation(annotations::BASELINE).map(Into::into),
-                annotations_size: annotations_size(&annotations),
+                annotations_size: annotations.size(),
             },
             settle_period: settle_period(&subject, reading),
             gates: Gates::read(|key| subject.annotation(key), inherited),
@@ -156,7 +158,7 @@ impl Parts {
             releases: Release::of(
                 &reading.tools,
                 |key| subject.annotation(key),
-                |key| labels.get(key).map(String::as_str),
+                |key| labels.get(key),
             ),
             id: WorkloadId {
                 kind,
@@ -180,9 +182,8 @@ fn tracked(names: BTreeSet<Name>, selector: Option<&RawValue>) -> Option<Box<Cla
 }
 
 /// Returns the annotations of the first pod template that has some.
-fn template_annotations(templates: &[Found]) -> Option<&BTreeMap<String, String>> {
-    let first = templates.iter().find_map(Found::annotations);
-    first.filter(|annotations| is_allowed(annotations))
+fn template_annotations(templates: &[Found]) -> Option<&Texts> {
+    templates.iter().find_map(Found::annotations)
 }
 
 /// Returns how the workload is restarted: by the time that its kind has for that only if it must be or asks
@@ -240,10 +241,4 @@ fn requirements(
         .iter()
         .flat_map(|it| it.requirements(namespace, counts));
     requirements.collect()
-}
-
-/// Returns true if the API lets an object have annotations of this size. A review comes before that is
-/// checked, so it may hold megabytes of them. These are not read, and the apiserver refuses the write.
-fn is_allowed(annotations: &BTreeMap<String, String>) -> bool {
-    annotations_size(annotations) <= MAX_ANNOTATIONS_SIZE
 }

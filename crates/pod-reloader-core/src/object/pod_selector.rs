@@ -7,7 +7,7 @@ use kube_core::Selector;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::template::read_as;
+use crate::raw::read_as;
 
 /// Returns a selector as text. `None` if it cannot be understood, or selects everything, which no workload does.
 pub(super) fn text(selector: &RawValue) -> Option<String> {

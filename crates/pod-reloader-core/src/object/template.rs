@@ -1,16 +1,14 @@
 //! Pod templates, wherever they are in an object.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::annotations;
 use crate::discovery::PodSpec;
 use crate::kind::FieldPath;
-use crate::review::fields;
-use crate::workload::{TemplateState, annotations_size};
+use crate::raw::{self, is_null, member, read_as};
+use crate::texts::{Builder, Texts};
+use crate::workload::TemplateState;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct PodTemplate {
@@ -20,7 +18,34 @@ pub(super) struct PodTemplate {
 
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct TemplateMetadata {
-    pub(super) annotations: Option<BTreeMap<String, String>>,
+    pub(super) annotations: Option<Annotations>,
+}
+
+/// The annotations of a pod template.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Annotations {
+    all: Texts,
+    /// Ours. They are there even if all together are too many: it may be ours that makes them too many.
+    ours: Texts,
+}
+
+/// Our annotations of a pod template.
+const OURS: [&str; 2] = [annotations::CONFIG_HASH, annotations::PINS];
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let found = <(Builder, Builder)>::default();
+        let (all, ours) = raw::fold_map(deserializer, found, |(all, ours), key, value| {
+            all.add(key, value);
+            if OURS.contains(&key) {
+                ours.add(key, value);
+            }
+        })?;
+        Ok(Self {
+            all: all.build(),
+            ours: ours.build(),
+        })
+    }
 }
 
 /// Returns the number of fields that exist on a path that starts with `spec`, and the value at its end.
@@ -29,21 +54,16 @@ pub(super) fn found<'a>(
     spec: Option<&'a RawValue>,
     path: &[&str],
 ) -> Option<(usize, Option<&'a RawValue>)> {
-    let Some(mut place) = spec.filter(|spec| spec.get() != "null") else {
+    let Some(mut place) = spec.filter(|spec| !is_null(spec)) else {
         return Some((0, None));
     };
     for (depth, field) in path.iter().enumerate().skip(1) {
-        match fields(place).ok()?.remove(*field) {
+        match member(place, field).ok()? {
             Some(inner) => place = inner,
             None => return Some((depth, None)),
         }
     }
     Some((path.len(), Some(place)))
-}
-
-/// Parses a value. One that cannot be parsed is treated as missing.
-pub(super) fn read_as<T: DeserializeOwned>(value: &RawValue) -> Option<T> {
-    serde_json::from_str(value.get()).ok()
 }
 
 /// A pod template, and the number of fields that exist on the path to the config hash annotation. `None` if
@@ -63,10 +83,13 @@ impl Found {
         let ours = || {
             let of = |key: &'static str| {
                 let value: String = part(&["metadata", "annotations", key]).and_then(read_as)?;
-                Some((key.to_owned(), value))
+                Some((key, value))
             };
-            let ours = [annotations::CONFIG_HASH, annotations::PINS];
-            Some(ours.into_iter().filter_map(of).collect::<BTreeMap<_, _>>())
+            let ours: Texts = OURS.into_iter().filter_map(of).collect();
+            Some(Annotations {
+                all: ours.clone(),
+                ours,
+            })
         };
         let template = PodTemplate {
             // If other values are not strings, only ours are of use.
@@ -78,20 +101,25 @@ impl Found {
         Self { depth, template }
     }
 
-    pub(super) fn annotations(&self) -> Option<&BTreeMap<String, String>> {
+    fn own(&self) -> Option<&Annotations> {
         self.template.metadata.as_ref()?.annotations.as_ref()
+    }
+
+    /// Returns the annotations, if there are any.
+    pub(super) fn annotations(&self) -> Option<&Texts> {
+        Some(&self.own()?.all)
     }
 
     pub(super) fn state(&self) -> TemplateState {
         let own = |key: &str| {
-            let value = self.annotations().and_then(|it| it.get(key));
-            value.map(|value| value.as_str().into())
+            let value = self.own().and_then(|it| it.ours.get(key));
+            value.map(Into::into)
         };
         TemplateState {
             depth: self.depth,
             config_hash: own(annotations::CONFIG_HASH),
             pins: own(annotations::PINS),
-            annotations_size: self.annotations().map_or(0, annotations_size),
+            annotations_size: self.annotations().map_or(0, Texts::size),
         }
     }
 }

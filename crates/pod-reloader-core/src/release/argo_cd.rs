@@ -6,13 +6,14 @@
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use kube_core::{DynamicResourceScope, ObjectMeta};
-use serde::Deserialize;
+use kube_core::DynamicResourceScope;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 use super::{Release, ReleaseObject, Revision, Step, Tool, flux, helm};
-use crate::metadata::{identity, resource};
+use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
+use crate::raw;
 
 /// Annotation of an object that belongs to an Application: `application:group/kind:namespace/name`. The
 /// Application is `namespace_name` if it is not in the namespace of Argo CD.
@@ -60,8 +61,7 @@ fn hash(value: &impl Hash) -> u64 {
 /// An Application of Argo CD: its identity and its operation.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Application {
-    #[serde(deserialize_with = "identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
     /// The operation that is asked for. It is there until the operation has ended.
     operation: Option<IgnoredAny>,
     status: Option<Status>,
@@ -84,28 +84,54 @@ struct Operation {
     sync_result: Option<SyncResult>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 struct SyncResult {
-    resources: Option<Vec<Applied>>,
+    #[serde(deserialize_with = "so_far")]
+    resources: SoFar,
 }
 
-/// An object that the operation has applied, or a hook.
-#[derive(Clone, Debug, Default, Deserialize, Hash)]
-#[serde(rename_all = "camelCase", default)]
-struct Applied {
-    group: String,
-    kind: String,
-    namespace: String,
-    name: String,
-    status: String,
-    hook_phase: String,
-    sync_phase: String,
+/// The results so far, of all objects and hooks together.
+#[derive(Clone, Debug, Default)]
+struct SoFar {
+    /// A hash of all of them.
+    hash: u64,
+    /// The objects that have been applied, as [`listed`] has them.
+    applied: BTreeSet<u64>,
+    /// True if a hook has begun that runs when all objects have been applied.
+    has_post_sync: bool,
+}
+
+/// Reads the results one at a time.
+fn so_far<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SoFar, D::Error> {
+    /// An object that the operation has applied, or a hook.
+    #[derive(Default, Deserialize, Hash)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Applied {
+        group: String,
+        kind: String,
+        namespace: String,
+        name: String,
+        status: String,
+        hook_phase: String,
+        sync_phase: String,
+    }
+    raw::fold(deserializer, SoFar::default(), |so_far, it: Applied| {
+        so_far.hash = hash(&(so_far.hash, &it));
+        so_far.has_post_sync |= it.sync_phase == "PostSync";
+        if matches!(&*it.status, "Synced" | "Pruned" | "PruneSkipped") {
+            let object = listed(&it.group, &it.kind, &it.namespace, &it.name);
+            so_far.applied.insert(object);
+        }
+    })
 }
 
 resource!(
     Application, DynamicResourceScope, of_metadata: false,
     group: "argoproj.io", version: "v1alpha1", kind: "Application", plural: "applications"
 );
+
+impl Wanted for Application {}
 
 impl ReleaseObject for Application {
     const TOOL: Tool = Tool::ArgoCd;
@@ -127,21 +153,19 @@ impl Application {
         if operation.phase.as_deref() != Some("Running") || self.operation.is_none() {
             return None;
         }
-        let resources = operation.sync_result.as_ref();
-        let resources = resources.and_then(|it| it.resources.as_deref());
-        let resources = resources.unwrap_or_default();
-        if resources.iter().any(|it| it.sync_phase == "PostSync") {
+        let so_far = operation.sync_result.as_ref().map(|it| &it.resources);
+        if so_far.is_some_and(|it| it.has_post_sync) {
             return None;
         }
-        let is_applied =
-            |it: &&Applied| matches!(&*it.status, "Synced" | "Pruned" | "PruneSkipped");
-        let applied = resources.iter().filter(is_applied);
-        let applied = applied.map(|it| listed(&it.group, &it.kind, &it.namespace, &it.name));
         let home = status.controller_namespace.as_ref();
         Some(Step::ArgoCd {
-            sign: hash(&(&operation.started_at, &operation.message, resources)),
+            sign: hash(&(
+                &operation.started_at,
+                &operation.message,
+                so_far.map(|it| it.hash),
+            )),
             is_at_home: home.is_none_or(|home| Some(home) == self.metadata.namespace.as_ref()),
-            applied: applied.collect::<BTreeSet<_>>(),
+            applied: so_far.map(|it| it.applied.clone()).unwrap_or_default(),
         })
     }
 }

@@ -5,12 +5,14 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use kube_core::{DynamicResourceScope, ObjectMeta};
-use serde::Deserialize;
+use kube_core::DynamicResourceScope;
+use serde::{Deserialize, Deserializer};
 
 use super::{Release, ReleaseObject, Revision, Step, Tool};
-use crate::metadata::{identity, resource};
+use crate::conditions::Condition;
+use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
+use crate::raw;
 
 /// Label of an object that belongs to a Kustomization: its name.
 pub(super) const NAME: &str = "kustomize.toolkit.fluxcd.io/name";
@@ -38,8 +40,7 @@ fn release(namespace: &str, name: &str) -> Option<Release> {
 /// A Kustomization of Flux: its identity and its conditions.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Kustomization {
-    #[serde(deserialize_with = "identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
     spec: Option<Spec>,
     status: Option<Status>,
 }
@@ -51,21 +52,36 @@ struct Spec {
 
 #[derive(Clone, Debug, Deserialize)]
 struct Status {
-    conditions: Option<Vec<Condition>>,
+    #[serde(default, rename = "conditions", deserialize_with = "reconciling")]
+    reconciling: Option<Reconciling>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-struct Condition {
-    r#type: String,
-    status: String,
-    reason: Option<String>,
-    message: Option<String>,
+/// The condition `Reconciling`, while it holds.
+#[derive(Clone, Debug)]
+struct Reconciling {
+    is_progressing: bool,
+    message: Box<str>,
+}
+
+fn reconciling<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Reconciling>, D::Error> {
+    raw::fold(deserializer, None, |reconciling, it: Condition<'de>| {
+        if it.holds("Reconciling") && reconciling.is_none() {
+            *reconciling = Some(Reconciling {
+                is_progressing: it.reason.as_deref() == Some(PROGRESSING),
+                message: it.message.as_deref().unwrap_or_default().into(),
+            });
+        }
+    })
 }
 
 resource!(
     Kustomization, DynamicResourceScope, of_metadata: false,
     group: "kustomize.toolkit.fluxcd.io", version: "v1", kind: "Kustomization", plural: "kustomizations"
 );
+
+impl Wanted for Kustomization {}
 
 impl ReleaseObject for Kustomization {
     const TOOL: Tool = Tool::Flux;
@@ -89,12 +105,11 @@ impl Kustomization {
         {
             return None;
         }
-        let mut conditions = self.status.iter().flat_map(|it| &it.conditions).flatten();
-        let is_reconciling = |it: &&Condition| it.r#type == "Reconciling" && it.status == "True";
-        let reconciling = conditions.find(is_reconciling)?;
-        let message = reconciling.message.as_deref().unwrap_or_default();
-        let writes =
-            reconciling.reason.as_deref() == Some(PROGRESSING) && !message.starts_with(APPLIED);
+        let Reconciling {
+            is_progressing,
+            message,
+        } = self.status.as_ref()?.reconciling.as_ref()?;
+        let writes = *is_progressing && !message.starts_with(APPLIED);
         writes.then(|| {
             let mut hasher = DefaultHasher::new();
             message.hash(&mut hasher);

@@ -5,11 +5,11 @@
 //! is written, or after the last one. So once a hook begins after an object of the release was written, every
 //! object of the release has been written.
 
-use kube_core::{DynamicResourceScope, ObjectMeta};
+use kube_core::DynamicResourceScope;
 use serde::Deserialize;
 
 use super::{Release, ReleaseObject, Revision, Stage, Step, Tool};
-use crate::metadata::{labelled_identity, resource};
+use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
 
 /// The label selector of the Secrets that store the revisions that matter here. An older revision that has
@@ -48,8 +48,11 @@ pub(super) fn of<'a>(
 /// The metadata of a Secret in which Helm stores a revision. Its content is never read.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ReleaseSecret {
-    #[serde(deserialize_with = "labelled_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
+}
+
+impl Wanted for ReleaseSecret {
+    const LABELS: &'static [&'static str] = &["status", "createdAt", "name", "version"];
 }
 
 resource!(
@@ -63,7 +66,7 @@ impl ReleaseObject for ReleaseSecret {
 
     fn revision(&self) -> Option<Revision> {
         let metadata = &self.metadata;
-        let label = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
+        let label = |key: &str| metadata.label(key);
         let stage = match label("status")? {
             "failed" => Stage::Failed,
             status if status.starts_with("pending-") => Stage::UnderWay(Step::Helm {

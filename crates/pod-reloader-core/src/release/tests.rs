@@ -1,7 +1,7 @@
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::kind::WorkloadKind;
@@ -46,6 +46,10 @@ fn secret(
     if !is_modified {
         labels["createdAt"] = json!("1790000000");
     }
+    secret_with(&labels, release, number, version)
+}
+
+fn secret_with(labels: &Value, release: &str, number: u64, version: u64) -> ReleaseSecret {
     serde_json::from_value(json!({"metadata": {
         "name": format!("sh.helm.release.v1.{release}.v{number}"),
         "namespace": "shop",
@@ -322,18 +326,15 @@ fn what_a_list_lacks_is_forgotten_in_its_namespace_only() {
 #[test]
 fn only_a_secret_as_helm_writes_it_is_a_revision() {
     assert!(secret("web", 1, "deployed", 1, false).revision().is_some());
+    let labels = json!({"name": "web", "version": "1", "status": "pending-upgrade"});
+    assert!(secret_with(&labels, "web", 1, 1).revision().is_some());
     for missing in ["name", "version", "status"] {
-        let mut secret = secret("web", 1, "pending-upgrade", 1, false);
-        kube_core::Resource::meta_mut(&mut secret)
-            .labels
-            .as_mut()
-            .unwrap()
-            .remove(missing);
+        let mut labels = labels.clone();
+        labels.as_object_mut().unwrap().remove(missing);
+        let secret = secret_with(&labels, "web", 1, 1);
         assert_eq!(secret.revision(), None, "{missing}");
     }
-    let mut none = secret("web", 1, "pending-upgrade", 1, false);
-    kube_core::Resource::meta_mut(&mut none).labels = None;
-    assert_eq!(none.revision(), None);
+    assert_eq!(secret_with(&json!(null), "web", 1, 1).revision(), None);
 }
 
 #[test]

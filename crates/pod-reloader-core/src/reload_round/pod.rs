@@ -4,24 +4,28 @@ use std::net::IpAddr;
 
 use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
 use jsonptr::PointerBuf;
-use kube_core::{DynamicResourceScope, ObjectMeta};
+use kube_core::DynamicResourceScope;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::CONFIG_SYNC;
-use crate::metadata::{owned_identity, resource};
-use crate::owner;
+use crate::conditions::is_ready;
+use crate::metadata::{Metadata, Wanted, resource};
+use crate::owner::{self, REVISIONS};
 use crate::workload::WorkloadId;
 
 /// A pod that may have to reload changed config.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ReloadingPod {
-    #[serde(deserialize_with = "owned_identity")]
-    metadata: ObjectMeta,
+    metadata: Metadata<Self>,
     #[serde(default)]
     spec: Spec,
     #[serde(default)]
     status: Status,
+}
+
+impl Wanted for ReloadingPod {
+    const LABELS: &'static [&'static str] = &REVISIONS;
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -36,14 +40,8 @@ struct Status {
     phase: Option<Box<str>>,
     #[serde(rename = "podIP")]
     pod_ip: Option<Box<str>>,
-    conditions: Option<Vec<Condition>>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Condition {
-    #[serde(rename = "type")]
-    name: Box<str>,
-    status: Box<str>,
+    #[serde(rename = "conditions", deserialize_with = "is_ready")]
+    is_ready: bool,
 }
 
 /// The addresses that are called.
@@ -95,8 +93,7 @@ impl ReloadingPod {
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        let mut conditions = self.status.conditions.iter().flatten();
-        conditions.any(|it| &*it.name == "Ready" && &*it.status == "True")
+        self.status.is_ready
     }
 
     pub(super) fn uses_host_network(&self) -> bool {
@@ -114,7 +111,7 @@ impl ReloadingPod {
         let parent = ["metadata", "annotations"];
         let key = ["metadata", "annotations", CONFIG_SYNC];
         let mut operations = vec![test(&["metadata", "uid"], json!(self.uid()))];
-        if self.metadata.annotations.is_none() {
+        if !self.metadata.has_annotations {
             operations.push(test(&parent, Value::Null));
             operations.push(add(&parent, json!({})));
         }

@@ -1,14 +1,15 @@
 //! Workloads in a review, taken apart as far as the answer needs.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::template::{Template, fields, same_template_but_for_ours};
+use super::template::{is_empty, same_template_but_for_ours};
 use crate::annotations;
 use crate::kind::WorkloadKind;
+use crate::raw::{at, elements, read_as};
+use crate::texts::Texts;
 
 /// A workload in a review, taken apart as far as the answer needs.
 pub(crate) struct RawWorkload<'a> {
@@ -35,9 +36,14 @@ impl<'a> RawWorkload<'a> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Metadata<'a> {
-            annotations: Option<BTreeMap<String, String>>,
+            #[serde(default, deserialize_with = "of_use")]
+            annotations: Texts,
             #[serde(borrow)]
             managed_fields: Option<&'a RawValue>,
+        }
+        fn of_use<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
+            let keys = [annotations::BASELINE, annotations::UNDONE, LAST_APPLIED];
+            Texts::among(&keys, deserializer)
         }
         #[derive(Deserialize)]
         struct WithTemplate<'a> {
@@ -51,41 +57,23 @@ impl<'a> RawWorkload<'a> {
         } else {
             let object: Object<'_, &RawValue> = serde_json::from_str(object.get())?;
             let templates = kind.shape().templates.iter();
-            let templates = templates.map(|template| inner(object.spec?, &template.path[1..]));
+            let templates = templates.map(|template| at(object.spec?, &template.path[1..]));
             (object.metadata, templates.collect())
         };
-        let mut annotations = metadata.annotations.unwrap_or_default();
+        let annotation = |key: &str| metadata.annotations.get(key).map(Into::into);
         Ok(Self {
             templates,
             managed_fields: metadata.managed_fields,
-            baseline: annotations.remove(annotations::BASELINE),
-            undone: annotations.remove(annotations::UNDONE),
-            last_applied: annotations.remove(LAST_APPLIED),
+            baseline: annotation(annotations::BASELINE),
+            undone: annotation(annotations::UNDONE),
+            last_applied: annotation(LAST_APPLIED),
         })
     }
 
     /// Returns config hash and pins of each template.
     pub(crate) fn stamps(&self) -> Vec<[Option<Box<str>>; 2]> {
-        #[derive(Deserialize)]
-        struct PodTemplate {
-            metadata: Option<Metadata>,
-        }
-        #[derive(Deserialize)]
-        struct Metadata {
-            annotations: Option<BTreeMap<String, String>>,
-        }
-        let of = |template: &RawValue| match serde_json::from_str(template.get()) {
-            Ok(PodTemplate { metadata }) => {
-                let annotations = metadata.and_then(|it| it.annotations);
-                let mut annotations = annotations.unwrap_or_default();
-                OURS.map(|key| annotations.remove(key).map(Into::into))
-            }
-            // In a custom resource, other annotations may not be strings.
-            Err(_) => OURS.map(|key| {
-                let path = ["metadata", "annotations", key];
-                let value = inner(template, &path)?;
-                serde_json::from_str(value.get()).ok()
-            }),
+        let of = |template: &RawValue| {
+            OURS.map(|key| read_as(at(template, &["metadata", "annotations", key])?))
         };
         let templates = self.templates.iter();
         templates
@@ -98,22 +86,14 @@ impl<'a> RawWorkload<'a> {
     ///
     /// The apiserver serialises both objects of a review in the same order, so their texts are compared.
     /// Only if those differ are they parsed, in case another webhook reordered them.
-    pub(crate) fn same_templates_but_for_ours(
-        &self,
-        other: &Self,
-    ) -> Result<bool, serde_json::Error> {
-        for pair in self.templates.iter().zip(&other.templates) {
-            let is_same = match pair {
-                (None, None) => true,
-                (Some(one), Some(other)) => same_template_but_for_ours(one, other)?,
-                // A template that holds nothing but our annotations was created for them.
-                (Some(one), None) | (None, Some(one)) => Template::of(one)?.is_empty(),
-            };
-            if !is_same {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+    pub(crate) fn same_templates_but_for_ours(&self, other: &Self) -> bool {
+        let mut pairs = self.templates.iter().zip(&other.templates);
+        pairs.all(|pair| match pair {
+            (None, None) => true,
+            (Some(one), Some(other)) => same_template_but_for_ours(one, other),
+            // A template that holds nothing but our annotations was created for them.
+            (Some(one), None) | (None, Some(one)) => is_empty(one),
+        })
     }
 
     /// Returns true if the write of `manager` set the config hash annotation itself, according to the
@@ -129,11 +109,14 @@ impl<'a> RawWorkload<'a> {
     pub(crate) fn applies_pins(&self, kind: WorkloadKind) -> bool {
         let by_server = |entry: &Entry<'_>| entry.operation.as_deref() == Some("Apply");
         let is_last_applied = |manifest: &str| {
-            let manifest: serde_json::Value = serde_json::from_str(manifest).unwrap_or_default();
+            let manifest = serde_json::from_str::<&RawValue>(manifest).ok();
             kind.shape().templates.iter().any(|template| {
-                let path = template.path.iter().chain(&["metadata", "annotations"]);
-                let place = path.fold(&manifest, |place, field| &place[field]);
-                place.get(annotations::PINS).is_some()
+                let path = [
+                    template.path,
+                    &["metadata", "annotations", annotations::PINS],
+                ]
+                .concat();
+                manifest.is_some_and(|it| at(it, &path).is_some())
             })
         };
         let last_applied = self.last_applied.as_deref();
@@ -149,21 +132,24 @@ impl<'a> RawWorkload<'a> {
         field: &str,
         is_meant: impl Fn(&Entry<'_>) -> bool,
     ) -> bool {
-        let paths = kind.shape().templates;
+        let templates = kind.shape().templates.iter();
+        let paths: Vec<Vec<_>> = templates
+            .map(|template| {
+                let path = template.path.iter().chain(&["metadata", "annotations"]);
+                path.map(|name| format!("f:{name}")).collect()
+            })
+            .collect();
         let names_key = |text: &&RawValue| text.get().contains(field);
-        let entries = self.managed_fields.filter(names_key);
+        let entries = self.managed_fields.filter(names_key).and_then(elements);
+        let entries = entries.into_iter().flatten();
         entries
-            .and_then(|entries| serde_json::from_str::<Vec<Entry<'_>>>(entries.get()).ok())
-            .unwrap_or_default()
-            .into_iter()
+            .filter_map(|entry| serde_json::from_str::<Entry<'_>>(entry.get()).ok())
             .filter(is_meant)
             .filter_map(|entry| entry.fields_v1.filter(names_key))
-            .filter_map(|fields| serde_json::from_str(fields.get()).ok())
-            .any(|fields: serde_json::Value| {
-                paths.iter().any(|template| {
-                    let path = template.path.iter().chain(&["metadata", "annotations"]);
-                    let place = path.fold(&fields, |place, field| &place[format!("f:{field}")]);
-                    place.get(field).is_some()
+            .any(|fields| {
+                paths.iter().any(|path| {
+                    let path = path.iter().map(String::as_str).chain([field]);
+                    at(fields, &path.collect::<Vec<_>>()).is_some()
                 })
             })
     }
@@ -184,13 +170,7 @@ struct Entry<'a> {
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Our annotations of a pod template.
-const OURS: [&str; 2] = [annotations::CONFIG_HASH, annotations::PINS];
-
-/// Returns the value at the end of a path, if there is one.
-fn inner<'a>(object: &'a RawValue, path: &[&str]) -> Option<&'a RawValue> {
-    let below = |place: &'a RawValue, field: &&str| fields(place).ok()?.remove(*field);
-    path.iter().try_fold(object, below)
-}
+pub(super) const OURS: [&str; 2] = [annotations::CONFIG_HASH, annotations::PINS];
 
 #[cfg(test)]
 mod tests {
@@ -204,7 +184,7 @@ mod tests {
         });
         let [one, other] =
             [&one, &other].map(|raw| RawWorkload::of(raw, WorkloadKind::DEPLOYMENT).unwrap());
-        one.same_templates_but_for_ours(&other).unwrap()
+        one.same_templates_but_for_ours(&other)
     }
 
     #[test]
@@ -250,6 +230,6 @@ mod tests {
         let other = read(r#"{"spec":{"template":{"spec":{"a":{"y":2,"x":1}}}}}"#);
         let [one, other] =
             [&one, &other].map(|raw| RawWorkload::of(raw, WorkloadKind::DEPLOYMENT).unwrap());
-        assert!(one.same_templates_but_for_ours(&other).unwrap());
+        assert!(one.same_templates_but_for_ours(&other));
     }
 }

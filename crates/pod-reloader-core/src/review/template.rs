@@ -1,111 +1,99 @@
-//! Compares pod templates by their texts, and parses them only where those differ.
+//! Compares pod templates by their texts, and takes them apart only where those differ.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::annotations;
+use super::raw_workload::OURS;
+use crate::raw::{Sorted, Text, at, elements};
 
-pub(super) fn same_template_but_for_ours(
-    one: &RawValue,
-    other: &RawValue,
-) -> Result<bool, serde_json::Error> {
-    if one.get() == other.get() {
-        return Ok(true);
-    }
-    let (Ok(one), Ok(other)) = (Template::of(one), Template::of(other)) else {
-        return Ok(false);
-    };
-    Ok(one.annotations == other.annotations
-        && same_fields(&one.metadata, &other.metadata, MAX_DEPTH)
-        && same_fields(&one.rest, &other.rest, MAX_DEPTH))
+/// The parts of a pod template, each with the members that are apart from it: they are parts of their own, or ours.
+const PARTS: [(&[&str], &[&str]); 3] = [
+    (&[], &["metadata"]),
+    (&["metadata"], &["annotations"]),
+    (&["metadata", "annotations"], &OURS),
+];
+
+/// Returns true if both templates are the same apart from our annotations and from the order of members. A part that is
+/// absent is the same as an empty one.
+pub(super) fn same_template_but_for_ours(one: &RawValue, other: &RawValue) -> bool {
+    one.get() == other.get()
+        || PARTS.iter().all(|(path, apart)| {
+            let part = |template| Part::of(template, path, apart);
+            let parts = part(one).zip(part(other));
+            parts.is_some_and(|(one, other)| one.is_same(&other, MAX_DEPTH))
+        })
 }
 
-/// A pod template, taken apart as far as a comparison needs.
-pub(super) struct Template<'a> {
-    /// Everything except the metadata.
-    rest: Fields<'a>,
-    /// The metadata except the annotations.
-    metadata: Fields<'a>,
-    /// The annotations except ours.
-    annotations: BTreeMap<String, String>,
+/// Returns true if a template has nothing but our annotations.
+pub(super) fn is_empty(template: &RawValue) -> bool {
+    PARTS.iter().all(|(path, apart)| {
+        let part = Part::of(template, path, apart);
+        part.is_some_and(|it| it.members().next().is_none())
+    })
 }
 
-type Fields<'a> = BTreeMap<String, &'a RawValue>;
+/// The members of an object, except some. An absent object has none.
+struct Part<'a> {
+    members: Option<Sorted<'a>>,
+    apart: &'a [&'a str],
+}
 
-impl<'a> Template<'a> {
-    pub(super) fn of(template: &'a RawValue) -> Result<Self, serde_json::Error> {
-        let mut rest = fields(template)?;
-        let mut metadata = rest
-            .remove("metadata")
-            .map(fields)
-            .transpose()?
-            .unwrap_or_default();
-        let mut annotations: BTreeMap<String, String> = match metadata.remove("annotations") {
-            Some(annotations) => serde_json::from_str(annotations.get())?,
-            None => BTreeMap::new(),
-        };
-        annotations.remove(annotations::CONFIG_HASH);
-        annotations.remove(annotations::PINS);
-        Ok(Self {
-            rest,
-            metadata,
-            annotations,
+impl<'a> Part<'a> {
+    /// Finds a part of a template. `None` if it is not an object.
+    fn of(template: &'a RawValue, path: &[&str], apart: &'a [&'a str]) -> Option<Self> {
+        let object = at(template, path);
+        Some(Self {
+            members: object.map(Sorted::of).transpose().ok()?,
+            apart,
         })
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.rest.is_empty() && self.metadata.is_empty() && self.annotations.is_empty()
+    fn members(&self) -> impl Iterator<Item = (Text<'a>, &'a RawValue)> + '_ {
+        let members = self.members.iter().flat_map(Sorted::iter);
+        members.filter(|(name, _)| !self.apart.contains(&&**name))
+    }
+
+    fn is_same(&self, other: &Self, depth: usize) -> bool {
+        let mut others = other.members();
+        let is_same = |(name, value): (Text<'_>, &RawValue)| {
+            let other = others.next();
+            other.is_some_and(|(other_name, other)| {
+                name == other_name && same_value(value, other, depth)
+            })
+        };
+        self.members().all(is_same) && others.next().is_none()
     }
 }
 
-/// Returns the members of an object, except those that are `null`.
-pub(crate) fn fields(object: &RawValue) -> Result<Fields<'_>, serde_json::Error> {
-    let mut fields: Fields<'_> = serde_json::from_str(object.get())?;
-    fields.retain(|_, value| value.get() != "null");
-    Ok(fields)
-}
-
-fn same_fields(one: &Fields<'_>, other: &Fields<'_>, depth: usize) -> bool {
-    one.len() == other.len()
-        && one
-            .iter()
-            .zip(other)
-            .all(|((name, one), (other_name, other))| {
-                name == other_name && same_value(one, other, depth)
-            })
-}
-
-/// Returns true if both are the same apart from the order of members. Only values whose texts differ are
-/// parsed, one level at a time: parsing all of a large template at once would take many times its size.
+/// Returns true if both are the same apart from the order of members. Only values whose texts differ are taken apart,
+/// one level at a time.
 fn same_value(one: &RawValue, other: &RawValue, depth: usize) -> bool {
-    let (one, other) = (one.get(), other.get());
-    if one == other {
+    if one.get() == other.get() {
         return true;
     }
     let Some(depth) = depth.checked_sub(1) else {
         return false;
     };
-    match (one.as_bytes().first(), other.as_bytes().first()) {
-        (Some(b'{'), Some(b'{')) => both::<Fields<'_>>(one, other)
-            .is_some_and(|(one, other)| same_fields(&one, &other, depth)),
-        (Some(b'['), Some(b'[')) => {
-            both::<Vec<&RawValue>>(one, other).is_some_and(|(one, other)| {
-                one.len() == other.len()
-                    && one
-                        .iter()
-                        .zip(&other)
-                        .all(|(one, other)| same_value(one, other, depth))
-            })
-        }
-        _ => both::<serde_json::Value>(one, other).is_some_and(|(one, other)| one == other),
+    let whole = |value| Part::of(value, &[], &[]);
+    if let (Some(one), Some(other)) = (whole(one), whole(other)) {
+        return one.is_same(&other, depth);
     }
+    if let (Some(mut one), Some(mut other)) = (elements(one), elements(other)) {
+        return loop {
+            match (one.next(), other.next()) {
+                (Some(one), Some(other)) if same_value(one, other, depth) => {}
+                (None, None) => break true,
+                _ => break false,
+            }
+        };
+    }
+    let is_scalar = |value: &RawValue| !value.get().starts_with(['{', '[']);
+    is_scalar(one) && is_scalar(other) && same_scalar(one, other)
 }
 
-fn both<'a, T: Deserialize<'a>>(one: &'a str, other: &'a str) -> Option<(T, T)> {
-    let parsed = |text| serde_json::from_str(text).ok();
-    Some((parsed(one)?, parsed(other)?))
+/// Returns true if both are the same number or the same string, however it is written.
+fn same_scalar(one: &RawValue, other: &RawValue) -> bool {
+    let value = |text: &RawValue| serde_json::from_str::<serde_json::Value>(text.get()).ok();
+    value(one).is_some_and(|one| value(other) == Some(one))
 }
 
 /// The maximum depth to which a pod template is compared, if its text differs from the old one's.

@@ -1,25 +1,27 @@
 //! Pods that mount secrets, as far as it matters which workload they belong to and when they started.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube_core::{DynamicResourceScope, ObjectMeta};
-use serde::Deserialize;
+use kube_core::DynamicResourceScope;
+use serde::{Deserialize, Deserializer};
 
-use crate::metadata::resource;
-use crate::owner;
+use crate::conditions::is_ready;
+use crate::metadata::{Metadata, Wanted, resource};
+use crate::owner::{self, REVISIONS};
+use crate::raw::{self, Text};
 use crate::workload::WorkloadId;
 
 /// A pod that mounts secrets.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Fields")]
 pub struct MountingPod {
-    metadata: ObjectMeta,
-    created: Option<Timestamp>,
+    metadata: Metadata<Self>,
     has_ended: bool,
     is_ready: bool,
     started: Option<Timestamp>,
+}
+
+impl Wanted for MountingPod {
+    const LABELS: &'static [&'static str] = &REVISIONS;
 }
 
 impl MountingPod {
@@ -40,7 +42,7 @@ impl MountingPod {
 
     /// Returns the time of the creation.
     pub(super) fn created(&self) -> Option<Timestamp> {
-        self.created
+        self.metadata.creation_timestamp.as_ref().map(|it| it.0)
     }
 
     /// Returns the time when the first of its containers was first started, as far as it is known.
@@ -66,85 +68,67 @@ resource!(
 
 #[derive(Deserialize)]
 struct Fields {
-    metadata: Metadata,
+    metadata: Metadata<MountingPod>,
     #[serde(default)]
     status: Status,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    creation_timestamp: Option<String>,
-    deletion_timestamp: Option<String>,
-    labels: Option<BTreeMap<String, String>>,
-    owner_references: Option<Vec<OwnerReference>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
-    phase: Option<String>,
-    conditions: Option<Vec<Condition>>,
-    init_container_statuses: Option<Vec<ContainerStatus>>,
-    container_statuses: Option<Vec<ContainerStatus>>,
+    phase: Option<Box<str>>,
+    #[serde(rename = "conditions", deserialize_with = "is_ready")]
+    is_ready: bool,
+    #[serde(deserialize_with = "first_start")]
+    init_container_statuses: Option<Timestamp>,
+    #[serde(deserialize_with = "first_start")]
+    container_statuses: Option<Timestamp>,
 }
 
-#[derive(Deserialize)]
-struct Condition {
-    #[serde(rename = "type")]
-    name: String,
-    status: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ContainerStatus {
-    state: State,
-    last_state: State,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct State {
-    running: Option<Run>,
-    terminated: Option<Run>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Run {
-    started_at: Option<String>,
+/// Reads only from the statuses of containers when the first one was started, as far as it is known.
+fn first_start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase", default)]
+    struct ContainerStatus<'a> {
+        #[serde(borrow)]
+        state: State<'a>,
+        #[serde(borrow)]
+        last_state: State<'a>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct State<'a> {
+        #[serde(borrow)]
+        running: Option<Run<'a>>,
+        #[serde(borrow)]
+        terminated: Option<Run<'a>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Run<'a> {
+        #[serde(borrow)]
+        started_at: Option<Text<'a>>,
+    }
+    raw::fold(deserializer, None, |first, it: ContainerStatus<'de>| {
+        let states = [it.state, it.last_state];
+        let runs = states
+            .into_iter()
+            .flat_map(|it| [it.running, it.terminated]);
+        let starts = runs.filter_map(|run| run?.started_at?.parse().ok());
+        *first = first.iter().copied().chain(starts).min();
+    })
 }
 
 impl From<Fields> for MountingPod {
     fn from(fields: Fields) -> Self {
         let Fields { metadata, status } = fields;
-        let phase = status.phase.as_deref();
-        let mut conditions = status.conditions.iter().flatten();
-        let containers = status.init_container_statuses.iter().flatten();
-        let containers = containers.chain(status.container_statuses.iter().flatten());
-        let runs = containers.flat_map(|it| {
-            let all = [&it.state, &it.last_state].map(|it| [&it.running, &it.terminated]);
-            all.into_iter().flatten().flatten()
-        });
-        let time = |text: &str| text.parse().ok();
+        let starts = [status.init_container_statuses, status.container_statuses];
         Self {
-            created: metadata.creation_timestamp.as_deref().and_then(time),
-            has_ended: matches!(phase, Some("Succeeded" | "Failed"))
+            has_ended: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
                 || metadata.deletion_timestamp.is_some(),
-            is_ready: conditions.any(|it| it.name == "Ready" && it.status == "True"),
-            started: runs.filter_map(|it| time(it.started_at.as_deref()?)).min(),
-            metadata: ObjectMeta {
-                name: metadata.name,
-                namespace: metadata.namespace,
-                uid: metadata.uid,
-                labels: metadata.labels,
-                owner_references: metadata.owner_references,
-                ..ObjectMeta::default()
-            },
+            is_ready: status.is_ready,
+            started: starts.into_iter().flatten().min(),
+            metadata,
         }
     }
 }

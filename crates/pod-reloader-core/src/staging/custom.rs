@@ -1,54 +1,77 @@
 //! The health of a custom resource, by the conventions that most of their controllers follow.
 
-use serde::{Deserialize, Deserializer};
-use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::Health;
+use crate::raw::{at, elements, read_as};
 
-/// The part of the status of a custom resource that says how it is.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Status {
-    #[serde(default, deserialize_with = "number")]
-    observed_generation: Option<i64>,
-    #[serde(default, deserialize_with = "lenient")]
-    conditions: Vec<Condition>,
-    /// The phase, as Argo Rollouts has it.
-    #[serde(default, deserialize_with = "lenient")]
-    phase: String,
+/// What the conditions say.
+#[derive(Default)]
+struct Conditions {
+    ready: Option<Condition>,
+    is_available: Option<bool>,
+    /// True if one says that the controller is at work, or that it is stuck.
+    is_rolling: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// The condition `Ready`.
 struct Condition {
-    #[serde(rename = "type")]
-    name: String,
-    status: String,
-    #[serde(default, deserialize_with = "number")]
+    is_true: bool,
     observed_generation: Option<i64>,
+}
+
+impl Conditions {
+    /// Reads conditions. They may be anything in the status of somebody else's kind: what cannot be read is skipped.
+    fn of(conditions: &RawValue) -> Self {
+        let mut found = Self::default();
+        for condition in elements(conditions).into_iter().flatten() {
+            found.add(condition);
+        }
+        found
+    }
+
+    fn add(&mut self, condition: &RawValue) {
+        let text = |name: &str| read_as::<String>(at(condition, &[name])?);
+        let (Some(name), Some(status)) = (text("type"), text("status")) else {
+            return;
+        };
+        let is_true = status == "True";
+        match &*name {
+            "Ready" if self.ready.is_none() => {
+                let observed_generation = at(condition, &["observedGeneration"]).and_then(number);
+                self.ready = Some(Condition {
+                    is_true,
+                    observed_generation,
+                });
+            }
+            "Available" => self.is_available = self.is_available.or(Some(is_true)),
+            "Reconciling" | "Stalled" => self.is_rolling |= is_true,
+            _ => {}
+        }
+    }
 }
 
 /// Returns the health of a custom resource with this status. Without an observed generation, the status may be
 /// that of an earlier spec, so it says nothing.
 pub(super) fn health(status: &RawValue, generation: i64) -> Health {
-    let Ok(status) = serde_json::from_str::<Status>(status.get()) else {
+    let conditions = at(status, &["conditions"]);
+    let conditions = conditions.map(Conditions::of).unwrap_or_default();
+    let of_status = at(status, &["observedGeneration"]).and_then(number);
+    let of_ready = conditions.ready.as_ref();
+    let of_ready = of_ready.and_then(|it| it.observed_generation);
+    let Some(observed) = of_status.or(of_ready) else {
         return Health::Unknown;
     };
-    let condition = |name: &str| status.conditions.iter().find(|it| it.name == name);
-    let is_true = |name: &str| condition(name).is_some_and(|it| it.status == "True");
-    let of_ready = condition("Ready").and_then(|it| it.observed_generation);
-    let Some(observed) = status.observed_generation.or(of_ready) else {
-        return Health::Unknown;
-    };
-    if observed < generation || is_true("Reconciling") || is_true("Stalled") {
+    if observed < generation || conditions.is_rolling {
         return Health::Rolling;
     }
-    let is_healthy = match (condition("Ready"), &*status.phase, condition("Available")) {
-        (Some(ready), ..) => ready.status == "True",
-        (None, "Healthy", _) => true,
-        (None, "Progressing" | "Paused" | "Degraded", _) => false,
-        (None, _, Some(available)) => available.status == "True",
+    // The phase, as Argo Rollouts has it.
+    let phase = at(status, &["phase"]).and_then(read_as::<String>);
+    let is_healthy = match (conditions.ready, phase.as_deref(), conditions.is_available) {
+        (Some(ready), ..) => ready.is_true,
+        (None, Some("Healthy"), _) => true,
+        (None, Some("Progressing" | "Paused" | "Degraded"), _) => false,
+        (None, _, Some(is_available)) => is_available,
         (None, _, None) => return Health::Unknown,
     };
     match is_healthy {
@@ -58,26 +81,15 @@ pub(super) fn health(status: &RawValue, generation: i64) -> Health {
 }
 
 /// Reads a number. Argo Rollouts writes it as a string.
-fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
-    Ok(match Value::deserialize(deserializer)? {
-        Value::Number(number) => number.as_i64(),
-        Value::String(text) => text.parse().ok(),
-        _ => None,
-    })
-}
-
-/// Reads a field that may be anything in the status of somebody else's kind.
-fn lenient<'de, T: Default + serde::de::DeserializeOwned, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    let value = Value::deserialize(deserializer)?;
-    Ok(serde_json::from_value(value).unwrap_or_default())
+fn number(value: &RawValue) -> Option<i64> {
+    read_as(value).or_else(|| read_as::<String>(value)?.parse().ok())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
-    use serde_json::json;
 
     fn health_of(status: Value) -> Health {
         let status = RawValue::from_string(status.to_string()).unwrap();

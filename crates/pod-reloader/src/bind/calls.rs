@@ -9,7 +9,8 @@ use pod_reloader_core::field_binding::kind::BoundKind;
 use pod_reloader_core::field_binding::outcome::Reason;
 use pod_reloader_core::field_binding::source::Source;
 use pod_reloader_core::field_binding::{Binding, BindingId};
-use serde::de::{DeserializeOwned, IgnoredAny};
+use pod_reloader_core::foreign::Foreign;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use crate::config::request;
@@ -79,7 +80,7 @@ impl Calls {
         Ok(())
     }
 
-    async fn call<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, CallError> {
+    async fn call<T: Foreign>(&self, request: Request<Vec<u8>>) -> Result<T, CallError> {
         within(DEADLINE, one(&self.client, request, &self.budget)).await
     }
 }

@@ -10,6 +10,7 @@ use pod_reloader_api::FieldBinding;
 use pod_reloader_core::field_binding::BindingId;
 use pod_reloader_core::field_binding::metadata::BoundMetadata;
 use pod_reloader_core::name::Name;
+use pod_reloader_core::slim::Slim;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::binder::Binder;
@@ -30,13 +31,13 @@ pub(super) fn spawn(binder: &Arc<Binder>) -> JoinSet<()> {
 async fn watch_bindings(binder: Arc<Binder>, place: Option<Name>) {
     let client = binder.watch_client().clone();
     let bindings = match &place {
-        Some(namespace) => Api::<FieldBinding>::namespaced(client, namespace.as_str()),
+        Some(namespace) => Api::<Slim<FieldBinding>>::namespaced(client, namespace.as_str()),
         None => Api::all(client),
     };
     let bindings = Resources::new(bindings, "FieldBinding", binder.budget());
     let _watching = binder.watches().begin(&bindings.watch_id(), "FieldBinding");
     let mut listed = BTreeSet::new();
-    let id = |object: &FieldBinding| {
+    let id = |Slim(object): &Slim<FieldBinding>| {
         let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
         Some(BindingId {
             namespace: name(&object.metadata.namespace)?,
@@ -48,12 +49,12 @@ async fn watch_bindings(binder: Arc<Binder>, place: Option<Name>) {
         Event::InitApply(object) => {
             if let Some(id) = id(&object) {
                 listed.insert(id.clone());
-                binder.binding_seen(id, object);
+                binder.binding_seen(id, object.0);
             }
         }
         Event::Apply(object) => {
             if let Some(id) = id(&object) {
-                binder.binding_seen(id, object);
+                binder.binding_seen(id, object.0);
             }
         }
         Event::Delete(object) => id(&object).iter().for_each(|id| binder.binding_gone(id)),

@@ -8,6 +8,7 @@ use pod_reloader_core::field_binding::source::Source;
 use pod_reloader_core::field_binding::{Binding, Target};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
+use pod_reloader_core::slim::Slim;
 use tokio::sync::Semaphore;
 
 use crate::config::request;
@@ -45,10 +46,10 @@ impl FieldReads {
         target: &Target,
         most: usize,
     ) -> Result<Vec<Binding>, CallError> {
-        let all = Api::<FieldBinding>::namespaced(self.client.clone(), namespace.as_str());
+        let all = Api::<Slim<FieldBinding>>::namespaced(self.client.clone(), namespace.as_str());
         let all = Resources::new(all, "FieldBinding", &self.budget);
         let mut found: Vec<Binding> = Vec::new();
-        all.list(&mut PAGE.clone(), |object| {
+        all.list(&mut PAGE.clone(), |Slim(object)| {
             let binding = Binding::try_from(&object).ok();
             if let Some(binding) = binding.filter(|it| it.target == *target) {
                 let at = found.partition_point(|it| it.precedes(&binding));

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use kube::Client;
+use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::kept::{Content, KeptMetadata};
 use pod_reloader_core::reference::Reference;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::IgnoredAny;
 use tokio::sync::Semaphore;
 
 use crate::config::request;
@@ -79,10 +80,7 @@ impl KeptCalls {
         }
     }
 
-    async fn call<T: DeserializeOwned>(
-        &self,
-        request: http::Request<Vec<u8>>,
-    ) -> Result<T, CallError> {
+    async fn call<T: Foreign>(&self, request: http::Request<Vec<u8>>) -> Result<T, CallError> {
         within(DEADLINE, one(&self.client, request, &self.budget)).await
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use kube::core::DynamicResourceScope;
 use kube::{Client, Resource};
+use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::protect::{RunningPod, TemplateKind, Templated};
 use pod_reloader_core::reference::Reference;
-use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use crate::runtime::budget::Budget;
@@ -110,7 +110,7 @@ impl Users {
         pick: impl Fn(&K) -> Vec<T>,
     ) -> Result<Vec<T>, CallError>
     where
-        K: Resource<Scope = DynamicResourceScope> + DeserializeOwned,
+        K: Resource<Scope = DynamicResourceScope> + Foreign,
     {
         let all = api(&self.client, Some(namespace), kind);
         let all = Resources::<K>::new(all, "a protected object's user", &self.budget);

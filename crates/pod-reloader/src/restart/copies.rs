@@ -10,13 +10,13 @@ use kube::core::DynamicResourceScope;
 use kube::runtime::watcher::Event;
 use kube::{Client, Resource};
 use parking_lot::Mutex;
+use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::mark::COPY;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::Pins;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::revision::{ControllerRevision, CopyMetadata, NamesCopies, Pod, ReplicaSet};
 use pod_reloader_core::workload::Workload;
-use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -279,9 +279,7 @@ impl Keeper {
     /// Passes each object of a kind in a namespace to `tell`.
     async fn each<K>(&self, namespace: &Name, tell: impl FnMut(K)) -> Result<(), CallError>
     where
-        K: NamesCopies
-            + Resource<DynamicType = (), Scope = DynamicResourceScope>
-            + DeserializeOwned,
+        K: NamesCopies + Resource<DynamicType = (), Scope = DynamicResourceScope> + Foreign,
     {
         let objects = api(&self.client, Some(namespace), ());
         list(
@@ -386,7 +384,7 @@ impl Keeper {
 
 async fn list<K>(objects: &Resources<K>, tell: impl FnMut(K)) -> Result<(), CallError>
 where
-    K: Resource + DeserializeOwned,
+    K: Resource + Foreign,
 {
     objects.list(&mut PAGE.clone(), tell).await?;
     Ok(())

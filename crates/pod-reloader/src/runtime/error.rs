@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::core::Status;
 use pod_reloader_core::digest::NotAConfigObject;
 use pod_reloader_core::error::chain;
-use pod_reloader_core::workload::MAX_ANNOTATIONS_SIZE;
+use pod_reloader_core::texts::MAX_ANNOTATIONS_SIZE;
 
 use super::budget::LONGEST;
 

@@ -8,7 +8,7 @@ use futures::AsyncBufRead;
 use futures::io::AsyncBufReadExt;
 use kube::Client;
 use kube::core::ListMeta;
-use serde::de::DeserializeOwned;
+use pod_reloader_core::foreign::Foreign;
 use tokio::time::{Instant, timeout_at};
 
 use self::cut::{Cut, Items, Whole};
@@ -121,7 +121,7 @@ impl<C: Cut> Objects<C> {
 /// # Errors
 ///
 /// Returns an error if the list could not be read to its end, or is not a list.
-pub(crate) async fn page<T: DeserializeOwned>(
+pub(crate) async fn page<T: Foreign>(
     client: &Client,
     request: http::Request<Vec<u8>>,
     budget: &Budget,
@@ -138,7 +138,7 @@ pub(crate) async fn page<T: DeserializeOwned>(
 }
 
 /// Reads an answer that is a single object.
-pub(crate) async fn one<T: DeserializeOwned>(
+pub(crate) async fn one<T: Foreign>(
     client: &Client,
     request: http::Request<Vec<u8>>,
     budget: &Budget,
@@ -156,7 +156,7 @@ pub(crate) async fn one<T: DeserializeOwned>(
 /// # Errors
 ///
 /// Returns an error if the bytes are not such an object. The error does not quote them.
-pub(crate) fn parse<T: DeserializeOwned>(object: &[u8]) -> Result<T, CallError> {
+pub(crate) fn parse<T: Foreign>(object: &[u8]) -> Result<T, CallError> {
     serde_json::from_slice(object).map_err(|_| CallError::Unreadable)
 }
 

@@ -9,8 +9,8 @@ use kube::core::{DynamicResourceScope, ListMeta, Request, Status, request};
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{DefaultBackoff, Event};
 use kube::{Api, Client, Resource};
+use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::name::Name;
-use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
@@ -65,7 +65,7 @@ pub(crate) struct Resources<K> {
     objects: PhantomData<fn() -> K>,
 }
 
-impl<K: Resource + DeserializeOwned> Resources<K> {
+impl<K: Resource + Foreign> Resources<K> {
     /// Returns all objects of `api`. The log calls them `kind`.
     pub(crate) fn new(api: Api<K>, kind: &'static str, budget: &Budget) -> Self {
         Self {
@@ -345,7 +345,7 @@ enum Seen<K> {
 /// # Errors
 ///
 /// Returns an error if the event reports one, or cannot be read.
-fn read_event<K: Resource + DeserializeOwned>(line: &[u8]) -> Result<Seen<K>, CallError> {
+fn read_event<K: Resource + Foreign>(line: &[u8]) -> Result<Seen<K>, CallError> {
     let event = match parse(line) {
         Ok(event) => event,
         // The line can be a Status that is not wrapped in an event.

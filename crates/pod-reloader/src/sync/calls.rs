@@ -7,9 +7,10 @@ use pod_reloader_core::annotations::FIELD_MANAGER;
 use pod_reloader_core::config_sync::content::Object;
 use pod_reloader_core::config_sync::outcome::Reason;
 use pod_reloader_core::config_sync::{Target, TargetMetadata};
+use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::IgnoredAny;
 use serde_json::json;
 
 use crate::config::request;
@@ -91,7 +92,7 @@ impl Calls {
         Ok(())
     }
 
-    async fn call<T: DeserializeOwned>(&self, request: Request<Vec<u8>>) -> Result<T, CallError> {
+    async fn call<T: Foreign>(&self, request: Request<Vec<u8>>) -> Result<T, CallError> {
         within(DEADLINE, one(&self.client, request, &self.budget)).await
     }
 }

@@ -8,6 +8,7 @@ use kube::runtime::watcher::Event;
 use pod_reloader_api::ClusterConfigSync;
 use pod_reloader_core::config_sync::{NamespaceMetadata, Target, TargetMetadata};
 use pod_reloader_core::name::Name;
+use pod_reloader_core::slim::Slim;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::by_namespace::ByNamespace;
@@ -25,24 +26,25 @@ pub(super) fn spawn(syncer: &Arc<Syncer>) -> JoinSet<()> {
 }
 
 async fn watch_syncs(syncer: Arc<Syncer>) {
-    let syncs = Api::<ClusterConfigSync>::all(syncer.watch_client());
+    let syncs = Api::<Slim<ClusterConfigSync>>::all(syncer.watch_client());
     let syncs = Resources::new(syncs, "ClusterConfigSync", syncer.budget());
     let _watching = syncer
         .watches()
         .begin(&syncs.watch_id(), "ClusterConfigSync");
     let mut listed = BTreeSet::new();
-    let name = |object: &ClusterConfigSync| Name::parse(object.metadata.name.as_deref()?).ok();
+    let name =
+        |object: &Slim<ClusterConfigSync>| Name::parse(object.0.metadata.name.as_deref()?).ok();
     let watching = syncs.follow(|event| match event {
         Event::Init => listed.clear(),
         Event::InitApply(object) => {
             if let Some(name) = name(&object) {
                 listed.insert(name.clone());
-                syncer.sync_seen(name, object);
+                syncer.sync_seen(name, object.0);
             }
         }
         Event::Apply(object) => {
             if let Some(name) = name(&object) {
-                syncer.sync_seen(name, object);
+                syncer.sync_seen(name, object.0);
             }
         }
         Event::Delete(object) => name(&object).iter().for_each(|name| syncer.sync_gone(name)),

@@ -4,13 +4,13 @@ use kube::Resource;
 use kube::core::DynamicResourceScope;
 use pod_reloader_core::decision::unless_reloaded;
 use pod_reloader_core::digest::Objects;
+use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::patch::{self, Stamp};
 use pod_reloader_core::pins::{Kept, Pins};
 use pod_reloader_core::revision::{
     ControllerRevision, KeptIn, NamesCopies, ReplicaSet, Revision, kept_in,
 };
 use pod_reloader_core::workload::Workload;
-use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::Reconciler;
@@ -163,14 +163,13 @@ impl Reconciler {
     /// Returns the revisions of a workload, the present one last.
     async fn revisions<K>(&self, workload: &Workload) -> Result<Vec<Revision>, RestartError>
     where
-        K: NamesCopies
-            + Resource<DynamicType = (), Scope = DynamicResourceScope>
-            + DeserializeOwned,
+        K: NamesCopies + Resource<DynamicType = (), Scope = DynamicResourceScope> + Foreign,
     {
         let mut revisions = Vec::new();
         let own = |object: K| {
-            let is_own = object.owner() == Some(&*workload.uid);
-            revisions.extend(object.revision().filter(|_| is_own));
+            if object.owner() == Some(&*workload.uid) {
+                revisions.extend(object.revision());
+            }
         };
         let objects = api(&self.client, Some(&workload.id.namespace), ());
         let objects = Resources::<K>::new(objects, "Revision", &self.budget);

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use kube::Client;
 use kube::runtime::watcher::Event;
+use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::release::{
     Application, Kustomization, Listed, Places, ReleaseObject, ReleaseSecret, Tool,
 };
-use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
 use crate::restart::reconcile::Reconciler;
@@ -42,7 +42,7 @@ pub(super) fn spawn(
 
 /// Follows the revisions of the releases in a namespace, or in all of them. The log and metrics call them
 /// `kind`.
-async fn watch<O: ReleaseObject + DeserializeOwned>(
+async fn watch<O: ReleaseObject + Foreign>(
     kind: &'static str,
     (client, namespace, reconciler, budget): (Client, Option<Name>, Arc<Reconciler>, Budget),
 ) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use futures::stream::{self, StreamExt};
-use k8s_openapi::api::core::v1::ConfigMap;
+use pod_reloader_core::revision::CopyMetadata;
 use serde_json::{Value, json};
 
 use super::*;
@@ -253,10 +253,10 @@ impl Apiserver {
             state.calls.push((Instant::now(), uri));
             async move { answer }
         });
-        let api: Api<ConfigMap> = Api::all(client);
+        let api: Api<CopyMetadata> = Api::all(client);
         let resources = Resources::new(api, "ConfigMap", &Budget::new());
         let following = resources.follow(|event| {
-            let name = |object: ConfigMap| object.metadata.name.unwrap_or_default();
+            let name = |object: CopyMetadata| object.meta().name.clone().unwrap_or_default();
             let event = match event {
                 Event::Init => "init".to_owned(),
                 Event::InitApply(object) => format!("+{}", name(object)),

@@ -184,8 +184,10 @@ async fn a_clock_that_is_put_forward_opens_a_window() {
 
 /// Lets the Namespace have these annotations, and the watch list its workloads because of them.
 fn namespace_says(operator: &Operator, annotations: &[(&str, &str)]) {
-    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-    let inherited = Inherited::of(&annotations.iter().map(owned).collect());
+    let inherited = Inherited::of(|key| {
+        let mut annotations = annotations.iter();
+        Some(annotations.find(|(own, _)| *own == key)?.1)
+    });
     assert!(
         operator
             .reconciler

@@ -1,0 +1,326 @@
+//! Walks over JSON that somebody else wrote.
+//!
+//! A map, a list or a [`Value`](serde_json::Value) of such JSON takes up to a hundred times its size, so none is made
+//! of it: its members and elements are read one at a time, and only those of use are kept.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+
+use serde::Deserialize;
+use serde::de::{
+    DeserializeOwned, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::value::RawValue;
+
+/// A string that is borrowed if the JSON has no escape in it: serde does not borrow inside maps.
+#[derive(Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+#[serde(transparent)]
+pub(crate) struct Text<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Returns a member of an object, the last one of several. One that is `null` counts as missing.
+///
+/// # Errors
+///
+/// This is not an object.
+pub(crate) fn member<'a>(
+    object: &'a RawValue,
+    name: &str,
+) -> Result<Option<&'a RawValue>, serde_json::Error> {
+    struct Member<'n>(&'n str);
+
+    impl<'de> Visitor<'de> for Member<'_> {
+        type Value = Option<&'de RawValue>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut found = None;
+            while let Some(key) = map.next_key::<Text<'de>>()? {
+                if *key == *self.0 {
+                    found = Some(map.next_value()?);
+                } else {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            Ok(found)
+        }
+    }
+
+    let mut deserializer = serde_json::Deserializer::from_str(object.get());
+    let found = deserializer.deserialize_map(Member(name))?;
+    Ok(found.filter(|it| !is_null(it)))
+}
+
+/// Returns the value at the end of a path of members. `None` if there is none, or if something on the way is not an
+/// object.
+pub(crate) fn at<'a>(object: &'a RawValue, path: &[&str]) -> Option<&'a RawValue> {
+    let below = |place: &'a RawValue, name: &&str| member(place, name).ok()?;
+    path.iter().try_fold(object, below)
+}
+
+/// Parses a value. One that cannot be parsed is treated as missing.
+pub(crate) fn read_as<T: DeserializeOwned>(value: &RawValue) -> Option<T> {
+    serde_json::from_str(value.get()).ok()
+}
+
+/// Returns true if this is `null`.
+pub(crate) fn is_null(value: &RawValue) -> bool {
+    value.get() == "null"
+}
+
+/// Returns the elements of a list. `None` if this is not a list.
+pub(crate) fn elements(list: &RawValue) -> Option<Elements<'_>> {
+    let rest = list.get().strip_prefix('[')?;
+    Some(Elements { rest })
+}
+
+/// The elements of a list, in their order.
+pub(crate) struct Elements<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = &'a RawValue;
+
+    fn next(&mut self) -> Option<&'a RawValue> {
+        self.rest = passed(self.rest, ',');
+        match self.rest.starts_with(']') {
+            true => None,
+            // Its JSON was read before, so it is well-formed.
+            false => take(&mut self.rest).ok(),
+        }
+    }
+}
+
+/// The members of an object, sorted by name, without those that are `null`.
+pub(crate) struct Sorted<'a> {
+    text: &'a str,
+    /// The place of each name. Names and values are read again when they are needed: that takes time, but no memory.
+    places: Vec<u32>,
+}
+
+impl<'a> Sorted<'a> {
+    /// Finds the members of an object, the last one of several with the same name.
+    ///
+    /// # Errors
+    ///
+    /// This is not an object, or one of its names is not a string of Unicode.
+    pub(crate) fn of(object: &'a RawValue) -> Result<Self, serde_json::Error> {
+        let text = object.get();
+        let not_an_object = || serde_json::Error::custom("not an object");
+        let mut rest = text.strip_prefix('{').ok_or_else(not_an_object)?;
+        let mut places = Vec::new();
+        loop {
+            rest = passed(rest, ',');
+            if rest.starts_with('}') {
+                break;
+            }
+            places.push(u32::try_from(text.len() - rest.len()).map_err(serde_json::Error::custom)?);
+            pair(&mut rest)?;
+        }
+        let mut members = Self { text, places };
+        members.sort();
+        Ok(members)
+    }
+
+    fn sort(&mut self) {
+        let text = self.text;
+        // The last one of several comes first among them, and is the one that stays.
+        let order = |one: &u32, other: &u32| -> Ordering {
+            name(text, *one)
+                .cmp(&name(text, *other))
+                .then(other.cmp(one))
+        };
+        self.places.sort_unstable_by(order);
+        self.places
+            .dedup_by(|later, first| name(text, *later) == name(text, *first));
+        self.places
+            .retain(|place| !value(text, *place).is_some_and(is_null));
+    }
+
+    /// Returns each member, by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Text<'a>, &'a RawValue)> + '_ {
+        let text = self.text;
+        let places = self.places.iter();
+        places.filter_map(move |place| pair(&mut &text[*place as usize..]).ok())
+    }
+}
+
+fn name(text: &str, place: u32) -> Option<Text<'_>> {
+    take(&mut &text[place as usize..]).ok()
+}
+
+fn value(text: &str, place: u32) -> Option<&RawValue> {
+    Some(pair(&mut &text[place as usize..]).ok()?.1)
+}
+
+/// Takes a name and its value from the beginning of a text.
+fn pair<'a>(text: &mut &'a str) -> Result<(Text<'a>, &'a RawValue), serde_json::Error> {
+    let name = take(text)?;
+    *text = passed(text, ':');
+    Ok((name, take(text)?))
+}
+
+/// Takes a value from the beginning of a text.
+fn take<'a, T: Deserialize<'a>>(text: &mut &'a str) -> Result<T, serde_json::Error> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<T>();
+    let ended = || serde_json::Error::custom("the text has ended");
+    let value = values.next().ok_or_else(ended)??;
+    let end = values.byte_offset();
+    *text = &text[end..];
+    Ok(value)
+}
+
+/// Returns the text behind a separator, which need not be there, and white space.
+fn passed(text: &str, separator: char) -> &str {
+    let text = text.trim_start();
+    text.strip_prefix(separator).unwrap_or(text).trim_start()
+}
+
+/// Reads a list, and adds each of its elements to what has been found so far. An absent list is empty.
+///
+/// # Errors
+///
+/// This is not a list, or has an element that is not a `T`.
+pub(crate) fn fold<'de, D, T, A>(
+    deserializer: D,
+    found: A,
+    add: impl FnMut(&mut A, T),
+) -> Result<A, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct List<A, T, F>(A, F, PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>, A, F: FnMut(&mut A, T)> Visitor<'de> for List<A, T, F> {
+        type Value = A;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_none<E>(self) -> Result<A, E> {
+            Ok(self.0)
+        }
+
+        fn visit_unit<E>(self) -> Result<A, E> {
+            Ok(self.0)
+        }
+
+        fn visit_some<D: Deserializer<'de>>(self, list: D) -> Result<A, D::Error> {
+            list.deserialize_seq(self)
+        }
+
+        fn visit_seq<S: SeqAccess<'de>>(self, mut list: S) -> Result<A, S::Error> {
+            let Self(mut found, mut add, _) = self;
+            while let Some(element) = list.next_element()? {
+                add(&mut found, element);
+            }
+            Ok(found)
+        }
+    }
+
+    deserializer.deserialize_option(List(found, add, PhantomData))
+}
+
+/// Reads a map of strings, and adds each of its entries to what has been found so far. An absent map is empty.
+///
+/// # Errors
+///
+/// This is not a map of strings.
+pub(crate) fn fold_map<'de, D, A>(
+    deserializer: D,
+    found: A,
+    add: impl FnMut(&mut A, &str, &str),
+) -> Result<A, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    struct Map<A, F>(A, F);
+
+    impl<'de, A, F: FnMut(&mut A, &str, &str)> Visitor<'de> for Map<A, F> {
+        type Value = A;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map of strings")
+        }
+
+        fn visit_none<E>(self) -> Result<A, E> {
+            Ok(self.0)
+        }
+
+        fn visit_unit<E>(self) -> Result<A, E> {
+            Ok(self.0)
+        }
+
+        fn visit_some<D: Deserializer<'de>>(self, map: D) -> Result<A, D::Error> {
+            map.deserialize_map(self)
+        }
+
+        fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<A, M::Error> {
+            let Self(mut found, mut add) = self;
+            while let Some(key) = map.next_key::<Text<'de>>()? {
+                let value = map.next_value::<Text<'de>>()?;
+                add(&mut found, &key, &value);
+            }
+            Ok(found)
+        }
+    }
+
+    deserializer.deserialize_option(Map(found, add))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    #[test]
+    fn the_last_member_of_a_name_counts_and_null_is_none() {
+        let object = raw(r#"{ "a" : 1 , "b":null,"\u0061":[2] ,"c":{"d":"x"}}"#);
+        let text = |path: &[&str]| at(&object, path).map(RawValue::get);
+        assert_eq!(text(&["a"]), Some("[2]"));
+        assert_eq!(text(&["b"]), None);
+        assert_eq!(text(&["c", "d"]), Some("\"x\""));
+        assert_eq!(text(&["a", "b"]), None, "a list has no members");
+        assert!(member(&raw("[1]"), "a").is_err());
+        let sorted = Sorted::of(&object).unwrap();
+        let sorted: Vec<_> = sorted.iter().map(|(name, it)| (name.0, it.get())).collect();
+        assert_eq!(sorted, [("a".into(), "[2]"), ("c".into(), r#"{"d":"x"}"#)]);
+    }
+
+    #[test]
+    fn elements_come_in_their_order() {
+        let list = raw(r#"[ 1,"a,]" , [2,3],{"a":[]},null ,-1.5e3]"#);
+        let found: Vec<_> = elements(&list).unwrap().map(RawValue::get).collect();
+        assert_eq!(
+            found,
+            ["1", r#""a,]""#, "[2,3]", r#"{"a":[]}"#, "null", "-1.5e3"]
+        );
+        assert_eq!(elements(&raw("[ ]")).unwrap().count(), 0);
+        assert!(elements(&raw("{}")).is_none());
+    }
+
+    #[test]
+    fn a_name_that_is_not_unicode_is_an_error() {
+        let object = raw(r#"{"\ud800":1}"#);
+        assert!(member(&object, "a").is_err() && Sorted::of(&object).is_err());
+    }
+}
