@@ -199,7 +199,7 @@ pub struct Args {
     /// Kinds of custom resource whose fields FieldBindings keep equal to keys of ConfigMaps and Secrets, in JSON: [{"group":"goharbor.io","version":"v1beta1","resource":"harbors","kind":"Harbor","fillOnCreate":true}] [default: none].
     #[arg(long, env = "POD_RELOADER_FIELD_BINDINGS", value_name = "KINDS", default_value = "", hide_default_value = true, value_parser = field_bindings)]
     pub field_bindings: BoundKinds,
-    /// Number of rollouts of managed workloads, whoever began them, that may be under way in the cluster when a restart begins. 0 means no limit.
+    /// Number of rollouts of managed workloads, no matter who began them, that may be in progress in the cluster when a restart begins. One namespace has only a part of it, and each can always restart one workload. 0 means no limit.
     #[arg(
         long,
         env = "POD_RELOADER_MAX_CONCURRENT_RESTARTS",
@@ -208,7 +208,7 @@ pub struct Args {
     )]
     pub max_concurrent_restarts: usize,
 
-    /// Number of such rollouts that may be under way in one namespace. 0 means no limit.
+    /// Number of such rollouts that may be in progress in one namespace, which is also its part of the number for the cluster. 0 means half of that, or no limit.
     #[arg(
         long,
         env = "POD_RELOADER_MAX_CONCURRENT_RESTARTS_PER_NAMESPACE",

@@ -15,11 +15,13 @@ use serde_json::json;
 use tokio::time::timeout;
 
 #[tokio::test]
-async fn a_change_of_many_keeps_to_the_limit_of_the_cluster_there_and_back() -> Result<()> {
+async fn a_change_of_many_keeps_to_the_part_of_the_limit_of_one_namespace_there_and_back()
+-> Result<()> {
     const LIMIT: usize = 5;
     let size = if full() { 200 } else { 50 };
     let options = Options {
-        values: json!({"maxConcurrentRestarts": {"cluster": LIMIT}}),
+        // One namespace has half of it.
+        values: json!({"maxConcurrentRestarts": {"cluster": 2 * LIMIT}}),
         ..Options::default()
     };
     Scene::play(options, async |scene| {

@@ -231,13 +231,16 @@ impl Notice {
                 expires.strftime("%Y-%m-%d %H:%M UTC")
             ),
             Self::AwaitsSlot(full) => {
-                let (limit, of) = match full {
-                    Full::Cluster(limit) => (limit, "the cluster"),
-                    Full::Namespace(limit) => (limit, "the namespace"),
+                let (count, limit) = match full {
+                    Full::Cluster(count) => (count, "the limit of the cluster"),
+                    Full::Namespace(count) => (count, "the limit of the namespace"),
+                    Full::Part(count) => (count, "the part of the cluster's limit that one namespace has"),
                 };
-                format!(
-                    "waiting before restarting pods: {limit} rollouts are under way, which is the limit of {of}"
-                )
+                let rollouts = match count {
+                    1 => "1 rollout is".to_owned(),
+                    count => format!("{count} rollouts are"),
+                };
+                format!("waiting before restarting pods: {rollouts} under way, which is {limit}")
             }
             Self::Unstuck(pod) => format!(
                 "deleted pod {pod}, which was not ready with an earlier config: the controller was waiting for it"
@@ -459,6 +462,28 @@ mod tests {
             note(&[]),
             "restarting pods: its config changed while pod-reloader was not watching"
         );
+    }
+
+    #[test]
+    fn a_restart_that_waits_for_a_slot_says_which_limit_is_reached() {
+        let note = |full| Notice::AwaitsSlot(full).note();
+        let expected = [
+            (
+                Full::Cluster(5),
+                "5 rollouts are under way, which is the limit of the cluster",
+            ),
+            (
+                Full::Namespace(1),
+                "1 rollout is under way, which is the limit of the namespace",
+            ),
+            (
+                Full::Part(2),
+                "2 rollouts are under way, which is the part of the cluster's limit that one namespace has",
+            ),
+        ];
+        for (full, why) in expected {
+            assert_eq!(note(full), format!("waiting before restarting pods: {why}"));
+        }
     }
 
     #[test]

@@ -438,6 +438,7 @@ impl Handler for Reconciler {
         if self.workloads.get(id).is_none() {
             self.progress.forget(id);
         }
+        self.push_all(self.slots.pass_ended(id));
     }
 
     fn is_busy(&self, is_busy: bool) {

@@ -3,14 +3,18 @@
 //! Every rollout of a managed workload takes a slot, whoever began it, until the workload is healthy or its
 //! deadline has passed. Nothing is stored: a new leader sees which rollouts are under way.
 
-use std::collections::{BTreeSet, HashMap};
+mod line;
+
+use std::collections::HashMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use pod_reloader_core::limit::{Full, Limits, full};
+use pod_reloader_core::limit::{Full, Limits, Rollouts};
 use pod_reloader_core::staging::Health;
 use pod_reloader_core::workload::{Workload, WorkloadId};
 use tokio::time::Instant;
+
+use self::line::Line;
 
 /// The time after which a workload that waits looks again, if nothing happens earlier.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -24,7 +28,7 @@ pub(crate) struct Slots {
 #[derive(Default)]
 struct Inner {
     taken: HashMap<WorkloadId, Slot>,
-    waiting: BTreeSet<WorkloadId>,
+    line: Line,
 }
 
 /// A rollout that is under way.
@@ -79,19 +83,30 @@ impl Slots {
     /// workloads that may go because of that.
     pub(crate) fn free(&self, id: &WorkloadId) -> Vec<WorkloadId> {
         let mut inner = self.inner.lock();
-        inner.waiting.remove(id);
-        match inner.taken.remove(id) {
-            Some(_) => inner.wake(self.limits),
-            None => Vec::new(),
+        let was_in_line = inner.line.leave(id);
+        match inner.taken.remove(id).is_some() || was_in_line {
+            true => inner.wake(self.limits),
+            false => Vec::new(),
         }
     }
 
-    /// Notes that a workload does not wait, unless it asks again.
-    pub(crate) fn stops_waiting(&self, id: &WorkloadId) {
-        self.inner.lock().waiting.remove(id);
+    /// Notes that a pass over a workload begins. Until it ends, the workload keeps its place in the line.
+    pub(crate) fn pass_begins(&self, id: &WorkloadId) {
+        self.inner.lock().line.pass_begins(id);
     }
 
-    /// Takes a slot for a workload that is about to be restarted, if `goes` is true.
+    /// Notes that a pass over a workload has ended. If the workload does not wait for a slot, it leaves the line.
+    /// Returns the workloads that may go because of that.
+    pub(crate) fn pass_ended(&self, id: &WorkloadId) -> Vec<WorkloadId> {
+        let mut inner = self.inner.lock();
+        match inner.line.pass_ended(id) {
+            true => inner.wake(self.limits),
+            false => Vec::new(),
+        }
+    }
+
+    /// Takes a slot for a workload that is about to be restarted, if `goes` is true. If it is false, the slot stays
+    /// free for the workload until its pass ends.
     ///
     /// # Errors
     ///
@@ -100,22 +115,24 @@ impl Slots {
         let Some(staging) = workload.staging.as_deref() else {
             return Ok(());
         };
+        let (id, now) = (&workload.id, Instant::now());
         let mut inner = self.inner.lock();
-        let now = Instant::now();
         // It has a slot already, or nobody could say when it is done.
         let needs_none =
-            inner.under_way(now).any(|id| *id == workload.id) || staging.health == Health::Unknown;
-        let full = full(self.limits, &workload.id.namespace, inner.under_way(now));
-        if let Some(full) = full.filter(|_| !needs_none) {
-            inner.waiting.insert(workload.id.clone());
+            inner.under_way(now).any(|it| it == id) || staging.health == Health::Unknown;
+        if !needs_none && let Err(full) = inner.may_go(id, self.limits, now) {
+            inner.line.waits(id);
             let ends = inner.taken.values().map(|slot| slot.until);
             let next = ends.filter(|end| now < *end).min();
             let look_again = now + LOOK_AGAIN;
             return Err((full, next.map_or(look_again, |next| next.min(look_again))));
         }
-        if goes && staging.health != Health::Unknown && workload.stall.is_none() {
-            // The patch makes it the next generation.
-            inner.take(&workload.id, workload.generation + 1, staging.deadline);
+        if goes {
+            inner.line.goes(id);
+            if staging.health != Health::Unknown && workload.stall.is_none() {
+                // The patch makes it the next generation.
+                inner.take(id, workload.generation + 1, staging.deadline);
+            }
         }
         Ok(())
     }
@@ -136,18 +153,34 @@ impl Inner {
         taken.filter_map(move |(id, slot)| (now < slot.until).then_some(id))
     }
 
-    /// Returns the waiting workloads that may go now, which wait no longer.
-    fn wake(&mut self, limits: Limits) -> Vec<WorkloadId> {
-        let now = Instant::now();
-        let mut woken = BTreeSet::new();
-        for id in &self.waiting {
-            match full(limits, &id.namespace, self.under_way(now).chain(&woken)) {
-                None => drop(woken.insert(id.clone())),
-                Some(Full::Cluster(_)) => break,
-                Some(Full::Namespace(_)) => {}
-            }
+    fn rollouts(&self, limits: Limits, now: Instant) -> Rollouts {
+        Rollouts::new(limits, self.under_way(now).map(|id| &id.namespace))
+    }
+
+    /// Puts a workload into the line. Returns the limit that keeps it from going, if it is not its turn.
+    fn may_go(&mut self, id: &WorkloadId, limits: Limits, now: Instant) -> Result<(), Full> {
+        self.line.join(id);
+        let mut rollouts = self.rollouts(limits, now);
+        // Most of those that wait need not be compared with the others.
+        if let Some(full) = rollouts.full(&id.namespace) {
+            return Err(full);
         }
-        self.waiting.retain(|id| !woken.contains(id));
-        woken.into_iter().collect()
+        let is_its_turn = rollouts.begin(self.line.turns()).contains(&id);
+        match rollouts.full(&id.namespace) {
+            Some(full) if !is_its_turn => Err(full),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the waiting workloads whose turn it is, and which do not know that yet.
+    fn wake(&mut self, limits: Limits) -> Vec<WorkloadId> {
+        let mut rollouts = self.rollouts(limits, Instant::now());
+        let turns = rollouts.begin(self.line.turns()).into_iter();
+        let mut woken: Vec<_> = turns.cloned().collect();
+        woken.retain(|id| self.line.wakes(id));
+        woken
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,6 +40,7 @@ impl Action {
 impl Reconciler {
     /// Makes one pass over one workload. Returns when the next is due, if nothing happens earlier.
     pub(super) async fn pass(&self, id: &WorkloadId) -> Option<Instant> {
+        self.slots.pass_begins(id);
         if !self.namespaces.contain(&id.namespace) {
             self.progress.forget(id);
             return None;
@@ -47,7 +48,6 @@ impl Reconciler {
         let Some((workload, hash_since)) = self.workloads.get(id) else {
             return self.take_in_again(id).await;
         };
-        self.slots.stops_waiting(id);
         let first_news = self.workloads.take_first_news(id);
         let next = self.reconcile(&workload, hash_since, first_news).await;
         if !matches!(next, Ok(Action::AwaitChange)) {

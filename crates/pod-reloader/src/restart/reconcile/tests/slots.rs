@@ -46,8 +46,9 @@ fn start(apiserver: Apiserver, settings: Settings) -> Operator {
     operator
 }
 
+/// All workloads of these tests are in one namespace, which has half of the limit.
 const TWO: Limits = Limits {
-    cluster: 2,
+    cluster: 4,
     namespace: 0,
 };
 
@@ -56,12 +57,12 @@ fn five() -> [Value; 5] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_rollouts_are_under_way_than_the_limit() {
+async fn no_more_rollouts_of_a_namespace_are_under_way_than_its_part_of_the_limit() {
     let operator = limited(TWO, five()).await;
     changes(&operator, "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(right(&operator), ["a", "b"]);
-    let note = "waiting before restarting pods: 2 rollouts are under way, which is the limit of the cluster";
+    let note = "waiting before restarting pods: 2 rollouts are under way, which is the part of the cluster's limit that one namespace has";
     assert_eq!(operator.notes("WaitingForSlot"), [note; 3]);
     becomes(&operator, "a", 0);
     pass(Duration::from_secs(60)).await;

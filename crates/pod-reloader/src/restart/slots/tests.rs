@@ -1,0 +1,164 @@
+//! Which workloads get a slot while those of other namespaces want one, too.
+
+use pod_reloader_core::kind::WorkloadKind;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::object::WorkloadObject;
+use pod_reloader_core::scope::Scope;
+use pod_reloader_core::staging::Defaults;
+use serde_json::json;
+
+use super::*;
+
+fn parse(name: &str) -> Name {
+    Name::parse(name).unwrap()
+}
+
+/// Returns a Deployment with so many available pods of one.
+fn deployment(namespace: &str, name: &str, available: u64) -> Workload {
+    let object = json!({
+        "metadata": {"name": name, "namespace": namespace, "uid": name, "generation": 1},
+        "spec": {"template": {"metadata": {}, "spec": {"containers": []}}},
+        "status": {
+            "observedGeneration": 1,
+            "replicas": 1, "updatedReplicas": 1, "availableReplicas": available,
+        },
+    });
+    let object: WorkloadObject = serde_json::from_value(object).unwrap();
+    let scope = Scope::new([], parse("operator")).and_stages(Defaults {
+        judges_all: true,
+        ..Defaults::default()
+    });
+    scope.read(WorkloadKind::DEPLOYMENT, object).unwrap()
+}
+
+/// Returns slots with these limits, and with rollouts in progress that users began: namespace and name of each.
+fn slots(limits: (usize, usize), in_progress: &[(&str, &str)]) -> Slots {
+    let (cluster, namespace) = limits;
+    let slots = Slots::new(Limits { cluster, namespace });
+    for (namespace, name) in in_progress {
+        slots.saw(&deployment(namespace, name, 0));
+    }
+    slots
+}
+
+impl Slots {
+    /// Makes a pass over a workload that is to be restarted. Returns the limit that keeps it from going.
+    fn pass(&self, namespace: &str, name: &str) -> Option<Full> {
+        let workload = deployment(namespace, name, 1);
+        self.pass_begins(&workload.id);
+        let taken = self.take(&workload, false);
+        let taken = taken.and_then(|()| self.take(&workload, true));
+        self.pass_ended(&workload.id);
+        taken.err().map(|(full, _)| full)
+    }
+
+    /// Ends a rollout. Returns the names of the workloads that go because of that.
+    fn end(&self, namespace: &str, name: &str) -> Vec<String> {
+        names(self.saw(&deployment(namespace, name, 1)))
+    }
+}
+
+fn names(ids: Vec<WorkloadId>) -> Vec<String> {
+    ids.iter().map(|id| id.name.to_string()).collect()
+}
+
+#[test]
+fn rollouts_of_users_of_one_namespace_leave_the_slots_of_others_free() {
+    let eve = ["1", "2", "3", "4", "5"].map(|name| ("eve", name));
+    let slots = slots((5, 0), &eve);
+    assert_eq!(slots.pass("shop", "web"), None);
+    assert_eq!(slots.pass("shop", "api"), None);
+    assert_eq!(slots.pass("shop", "worker"), Some(Full::Part(2)));
+    assert_eq!(slots.pass("bank", "web"), None);
+    assert_eq!(slots.pass("bank", "api"), Some(Full::Cluster(5)));
+    assert_eq!(slots.pass("eve", "6"), Some(Full::Part(2)));
+}
+
+#[test]
+fn workloads_that_are_made_again_with_different_names_take_no_more_than_the_part_of_their_namespace()
+ {
+    let slots = slots((4, 0), &[]);
+    for round in 0..3 {
+        for number in 0..4 {
+            let workload = deployment("eve", &format!("{round}-{number}"), 0);
+            slots.saw(&workload);
+            slots.free(&workload.id);
+            slots.saw(&workload);
+        }
+    }
+    assert_eq!(slots.pass("eve", "next"), Some(Full::Part(2)));
+    assert_eq!(slots.pass("shop", "web"), None);
+    assert_eq!(slots.pass("shop", "api"), None);
+}
+
+#[test]
+fn a_namespace_without_a_rollout_begins_one_when_the_cluster_is_full() {
+    let slots = slots((4, 0), &[("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")]);
+    assert_eq!(slots.pass("c", "web"), None);
+    assert_eq!(slots.pass("c", "api"), Some(Full::Cluster(4)));
+    assert_eq!(slots.pass("d", "web"), None);
+}
+
+/// Returns slots of which four are held in namespace `held`, while four workloads of two others wait for a second
+/// one: `z` and `y` of `b`, and then `x` and `w` of `a`.
+fn with_four_that_wait() -> Slots {
+    let held = ["1", "2", "3", "4"].map(|name| ("held", name));
+    let in_progress = [&held[..], &[("a", "0"), ("b", "0")][..]].concat();
+    let slots = slots((6, 4), &in_progress);
+    for (namespace, name) in [("b", "z"), ("b", "y"), ("a", "x"), ("a", "w")] {
+        assert_eq!(slots.pass(namespace, name), Some(Full::Cluster(6)));
+    }
+    slots
+}
+
+#[test]
+fn the_workload_that_has_waited_longest_goes_first_and_namespaces_take_turns() {
+    let slots = with_four_that_wait();
+    let turns = [("b", "z"), ("a", "x"), ("b", "y"), ("a", "w")];
+    // Looking again costs nobody a place.
+    for name in ["y", "z"] {
+        assert_eq!(slots.pass("b", name), Some(Full::Cluster(6)));
+    }
+    for (held, (namespace, name)) in ["1", "2", "3", "4"].into_iter().zip(turns) {
+        assert_eq!(slots.end("held", held), [name]);
+        assert_eq!(slots.pass(namespace, name), None);
+    }
+}
+
+#[test]
+fn a_workload_that_asks_later_does_not_get_the_slot_of_one_that_waits() {
+    let slots = with_four_that_wait();
+    assert_eq!(slots.end("held", "1"), ["z"]);
+    assert_eq!(slots.pass("a", "later"), Some(Full::Cluster(6)));
+    assert_eq!(slots.pass("b", "y"), Some(Full::Cluster(6)));
+    assert_eq!(slots.pass("b", "z"), None);
+}
+
+#[test]
+fn a_slot_that_a_workload_does_not_take_in_its_turn_goes_to_the_next_one() {
+    let slots = with_four_that_wait();
+    assert_eq!(slots.end("held", "1"), ["z"]);
+    let z = deployment("b", "z", 1);
+    // It asks, and then somebody holds it.
+    slots.pass_begins(&z.id);
+    assert!(slots.take(&z, false).is_ok());
+    assert_eq!(names(slots.pass_ended(&z.id)), ["y"]);
+    // It is gone.
+    let y = deployment("b", "y", 1);
+    assert_eq!(names(slots.free(&y.id)), ["x"]);
+    assert_eq!(slots.pass("a", "x"), None);
+}
+
+#[test]
+fn a_slot_stays_free_for_a_workload_until_its_pass_ends() {
+    let slots = slots((2, 2), &[("a", "0")]);
+    let (web, api) = (deployment("a", "web", 1), deployment("a", "api", 1));
+    slots.pass_begins(&web.id);
+    assert!(slots.take(&web, false).is_ok());
+    slots.pass_begins(&api.id);
+    let refused = slots.take(&api, false).map_err(|(full, _)| full);
+    assert_eq!(refused, Err(Full::Namespace(2)));
+    assert!(slots.pass_ended(&api.id).is_empty());
+    assert!(slots.take(&web, true).is_ok());
+    assert!(slots.pass_ended(&web.id).is_empty());
+}
