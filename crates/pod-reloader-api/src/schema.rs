@@ -84,7 +84,7 @@ pub(crate) fn fields(_: &mut SchemaGenerator) -> Schema {
                     "description": "The path of the field, under spec. An element of a list is named by a field of its own: spec.users[name=admin].password. A name with dots stands in brackets: spec.config[log.level].",
                     "type": "string",
                     "maxLength": 1024,
-                    "pattern": r"^spec(\.[^].\[=]+|\[[^]\[=]+(=[^]\[]+)?\])*(\.[^].\[=]+|\[[^]\[=]+\])$",
+                    "pattern": r"^spec(\.[^].\[=\x00-\x1f\x7f-\x9f]+|\[[^]\[=\x00-\x1f\x7f-\x9f]+(=[^]\[\x00-\x1f\x7f-\x9f]+)?\])*(\.[^].\[=\x00-\x1f\x7f-\x9f]+|\[[^]\[=\x00-\x1f\x7f-\x9f]+\])$",
                 },
                 "as": {
                     "description": "The type of the field: String (the bytes as they are), Integer or Boolean.",

@@ -51,8 +51,10 @@ impl Binder {
         let is_problem = after.status != "True";
         let (reason, message) = (&*after.reason, &*after.message);
         match is_problem {
-            true => warn!(binding = %id, reason, message, "fields are not equal to their keys"),
-            false => info!(binding = %id, message, "fields are equal to their keys"),
+            true => {
+                warn!(binding = %id, reason, detail = message, "fields are not equal to their keys")
+            }
+            false => info!(binding = %id, detail = message, "fields are equal to their keys"),
         }
         let about = ObjectReference {
             api_version: Some("pod-reloader.github.io/v1alpha1".to_owned()),

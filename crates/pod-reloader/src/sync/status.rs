@@ -54,8 +54,8 @@ impl Syncer {
         let is_problem = after.status != "True";
         let (reason, message) = (&*after.reason, &*after.message);
         match is_problem {
-            true => warn!(sync = %name, reason, message, "not in sync"),
-            false => info!(sync = %name, message, "in sync"),
+            true => warn!(sync = %name, reason, detail = message, "not in sync"),
+            false => info!(sync = %name, detail = message, "in sync"),
         }
         let about = ObjectReference {
             api_version: Some("pod-reloader.github.io/v1alpha1".to_owned()),
