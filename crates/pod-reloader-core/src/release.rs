@@ -144,7 +144,7 @@ enum Step {
     ArgoCd {
         /// A number that stands for how far it is.
         sign: u64,
-        /// True if the Application is in the namespace of Argo CD.
+        /// True if the Application does not say that the Argo CD of another namespace syncs it.
         is_at_home: bool,
         /// The objects that have been applied.
         applied: BTreeSet<u64>,

@@ -221,7 +221,7 @@ pub struct Args {
     #[arg(long, env = "POD_RELOADER_FLUX_NAMESPACES", value_name = "NAMESPACES", default_value = "", hide_default_value = true, value_parser = places)]
     pub flux_namespaces: PlacesOfReleases,
 
-    /// Namespaces of Argo CD's Applications that restarts wait for as for Helm releases, comma-separated, or * for all [default: none].
+    /// Namespaces of Argo CD's Applications that restarts wait for as for Helm releases, comma-separated: first the one in which Argo CD itself is. * stands for all, with Argo CD in argocd [default: none].
     #[arg(long, env = "POD_RELOADER_ARGO_CD_NAMESPACES", value_name = "NAMESPACES", default_value = "", hide_default_value = true, value_parser = places)]
     pub argo_cd_namespaces: PlacesOfReleases,
 

@@ -10,7 +10,7 @@ use kube_core::DynamicResourceScope;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
-use super::{Release, ReleaseObject, Revision, Step, Tool, flux, helm};
+use super::{Places, Release, ReleaseObject, Revision, Step, Tool, flux, helm};
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
 use crate::raw;
@@ -24,7 +24,17 @@ const INSTANCE: &str = "argocd.argoproj.io/instance";
 /// The same, if Argo CD tracks by the label that is its default. Charts set it too, to the name of a release.
 const COMMON_INSTANCE: &str = "app.kubernetes.io/instance";
 
-/// Returns the Application that an object belongs to. Its namespace may be unknown.
+/// The namespace in which Argo CD is installed, unless somebody chooses another one.
+const DEFAULT_HOME: &str = "argocd";
+
+/// Returns the namespace of Argo CD: the first one in which Applications are watched. What Applications say of that
+/// does not count, because in other namespaces tenants write them, with their status.
+pub(super) fn home(places: &Places) -> Option<Name> {
+    let first = places.get(&Tool::ArgoCd)?.iter().flatten().next();
+    first.cloned().or_else(|| Name::parse(DEFAULT_HOME).ok())
+}
+
+/// Returns the Application that an object belongs to. An object does not say the namespace of Argo CD.
 pub(super) fn of<'a>(
     annotation: impl Fn(&str) -> Option<&'a str>,
     label: impl Fn(&str) -> Option<&'a str>,
@@ -70,7 +80,7 @@ pub struct Application {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {
-    /// The namespace of Argo CD.
+    /// The namespace of the Argo CD that syncs the Application.
     controller_namespace: Option<String>,
     operation_state: Option<Operation>,
 }

@@ -380,8 +380,15 @@ fn only_the_releases_of_tools_that_are_asked_for_are_read() {
     assert_eq!(of(&[Tool::Helm, Tool::Flux, Tool::ArgoCd]).len(), 3);
 }
 
+/// Returns true if the workload and the object that changed, which name a release, wait for it.
 fn waits_for(object: &impl ReleaseObject, named: &Release) -> bool {
-    let mut releases = Releases::default();
+    waits_in(&[Some("argocd")], object, named)
+}
+
+/// Does the same if Applications are watched in these namespaces.
+fn waits_in(namespaces: &[Option<&str>], object: &impl ReleaseObject, named: &Release) -> bool {
+    let namespaces = namespaces.iter().map(|it| it.map(name)).collect();
+    let mut releases = Releases::new(&Places::from([(Tool::ArgoCd, namespaces)]));
     let now = Instant::now();
     releases.apply(object.revision().unwrap(), now);
     let named = std::slice::from_ref(named);
@@ -547,6 +554,31 @@ fn an_application_is_waited_for_until_it_has_applied_the_workload() {
         &serde_json::from_value::<Application>(none).unwrap(),
         named
     ));
+}
+
+#[test]
+fn only_the_first_namespace_has_the_applications_that_objects_name_without_one() {
+    let syncing = |namespace: &str| {
+        let mut object = application("Running", &json!([]));
+        object["metadata"]["namespace"] = json!(namespace);
+        // Whoever writes an Application can write this.
+        object["status"]["controllerNamespace"] = json!(namespace);
+        serde_json::from_value::<Application>(object).unwrap()
+    };
+    let named = |id: &'static str| {
+        let label = |key: &str| (key == "app.kubernetes.io/instance").then_some(id);
+        Release::of(&[Tool::ArgoCd], |_| None, label)[0].clone()
+    };
+    let listed = [Some("argocd"), Some("eve")];
+    assert!(waits_in(&listed, &syncing("argocd"), &named("web")));
+    assert!(!waits_in(&listed, &syncing("eve"), &named("web")));
+    assert!(waits_in(&listed, &syncing("eve"), &named("eve_web")));
+    let listed = [Some("eve"), Some("argocd")];
+    assert!(waits_in(&listed, &syncing("eve"), &named("web")));
+    // Where all are listed, Argo CD is where it is installed by default.
+    assert!(waits_in(&[None], &syncing("argocd"), &named("web")));
+    assert!(!waits_in(&[None], &syncing("eve"), &named("web")));
+    assert!(waits_in(&[None], &syncing("eve"), &named("eve_web")));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-use super::{Release, Revision, Stage, Step, Tool, argo_cd};
+use super::{Places, Release, Revision, Stage, Step, Tool, argo_cd};
 use crate::kind::WorkloadKind;
 use crate::name::Name;
 
@@ -19,7 +19,11 @@ pub type Listed = HashMap<Release, BTreeSet<u64>>;
 
 /// The releases, by the revisions that are stored of them.
 #[derive(Debug, Default)]
-pub struct Releases(HashMap<Release, BTreeMap<u64, State>>);
+pub struct Releases {
+    stored: HashMap<Release, BTreeMap<u64, State>>,
+    /// The namespace of the Applications that objects name without a namespace.
+    home: Option<Name>,
+}
 
 #[derive(Debug)]
 struct State {
@@ -66,6 +70,14 @@ pub struct Wait {
 }
 
 impl Releases {
+    /// Returns no releases, which are to be found in these places.
+    pub fn new(places: &Places) -> Self {
+        Self {
+            stored: HashMap::new(),
+            home: argo_cd::home(places),
+        }
+    }
+
     /// Takes in a revision as it is now. Returns true if that is news.
     pub fn apply(&mut self, revision: Revision, now: Instant) -> bool {
         // Of Helm, the newest revision says that an older one was abandoned, even when it has ended.
@@ -77,7 +89,7 @@ impl Releases {
             number,
             stage,
         } = revision;
-        let revisions = self.0.entry(release).or_default();
+        let revisions = self.stored.entry(release).or_default();
         let is_news = revisions.get(&number).is_none_or(|it| it.stage != stage);
         if is_news {
             let began = match stage {
@@ -100,12 +112,12 @@ impl Releases {
 
     /// Forgets a revision, which is no longer stored or no longer matters. Returns true if it was known.
     pub fn delete(&mut self, revision: &Revision) -> bool {
-        let Some(revisions) = self.0.get_mut(&revision.release) else {
+        let Some(revisions) = self.stored.get_mut(&revision.release) else {
             return false;
         };
         let was_known = revisions.remove(&revision.number).is_some();
         if revisions.is_empty() {
-            self.0.remove(&revision.release);
+            self.stored.remove(&revision.release);
         }
         was_known
     }
@@ -122,7 +134,7 @@ impl Releases {
             release.tool == tool && (namespace.is_none() || namespace == release.namespace.as_ref())
         };
         let mut affected = Vec::new();
-        self.0.retain(|release, revisions| {
+        self.stored.retain(|release, revisions| {
             if !is_in_list(release) {
                 return true;
             }
@@ -139,7 +151,7 @@ impl Releases {
 
     /// Returns true if no release is stored.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.stored.is_empty()
     }
 
     /// Returns the release for which the restart of a workload waits: one that is under way, and to which the
@@ -179,7 +191,7 @@ impl Releases {
     /// Notes that a restart has waited for a release in vain. No other one waits for it until it shows another
     /// sign: its Secret changes, or, once, an object of it.
     pub fn give_up(&mut self, release: &Release, now: Instant) {
-        let revisions = self.0.get_mut(release);
+        let revisions = self.stored.get_mut(release);
         if let Some((_, state)) = revisions.and_then(|it| it.iter_mut().next_back()) {
             state.given_up.push(now);
         }
@@ -188,25 +200,20 @@ impl Releases {
     /// Returns the release that an object names, as it is stored, and its newest revision. An older one that
     /// says that it is under way was abandoned.
     fn newest(&self, named: &Release) -> Option<(&Release, &State)> {
-        if named.namespace.is_some() {
-            let (release, revisions) = self.0.get_key_value(named)?;
-            return Some((release, revisions.last_key_value()?.1));
-        }
-        let of_name = self
-            .0
-            .iter()
-            .filter(|(it, _)| it.tool == named.tool && it.name == named.name);
-        let mut newest =
-            of_name.filter_map(|(it, revisions)| Some((it, revisions.last_key_value()?.1)));
-        newest.find(|(_, state)| {
-            matches!(
-                state.stage,
-                Stage::UnderWay(Step::ArgoCd {
-                    is_at_home: true,
-                    ..
-                })
-            )
-        })
+        let stored = Release {
+            namespace: named.namespace.clone().or_else(|| self.home.clone()),
+            ..named.clone()
+        };
+        let (release, revisions) = self.stored.get_key_value(&stored)?;
+        let (_, state) = revisions.last_key_value()?;
+        let is_elsewhere = matches!(
+            state.stage,
+            Stage::UnderWay(Step::ArgoCd {
+                is_at_home: false,
+                ..
+            })
+        );
+        (named.namespace.is_some() || !is_elsewhere).then_some((release, state))
     }
 }
 

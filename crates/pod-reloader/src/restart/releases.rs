@@ -32,7 +32,7 @@ impl Releases {
     pub(crate) fn new(patience: Duration, places: &Places) -> Self {
         Self {
             patience,
-            rules: Mutex::default(),
+            rules: Mutex::new(Rules::new(places)),
             lists_due: watch::Sender::new(places.values().map(Vec::len).sum()),
         }
     }

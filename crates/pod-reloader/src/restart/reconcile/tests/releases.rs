@@ -70,8 +70,12 @@ async fn a_change_waits_until_its_release_has_written_the_workload() {
 
 /// Passes an object in which a tool stores a release to the loop.
 fn stores<O: ReleaseObject + DeserializeOwned>(operator: &Operator, status: &Value) {
+    let namespace = match O::TOOL {
+        Tool::ArgoCd => "argocd",
+        _ => "deploy",
+    };
     let object: O = serde_json::from_value(json!({
-        "metadata": {"name": "shop", "namespace": "deploy", "resourceVersion": "1"},
+        "metadata": {"name": "shop", "namespace": namespace, "resourceVersion": "1"},
         "operation": {},
         "status": status,
     }))
@@ -99,7 +103,7 @@ async fn kustomizations_and_applications_are_waited_for_like_helm_releases() {
             json!({"app.kubernetes.io/instance": "shop"}),
             stores::<Application>,
             syncing,
-            "Application deploy/shop",
+            "Application argocd/shop",
         ),
     ] {
         let mut web = deployment("web");
