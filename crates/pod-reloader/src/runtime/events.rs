@@ -1,7 +1,9 @@
 //! Sends Events in the background, so that they never delay the work.
 
+mod backlog;
+
 use std::collections::HashMap;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,19 +13,19 @@ use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::api::Patch;
 use kube::{Api, Client};
+use parking_lot::Mutex;
 use pod_reloader_core::annotations::FIELD_MANAGER;
 use serde_json::json;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, warn};
 
+use self::backlog::{Backlog, Waiting};
 use crate::runtime::client::{DEADLINE, patch_params, post_params, within};
 use crate::runtime::error::CallError;
 
-/// The maximum number of Events that wait to be sent. Any more are dropped, with a line in the log.
+/// The maximum number of different Events that wait to be sent.
 const BACKLOG: usize = 4096;
-/// The maximum number of different Events that are sent as one batch.
-const BATCH: usize = 256;
 /// The minimum time from one batch to the next. An Event after a pause is sent at once. In a stream of them, equal ones
 /// become one call, and the process is woken up less often.
 const BATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -31,6 +33,8 @@ const BATCH_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The time during which a repeated Event is counted instead of sent again.
 const REMEMBERED: Duration = Duration::from_secs(6 * 60);
+/// The maximum number of Events that are remembered to be counted.
+const MAX_REMEMBERED: usize = 16_384;
 /// The maximum length of an object name, in bytes.
 const MAX_NAME: usize = 253;
 /// The maximum length of the text of an Event, in bytes.
@@ -41,7 +45,7 @@ const MAX_NOTE: usize = 1024;
 pub(crate) struct Report {
     /// The reason, by which people filter.
     pub(crate) reason: &'static str,
-    /// The text. The apiserver accepts up to 1 KiB.
+    /// The text. Only as much of it is sent as the apiserver accepts, which is 1 KiB.
     pub(crate) note: String,
     /// True for a Warning.
     pub(crate) is_problem: bool,
@@ -52,17 +56,35 @@ pub(crate) struct Report {
 /// The sending half: hands in Events.
 #[derive(Clone)]
 pub(crate) struct Events {
-    sender: mpsc::Sender<(ObjectReference, Report)>,
+    outbox: Arc<Outbox>,
     is_busy: Arc<watch::Sender<bool>>,
 }
 
+/// The Events that were handed in.
+struct Outbox {
+    backlog: Mutex<Backlog>,
+    /// Notified after each Event that is added to the backlog.
+    filled: Notify,
+    /// Makes the keys of Events.
+    hasher: RandomState,
+}
+
 impl Events {
-    /// Returns a place to hand in Events, and the task that sends them.
+    /// Returns a place to hand in Events, and the task that sends them, for ever.
     pub(crate) fn new(client: Client) -> (Self, impl Future<Output = ()>) {
-        let (sender, receiver) = mpsc::channel(BACKLOG);
+        Self::with_room(BACKLOG, client)
+    }
+
+    fn with_room(capacity: usize, client: Client) -> (Self, impl Future<Output = ()>) {
+        let outbox = Arc::new(Outbox {
+            backlog: Mutex::new(Backlog::new(capacity)),
+            filled: Notify::new(),
+            hasher: RandomState::new(),
+        });
         let (is_busy, busy) = watch::channel(false);
+        let sending = send(client, outbox.clone(), busy);
         let is_busy = Arc::new(is_busy);
-        (Self { sender, is_busy }, send(client, receiver, busy))
+        (Self { outbox, is_busy }, sending)
     }
 
     /// Notes whether the loop has more urgent work than Events.
@@ -76,62 +98,54 @@ impl Events {
 
     /// Hands in an Event about an object. Never waits.
     pub(crate) fn publish(&self, about: ObjectReference, report: Report) {
-        let ObjectReference {
-            namespace, name, ..
-        } = &about;
-        let (namespace, name) = (namespace.clone(), name.clone());
-        if self.sender.try_send((about, report)).is_err() {
-            warn!(
-                ?namespace,
-                ?name,
-                "dropped an Event: too many wait to be sent"
-            );
+        let Outbox {
+            backlog,
+            filled,
+            hasher,
+        } = &*self.outbox;
+        let losing = backlog.lock().push(waiting(hasher, about, report));
+        if let Some(namespace) = losing {
+            warn!(%namespace, "dropping Events of a namespace: too many wait to be sent");
         }
+        filled.notify_one();
     }
 }
 
-async fn send(
-    client: Client,
-    mut receiver: mpsc::Receiver<(ObjectReference, Report)>,
-    mut busy: watch::Receiver<bool>,
-) {
+/// Returns an Event that has come once, with as much of its text as the apiserver accepts.
+fn waiting(hasher: &RandomState, about: ObjectReference, mut report: Report) -> Waiting {
+    report.note = cut(&report.note, MAX_NOTE).to_owned();
+    let object = (&about.kind, &about.namespace, &about.name, &about.uid);
+    let key = hasher.hash_one((object, report.reason, &report.note));
+    Waiting {
+        key,
+        about,
+        report,
+        times: 1,
+    }
+}
+
+async fn send(client: Client, outbox: Arc<Outbox>, mut busy: watch::Receiver<bool>) {
     let mut recorder = Recorder::new(client);
     let mut patience = MAX_WAIT;
     let mut next_batch = Instant::now();
-    while let Some(first) = receiver.recv().await {
+    loop {
+        outbox.filled.notified().await;
         sleep_until(next_batch).await;
-        let mut batch = Batch::default();
-        batch.add(first);
-        while batch.0.len() < BATCH
-            && let Ok(next) = receiver.try_recv()
-        {
-            batch.add(next);
-        }
-        if batch.0.len() < BATCH {
+        let batch = outbox.backlog.lock().len();
+        if batch > 0 {
             next_batch = Instant::now() + BATCH_INTERVAL;
         }
-        recorder.forget_old();
-        for (about, report, times) in batch.0 {
+        recorder.recent.forget_old();
+        for _ in 0..batch {
             // If the loop does not become idle in time, its Events are sent alongside its work until it does.
             patience = match timeout(patience, busy.wait_for(|is_busy| !is_busy)).await {
                 Ok(_) => MAX_WAIT,
                 Err(_) => Duration::ZERO,
             };
-            recorder.publish(&about, &report, times).await;
-        }
-    }
-}
-
-/// Different Events in the order in which they first came, each with the number of times that it came.
-#[derive(Default)]
-struct Batch(Vec<(ObjectReference, Report, i32)>);
-
-impl Batch {
-    fn add(&mut self, (about, report): (ObjectReference, Report)) {
-        let is_same = |it: &&mut (_, _, _)| (&it.0, &it.1) == (&about, &report);
-        match self.0.iter_mut().find(is_same) {
-            Some((_, _, times)) => *times += 1,
-            None => self.0.push((about, report, 1)),
+            let Some(next) = outbox.backlog.lock().pop() else {
+                break;
+            };
+            recorder.publish(&next).await;
         }
     }
 }
@@ -141,55 +155,80 @@ impl Batch {
 /// long names.
 struct Recorder {
     client: Client,
-    /// Recent Events, by a hash of whom they are about and what they say. A fan-out sends thousands of them.
-    recent: HashMap<u64, Sent>,
+    recent: Recent,
 }
+
+/// Recent Events, by their namespaces and keys. A fan-out sends thousands of them.
+#[derive(Default)]
+struct Recent(HashMap<Box<str>, HashMap<u64, Sent>>);
 
 /// An Event that was sent.
 struct Sent {
-    name: Box<str>,
+    /// The time that is part of its name.
+    created: Timestamp,
     /// The number of times that it came.
     count: i32,
     /// The last time that it came.
     used: Instant,
 }
 
-impl Recorder {
-    fn new(client: Client) -> Self {
-        let recent = HashMap::new();
-        Self { client, recent }
+impl Recent {
+    /// Returns the Event with this key, if it is recent enough to be counted up.
+    fn get_mut(&mut self, namespace: &str, key: u64) -> Option<&mut Sent> {
+        let sent = self.0.get_mut(namespace)?.get_mut(&key);
+        sent.filter(|sent| sent.used.elapsed() < REMEMBERED)
+    }
+
+    /// Remembers an Event. If there are too many, all those of the namespace with the most are forgotten.
+    fn remember(&mut self, namespace: &str, key: u64, sent: Sent) {
+        let count: usize = self.0.values().map(HashMap::len).sum();
+        if count >= MAX_REMEMBERED {
+            let most = self.0.iter().max_by_key(|(_, recent)| recent.len());
+            if let Some(most) = most.map(|(namespace, _)| namespace.clone()) {
+                self.0.remove(&most);
+            }
+        }
+        let recent = self.0.entry(namespace.into()).or_default();
+        recent.insert(key, sent);
     }
 
     /// Forgets Events that are too old to be counted up.
     fn forget_old(&mut self) {
-        let now = Instant::now();
-        self.recent
-            .retain(|_, sent| now.duration_since(sent.used) < REMEMBERED);
+        self.0.retain(|_, recent| {
+            recent.retain(|_, sent| sent.used.elapsed() < REMEMBERED);
+            !recent.is_empty()
+        });
+    }
+}
+
+impl Recorder {
+    fn new(client: Client) -> Self {
+        let recent = Recent::default();
+        Self { client, recent }
     }
 
-    async fn publish(&mut self, about: &ObjectReference, report: &Report, times: i32) {
-        if let Err(error) = self.record(about, report, times).await {
+    async fn publish(&mut self, waiting: &Waiting) {
+        if let Err(error) = self.record(waiting).await {
+            let reason = waiting.report.reason;
             // The namespace may be terminating. The log line of the change itself has been written.
-            debug!(%error, reason = report.reason, "an Event was not taken");
+            debug!(%error, reason, "an Event was not taken");
         }
     }
 
-    async fn record(
-        &mut self,
-        about: &ObjectReference,
-        report: &Report,
-        times: i32,
-    ) -> Result<(), CallError> {
-        let now = Instant::now();
-        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace(about));
-        let key = (&about.uid, report.reason, &report.note);
-        let key = self.recent.hasher().hash_one(key);
-        if let Some(sent) = self.recent.get_mut(&key)
-            && now.duration_since(sent.used) < REMEMBERED
-        {
-            let count = sent.count.saturating_add(times);
+    async fn record(&mut self, waiting: &Waiting) -> Result<(), CallError> {
+        let Waiting {
+            key,
+            about,
+            report,
+            times,
+        } = waiting;
+        let (namespace, now) = (namespace(about), Instant::now());
+        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        if let Some(sent) = self.recent.get_mut(namespace, *key) {
+            let count = sent.count.saturating_add(*times);
             let patch = Patch::Merge(json!({"series": series(count, Timestamp::now())}));
-            match within(DEADLINE, events.patch(&sent.name, &patch_params(), &patch)).await {
+            let name = name(about, sent.created);
+            match within(DEADLINE, events.patch(&name, &patch_params(), &patch)).await {
                 Ok(_) => {
                     (sent.count, sent.used) = (count, now);
                     return Ok(());
@@ -199,16 +238,16 @@ impl Recorder {
                 Err(error) => return Err(error),
             }
         }
-        let at = Timestamp::now();
-        let mut event = event(about, report, at);
-        event.series = (times > 1).then(|| series(times, at));
+        let created = Timestamp::now();
+        let mut event = event(about, report, created);
+        event.series = (*times > 1).then(|| series(*times, created));
         within(DEADLINE, events.create(&post_params(), &event)).await?;
         let sent = Sent {
-            name: event.metadata.name.unwrap_or_default().into(),
-            count: times,
+            created,
+            count: *times,
             used: now,
         };
-        self.recent.insert(key, sent);
+        self.recent.remember(namespace, *key, sent);
         Ok(())
     }
 }
@@ -221,12 +260,12 @@ fn event(about: &ObjectReference, report: &Report, now: Timestamp) -> Event {
     Event {
         metadata: ObjectMeta {
             namespace: Some(namespace(about).to_owned()),
-            name: Some(name(about.name.as_deref().unwrap_or_default(), now)),
+            name: Some(name(about, now)),
             ..ObjectMeta::default()
         },
         type_: Some(severity.to_owned()),
         reason: Some(report.reason.to_owned()),
-        note: Some(cut(&report.note, MAX_NOTE).to_owned()),
+        note: Some(report.note.clone()),
         action: Some("Reconcile".to_owned()),
         event_time: Some(MicroTime(now)),
         regarding: Some(about.clone()),
@@ -250,8 +289,9 @@ fn series(count: i32, now: Timestamp) -> EventSeries {
 }
 
 /// Returns the name of an Event: the name of its object, as much of it as fits, and the time.
-fn name(object: &str, now: Timestamp) -> String {
-    let suffix = format!(".{:x}", now.as_nanosecond());
+fn name(about: &ObjectReference, created: Timestamp) -> String {
+    let suffix = format!(".{:x}", created.as_nanosecond());
+    let object = about.name.as_deref().unwrap_or_default();
     let object = cut(object, MAX_NAME - suffix.len());
     // The cut can leave a character at the end that no part of a name may end with.
     format!("{}{suffix}", object.trim_end_matches(['.', '-']))
@@ -271,7 +311,6 @@ mod tests {
     use bytes::Bytes;
     use http::Method;
     use http::request::Parts;
-    use parking_lot::Mutex;
     use pod_reloader_core::name::Name;
     use serde_json::Value;
 
@@ -297,13 +336,14 @@ mod tests {
                 Ok(event)
             }
         });
-        let mut recorder = Recorder::new(client);
+        let (mut recorder, hasher) = (Recorder::new(client), RandomState::new());
         for (index, report) in reports.iter().enumerate() {
             if index == deleted_after {
                 stored.lock().clear();
             }
+            let about = ObjectReference::default();
             recorder
-                .publish(&ObjectReference::default(), report, 1)
+                .publish(&waiting(&hasher, about, report.clone()))
                 .await;
         }
         let stored = stored.lock();
@@ -397,7 +437,14 @@ mod tests {
     #[test]
     fn the_event_of_an_object_with_a_long_name_has_a_name_too() {
         let now = "2026-11-22T08:00:00.123456789Z".parse().unwrap();
-        assert_eq!(name("web", now), "web.18ea4f1ff465cd15");
+        let name = |object: &str| {
+            let about = ObjectReference {
+                name: Some(object.to_owned()),
+                ..ObjectReference::default()
+            };
+            name(&about, now)
+        };
+        assert_eq!(name("web"), "web.18ea4f1ff465cd15");
         // The cut can fall on a dot, a dash, or neither.
         let parts = [
             &*"a".repeat(62),
@@ -409,7 +456,7 @@ mod tests {
         .concat();
         for length in 1..=MAX_NAME {
             let workload = &parts[..length];
-            let name = name(workload, now);
+            let name = name(workload);
             assert!(Name::parse(&name).is_ok(), "{name}");
             let is_whole = name.starts_with(workload);
             assert!(
@@ -418,16 +465,96 @@ mod tests {
             );
         }
         let dots = ["a".repeat(234), "-b.c".to_owned()].concat();
-        assert!(Name::parse(&name(&dots, now)).is_ok());
+        assert!(Name::parse(&name(&dots)).is_ok());
     }
 
     #[test]
     fn no_text_of_an_event_is_longer_than_the_apiserver_takes() {
         for character in ["x", "\u{e4}", "\u{1f980}"] {
             let report = changed(&character.repeat(2_000));
-            let event = event(&ObjectReference::default(), &report, Timestamp::now());
+            let waiting = waiting(&RandomState::new(), ObjectReference::default(), report);
+            let kept = waiting.report.note.capacity();
+            assert!(kept <= MAX_NOTE, "{kept} while it waits");
+            let event = event(&waiting.about, &waiting.report, Timestamp::now());
             let note = event.note.unwrap();
             assert!(note.len() <= MAX_NOTE && note.len() > 800, "{}", note.len());
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_that_floods_neither_displaces_nor_delays_the_events_of_others() {
+        const A_CALL: Duration = Duration::from_millis(10);
+        let calls = Arc::new(Mutex::new(Vec::<String>::new()));
+        let taken = calls.clone();
+        let client = mock::client(move |head: Parts, body: Bytes| {
+            // The path is /apis/events.k8s.io/v1/namespaces/NAMESPACE/events.
+            let namespace = head.uri.path().split('/').nth(5).unwrap_or_default();
+            taken.lock().push(namespace.to_owned());
+            let event: Value = serde_json::from_slice(&body).unwrap();
+            async move {
+                tokio::time::sleep(A_CALL).await;
+                Ok(event)
+            }
+        });
+        let (events, sending) = Events::with_room(100, client);
+        tokio::spawn(sending);
+        let publish = |namespace: &str, what: &str| {
+            let about = ObjectReference {
+                namespace: Some(namespace.to_owned()),
+                ..ObjectReference::default()
+            };
+            events.publish(about, changed(what));
+        };
+        for number in 0..1_000 {
+            publish("eve", &number.to_string());
+        }
+        for number in 0..40 {
+            publish(&format!("team-{number}"), "a");
+        }
+        // It is in the middle of the Events of eve.
+        tokio::time::sleep(A_CALL * 60).await;
+        let before = calls.lock().len();
+        publish("late", "a");
+        tokio::time::sleep(A_CALL * 1_000).await;
+        let calls = calls.lock();
+        let of = |namespace: &str| calls.iter().filter(|it| *it == namespace).count();
+        assert_eq!((of("eve"), of("late"), calls.len()), (60, 1, 101));
+        let others = |call: &String| call.starts_with("team-");
+        assert!(
+            !others(&calls[0]) && calls[1..=40].iter().all(others),
+            "{calls:?}"
+        );
+        let late = calls.iter().position(|it| it == "late").unwrap();
+        assert!(
+            (before..before + 2).contains(&late),
+            "{late} after {before}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_that_floods_leaves_what_is_remembered_of_others() {
+        let sent = || Sent {
+            created: Timestamp::UNIX_EPOCH,
+            count: 1,
+            used: Instant::now(),
+        };
+        let mut recent = Recent::default();
+        for namespace in ["a", "b"] {
+            recent.remember(namespace, 0, sent());
+        }
+        for key in 0..2 * MAX_REMEMBERED as u64 {
+            recent.remember("eve", key, sent());
+        }
+        assert!(
+            ["a", "b"]
+                .into_iter()
+                .all(|it| recent.get_mut(it, 0).is_some())
+        );
+        let count = |recent: &Recent| recent.0.values().map(HashMap::len).sum::<usize>();
+        assert!(count(&recent) <= MAX_REMEMBERED, "{}", count(&recent));
+        tokio::time::advance(REMEMBERED).await;
+        assert!(recent.get_mut("a", 0).is_none());
+        recent.forget_old();
+        assert!(recent.0.is_empty());
     }
 }
