@@ -17,19 +17,20 @@ use pod_reloader_core::pins::Pins;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::revision::{ControllerRevision, CopyMetadata, NamesCopies, Pod, ReplicaSet};
 use pod_reloader_core::workload::Workload;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use crate::config::copies::{NotCopied, Restored};
 use crate::restart::reconcile::Reconciler;
 use crate::runtime::budget::Budget;
 use crate::runtime::error::CallError;
+use crate::runtime::queue::Item;
 use crate::runtime::resources::{PAGE, Resources, api};
+use crate::runtime::worker::{Handler, Worker};
 use pod_reloader_core::error::chain;
 
-/// The time between two looks at deletions, which come in bunches when a namespace is deleted.
+/// The time from a deletion until its namespace is looked at: deletions come in bunches when a namespace is deleted.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The time after which a namespace is looked at again in which copies were deleted. No review takes longer.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -44,8 +45,15 @@ pub(crate) struct Keeper {
     /// The age from which on a copy is deleted that nobody uses. It is also the time between two looks at all.
     grace: Duration,
     known: Mutex<Known>,
-    /// Notified when somebody has deleted a copy.
-    deleted: Notify,
+    /// The namespaces that are to be looked at, one after the other.
+    worker: Worker<Name>,
+}
+
+/// A namespace whose copies are looked at.
+impl Item for Name {
+    fn namespace(&self) -> &Name {
+        self
+    }
 }
 
 /// What uses copies in a namespace.
@@ -91,8 +99,18 @@ struct Known {
     /// The namespaces in which we have deleted some, with the time to look again: somebody may have named one in
     /// that moment.
     look_again: HashMap<Name, Instant>,
-    /// The namespaces in which somebody else has deleted one.
-    to_look_at: BTreeSet<Name>,
+}
+
+impl Known {
+    /// Returns when to look again at a namespace that was last looked at from `began` on.
+    fn next_look(&mut self, namespace: &Name, began: Instant) -> Option<Instant> {
+        let at = self.look_again.get(namespace).copied();
+        let next = at.filter(|at| began < *at);
+        if next.is_none() {
+            self.look_again.remove(namespace);
+        }
+        next
+    }
 }
 
 impl Keeper {
@@ -108,7 +126,7 @@ impl Keeper {
             reconciler,
             grace,
             known: Mutex::default(),
-            deleted: Notify::new(),
+            worker: Worker::new(1),
         }
     }
 
@@ -118,29 +136,10 @@ impl Keeper {
         for namespace in namespaces {
             watches.spawn(self.clone().watch(namespace));
         }
-        let mut period = interval(self.grace);
-        // A look at many namespaces may take longer.
-        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            let to_look_at = tokio::select! {
-                _ = period.tick() => self.namespaces(),
-                () = self.deleted.notified() => {
-                    sleep(PAUSE).await;
-                    std::mem::take(&mut self.known.lock().to_look_at)
-                }
-                () = sleep(LOOK_AGAIN) => self.to_look_at_again(),
-                _ = watches.join_next() => return,
-            };
-            // What is not known yet would seem unused.
-            if self.reconciler.lists_are_due() {
-                continue;
-            }
-            for namespace in to_look_at {
-                if let Err(error) = self.look_at(&namespace).await {
-                    let error = chain(&error);
-                    warn!(%namespace, error, "cannot tell which copies of ConfigMaps are in use, trying again later");
-                }
-            }
+        tokio::select! {
+            () = self.worker.run(&self) => {}
+            () = self.look_at_all() => {}
+            _ = watches.join_next() => {}
         }
     }
 
@@ -169,17 +168,34 @@ impl Keeper {
                 }
                 Event::Delete(object) => {
                     if let Some(place) = object.place() {
-                        known.copies.remove(&place);
-                        if !known.deleted.remove(object.uid()) {
-                            known.to_look_at.insert(place.0);
-                            self.deleted.notify_one();
-                        }
+                        self.is_gone(&mut known, place, object.uid());
                     }
                 }
             }
             metrics.copies.set(known.copies.len() as i64);
         });
         watching.await;
+    }
+
+    /// Takes in that a copy is gone. If it was not us who deleted it, its namespace is looked at.
+    fn is_gone(&self, known: &mut Known, place: (Name, Name), uid: &str) {
+        known.copies.remove(&place);
+        if !known.deleted.remove(uid) {
+            self.worker.push(place.0, Instant::now() + PAUSE);
+        }
+    }
+
+    /// Has all namespaces with copies looked at, again and again.
+    async fn look_at_all(&self) {
+        let mut period = interval(self.grace);
+        // What was not used at the last look is deleted, so two looks must not follow each other at once.
+        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let now = period.tick().await;
+            for namespace in self.namespaces() {
+                self.worker.push(namespace, now);
+            }
+        }
     }
 
     /// Returns the namespaces that have copies, or workloads that use some, and forgets all others.
@@ -196,17 +212,6 @@ impl Keeper {
             .retain(|namespace, _| ours.contains(namespace));
         known.deleted.clear();
         ours
-    }
-
-    fn to_look_at_again(&self) -> BTreeSet<Name> {
-        let mut known = self.known.lock();
-        let now = Instant::now();
-        let due = known.look_again.iter().filter(|(_, at)| **at <= now);
-        let due: BTreeSet<_> = due.map(|(namespace, _)| namespace.clone()).collect();
-        known
-            .look_again
-            .retain(|namespace, _| !due.contains(namespace));
-        due
     }
 
     /// Deletes the copies in a namespace that nobody uses, and makes those that are missing.
@@ -319,16 +324,13 @@ impl Keeper {
         let uids = unused.iter().map(|(_, copy)| copy.uid().into()).collect();
         let before = self.known.lock().unused.insert(namespace.clone(), uids);
         let before = before.unwrap_or_default();
-        let mut has_deleted = false;
         for (name, copy) in unused {
             if before.contains(copy.uid()) && self.is_old(copy) {
-                self.delete(namespace, name, copy.uid()).await?;
-                has_deleted = true;
+                let deleted = self.delete(namespace, name, copy.uid()).await;
+                let at = Instant::now() + LOOK_AGAIN;
+                self.known.lock().look_again.insert(namespace.clone(), at);
+                deleted?;
             }
-        }
-        if has_deleted {
-            let at = Instant::now() + LOOK_AGAIN;
-            self.known.lock().look_again.insert(namespace.clone(), at);
         }
         Ok(())
     }
@@ -382,6 +384,27 @@ impl Keeper {
     }
 }
 
+impl Handler for Keeper {
+    type Item = Name;
+
+    async fn handle(&self, namespace: &Name) -> Option<Instant> {
+        let began = Instant::now();
+        if !self.reconciler.keeps_copies_in(namespace) {
+            self.known.lock().look_again.remove(namespace);
+            return None;
+        }
+        // What is not known yet would seem unused.
+        if self.reconciler.lists_are_due() {
+            return Some(began + LOOK_AGAIN);
+        }
+        if let Err(error) = self.look_at(namespace).await {
+            let error = chain(&error);
+            warn!(%namespace, error, "cannot tell which copies of ConfigMaps are in use, trying again later");
+        }
+        self.known.lock().next_look(namespace, began)
+    }
+}
+
 async fn list<K>(objects: &Resources<K>, tell: impl FnMut(K)) -> Result<(), CallError>
 where
     K: Resource + Foreign,
@@ -389,3 +412,6 @@ where
     objects.list(&mut PAGE.clone(), tell).await?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
