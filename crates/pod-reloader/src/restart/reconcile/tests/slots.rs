@@ -206,8 +206,8 @@ async fn a_workload_without_pods_takes_no_slot() {
     changes(&operator, "2").await;
     pass(Duration::from_secs(10)).await;
     assert_eq!(right(&operator), ["a", "b", "c"]);
-    // Its own deadline is over.
-    pass(Duration::from_secs(20)).await;
+    // Its own deadline is over, and the next look at `d` is due.
+    pass(Duration::from_secs(35)).await;
     assert_eq!(right(&operator), ["a", "b", "c", "d"]);
 }
 
