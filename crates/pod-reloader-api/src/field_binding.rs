@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SourceKind;
-use crate::schema;
+use crate::schema::{self, MAX_API_VERSION_LENGTH, MAX_KIND_LENGTH};
 
 /// Fields of one custom resource that are equal to keys of one ConfigMap or Secret of the same namespace.
 #[derive(CustomResource, Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -76,12 +76,12 @@ pub struct FieldSource {
 pub struct FieldTarget {
     /// Its API group and version, such as goharbor.io/v1beta1. The paths of the fields are those of this version.
     #[schemars(
-        length(min = 3, max = 317),
+        length(min = 3, max = MAX_API_VERSION_LENGTH),
         regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/v[0-9a-z]+$")
     )]
     pub api_version: String,
     /// Its kind, such as Harbor. The operator writes only kinds that it has been given.
-    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[A-Za-z][A-Za-z0-9]*$"))]
+    #[schemars(length(min = 1, max = MAX_KIND_LENGTH), regex(pattern = r"^[A-Za-z][A-Za-z0-9]*$"))]
     pub kind: String,
     /// Its name.
     #[schemars(schema_with = "schema::object_name")]

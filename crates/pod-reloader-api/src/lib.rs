@@ -12,6 +12,10 @@ pub use self::field_binding::{
     BoundField, FieldBinding, FieldBindingSpec, FieldBindingStatus, FieldSource, FieldState,
     FieldTarget, ValueType,
 };
+pub use self::schema::{
+    MAX_API_VERSION_LENGTH, MAX_FIELDS, MAX_KEY_LENGTH, MAX_KIND_LENGTH, MAX_PATH_LENGTH,
+    MAX_PATH_STEPS,
+};
 
 /// The API group of the custom resources, and the prefix of the labels and annotations that belong to them.
 pub const GROUP: &str = "pod-reloader.github.io";

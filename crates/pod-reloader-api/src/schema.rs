@@ -2,6 +2,21 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+/// The maximum number of fields of a FieldBinding.
+pub const MAX_FIELDS: usize = 64;
+/// The maximum length of a key, in characters.
+pub const MAX_KEY_LENGTH: usize = 253;
+/// The maximum length of the path of a field, in characters.
+pub const MAX_PATH_LENGTH: usize = 256;
+/// The maximum number of steps of a path after `spec`.
+pub const MAX_PATH_STEPS: usize = 16;
+/// The maximum length of the API group and version of a target, in characters.
+pub const MAX_API_VERSION_LENGTH: usize = 317;
+/// The maximum length of the kind of a target, in characters.
+pub const MAX_KIND_LENGTH: usize = 63;
+/// The maximum length of the sentence about the state of a field, in characters.
+const MAX_MESSAGE_LENGTH: usize = 1024;
+
 /// Returns the schema of a LabelSelector.
 pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
@@ -63,10 +78,14 @@ pub(crate) fn object_name(_: &mut SchemaGenerator) -> Schema {
 
 /// Returns the schema of a list of fields and their keys. No path is in it twice.
 pub(crate) fn fields(_: &mut SchemaGenerator) -> Schema {
+    let but_the_last = MAX_PATH_STEPS - 1;
+    let path = format!(
+        r"^spec(\.[^].\[=]+|\[[^]\[=]+(=[^]\[]+)?\]){{0,{but_the_last}}}(\.[^].\[=]+|\[[^]\[=]+\])$"
+    );
     json_schema!({
         "type": "array",
         "minItems": 1,
-        "maxItems": 64,
+        "maxItems": MAX_FIELDS,
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["path"],
         "items": {
@@ -77,14 +96,14 @@ pub(crate) fn fields(_: &mut SchemaGenerator) -> Schema {
                     "description": "The key of the source.",
                     "type": "string",
                     "minLength": 1,
-                    "maxLength": 253,
+                    "maxLength": MAX_KEY_LENGTH,
                     "pattern": r"^[-._a-zA-Z0-9]+$",
                 },
                 "path": {
                     "description": "The path of the field, under spec. An element of a list is named by a field of its own: spec.users[name=admin].password. A name with dots stands in brackets: spec.config[log.level].",
                     "type": "string",
-                    "maxLength": 1024,
-                    "pattern": r"^spec(\.[^].\[=\x00-\x1f\x7f-\x9f]+|\[[^]\[=\x00-\x1f\x7f-\x9f]+(=[^]\[\x00-\x1f\x7f-\x9f]+)?\])*(\.[^].\[=\x00-\x1f\x7f-\x9f]+|\[[^]\[=\x00-\x1f\x7f-\x9f]+\])$",
+                    "maxLength": MAX_PATH_LENGTH,
+                    "pattern": path,
                 },
                 "as": {
                     "description": "The type of the field: String (the bytes as they are), Integer or Boolean.",
@@ -103,13 +122,14 @@ pub(crate) fn field_states(_: &mut SchemaGenerator) -> Schema {
         "type": "array",
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["path"],
+        "maxItems": MAX_FIELDS,
         "items": {
             "type": "object",
             "required": ["path", "state"],
             "properties": {
-                "path": {"type": "string"},
-                "state": {"type": "string"},
-                "message": {"type": "string"},
+                "path": {"type": "string", "maxLength": MAX_PATH_LENGTH},
+                "state": {"type": "string", "maxLength": 63},
+                "message": {"type": "string", "maxLength": MAX_MESSAGE_LENGTH},
             },
         },
     })
@@ -120,9 +140,6 @@ pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
     metadata(63)
 }
 
-/// The maximum number of labels, and of annotations, of copies.
-pub(crate) const MAX_COPIED: usize = 32;
-
 /// Returns the schema of the annotations of copies.
 pub(crate) fn annotations(_: &mut SchemaGenerator) -> Schema {
     metadata(4096)
@@ -131,7 +148,7 @@ pub(crate) fn annotations(_: &mut SchemaGenerator) -> Schema {
 fn metadata(longest: usize) -> Schema {
     json_schema!({
         "type": "object",
-        "maxProperties": MAX_COPIED,
+        "maxProperties": 32,
         "additionalProperties": {"type": "string", "maxLength": longest},
         "x-kubernetes-validations": [{
             "rule": "self.all(key, !(key in ['pod-reloader.github.io/copy-of', 'pod-reloader.github.io/copied-from']))",

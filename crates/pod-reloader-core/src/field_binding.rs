@@ -11,7 +11,10 @@ pub mod source;
 pub mod value;
 
 use jiff::Timestamp;
-use pod_reloader_api::{FieldBinding, SourceKind, ValueType};
+use pod_reloader_api::{
+    FieldBinding, FieldBindingSpec, MAX_API_VERSION_LENGTH, MAX_FIELDS, MAX_KEY_LENGTH,
+    MAX_KIND_LENGTH, SourceKind, ValueType,
+};
 
 use self::path::{InvalidPath, Path};
 use crate::name::Name;
@@ -89,6 +92,12 @@ pub enum InvalidBinding {
     /// The path of a field is not one.
     #[error(transparent)]
     Path(#[from] InvalidPath),
+    /// It has too many fields.
+    #[error("spec.fields has more than {MAX_FIELDS} fields")]
+    TooManyFields,
+    /// A text is too long.
+    #[error("{0} is longer than {1} characters")]
+    TooLong(&'static str, usize),
 }
 
 impl TryFrom<&FieldBinding> for Binding {
@@ -96,6 +105,7 @@ impl TryFrom<&FieldBinding> for Binding {
 
     fn try_from(object: &FieldBinding) -> Result<Self, InvalidBinding> {
         let (meta, spec) = (&object.metadata, &object.spec);
+        within_limits(spec)?;
         let name = |text: &str, field| Name::parse(text).map_err(|_| InvalidBinding::Name(field));
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let namespace = name(namespace, "metadata.namespace")?;
@@ -132,6 +142,33 @@ impl TryFrom<&FieldBinding> for Binding {
     }
 }
 
+/// Refuses what the CRD refuses: a FieldBinding from before an upgrade of the CRD may be longer.
+fn within_limits(spec: &FieldBindingSpec) -> Result<(), InvalidBinding> {
+    if spec.fields.len() > MAX_FIELDS {
+        return Err(InvalidBinding::TooManyFields);
+    }
+    let keys = spec
+        .fields
+        .iter()
+        .map(|it| ("spec.fields.key", &it.key, MAX_KEY_LENGTH));
+    let target = &spec.target;
+    let target = [
+        (
+            "spec.target.apiVersion",
+            &target.api_version,
+            MAX_API_VERSION_LENGTH,
+        ),
+        ("spec.target.kind", &target.kind, MAX_KIND_LENGTH),
+    ];
+    let mut too_long = keys
+        .chain(target)
+        .filter(|(_, text, most)| text.len() > *most);
+    match too_long.next() {
+        Some((field, _, most)) => Err(InvalidBinding::TooLong(field, most)),
+        None => Ok(()),
+    }
+}
+
 impl Binding {
     /// Returns true if it writes to the same object as another one, in whatever version of its kind.
     pub fn competes_with(&self, other: &Self) -> bool {
@@ -154,6 +191,7 @@ impl Binding {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use kube_core::CustomResourceExt;
     use serde_json::{Value, json};
 
     /// Returns a FieldBinding of Secret `s3` and Harbor `registry`, with some fields of its own.
@@ -215,5 +253,54 @@ pub(crate) mod tests {
         let object = object(json!({"spec": {"fields": [{"key": "a", "path": "status.phase"}]}}));
         let error = Binding::try_from(&object).unwrap_err();
         assert!(error.to_string().contains("status.phase"), "{error}");
+    }
+
+    #[test]
+    fn what_the_crd_refuses_is_refused_here() {
+        let schema = serde_json::to_value(FieldBinding::crd()).unwrap();
+        let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+        let limit = |path: &str| {
+            let limit = schema.pointer(&format!("{spec}/{path}"));
+            limit.and_then(Value::as_u64).unwrap() as usize
+        };
+        let fields = |count: usize| {
+            let fields = (0..count).map(|at| json!({"key": "k", "path": format!("spec.f{at}")}));
+            json!({"fields": fields.collect::<Vec<_>>()})
+        };
+        let key = |key: String| json!({"fields": [{"key": key, "path": "spec.a"}]});
+        let target = |field: &str, text: String| json!({"target": {field: text}});
+        let key_limit = limit("fields/items/properties/key/maxLength");
+        let version_limit = limit("target/properties/apiVersion/maxLength");
+        let kind_limit = limit("target/properties/kind/maxLength");
+        let name_limit = limit("target/properties/name/maxLength");
+        let many = limit("fields/maxItems");
+        for (most, more) in [
+            (fields(many), fields(many + 1)),
+            (key("k".repeat(key_limit)), key("k".repeat(key_limit + 1))),
+            (
+                target("apiVersion", "a".repeat(version_limit)),
+                target("apiVersion", "a".repeat(version_limit + 1)),
+            ),
+            (
+                target("kind", "a".repeat(kind_limit)),
+                target("kind", "a".repeat(kind_limit + 1)),
+            ),
+            (
+                target("name", named(name_limit)),
+                target("name", named(name_limit + 1)),
+            ),
+        ] {
+            assert!(Binding::try_from(&object(json!({"spec": most}))).is_ok());
+            assert!(Binding::try_from(&object(json!({"spec": more}))).is_err());
+        }
+    }
+
+    /// Returns a name of this length.
+    fn named(length: usize) -> String {
+        format!(
+            "{}.a{}",
+            ["a".repeat(60); 4].join("."),
+            "a".repeat(length - 245)
+        )
     }
 }

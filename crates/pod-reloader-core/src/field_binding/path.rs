@@ -3,32 +3,31 @@
 use std::fmt;
 
 use jsonptr::{PointerBuf, Token};
+use pod_reloader_api::{MAX_PATH_LENGTH, MAX_PATH_STEPS};
 use serde_json::Value;
 
 /// The only part of an object whose fields can be bound.
 const SPEC: &str = "spec";
 
-/// The path of a field under `spec`, such as `spec.users[name=admin].password`.
+/// The path of a field under `spec`, such as `spec.users[name=admin].password`. It is kept as its text alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Path {
-    text: Box<str>,
-    /// The steps after `spec`.
-    steps: Box<[Step]>,
-}
+pub struct Path(Box<str>);
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Step {
-    kind: StepKind,
-    /// The end of the step in the text.
-    end: usize,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum StepKind {
+/// A step of a path, as it stands in the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step<'a> {
     /// A field of an object.
-    Field(Box<str>),
+    Field(&'a str),
     /// The element of a list that has this value in this field.
-    Element { field: Box<str>, value: Box<str> },
+    Element { field: &'a str, value: &'a str },
+}
+
+/// The steps of a path after `spec`, each with the text up to its end. They end before the first one that is invalid.
+#[derive(Clone, Debug)]
+struct Steps<'a> {
+    text: &'a str,
+    /// The end of the steps so far.
+    at: usize,
 }
 
 /// The error of a text that is no path.
@@ -42,6 +41,12 @@ pub enum InvalidPath {
     /// It leads to the field by which it finds the element of a list: with another value, it would lead nowhere.
     #[error("{0:?} leads to the very field by which it finds an element")]
     Selector(String),
+    /// It is too long.
+    #[error("a path begins with {0:?} and is longer than {MAX_PATH_LENGTH} characters")]
+    TooLong(String),
+    /// It has too many steps.
+    #[error("{0:?} has more than {MAX_PATH_STEPS} steps")]
+    TooManySteps(String),
 }
 
 /// The place in an object to which a path leads.
@@ -73,34 +78,43 @@ impl Path {
     ///
     /// The text is none, or leads to the field by which it finds an element.
     pub fn parse(text: &str) -> Result<Self, InvalidPath> {
-        let quoted = || text.chars().take(200).collect();
-        let wrong = || InvalidPath::NoPath(quoted());
-        let mut rest = text.strip_prefix(SPEC).ok_or_else(wrong)?;
-        let mut steps = Vec::new();
-        while !rest.is_empty() {
-            let (kind, after) = step(rest).ok_or_else(wrong)?;
-            rest = after;
-            let end = text.len() - rest.len();
-            steps.push(Step { kind, end });
+        let quoted = |most: usize| text.chars().take(most).collect();
+        if text.chars().count() > MAX_PATH_LENGTH {
+            return Err(InvalidPath::TooLong(quoted(40)));
         }
-        let mut last = steps.iter().rev().map(|step: &Step| &step.kind);
-        match (last.next(), last.next()) {
-            (Some(StepKind::Field(name)), Some(StepKind::Element { field, .. }))
-                if name == field =>
-            {
+        let quoted = || quoted(MAX_PATH_LENGTH);
+        let wrong = || InvalidPath::NoPath(quoted());
+        if !text.starts_with(SPEC) {
+            return Err(wrong());
+        }
+        let mut steps = Steps::of(text);
+        let (mut count, mut last, mut before) = (0, None, None);
+        for (step, _) in steps.by_ref() {
+            count += 1;
+            before = last.replace(step);
+        }
+        if steps.at < text.len() {
+            return Err(wrong());
+        }
+        if count > MAX_PATH_STEPS {
+            return Err(InvalidPath::TooManySteps(quoted()));
+        }
+        match (last, before) {
+            (Some(Step::Field(name)), Some(Step::Element { field, .. })) if name == field => {
                 Err(InvalidPath::Selector(quoted()))
             }
-            (Some(StepKind::Field(_)), _) => Ok(Self {
-                text: text.into(),
-                steps: steps.into(),
-            }),
+            (Some(Step::Field(_)), _) => Ok(Self(text.into())),
             _ => Err(wrong()),
         }
     }
 
     /// Returns the path as it was written.
     pub fn as_str(&self) -> &str {
-        &self.text
+        &self.0
+    }
+
+    fn steps(&self) -> Steps<'_> {
+        Steps::of(&self.0)
     }
 
     /// Returns the place in `object` to which the path leads. The last field may be missing, but nothing before it.
@@ -113,20 +127,19 @@ impl Path {
         let mut elements = Vec::new();
         let mut here = object.get(SPEC);
         let mut before = SPEC;
-        for step in &self.steps {
+        for (step, upto) in self.steps() {
             let missing = || NoPlace::Missing(before.into());
             let parent = here.ok_or_else(missing)?;
-            let upto = &self.text[..step.end];
-            match &step.kind {
-                StepKind::Field(name) => {
+            match step {
+                Step::Field(name) => {
                     let fields = parent.as_object().ok_or_else(missing)?;
-                    pointer.push_back(Token::new(&**name));
-                    here = fields.get(&**name);
+                    pointer.push_back(Token::new(name));
+                    here = fields.get(name);
                 }
-                StepKind::Element { field, value } => {
+                Step::Element { field, value } => {
                     let list = parent.as_array().ok_or_else(missing)?;
                     let mut fits = list.iter().enumerate().filter_map(|(at, element)| {
-                        let found = element.get(&**field)?;
+                        let found = element.get(field)?;
                         is(found, value).then_some((at, element, found))
                     });
                     let missing = || NoPlace::Missing(upto.into());
@@ -136,7 +149,7 @@ impl Path {
                     }
                     pointer.push_back(Token::from(at));
                     let mut test = pointer.clone();
-                    test.push_back(Token::new(&**field));
+                    test.push_back(Token::new(field));
                     elements.push((test, found));
                     here = Some(element);
                 }
@@ -157,7 +170,7 @@ impl Path {
     /// around it.
     pub(super) fn is_among(&self, managed: &Value) -> bool {
         let mut here = managed.get("f:spec");
-        for step in &self.steps {
+        for (step, _) in self.steps() {
             let Some(Value::Object(fields)) = here else {
                 return false;
             };
@@ -165,13 +178,13 @@ impl Path {
             if fields.is_empty() {
                 return true;
             }
-            here = match &step.kind {
-                StepKind::Field(name) => fields.get(&format!("f:{name}")),
-                StepKind::Element { field, value } => {
+            here = match step {
+                Step::Field(name) => fields.get(&format!("f:{name}")),
+                Step::Element { field, value } => {
                     let fits = fields.iter().find(|(key, _)| {
                         let key = key.strip_prefix("k:");
                         let key = key.and_then(|key| serde_json::from_str::<Value>(key).ok());
-                        key.is_some_and(|key| key.get(&**field).is_some_and(|it| is(it, value)))
+                        key.is_some_and(|key| key.get(field).is_some_and(|it| is(it, value)))
                     });
                     fits.map(|(_, inner)| inner)
                 }
@@ -183,28 +196,46 @@ impl Path {
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.0)
+    }
+}
+
+impl<'a> Steps<'a> {
+    /// Returns the steps of a text that begins with `spec`.
+    fn of(text: &'a str) -> Self {
+        Self {
+            text,
+            at: SPEC.len(),
+        }
+    }
+}
+
+impl<'a> Iterator for Steps<'a> {
+    type Item = (Step<'a>, &'a str);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (step, rest) = step(&self.text[self.at..])?;
+        self.at = self.text.len() - rest.len();
+        Some((step, &self.text[..self.at]))
     }
 }
 
 /// Parses the first step of a path. Returns it with what follows.
-fn step(text: &str) -> Option<(StepKind, &str)> {
+fn step(text: &str) -> Option<(Step<'_>, &str)> {
     let is_word = |word: &str| !word.is_empty() && !word.contains(['[', ']']);
     if let Some(text) = text.strip_prefix('.') {
         let end = text.find(['.', '[']).unwrap_or(text.len());
         let (name, rest) = text.split_at(end);
         let is_name = is_word(name) && !name.contains('=');
-        return is_name.then(|| (StepKind::Field(name.into()), rest));
+        return is_name.then_some((Step::Field(name), rest));
     }
     let (inside, rest) = text.strip_prefix('[')?.split_once(']')?;
-    let kind = match inside.split_once('=') {
-        Some((field, value)) => StepKind::Element {
-            field: Some(field).filter(|it| is_word(it))?.into(),
-            value: Some(value).filter(|it| is_word(it))?.into(),
-        },
-        None => StepKind::Field(Some(inside).filter(|it| is_word(it))?.into()),
+    let step = match inside.split_once('=') {
+        Some((field, value)) if is_word(field) && is_word(value) => Step::Element { field, value },
+        None if is_word(inside) => Step::Field(inside),
+        _ => return None,
     };
-    Some((kind, rest))
+    Some((step, rest))
 }
 
 /// Returns true if a value is the one that a path gives as text.
@@ -220,6 +251,8 @@ fn is(found: &Value, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube_core::CustomResourceExt;
+    use pod_reloader_api::FieldBinding;
     use serde_json::json;
 
     fn place(path: &str, object: &Value) -> Result<(String, Option<Value>), NoPlace> {
@@ -311,6 +344,63 @@ mod tests {
         ] {
             assert!(Path::parse(text).is_err(), "{text}");
         }
+    }
+
+    /// Returns a path of this many steps after `spec`.
+    fn of_steps(count: usize) -> String {
+        format!("spec{}", ".a".repeat(count))
+    }
+
+    /// Returns a path of this many characters.
+    fn of_length(length: usize) -> String {
+        format!("spec.{}", "ä".repeat(length - 5))
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_or_has_too_many_steps_is_refused() {
+        assert!(Path::parse(&of_length(256)).is_ok());
+        let error = Path::parse(&of_length(257)).unwrap_err();
+        assert!(error.to_string().len() < 200, "{error}");
+        assert!(matches!(error, InvalidPath::TooLong(_)), "{error}");
+        assert!(Path::parse(&of_steps(16)).is_ok());
+        let error = Path::parse(&of_steps(17)).unwrap_err();
+        assert_eq!(error, InvalidPath::TooManySteps(of_steps(17)));
+    }
+
+    #[test]
+    fn the_crd_takes_the_paths_that_are_taken_here() {
+        let schema = serde_json::to_value(FieldBinding::crd()).unwrap();
+        let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/fields/items/properties/path";
+        let schema = schema.pointer(path).unwrap();
+        let pattern = regex::Regex::new(schema["pattern"].as_str().unwrap()).unwrap();
+        let longest = schema["maxLength"].as_u64().unwrap();
+        let is_taken =
+            |text: &str| text.chars().count() as u64 <= longest && pattern.is_match(text);
+        let element_and = |count: usize| format!("spec[a=b]{}", ".a".repeat(count));
+        let others = [
+            "spec",
+            "spec.a[b=c]",
+            "spec.a[b=c].d",
+            "spec[a.b][c]",
+            "status.a",
+        ];
+        let at_the_limits = [
+            of_steps(1),
+            of_steps(16),
+            of_steps(17),
+            of_length(256),
+            of_length(257),
+            element_and(15),
+            element_and(16),
+        ];
+        for text in others.map(str::to_owned).iter().chain(&at_the_limits) {
+            assert_eq!(Path::parse(text).is_ok(), is_taken(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_takes_no_more_memory_than_its_text() {
+        assert_eq!(size_of::<Path>(), size_of::<Box<str>>());
     }
 
     #[test]
