@@ -16,7 +16,7 @@ pub mod mark;
 mod metadata;
 pub mod name;
 mod name_regex;
-mod raw;
+pub mod raw;
 pub mod reference;
 pub mod release;
 pub mod selector;

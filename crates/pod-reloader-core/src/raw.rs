@@ -11,8 +11,9 @@ use std::ops::Deref;
 
 use serde::Deserialize;
 use serde::de::{
-    DeserializeOwned, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+    DeserializeOwned, Deserializer, Error as _, MapAccess, SeqAccess, Visitor,
 };
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// A string that is borrowed if the JSON has no escape in it: serde does not borrow inside maps.
@@ -28,46 +29,59 @@ impl Deref for Text<'_> {
     }
 }
 
-/// Returns a member of an object, the last one of several. One that is `null` counts as missing.
+/// Passes each member of an object to `each`, in their order. A name that is repeated is passed each time.
 ///
 /// # Errors
 ///
-/// This is not an object.
-pub(crate) fn member<'a>(
+/// The value is not an object, or a name is not text.
+pub fn members<'a>(
     object: &'a RawValue,
-    name: &str,
-) -> Result<Option<&'a RawValue>, serde_json::Error> {
-    struct Member<'n>(&'n str);
+    each: impl FnMut(&str, &'a RawValue),
+) -> Result<(), serde_json::Error> {
+    struct Members<F>(F);
 
-    impl<'de> Visitor<'de> for Member<'_> {
-        type Value = Option<&'de RawValue>;
+    impl<'de, F: FnMut(&str, &'de RawValue)> Visitor<'de> for Members<F> {
+        type Value = ();
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
         }
 
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut found = None;
-            while let Some(key) = map.next_key::<Text<'de>>()? {
-                if *key == *self.0 {
-                    found = Some(map.next_value()?);
-                } else {
-                    map.next_value::<IgnoredAny>()?;
-                }
+        fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
+            while let Some(name) = members.next_key::<Text<'de>>()? {
+                (self.0)(&name, members.next_value()?);
             }
-            Ok(found)
+            Ok(())
         }
     }
 
-    let mut deserializer = serde_json::Deserializer::from_str(object.get());
-    let found = deserializer.deserialize_map(Member(name))?;
-    Ok(found.filter(|it| !is_null(it)))
+    serde_json::Deserializer::from_str(object.get()).deserialize_map(Members(each))
+}
+
+/// Returns a member of an object, which may be `null`. Of several with this name, it is the last one.
+///
+/// # Errors
+///
+/// The value is not an object, or a name is not text.
+pub fn member<'a>(
+    object: &'a RawValue,
+    name: &str,
+) -> Result<Option<&'a RawValue>, serde_json::Error> {
+    let mut found = None;
+    members(object, |it, value| {
+        if it == name {
+            found = Some(value);
+        }
+    })?;
+    Ok(found)
 }
 
 /// Returns the value at the end of a path of members. `None` if there is none, or if something on the way is not an
-/// object.
+/// object. One that is `null` counts as missing.
 pub(crate) fn at<'a>(object: &'a RawValue, path: &[&str]) -> Option<&'a RawValue> {
-    let below = |place: &'a RawValue, name: &&str| member(place, name).ok()?;
+    let below = |place: &'a RawValue, name: &&str| {
+        member(place, name).ok()?.filter(|it| !is_null(it))
+    };
     path.iter().try_fold(object, below)
 }
 
@@ -81,14 +95,36 @@ pub(crate) fn is_null(value: &RawValue) -> bool {
     value.get() == "null"
 }
 
+/// Returns true if a value is an object.
+pub fn is_object(value: &RawValue) -> bool {
+    value.get().starts_with('{')
+}
+
+/// Returns true if a value is a list.
+pub fn is_list(value: &RawValue) -> bool {
+    value.get().starts_with('[')
+}
+
+/// Returns a value that has no members and no elements. `None` for others, and for texts that cannot be one of
+/// `longest` bytes.
+pub fn single(value: &RawValue, longest: usize) -> Option<Value> {
+    let text = value.get();
+    // A byte is written with six, as "\u0000", at most.
+    let is_too_long = text.starts_with('"') && text.len() > 6 * longest + 2;
+    if is_too_long || is_object(value) || is_list(value) {
+        return None;
+    }
+    serde_json::from_str(text).ok()
+}
+
 /// Returns the elements of a list. `None` if this is not a list.
-pub(crate) fn elements(list: &RawValue) -> Option<Elements<'_>> {
+pub fn elements(list: &RawValue) -> Option<Elements<'_>> {
     let rest = list.get().strip_prefix('[')?;
     Some(Elements { rest })
 }
 
 /// The elements of a list, in their order.
-pub(crate) struct Elements<'a> {
+pub struct Elements<'a> {
     rest: &'a str,
 }
 
@@ -300,7 +336,11 @@ mod tests {
         assert_eq!(text(&["b"]), None);
         assert_eq!(text(&["c", "d"]), Some("\"x\""));
         assert_eq!(text(&["a", "b"]), None, "a list has no members");
-        assert!(member(&raw("[1]"), "a").is_err());
+        assert_eq!(member(&object, "b").unwrap().map(RawValue::get), Some("null"));
+        assert_eq!(member(&object, "d").unwrap().map(RawValue::get), None);
+        for other in ["null", "1", r#""a""#, "[]"] {
+            assert!(member(&raw(other), "a").is_err(), "{other}");
+        }
         let sorted = Sorted::of(&object).unwrap();
         let sorted: Vec<_> = sorted.iter().map(|(name, it)| (name.0, it.get())).collect();
         assert_eq!(sorted, [("a".into(), "[2]"), ("c".into(), r#"{"d":"x"}"#)]);
@@ -322,5 +362,21 @@ mod tests {
     fn a_name_that_is_not_unicode_is_an_error() {
         let object = raw(r#"{"\ud800":1}"#);
         assert!(member(&object, "a").is_err() && Sorted::of(&object).is_err());
+    }
+
+    #[test]
+    fn nothing_is_too_deep_to_be_passed_over() {
+        let (begin, end) = ("[".repeat(5000), "]".repeat(5000));
+        let deep = raw(&format!(r#"{{"deep": {begin}1{end}, "a": 2}}"#));
+        assert_eq!(at(&deep, &["a"]).map(RawValue::get), Some("2"));
+    }
+
+    #[test]
+    fn a_text_that_is_longer_than_it_may_be_is_not_read() {
+        let text = |length: usize| format!("\"{}\"", "\\u0061".repeat(length));
+        assert_eq!(single(&raw(&text(4)), 4), Some(Value::from("aaaa")));
+        assert_eq!(single(&raw(&text(5)), 4), None);
+        assert_eq!(single(&raw("{}"), 4), None);
+        assert_eq!(single(&raw("null"), 0), Some(Value::Null));
     }
 }

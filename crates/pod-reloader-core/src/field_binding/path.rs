@@ -1,13 +1,19 @@
 //! Paths of fields: how users write them, and where they lead in an object.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use jsonptr::{PointerBuf, Token};
 use pod_reloader_api::{MAX_PATH_LENGTH, MAX_PATH_STEPS};
 use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::raw::{elements, is_list, is_object, member, members, single};
 
 /// The only part of an object whose fields can be bound.
 const SPEC: &str = "spec";
+/// The longest value by which a path finds an element, in bytes.
+const LONGEST_VALUE: usize = 4 * MAX_PATH_LENGTH;
 
 /// The path of a field under `spec`, such as `spec.users[name=admin].password`. It is kept as its text alone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,14 +56,14 @@ pub enum InvalidPath {
 }
 
 /// The place in an object to which a path leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Place<'a> {
     /// The field itself.
     pub pointer: PointerBuf,
-    /// Its value, if it has one.
-    pub value: Option<&'a Value>,
+    /// Its value, if it has one: a text, a number, `true` or `false`.
+    pub value: Option<&'a RawValue>,
     /// The fields by which elements of lists were found, and their values.
-    pub elements: Vec<(PointerBuf, &'a Value)>,
+    pub elements: Vec<(PointerBuf, Value)>,
 }
 
 /// The reason why a path leads nowhere.
@@ -122,75 +128,216 @@ impl Path {
     /// # Errors
     ///
     /// Says why it leads nowhere.
-    pub fn place<'a>(&self, object: &'a Value) -> Result<Place<'a>, NoPlace> {
-        let mut pointer = PointerBuf::from_tokens([SPEC]);
-        let mut elements = Vec::new();
-        let mut here = object.get(SPEC);
-        let mut before = SPEC;
-        for (step, upto) in self.steps() {
-            let missing = || NoPlace::Missing(before.into());
-            let parent = here.ok_or_else(missing)?;
-            match step {
-                Step::Field(name) => {
-                    let fields = parent.as_object().ok_or_else(missing)?;
-                    pointer.push_back(Token::new(name));
-                    here = fields.get(name);
-                }
-                Step::Element { field, value } => {
-                    let list = parent.as_array().ok_or_else(missing)?;
-                    let mut fits = list.iter().enumerate().filter_map(|(at, element)| {
-                        let found = element.get(field)?;
-                        is(found, value).then_some((at, element, found))
-                    });
-                    let missing = || NoPlace::Missing(upto.into());
-                    let (at, element, found) = fits.next().ok_or_else(missing)?;
-                    if fits.next().is_some() {
-                        return Err(NoPlace::Ambiguous(upto.into()));
-                    }
-                    pointer.push_back(Token::from(at));
-                    let mut test = pointer.clone();
-                    test.push_back(Token::new(field));
-                    elements.push((test, found));
-                    here = Some(element);
-                }
-            }
-            before = upto;
-        }
-        if here.is_some_and(|it| it.is_object() || it.is_array()) {
-            return Err(NoPlace::NotAField);
-        }
-        Ok(Place {
-            pointer,
-            value: here.filter(|it| !it.is_null()),
-            elements,
-        })
+    pub fn place<'a>(&self, object: &'a RawValue) -> Result<Place<'a>, NoPlace> {
+        places(object, &[self]).remove(0)
     }
 
     /// Returns true if a manager with these managed fields (`fieldsV1`) has the field, alone or with all that is
     /// around it.
-    pub(super) fn is_among(&self, managed: &Value) -> bool {
-        let mut here = managed.get("f:spec");
+    pub(super) fn is_among(&self, managed: &RawValue) -> bool {
+        let mut here = member(managed, "f:spec").ok().flatten();
         for (step, _) in self.steps() {
-            let Some(Value::Object(fields)) = here else {
+            let Some(fields) = here.take() else {
                 return false;
             };
+            let mut is_empty = true;
+            let read = members(fields, |key, inner| {
+                is_empty = false;
+                if step.is_of_key(key) {
+                    here = Some(inner);
+                }
+            });
+            if read.is_err() {
+                return false;
+            }
             // A manager of an atomic list or map has all that is in it.
-            if fields.is_empty() {
+            if is_empty {
                 return true;
             }
-            here = match step {
-                Step::Field(name) => fields.get(&format!("f:{name}")),
-                Step::Element { field, value } => {
-                    let fits = fields.iter().find(|(key, _)| {
-                        let key = key.strip_prefix("k:");
-                        let key = key.and_then(|key| serde_json::from_str::<Value>(key).ok());
-                        key.is_some_and(|key| key.get(field).is_some_and(|it| is(it, value)))
-                    });
-                    fits.map(|(_, inner)| inner)
-                }
-            };
         }
         here.is_some()
+    }
+}
+
+impl Step<'_> {
+    /// Returns true if a key of managed fields (`f:name`, `k:{"name":"admin"}`) is that of this step.
+    fn is_of_key(self, key: &str) -> bool {
+        match self {
+            Self::Field(name) => key.strip_prefix("f:") == Some(name),
+            Self::Element { field, value } => {
+                let found = |key: &str| {
+                    let key: &RawValue = serde_json::from_str(key.strip_prefix("k:")?).ok()?;
+                    text(&single(member(key, field).ok()??, value.len())?)
+                };
+                found(key).is_some_and(|found| found == value)
+            }
+        }
+    }
+}
+
+/// Returns the place in `object` to which each path leads, as [`Path::place`] does. The object is passed through once
+/// for each step of the longest path, however many paths there are.
+pub fn places<'a>(object: &'a RawValue, paths: &[&Path]) -> Vec<Result<Place<'a>, NoPlace>> {
+    let walks = paths.iter().enumerate().map(|(index, path)| Walk {
+        index,
+        before: SPEC,
+        steps: path.steps(),
+        pointer: PointerBuf::from_tokens([SPEC]),
+        elements: Vec::new(),
+    });
+    let walks = walks.collect();
+    let mut places = vec![Err(NoPlace::NotAField); paths.len()];
+    walk_on(member(object, SPEC).ok().flatten(), walks, &mut places);
+    places
+}
+
+/// A walk along a path, as far as it has come.
+struct Walk<'p> {
+    /// The position of the path among all of them.
+    index: usize,
+    /// The path up to here.
+    before: &'p str,
+    /// The steps that are left.
+    steps: Steps<'p>,
+    /// The place so far.
+    pointer: PointerBuf,
+    elements: Vec<(PointerBuf, Value)>,
+}
+
+/// The walks that go on to the same value, which may be missing.
+#[derive(Default)]
+struct Onward<'a, 'p> {
+    value: Option<&'a RawValue>,
+    walks: Vec<Walk<'p>>,
+}
+
+/// The walks that go on to the element of a list that has a certain value in a certain field.
+#[derive(Default)]
+struct Chosen<'a, 'p> {
+    walks: Vec<Walk<'p>>,
+    /// The first element that fits, its position, and the value of the field.
+    first: Option<(usize, &'a RawValue, Value)>,
+    has_another: bool,
+}
+
+impl Walk<'_> {
+    /// Returns the place where the walk ends.
+    fn end(self, here: Option<&RawValue>) -> Result<Place<'_>, NoPlace> {
+        if here.is_some_and(|it| is_object(it) || is_list(it)) {
+            return Err(NoPlace::NotAField);
+        }
+        Ok(Place {
+            pointer: self.pointer,
+            value: here.filter(|it| it.get() != "null"),
+            elements: self.elements,
+        })
+    }
+}
+
+/// Walks on from `here`, where all of these walks have come.
+fn walk_on<'a, 'p>(
+    here: Option<&'a RawValue>,
+    walks: Vec<Walk<'p>>,
+    places: &mut [Result<Place<'a>, NoPlace>],
+) {
+    let mut fields: BTreeMap<&'p str, Onward<'a, 'p>> = BTreeMap::new();
+    let mut chosen: BTreeMap<&'p str, BTreeMap<&'p str, Chosen<'a, 'p>>> = BTreeMap::new();
+    for mut walk in walks {
+        let (index, before) = (walk.index, walk.before);
+        let Some((step, upto)) = walk.steps.next() else {
+            places[index] = walk.end(here);
+            continue;
+        };
+        walk.before = upto;
+        match (step, here) {
+            (Step::Field(name), Some(here)) if is_object(here) => {
+                walk.pointer.push_back(Token::new(name));
+                fields.entry(name).or_default().walks.push(walk);
+            }
+            (Step::Element { field, value }, Some(here)) if is_list(here) => {
+                let of_field = chosen.entry(field).or_default();
+                of_field.entry(value).or_default().walks.push(walk);
+            }
+            _ => places[index] = Err(NoPlace::Missing(before.into())),
+        }
+    }
+    let Some(here) = here else {
+        return;
+    };
+    if !fields.is_empty() {
+        // It is well-formed, so what is left out at worst is a name that is no text.
+        let _ = members(here, |name, value| {
+            if let Some(onward) = fields.get_mut(name) {
+                onward.value = Some(value);
+            }
+        });
+        for Onward { value, walks } in fields.into_values() {
+            walk_on(value, walks, places);
+        }
+    }
+    if !chosen.is_empty() {
+        walk_into(here, chosen, places);
+    }
+}
+
+/// Walks on into the elements of a list. `chosen` has the walks by the field and the value that find an element.
+fn walk_into<'a, 'p>(
+    list: &'a RawValue,
+    mut chosen: BTreeMap<&'p str, BTreeMap<&'p str, Chosen<'a, 'p>>>,
+    places: &mut [Result<Place<'a>, NoPlace>],
+) {
+    let mut found: BTreeMap<&'p str, &'a RawValue> = BTreeMap::new();
+    for (at, element) in elements(list).into_iter().flatten().enumerate() {
+        found.clear();
+        let _ = members(element, |name, value| {
+            if let Some((field, _)) = chosen.get_key_value(name) {
+                found.insert(*field, value);
+            }
+        });
+        for (field, value) in &found {
+            let Some(value) = single(value, LONGEST_VALUE) else {
+                continue;
+            };
+            let its_text = text(&value).unwrap_or_default();
+            let of_field = chosen.get_mut(*field);
+            let Some(chosen) = of_field.and_then(|it| it.get_mut(&*its_text)) else {
+                continue;
+            };
+            chosen.has_another = chosen.first.is_some();
+            chosen.first.get_or_insert((at, element, value));
+        }
+    }
+    let mut onwards: BTreeMap<usize, Onward<'a, 'p>> = BTreeMap::new();
+    for (field, of_field) in chosen {
+        for Chosen {
+            walks,
+            first,
+            has_another,
+        } in of_field.into_values()
+        {
+            let Some((at, element, value)) = first.filter(|_| !has_another) else {
+                for walk in walks {
+                    let upto = walk.before.into();
+                    places[walk.index] = Err(match has_another {
+                        true => NoPlace::Ambiguous(upto),
+                        false => NoPlace::Missing(upto),
+                    });
+                }
+                continue;
+            };
+            let onward = onwards.entry(at).or_default();
+            onward.value = Some(element);
+            onward.walks.extend(walks.into_iter().map(|mut walk| {
+                walk.pointer.push_back(Token::from(at));
+                let mut test = walk.pointer.clone();
+                test.push_back(Token::new(field));
+                walk.elements.push((test, value.clone()));
+                walk
+            }));
+        }
+    }
+    for Onward { value, walks } in onwards.into_values() {
+        walk_on(value, walks, places);
     }
 }
 
@@ -238,13 +385,13 @@ fn step(text: &str) -> Option<(Step<'_>, &str)> {
     Some((step, rest))
 }
 
-/// Returns true if a value is the one that a path gives as text.
-fn is(found: &Value, text: &str) -> bool {
-    match found {
-        Value::String(found) => found == text,
-        Value::Number(found) => found.to_string() == text,
-        Value::Bool(found) => found.to_string() == text,
-        _ => false,
+/// Returns a value as a path has it. `None` for `null`.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(truth) => Some(truth.to_string()),
+        _ => None,
     }
 }
 
@@ -254,11 +401,16 @@ mod tests {
     use kube_core::CustomResourceExt;
     use pod_reloader_api::FieldBinding;
     use serde_json::json;
+    use serde_json::value::to_raw_value;
 
     fn place(path: &str, object: &Value) -> Result<(String, Option<Value>), NoPlace> {
         let path = Path::parse(path).unwrap();
-        let place = path.place(object)?;
-        Ok((place.pointer.to_string(), place.value.cloned()))
+        let object = to_raw_value(object).unwrap();
+        let place = path.place(&object)?;
+        let value = place
+            .value
+            .map(|it| serde_json::from_str(it.get()).unwrap());
+        Ok((place.pointer.to_string(), value))
     }
 
     fn missing(path: &str) -> Result<(String, Option<Value>), NoPlace> {
@@ -287,11 +439,12 @@ mod tests {
         let users = json!([{"name": "viewer"}, {"name": "admin", "password": "x"}, {"id": 7}]);
         let object = json!({"spec": {"users": users}});
         let path = Path::parse("spec.users[name=admin].password").unwrap();
-        let found = path.place(&object).unwrap();
+        let raw = to_raw_value(&object).unwrap();
+        let found = path.place(&raw).unwrap();
         assert_eq!(found.pointer.to_string(), "/spec/users/1/password");
         let (element, name) = &found.elements[0];
         assert_eq!(
-            (element.as_str(), *name),
+            (element.as_str(), name),
             ("/spec/users/1/name", &json!("admin"))
         );
         let by_number = place("spec.users[id=7].password", &object).unwrap();
@@ -343,6 +496,32 @@ mod tests {
             "spec.users[name=admin][name]",
         ] {
             assert!(Path::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_that_are_followed_together_lead_where_each_leads_alone() {
+        let users =
+            json!([{"name": "a", "id": 1, "x": {"y": 1}}, {"name": "b", "id": 2}, {"name": "b"}]);
+        let object = json!({"spec": {"users": users, "s3": {"key": "k"}}});
+        let object = to_raw_value(&object).unwrap();
+        let paths = [
+            "spec.users[name=a].x.y",
+            "spec.users[id=1].x.y",
+            "spec.users[id=2].x",
+            "spec.users[name=b].x",
+            "spec.users[name=c].x",
+            "spec.users.x",
+            "spec.s3.key",
+            "spec.s3.key.x",
+            "spec.s3[name=a].x",
+            "spec.s3",
+        ];
+        let paths = paths.map(|it| Path::parse(it).unwrap());
+        let together = places(&object, &paths.each_ref());
+        for (path, together) in paths.iter().zip(together) {
+            let shown = |place: Result<Place<'_>, NoPlace>| format!("{place:?}");
+            assert_eq!(shown(path.place(&object)), shown(together), "{path}");
         }
     }
 
@@ -406,7 +585,8 @@ mod tests {
     #[test]
     fn a_manager_has_a_field_alone_or_with_an_atomic_list_around_it() {
         let path = Path::parse("spec.users[name=admin].password").unwrap();
-        let users = |users: Value| path.is_among(&json!({"f:spec": {"f:users": users}}));
+        let is_among = |managed: Value| path.is_among(&to_raw_value(&managed).unwrap());
+        let users = |users: Value| is_among(json!({"f:spec": {"f:users": users}}));
         assert!(users(
             json!({"k:{\"name\":\"admin\"}": {".": {}, "f:password": {}}})
         ));
@@ -415,6 +595,6 @@ mod tests {
             json!({"k:{\"name\":\"viewer\"}": {"f:password": {}}})
         ));
         assert!(!users(json!({"k:{\"name\":\"admin\"}": {"f:role": {}}})));
-        assert!(!path.is_among(&json!({"f:metadata": {}})));
+        assert!(!is_among(json!({"f:metadata": {}})));
     }
 }

@@ -1,14 +1,18 @@
 //! The JSON Patch that gives the fields of an object the values of their keys.
 
+use std::collections::BTreeMap;
+
 use json_patch::{AddOperation, Patch, PatchOperation, TestOperation};
 use jsonptr::PointerBuf;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::outcome::Reason;
-use super::path::{NoPlace, Path};
+use super::path::{NoPlace, Path, Place, places};
 use super::source::Source;
 use super::value::{Room, convert};
 use super::{Binding, BindingId, Field};
+use crate::raw::single;
 
 /// The changes of the fields of one binding in an object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,19 +73,48 @@ impl Binding {
     /// theirs.
     ///
     /// No object, list or element is made for a field.
-    pub fn plan(&self, object: &Value, values: &[Result<Value, Reason>], older: &[&Self]) -> Plan {
-        let mut taken = Vec::new();
+    pub fn plan(
+        &self,
+        object: &RawValue,
+        values: &[Result<Value, Reason>],
+        older: &[&Self],
+    ) -> Plan {
+        let all = older.iter().copied().chain([self]);
+        let paths: Vec<_> = all.flat_map(Self::paths).collect();
+        let places = places(object, &paths);
+        let (mut rest, mut taken) = (&places[..], Taken::new());
         for binding in older {
-            taken.extend(binding.fields.iter().filter_map(|field| {
-                let place = field.path.place(object).ok()?;
-                Some((place.pointer, &binding.id))
-            }));
+            let (its_places, others) = rest.split_at(binding.fields.len());
+            binding.take(its_places, &mut taken);
+            rest = others;
         }
+        self.changes(rest, values, &mut taken)
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.fields.iter().map(|field| &field.path)
+    }
+
+    /// Takes the fields at these places, as far as no other binding has them.
+    fn take<'a>(&'a self, places: &[Result<Place<'_>, NoPlace>], taken: &mut Taken<'a>) {
+        for place in places.iter().flatten() {
+            let pointer = place.pointer.clone();
+            taken.entry(pointer).or_insert(&self.id);
+        }
+    }
+
+    /// Returns the changes that give the fields at these places these values, unless another binding has taken them.
+    fn changes<'a>(
+        &'a self,
+        places: &[Result<Place<'_>, NoPlace>],
+        values: &[Result<Value, Reason>],
+        taken: &mut Taken<'a>,
+    ) -> Plan {
         let mut plan = Plan::default();
-        for (field, value) in self.fields.iter().zip(values) {
-            let step = change(object, &field.path, value, &taken);
+        for (place, value) in places.iter().zip(values) {
+            let step = change(place, value, taken);
             plan.fields.push(step.map(|change| {
-                taken.push((change.pointer, &self.id));
+                taken.insert(change.pointer, &self.id);
                 let Some(operation) = change.operation else {
                     return Step::None;
                 };
@@ -94,21 +127,28 @@ impl Binding {
     }
 }
 
+/// The fields that bindings have, by their place.
+type Taken<'a> = BTreeMap<PointerBuf, &'a BindingId>;
+
 /// Returns the operations that fill the fields of a new object, and the fields that are left as they are, with the
 /// reason. `bindings` are those of the object, the oldest first, with the values of their fields.
 pub fn fill<'a>(
-    object: &Value,
+    object: &RawValue,
     bindings: &'a [(Binding, Vec<Result<Value, Reason>>)],
 ) -> (Vec<PatchOperation>, Vec<(&'a Path, Reason)>) {
-    let (mut operations, mut failed, mut older) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut operations, mut failed, mut taken) = (Vec::new(), Vec::new(), Taken::new());
+    let paths: Vec<_> = bindings.iter().flat_map(|(it, _)| it.paths()).collect();
+    let places = places(object, &paths);
+    let mut rest = &places[..];
     for (binding, values) in bindings {
-        let plan = binding.plan(object, values, &older);
+        let (its_places, others) = rest.split_at(binding.fields.len());
+        rest = others;
+        let plan = binding.changes(its_places, values, &mut taken);
         // Nobody else writes the object meanwhile: there is nothing to test.
         operations.extend(plan.operations);
-        let paths = binding.fields.iter().map(|field| &field.path);
-        let states = paths.zip(plan.fields);
+        let states = binding.paths().zip(plan.fields);
         failed.extend(states.filter_map(|(path, step)| Some((path, step.err()?))));
-        older.push(binding);
+        binding.take(its_places, &mut taken);
     }
     (operations, failed)
 }
@@ -122,34 +162,34 @@ struct Change {
     operation: Option<PatchOperation>,
 }
 
-/// Returns the change that gives a field its value.
+/// Returns the change that gives the field at a place its value.
 fn change(
-    object: &Value,
-    path: &Path,
+    place: &Result<Place<'_>, NoPlace>,
     value: &Result<Value, Reason>,
-    taken: &[(PointerBuf, &BindingId)],
+    taken: &Taken<'_>,
 ) -> Result<Change, Reason> {
     let value = value.as_ref().map_err(Clone::clone)?;
-    let place = path.place(object).map_err(|none| match none {
-        NoPlace::Missing(upto) => Reason::PathNotFound(upto),
-        NoPlace::Ambiguous(upto) => Reason::PathAmbiguous(upto),
+    let place = place.as_ref().map_err(|none| match none {
+        NoPlace::Missing(upto) => Reason::PathNotFound(upto.clone()),
+        NoPlace::Ambiguous(upto) => Reason::PathAmbiguous(upto.clone()),
         NoPlace::NotAField => Reason::NotAField,
     })?;
-    if let Some((_, other)) = taken.iter().find(|(pointer, _)| *pointer == place.pointer) {
+    if let Some(other) = taken.get(&place.pointer) {
         return Err(Reason::Conflict(other.name.clone()));
     }
-    let is_other = place.value != Some(value);
-    let operation = is_other.then(|| {
+    let longest = value.as_str().map_or(0, str::len);
+    let found = place.value.and_then(|it| single(it, longest));
+    let operation = (found.as_ref() != Some(value)).then(|| {
         PatchOperation::Add(AddOperation {
             path: place.pointer.clone(),
             value: value.clone(),
         })
     });
-    let elements = place.elements.into_iter();
-    let tests = elements.map(|(pointer, value)| test(pointer, value.clone()));
+    let elements = place.elements.iter();
+    let tests = elements.map(|(pointer, value)| test(pointer.clone(), value.clone()));
     Ok(Change {
         tests: tests.collect(),
-        pointer: place.pointer,
+        pointer: place.pointer.clone(),
         operation,
     })
 }
@@ -164,6 +204,7 @@ mod tests {
     use crate::field_binding::tests::binding;
     use crate::field_binding::value::InvalidValue;
     use serde_json::json;
+    use serde_json::value::to_raw_value;
 
     fn with(fields: Value) -> Binding {
         binding(json!({"spec": {"fields": fields}}))
@@ -177,6 +218,10 @@ mod tests {
                 "users": [{"name": "viewer"}, {"name": "admin", "role": "root", "password": "old"}],
             },
         })
+    }
+
+    fn raw_harbor() -> Box<RawValue> {
+        to_raw_value(&harbor()).unwrap()
     }
 
     /// Returns the object after a plan was applied to it.
@@ -240,7 +285,7 @@ mod tests {
             {"key": "c", "path": "spec.users[name=admin].password"},
         ]));
         let values = [json!("new"), json!("eu"), json!(7)].map(Ok);
-        let plan = binding.plan(&harbor(), &values, &[]);
+        let plan = binding.plan(&raw_harbor(), &values, &[]);
         assert_eq!(plan.fields, vec![Ok(Step::Write); 3]);
         let mut expected = harbor();
         expected["spec"]["s3"]["accesskey"] = json!("new");
@@ -252,7 +297,7 @@ mod tests {
     #[test]
     fn a_field_that_has_its_value_is_not_written() {
         let binding = with(json!([{"key": "a", "path": "spec.s3.accesskey"}]));
-        let plan = binding.plan(&harbor(), &[Ok(json!("old"))], &[]);
+        let plan = binding.plan(&raw_harbor(), &[Ok(json!("old"))], &[]);
         assert_eq!(
             (plan.operations.len(), plan.fields),
             (0, vec![Ok(Step::None)])
@@ -266,7 +311,7 @@ mod tests {
             {"key": "b", "path": "spec.users[role=root].password"},
         ]));
         let values = [json!("admin"), json!("new")].map(Ok);
-        let plan = binding.plan(&harbor(), &values, &[]);
+        let plan = binding.plan(&raw_harbor(), &values, &[]);
         let admin = json!({"name": "admin", "role": "admin", "password": "new"});
         assert_eq!(after(&plan)["spec"]["users"][1], admin);
         let mut object = harbor();
@@ -278,7 +323,7 @@ mod tests {
     fn a_patch_fails_if_the_object_or_the_element_is_another() {
         let binding = with(json!([{"key": "c", "path": "spec.users[name=admin].password"}]));
         let patch = binding
-            .plan(&harbor(), &[Ok(json!("new"))], &[])
+            .plan(&raw_harbor(), &[Ok(json!("new"))], &[])
             .patch("7")
             .0;
         let mut newer = harbor();
@@ -298,7 +343,7 @@ mod tests {
         ]));
         let mut values = vec![Ok(json!("x")); 2];
         values.push(Err(Reason::SourceNotFound));
-        let plan = binding.plan(&harbor(), &values, &[]);
+        let plan = binding.plan(&raw_harbor(), &values, &[]);
         assert_eq!(plan.operations, []);
         let expected = [
             Reason::PathNotFound("spec.gcs".into()),
@@ -320,7 +365,7 @@ mod tests {
             {"key": "c", "path": "spec.s3[accesskey]"},
         ]));
         let values = vec![Ok(json!("x")); 3];
-        let plan = newer.plan(&harbor(), &values, &[&older]);
+        let plan = newer.plan(&raw_harbor(), &values, &[&older]);
         let conflict = |plan: &Plan, at: usize| match &plan.fields[at] {
             Err(Reason::Conflict(name)) => name.to_string(),
             other => panic!("{other:?}"),
@@ -356,7 +401,7 @@ mod tests {
             (older, values(&["older"])),
             (newer, values(&["newer", "newer"])),
         ];
-        let (operations, failed) = fill(&harbor(), &bindings);
+        let (operations, failed) = fill(&raw_harbor(), &bindings);
         let mut object = harbor();
         json_patch::patch(&mut object, &operations).unwrap();
         let s3 = json!({"accesskey": "older", "bucket": "b", "region": "newer"});

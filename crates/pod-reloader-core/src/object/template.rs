@@ -58,7 +58,7 @@ pub(super) fn found<'a>(
         return Some((0, None));
     };
     for (depth, field) in path.iter().enumerate().skip(1) {
-        match member(place, field).ok()? {
+        match member(place, field).ok()?.filter(|it| !is_null(it)) {
             Some(inner) => place = inner,
             None => return Some((depth, None)),
         }

@@ -8,6 +8,7 @@ mod mutation;
 mod object;
 mod patches;
 mod pod_spec;
+mod raw;
 mod reviews;
 
 use proptest::collection::vec;
@@ -49,5 +50,10 @@ proptest! {
     #[test]
     fn every_use_of_config_in_a_pod_spec_is_found(choices in vec(any::<u8>(), 0..1000)) {
         discovery::hold(&choices);
+    }
+
+    #[test]
+    fn json_is_read_the_same_whether_it_is_built_or_not(choices in vec(any::<u8>(), 0..400)) {
+        raw::hold(&choices);
     }
 }

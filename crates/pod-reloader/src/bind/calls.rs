@@ -11,13 +11,14 @@ use pod_reloader_core::field_binding::source::Source;
 use pod_reloader_core::field_binding::{Binding, BindingId};
 use pod_reloader_core::foreign::Foreign;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::config::request;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::error::CallError;
-use crate::runtime::objects::one;
+use crate::runtime::objects::{one, take_of_one};
 
 /// The apiserver, as sources and custom resources need it.
 #[derive(Clone)]
@@ -36,32 +37,35 @@ impl Calls {
         absent(self.call(request::get(&binding.source)).await)
     }
 
-    /// Reads the custom resource.
-    pub(super) async fn target(
+    /// Reads the custom resource, and returns what `take` takes of it. It is never built: that would take many times the
+    /// memory of its text.
+    pub(super) async fn target<T>(
         &self,
         binding: &Binding,
         kind: BoundKind,
-    ) -> Result<Option<Value>, CallError> {
+        take: impl FnOnce(&RawValue) -> T,
+    ) -> Result<Option<T>, CallError> {
         let request = Request::get(path(binding, kind)).body(Vec::new());
-        absent(self.call(request.expect(SAFE)).await)
+        absent(self.take(request.expect(SAFE), take).await)
     }
 
-    /// Writes fields of the custom resource. Returns what it is now.
+    /// Writes fields of the custom resource. Returns what `take` takes of what it is now.
     ///
     /// A field that its kind does not have would be dropped without a word, again and again: this makes it an error.
-    pub(super) async fn patch(
+    pub(super) async fn patch<T>(
         &self,
         binding: &Binding,
         kind: BoundKind,
         patch: &Patch,
-    ) -> Result<Value, CallError> {
+        take: impl FnOnce(&RawValue) -> T,
+    ) -> Result<T, CallError> {
         let path = format!(
             "{}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict",
             path(binding, kind)
         );
         let body = serde_json::to_vec(patch).expect("a patch is JSON");
-        self.call(patch_request(path, "application/json-patch+json", body))
-            .await
+        let request = patch_request(path, "application/json-patch+json", body);
+        self.take(request, take).await
     }
 
     /// Writes the status of a FieldBinding.
@@ -78,6 +82,19 @@ impl Calls {
         let request = patch_request(path, "application/merge-patch+json", patch);
         self.call::<IgnoredAny>(request).await?;
         Ok(())
+    }
+
+    async fn take<T>(
+        &self,
+        request: Request<Vec<u8>>,
+        take: impl FnOnce(&RawValue) -> T,
+    ) -> Result<T, CallError> {
+        let take = |object: &[u8]| match serde_json::from_slice::<&RawValue>(object) {
+            Ok(object) => Ok(take(object)),
+            Err(_) => Err(CallError::Unreadable),
+        };
+        let read = take_of_one(&self.client, request, &self.budget, take);
+        within(DEADLINE, read).await
     }
 
     async fn call<T: Foreign>(&self, request: Request<Vec<u8>>) -> Result<T, CallError> {

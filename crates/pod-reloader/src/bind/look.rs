@@ -11,8 +11,8 @@ use pod_reloader_core::field_binding::plan::{Plan, Step};
 use pod_reloader_core::field_binding::rival::rival;
 use pod_reloader_core::field_binding::value::{Room, digest};
 use pod_reloader_core::field_binding::{BindingId, Field};
-use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -99,12 +99,13 @@ impl Look<'_> {
             return None;
         }
         for _ in 0..ATTEMPTS {
-            let object = match self.binder.calls.target(&binding, kind).await {
-                Ok(Some(object)) => object,
+            let see = |object: &RawValue| self.see(object, &values);
+            let seen = match self.binder.calls.target(&binding, kind, see).await {
+                Ok(Some(seen)) => seen,
                 Ok(None) => return self.without_target(&values),
                 Err(error) => return Some(self.failed("reading the custom resource", &error)),
             };
-            if let ControlFlow::Break(again) = self.attempt(kind, &object, &values).await {
+            if let ControlFlow::Break(again) = self.attempt(kind, seen, &values).await {
                 return again;
             }
         }
@@ -112,15 +113,38 @@ impl Look<'_> {
         Some(Instant::now() + pause(self.memory.failures))
     }
 
-    /// Gives the fields of `object` their values. Continues if somebody else has changed it meanwhile.
+    /// Returns what is to be done for the fields of `object`.
+    fn see(&self, object: &RawValue, values: &Values) -> Seen {
+        let plan = self.plan(object, values);
+        let metadata = metadata(object);
+        let (now, cause) = (Instant::now(), self.cause(&plan.fields));
+        // Another try after a failure has its pause behind it.
+        let until = match self.is_retry || plan.operations.is_empty() {
+            true => None,
+            false => self.memory.pace.not_before(cause, now.into_std()),
+        };
+        let held = until.map(Instant::from_std).map(|until| Held {
+            until,
+            outcomes: (until - now > BRIEF).then(|| self.contended(&plan.fields, object)),
+        });
+        Seen {
+            plan,
+            cause,
+            held,
+            resource_version: metadata.as_ref().map(BoundMetadata::resource_version),
+            spec_version: metadata.as_ref().map(BoundMetadata::spec_version),
+        }
+    }
+
+    /// Gives the fields of an object their values. Continues if somebody else has changed it meanwhile.
     async fn attempt(
         &mut self,
         kind: BoundKind,
-        object: &Value,
+        seen: Seen,
         values: &Values,
     ) -> ControlFlow<Option<Instant>> {
-        let plan = self.plan(object, values);
-        self.memory.target = spec_version(object);
+        let Seen { plan, cause, .. } = seen;
+        self.memory.target = seen.spec_version;
         for (at, step) in plan.fields.iter().enumerate() {
             if *step == Ok(Step::None) {
                 self.memory.applied[at] = self.memory.wanted[at].as_ref().ok().copied();
@@ -131,24 +155,22 @@ impl Look<'_> {
             self.memory.failures = 0;
             return ControlFlow::Break(None);
         }
-        let (now, cause) = (Instant::now(), self.cause(&plan.fields));
-        // Another try after a failure has its pause behind it.
-        let held = match self.is_retry {
-            true => None,
-            false => self.memory.pace.not_before(cause, now.into_std()),
-        };
-        if let Some(next) = held {
-            let next = Instant::from_std(next);
-            if next - now > BRIEF {
-                self.memory.outcomes = self.contended(&plan.fields, object);
+        if let Some(Held { until, outcomes }) = seen.held {
+            if let Some(outcomes) = outcomes {
+                self.memory.outcomes = outcomes;
             }
-            return ControlFlow::Break(Some(next));
+            return ControlFlow::Break(Some(until));
         }
+        let now = Instant::now();
         let was_contended = self.memory.is_contended();
-        let (binding, version) = (&self.task.binding, &object["metadata"]["resourceVersion"]);
-        let version = version.as_str().unwrap_or_default();
-        let (patch, steps) = plan.patch(version);
-        let answer = self.binder.calls.patch(binding, kind, &patch).await;
+        let binding = self.task.binding.clone();
+        let (patch, steps) = plan.patch(&seen.resource_version.unwrap_or_default());
+        // A webhook may have changed it on its way.
+        let take = |answer: &RawValue| {
+            let is_as_written = self.plan(answer, values).operations.is_empty();
+            (is_as_written, metadata(answer))
+        };
+        let answer = self.binder.calls.patch(&binding, kind, &patch, take).await;
         if answer.as_ref().is_err_and(is_of_another_version) {
             self.binder.metrics.wrote(Written::Conflict);
             return ControlFlow::Continue(());
@@ -157,7 +179,7 @@ impl Look<'_> {
             self.memory.pace.wrote(cause, now.into_std());
         }
         drop(patch);
-        let answer = match answer {
+        let (is_as_written, metadata) = match answer {
             Ok(answer) => answer,
             Err(error) => return ControlFlow::Break(self.not_written(&steps, values, &error)),
         };
@@ -166,7 +188,7 @@ impl Look<'_> {
         let (fields, target) = (fields.count(), &binding.target);
         info!(binding = %binding.id, kind = &*target.kind, name = %target.name, fields, "wrote fields");
         self.memory.failures = 0;
-        self.memory.target = spec_version(&answer);
+        self.memory.target = metadata.as_ref().map(BoundMetadata::spec_version);
         for (at, step) in steps.iter().enumerate() {
             if step.is_ok() {
                 self.memory.applied[at] = self.memory.wanted[at].as_ref().ok().copied();
@@ -178,8 +200,6 @@ impl Look<'_> {
             return ControlFlow::Break(until.map(Instant::from_std));
         }
         self.memory.outcomes = outcomes(&steps, Ok(()));
-        // A webhook may have changed it on its way.
-        let is_as_written = self.plan(&answer, values).operations.is_empty();
         ControlFlow::Break((!is_as_written).then_some(now))
     }
 
@@ -204,7 +224,7 @@ impl Look<'_> {
         Some(again)
     }
 
-    fn plan(&self, object: &Value, values: &Values) -> Plan {
+    fn plan(&self, object: &RawValue, values: &Values) -> Plan {
         let older: Vec<_> = self.task.older.iter().map(AsRef::as_ref).collect();
         self.task.binding.plan(object, values, &older)
     }
@@ -235,7 +255,7 @@ impl Look<'_> {
     }
 
     /// Returns the state of each field, now that those to be written are held up.
-    fn contended(&self, steps: &Steps, object: &Value) -> Vec<Outcome> {
+    fn contended(&self, steps: &Steps, object: &RawValue) -> Vec<Outcome> {
         let fields = steps.iter().zip(&self.task.binding.fields);
         let outcome = |(step, field): (&Result<Step, Reason>, &Field)| match step {
             Ok(Step::None) => Ok(()),
@@ -272,6 +292,24 @@ impl Look<'_> {
     }
 }
 
+/// What a look at a custom resource has shown.
+struct Seen {
+    plan: Plan,
+    /// The cause of a write.
+    cause: Cause,
+    /// Set if a write must wait.
+    held: Option<Held>,
+    resource_version: Option<Box<str>>,
+    spec_version: Option<Box<str>>,
+}
+
+/// A write that must wait.
+struct Held {
+    until: Instant,
+    /// The state of each field, if users are told about it.
+    outcomes: Option<Vec<Outcome>>,
+}
+
 /// The values that the fields should have.
 type Values = [Result<Value, Reason>];
 /// The changes of the fields.
@@ -292,9 +330,8 @@ fn is_of_another_version(error: &CallError) -> bool {
     error.is_failed_test() || error.is_conflict()
 }
 
-fn spec_version(object: &Value) -> Option<Box<str>> {
-    let metadata = BoundMetadata::deserialize(object).ok()?;
-    Some(metadata.spec_version())
+fn metadata(object: &RawValue) -> Option<BoundMetadata> {
+    serde_json::from_str(object.get()).ok()
 }
 
 /// Returns the pause after this many failures in a row.

@@ -158,6 +158,17 @@ async fn neither_a_status_that_is_written_meanwhile_nor_a_failure_holds_up_a_rep
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_field_is_found_in_an_object_that_is_too_deep_to_be_built() {
+    let cluster = Cluster::new();
+    let deep = (0..200).fold(json!(0), |inner, _| json!([inner]));
+    cluster.change(STORE, |store| store["spec"]["deep"] = deep);
+    let counted = cluster.play(&[json!({})], |_| {}).await;
+    assert_eq!(counted.writes, 1, "{counted:?}");
+    assert_eq!(cluster.field(), json!("first"));
+    assert_eq!(cluster.reason(0), "Applied");
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_two_for_one_field_the_older_has_it() {
     let cluster = Cluster::new();
     let newer = json!({

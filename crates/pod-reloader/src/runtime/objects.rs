@@ -143,11 +143,21 @@ pub(crate) async fn one<T: Foreign>(
     request: http::Request<Vec<u8>>,
     budget: &Budget,
 ) -> Result<T, CallError> {
+    take_of_one(client, request, budget, parse).await
+}
+
+/// Reads an answer that is a single object, and returns what `take` takes of its bytes. These are in memory for no longer.
+pub(crate) async fn take_of_one<T>(
+    client: &Client,
+    request: http::Request<Vec<u8>>,
+    budget: &Budget,
+    take: impl FnOnce(&[u8]) -> Result<T, CallError>,
+) -> Result<T, CallError> {
     let mut answer = Objects::ask(client, request, budget, Whole).await?;
     answer.next().await?;
     match answer.is_too_long {
         true => Err(CallError::TooLong),
-        false => parse(&answer.bytes),
+        false => take(&answer.bytes),
     }
 }
 

@@ -79,9 +79,7 @@ impl Fields {
         let fill = move |body: &ReviewBody| {
             let request = Request::parse(&body.bytes).map_err(invalid)?;
             let object = request.object.ok_or(InvalidReview::NoObject("object"));
-            let object = object.map_err(invalid)?.get();
-            let object: Value = serde_json::from_str(object).map_err(|_| invalid(NO_OBJECT))?;
-            let (patch, left) = fill(&object, &bindings);
+            let (patch, left) = fill(object.map_err(invalid)?, &bindings);
             warnings.extend(left.iter().map(|(path, reason)| warning(path, reason)));
             Ok(review::response(&uid, &patch, &warnings))
         };
@@ -142,8 +140,6 @@ impl Fields {
         all
     }
 }
-
-const NO_OBJECT: InvalidReview = InvalidReview::NoObject("object");
 
 fn invalid(error: InvalidReview) -> Trouble {
     Trouble::Invalid(error.to_string())

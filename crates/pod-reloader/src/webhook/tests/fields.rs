@@ -111,6 +111,17 @@ async fn a_new_object_gets_the_values_of_its_keys_also_in_a_dry_run() {
 }
 
 #[tokio::test]
+async fn a_new_object_that_is_too_deep_to_be_built_is_filled() {
+    let all = bindings(&[("mine", json!({}), access_key())]);
+    let router = filling(move || Ok(all.clone()), secret);
+    let mut object = harbor();
+    object["spec"]["deep"] = (0..200).fold(json!(0), |inner, _| json!([inner]));
+    let (filled, warnings) = created(&router, &object, json!({})).await;
+    assert_eq!(filled["spec"]["s3"]["accesskey"], VALUE[1]);
+    assert!(warnings.is_empty(), "{warnings:?}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_filled_is_said_without_a_value() {
     let fields = json!([
         {"key": "accesskey", "path": "spec.s3.accesskey"},
