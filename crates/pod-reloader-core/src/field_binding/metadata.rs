@@ -6,7 +6,6 @@ use kube_core::{ApiResource, DynamicResourceScope, ObjectMeta, Resource};
 use serde::Deserialize;
 
 use crate::metadata::{Metadata, Wanted};
-use crate::name::Name;
 
 /// The metadata of a source or a target. Of the rest, only a little is parsed.
 #[derive(Clone, Debug, Deserialize)]
@@ -17,9 +16,10 @@ pub struct BoundMetadata {
 impl Wanted for BoundMetadata {}
 
 impl BoundMetadata {
-    /// Returns the namespace. `None` if it is invalid, which the apiserver never sends.
-    pub fn namespace(&self) -> Option<Name> {
-        Name::parse(self.metadata.namespace.as_deref()?).ok()
+    /// Returns the namespace and the name. `None` if it lacks one, which the apiserver never sends.
+    pub fn names(&self) -> Option<(&str, &str)> {
+        let metadata = &self.metadata;
+        Some((metadata.namespace.as_deref()?, metadata.name.as_deref()?))
     }
 
     /// Returns the resourceVersion, which is another one after each write.

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use pod_reloader_api::FieldBinding;
 use pod_reloader_core::field_binding::BindingId;
 use pod_reloader_core::field_binding::kind::BoundKind;
+use pod_reloader_core::field_binding::metadata::BoundMetadata;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::scope::Scope;
 use tokio::sync::watch;
@@ -17,7 +18,7 @@ use tokio::time::Instant;
 
 use super::calls::Calls;
 use super::metrics::BindMetrics;
-use super::state::{Key, State};
+use super::state::{ObjectName, State, Watched, What};
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
 use crate::runtime::controller::ControllerErrors;
@@ -83,7 +84,7 @@ pub(super) struct Binder {
     pub(super) state: Mutex<State>,
     scope: Scope,
     worker: Worker<Work>,
-    keys: watch::Sender<BTreeSet<Key>>,
+    watched: watch::Sender<BTreeSet<Watched>>,
 }
 
 impl Binder {
@@ -100,7 +101,7 @@ impl Binder {
             state: Mutex::new(State::new(parts.kinds, parts.scope.clone())),
             scope: parts.scope,
             worker: Worker::new(AT_ONCE),
-            keys: watch::Sender::default(),
+            watched: watch::Sender::default(),
         }
     }
 
@@ -121,9 +122,9 @@ impl Binder {
         self.scope.watched()
     }
 
-    /// Returns the sources and targets to watch, as they change.
-    pub(super) fn keys(&self) -> watch::Receiver<BTreeSet<Key>> {
-        self.keys.subscribe()
+    /// Returns the kinds of sources and targets to watch, as they change.
+    pub(super) fn watched(&self) -> watch::Receiver<BTreeSet<Watched>> {
+        self.watched.subscribe()
     }
 
     pub(super) fn binding_seen(&self, id: BindingId, object: FieldBinding) {
@@ -133,13 +134,13 @@ impl Binder {
         let bindings = self.state.lock().binding_seen(id.clone(), object);
         self.push(bindings);
         self.push_status(id);
-        self.publish_keys();
+        self.publish_watches();
     }
 
     pub(super) fn binding_gone(&self, id: &BindingId) {
         let bindings = self.state.lock().binding_gone(id);
         self.push(bindings);
-        self.publish_keys();
+        self.publish_watches();
         self.show();
     }
 
@@ -151,18 +152,52 @@ impl Binder {
         self.push(bindings);
     }
 
-    pub(super) fn objects_listed(&self, key: &Key, objects: HashMap<Name, Box<str>>) {
-        let bindings = self.state.lock().objects_listed(key, objects);
+    /// Takes in that a list of objects begins. Returns its number.
+    pub(super) fn objects_listing(&self) -> u64 {
+        self.state.lock().objects_listing()
+    }
+
+    /// Takes in the versions of all objects of a watch that are bound.
+    pub(super) fn objects_listed(
+        &self,
+        watched: &Watched,
+        list: u64,
+        objects: HashMap<ObjectName, Box<str>>,
+    ) {
+        let bindings = self.state.lock().objects_listed(watched, list, objects);
         self.push(bindings);
     }
 
-    pub(super) fn object_seen(&self, key: &Key, namespace: &Name, version: Option<Box<str>>) {
-        let bindings = self.state.lock().object_seen(key, namespace, version);
+    /// Takes in the version of an object that is bound, or that it is gone.
+    pub(super) fn object_seen(
+        &self,
+        watched: &Watched,
+        object: &ObjectName,
+        version: Option<Box<str>>,
+    ) {
+        let bindings = self.state.lock().object_seen(watched, object, version);
         self.push(bindings);
     }
 
-    pub(super) fn objects_gone(&self, key: &Key) {
-        self.state.lock().objects_gone(key);
+    /// Returns an object and its version. `None` if no FieldBinding reads or writes it.
+    pub(super) fn bound(
+        &self,
+        watched: &Watched,
+        object: &BoundMetadata,
+    ) -> Option<(ObjectName, Box<str>)> {
+        let (namespace, name) = object.names()?;
+        if !self.state.lock().is_bound(watched, namespace, name) {
+            return None;
+        }
+        let version = match watched.what {
+            What::Source(_) => object.resource_version(),
+            What::Target(_) => object.spec_version(),
+        };
+        let object = ObjectName {
+            namespace: Name::parse(namespace).ok()?,
+            name: Name::parse(name).ok()?,
+        };
+        Some((object, version))
     }
 
     /// Handles what is due, for ever.
@@ -177,13 +212,10 @@ impl Binder {
         self.metrics.show(count);
     }
 
-    fn publish_keys(&self) {
-        let keys = self.state.lock().keys();
-        self.keys.send_if_modified(|known| {
-            let is_news = *known != keys;
-            *known = keys;
-            is_news
-        });
+    fn publish_watches(&self) {
+        if let Some(watched) = self.state.lock().watches() {
+            self.watched.send_replace(watched);
+        }
     }
 
     fn push(&self, bindings: Vec<BindingId>) {

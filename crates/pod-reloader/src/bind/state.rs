@@ -10,39 +10,16 @@ use pod_reloader_core::field_binding::outcome::{self, Outcome, Reason};
 use pod_reloader_core::field_binding::pace::Pace;
 use pod_reloader_core::field_binding::{Binding, BindingId, InvalidBinding};
 use pod_reloader_core::name::Name;
-use pod_reloader_core::reference::ConfigKind;
 use pod_reloader_core::scope::Scope;
 use tokio::time::Instant;
 
+pub(super) use self::objects::{ObjectName, Watched, What};
+use self::objects::{Objects, Use};
+
 mod news;
+mod objects;
 #[cfg(test)]
 mod tests;
-
-/// The objects of a kind with one name, in a namespace or in all of them: what one watch brings.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key {
-    pub(super) what: What,
-    pub(super) name: Name,
-    /// The namespace. `None` stands for all of them.
-    pub(super) place: Option<Name>,
-}
-
-/// The kind of an object that is watched.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum What {
-    Source(ConfigKind),
-    Target(BoundKind),
-}
-
-impl What {
-    /// Returns the kind as Kubernetes spells it.
-    pub(super) fn kind(&self) -> &'static str {
-        match self {
-            Self::Source(kind) => kind.as_str(),
-            Self::Target(kind) => kind.kind,
-        }
-    }
-}
 
 /// The digest of a value.
 pub(super) type Digest = [u8; 16];
@@ -55,8 +32,8 @@ pub(super) struct State {
     bindings: BTreeMap<Name, BTreeMap<Name, Known>>,
     /// The namespaces whose FieldBindings have all been listed. `None` stands for all namespaces.
     listed: BTreeSet<Option<Name>>,
-    /// The versions of sources and targets by namespace, once they have been listed.
-    objects: HashMap<Key, HashMap<Name, Box<str>>>,
+    /// The sources and targets.
+    objects: Objects,
 }
 
 /// What is known of a FieldBinding.
@@ -124,7 +101,7 @@ impl State {
             scope,
             bindings: BTreeMap::new(),
             listed: BTreeSet::new(),
-            objects: HashMap::new(),
+            objects: Objects::default(),
         }
     }
 
@@ -138,19 +115,13 @@ impl State {
         let binding = known.binding.as_ref().ok()?;
         let memory = &known.memory;
         let kind = self.kind(binding);
-        let version = |key: Key| {
-            let listed = self.objects.get(&key)?;
-            Some(listed.get(&id.namespace))
+        let differs = |used: &Use, known: &Option<Box<str>>| {
+            memory.outcomes.is_empty() || self.objects.differs(used, known.as_deref())
         };
-        // What has not been listed yet is no news.
-        let differs = |key: Key, known: &Option<Box<str>>| {
-            memory.outcomes.is_empty() || version(key).is_some_and(|it| it != known.as_ref())
-        };
-        let source = self.source_key(binding);
-        let target = kind.clone().map(|kind| self.target_key(binding, kind));
+        let target = kind.as_ref().ok().map(|kind| self.target(binding, *kind));
         let task = Task {
-            has_other_source: differs(source, &memory.source),
-            has_other_target: target.is_ok_and(|key| differs(key, &memory.target)),
+            has_other_source: differs(&self.source(binding), &memory.source),
+            has_other_target: target.is_some_and(|used| differs(&used, &memory.target)),
             older: self.older(binding),
             binding: binding.clone(),
             kind,
@@ -246,19 +217,34 @@ impl State {
         self.scope.namespaces().map(|_| namespace.clone())
     }
 
-    fn source_key(&self, binding: &Binding) -> Key {
-        Key {
-            what: What::Source(binding.source.kind),
-            name: binding.source.name.clone(),
-            place: self.place(&binding.id.namespace),
+    /// Returns the objects that a FieldBinding reads and writes. There are none if its fields are not written.
+    fn uses(&self, binding: &Binding) -> Vec<Use> {
+        match self.kind(binding) {
+            Ok(kind) => vec![self.source(binding), self.target(binding, kind)],
+            Err(_) => Vec::new(),
         }
     }
 
-    fn target_key(&self, binding: &Binding, kind: BoundKind) -> Key {
-        Key {
-            what: What::Target(kind),
-            name: binding.target.name.clone(),
-            place: self.place(&binding.id.namespace),
+    fn source(&self, binding: &Binding) -> Use {
+        let what = What::Source(binding.source.kind);
+        self.used(what, binding, &binding.source.name)
+    }
+
+    fn target(&self, binding: &Binding, kind: BoundKind) -> Use {
+        self.used(What::Target(kind), binding, &binding.target.name)
+    }
+
+    fn used(&self, what: What, binding: &Binding, name: &Name) -> Use {
+        let namespace = &binding.id.namespace;
+        Use {
+            watched: Watched {
+                what,
+                place: self.place(namespace),
+            },
+            object: ObjectName {
+                namespace: namespace.clone(),
+                name: name.clone(),
+            },
         }
     }
 

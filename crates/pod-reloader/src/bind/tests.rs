@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use super::binder::Binder;
 use super::controller::Bindings;
-use super::state::{Key, What};
+use super::state::{ObjectName, Watched, What};
 use crate::metrics::Metrics;
 use crate::mock::{self, Answer};
 use crate::runtime::budget::Budget;
@@ -317,7 +317,9 @@ impl Cluster {
         binder.bindings_listed(None, &listed);
         for path in [SECRET, STORE] {
             let version = self.0.lock().version_of(path);
-            binder.objects_listed(&key(path), HashMap::from([(name("ns"), version)]));
+            let (watched, object) = watched(path);
+            let list = binder.objects_listing();
+            binder.objects_listed(&watched, list, HashMap::from([(object, version)]));
         }
     }
 
@@ -326,7 +328,8 @@ impl Cluster {
         while let Some(path) = changes.recv().await {
             sleep(WATCH).await;
             let version = self.0.lock().version_of(path);
-            binder.object_seen(&key(path), &name("ns"), Some(version));
+            let (watched, object) = watched(path);
+            binder.object_seen(&watched, &object, Some(version));
         }
     }
 
@@ -457,16 +460,17 @@ pub(super) fn binding(called: &str, fields: &Value) -> (BindingId, FieldBinding)
     (id, serde_json::from_value(object).unwrap())
 }
 
-pub(super) fn key(path: &str) -> Key {
+/// Returns an object, and the watch that brings it.
+fn watched(path: &str) -> (Watched, ObjectName) {
     let (what, called) = match path {
         SECRET => (What::Source(ConfigKind::Secret), "creds"),
         _ => (What::Target(stores()), "store"),
     };
-    Key {
-        what,
+    let object = ObjectName {
+        namespace: name("ns"),
         name: name(called),
-        place: None,
-    }
+    };
+    (Watched { what, place: None }, object)
 }
 
 pub(super) fn stores() -> BoundKind {

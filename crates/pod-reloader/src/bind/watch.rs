@@ -14,7 +14,7 @@ use pod_reloader_core::slim::Slim;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::binder::Binder;
-use super::state::{Key, What};
+use super::state::{ObjectName, Watched, What};
 use crate::runtime::resources::{Resources, api};
 
 /// Starts all watches. They end when the set is dropped.
@@ -63,27 +63,26 @@ async fn watch_bindings(binder: Arc<Binder>, place: Option<Name>) {
     watching.await;
 }
 
-/// Watches the objects of each kind and name that a source or a target has.
+/// Watches the objects of each kind that a source or a target has.
 async fn watch_all_objects(binder: Arc<Binder>) {
-    let mut keys = binder.keys();
+    let mut watched = binder.watched();
     let mut watches = JoinSet::new();
-    let mut running: HashMap<Key, AbortHandle> = HashMap::new();
+    let mut running: HashMap<Watched, AbortHandle> = HashMap::new();
     loop {
-        let wanted = keys.borrow_and_update().clone();
-        running.retain(|key, watch| {
-            let is_wanted = wanted.contains(key);
+        let wanted = watched.borrow_and_update().clone();
+        running.retain(|watched, watch| {
+            let is_wanted = wanted.contains(watched);
             if !is_wanted {
                 watch.abort();
-                binder.objects_gone(key);
             }
             is_wanted
         });
-        for key in wanted {
-            let watch = running.entry(key.clone());
-            watch.or_insert_with(|| watches.spawn(watch_objects(binder.clone(), key)));
+        for watched in wanted {
+            let watch = running.entry(watched.clone());
+            watch.or_insert_with(|| watches.spawn(watch_objects(binder.clone(), watched)));
         }
         tokio::select! {
-            changed = keys.changed() => if changed.is_err() { return },
+            changed = watched.changed() => if changed.is_err() { return },
             Some(ended) = watches.join_next() => if !ended.is_err_and(|error| error.is_cancelled()) {
                 return;
             },
@@ -91,35 +90,32 @@ async fn watch_all_objects(binder: Arc<Binder>) {
     }
 }
 
-/// Watches the metadata of the objects of a kind with one name.
-async fn watch_objects(binder: Arc<Binder>, key: Key) {
-    let resource = resource(&key.what);
-    let objects = api::<BoundMetadata>(binder.watch_client(), key.place.as_ref(), resource);
-    let objects = Resources::new(objects, key.what.kind(), binder.budget());
-    let objects = objects.with_fields(Some(&format!("metadata.name={}", key.name)));
-    let _watching = binder.watches().begin(&objects.watch_id(), key.what.kind());
-    let version = |object: &BoundMetadata| match key.what {
-        What::Source(_) => object.resource_version(),
-        What::Target(_) => object.spec_version(),
-    };
-    let mut listed: HashMap<Name, Box<str>> = HashMap::new();
+/// Watches the metadata of the objects of a kind. Those that are not bound are forgotten at once.
+async fn watch_objects(binder: Arc<Binder>, watched: Watched) {
+    let resource = resource(&watched.what);
+    let kind = watched.what.kind();
+    let objects = api::<BoundMetadata>(binder.watch_client(), watched.place.as_ref(), resource);
+    let objects = Resources::new(objects, kind, binder.budget());
+    let _watching = binder.watches().begin(&objects.watch_id(), kind);
+    let mut list = 0;
+    let mut listed: HashMap<ObjectName, Box<str>> = HashMap::new();
     let watching = objects.follow(|event| match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(object) => {
-            listed.extend(object.namespace().map(|it| (it, version(&object))));
+        Event::Init => {
+            listed.clear();
+            list = binder.objects_listing();
         }
+        Event::InitApply(object) => listed.extend(binder.bound(&watched, &object)),
         Event::Apply(object) => {
-            if let Some(namespace) = object.namespace() {
-                binder.object_seen(&key, &namespace, Some(version(&object)));
+            if let Some((object, version)) = binder.bound(&watched, &object) {
+                binder.object_seen(&watched, &object, Some(version));
             }
         }
         Event::Delete(object) => {
-            let namespace = object.namespace();
-            namespace
-                .iter()
-                .for_each(|it| binder.object_seen(&key, it, None));
+            if let Some((object, _)) = binder.bound(&watched, &object) {
+                binder.object_seen(&watched, &object, None);
+            }
         }
-        Event::InitDone => binder.objects_listed(&key, std::mem::take(&mut listed)),
+        Event::InitDone => binder.objects_listed(&watched, list, std::mem::take(&mut listed)),
     });
     watching.await;
 }

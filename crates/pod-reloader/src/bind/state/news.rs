@@ -7,7 +7,7 @@ use pod_reloader_api::FieldBinding;
 use pod_reloader_core::field_binding::{Binding, BindingId};
 use pod_reloader_core::name::Name;
 
-use super::{Key, Known, Memory, State};
+use super::{Known, Memory, ObjectName, State, Watched};
 
 impl State {
     /// Takes in a FieldBinding. Returns those whose fields are to be looked at.
@@ -26,12 +26,12 @@ impl State {
         }
         let before = self.remove(&id);
         let mut others = self.others_of(before.as_ref());
-        let same_object = before.filter(|before| before.version.0 == version.0);
+        let same_object = before.as_ref().filter(|it| it.version.0 == version.0);
         let known = Known {
             version,
             binding: Binding::try_from(&object).map(Arc::new),
             status: object.status,
-            status_written: same_object.as_ref().and_then(|it| it.status_written),
+            status_written: same_object.and_then(|it| it.status_written),
             memory: Memory {
                 // Somebody who keeps changing the spec gets no more writes than that.
                 pace: same_object.map(|it| it.memory.pace).unwrap_or_default(),
@@ -40,6 +40,7 @@ impl State {
             epoch: 0,
         };
         others.extend(self.others_of(Some(&known)));
+        self.rebind(&id.name, before.as_ref(), Some(&known));
         let here = self.bindings.entry(id.namespace.clone()).or_default();
         here.insert(id.name.clone(), known);
         self.unsettle(&others);
@@ -50,6 +51,7 @@ impl State {
     /// Forgets a FieldBinding. Returns those whose fields are to be looked at: they may get what was its own.
     pub(in crate::bind) fn binding_gone(&mut self, id: &BindingId) -> Vec<BindingId> {
         let gone = self.remove(id);
+        self.rebind(&id.name, gone.as_ref(), None);
         let others = self.others_of(gone.as_ref());
         self.unsettle(&others);
         others
@@ -81,77 +83,58 @@ impl State {
         }
     }
 
-    /// Returns all sources and targets.
-    pub(in crate::bind) fn keys(&self) -> BTreeSet<Key> {
-        let known = self.bindings.values().flat_map(|here| here.values());
-        let bindings = known.filter_map(|known| known.binding.as_ref().ok());
-        let keys = bindings.filter_map(|binding| {
-            let kind = self.kind(binding).ok()?;
-            Some([self.source_key(binding), self.target_key(binding, kind)])
-        });
-        keys.flatten().collect()
+    /// Returns the watches that are needed, if there are others than when they were last asked for.
+    pub(in crate::bind) fn watches(&mut self) -> Option<BTreeSet<Watched>> {
+        self.objects.news()
     }
 
-    /// Takes in the versions of all objects of a key, by namespace. Returns the FieldBindings whose fields are to be
+    /// Returns true if a FieldBinding reads or writes an object.
+    pub(in crate::bind) fn is_bound(&self, watched: &Watched, namespace: &str, name: &str) -> bool {
+        self.objects.is_bound(watched, namespace, name)
+    }
+
+    /// Takes in that a list of objects begins. Returns its number.
+    pub(in crate::bind) fn objects_listing(&mut self) -> u64 {
+        self.objects.listing()
+    }
+
+    /// Takes in the versions of all objects of a watch that are bound. Returns the FieldBindings whose fields are to be
     /// looked at.
     pub(in crate::bind) fn objects_listed(
         &mut self,
-        key: &Key,
-        objects: HashMap<Name, Box<str>>,
+        watched: &Watched,
+        list: u64,
+        objects: HashMap<ObjectName, Box<str>>,
     ) -> Vec<BindingId> {
-        let before = self.objects.insert(key.clone(), objects);
-        let after = &self.objects[key];
-        let namespaces: BTreeSet<Name> = match &before {
-            // Nobody knew whether they are there.
-            None => self.bindings.keys().cloned().collect(),
-            Some(before) => {
-                let all = before.keys().chain(after.keys());
-                let news = all.filter(|namespace| before.get(*namespace) != after.get(*namespace));
-                news.cloned().collect()
-            }
-        };
-        namespaces.iter().flat_map(|it| self.of(key, it)).collect()
+        let news = self.objects.listed(watched, list, objects).into_iter();
+        news.flat_map(|(namespace, users)| ids(&namespace, users))
+            .collect()
     }
 
-    /// Takes in the version of an object of a key, or that it is gone. Returns the FieldBindings whose fields are to be
-    /// looked at.
+    /// Takes in the version of an object, or that it is gone. Returns the FieldBindings whose fields are to be looked at.
     pub(in crate::bind) fn object_seen(
         &mut self,
-        key: &Key,
-        namespace: &Name,
+        watched: &Watched,
+        object: &ObjectName,
         version: Option<Box<str>>,
     ) -> Vec<BindingId> {
-        let Some(objects) = self.objects.get_mut(key) else {
-            return Vec::new();
+        let users = self.objects.seen(watched, object, version);
+        ids(&object.namespace, users)
+    }
+
+    /// Takes in which objects a FieldBinding uses, and which it used before.
+    fn rebind(&mut self, name: &Name, before: Option<&Known>, after: Option<&Known>) {
+        let uses = |known: Option<&Known>| {
+            let binding = known.and_then(|known| known.binding.as_ref().ok());
+            binding.map_or_else(Vec::new, |binding| self.uses(binding))
         };
-        let before = match version.clone() {
-            Some(version) => objects.insert(namespace.clone(), version),
-            None => objects.remove(namespace),
-        };
-        match before == version {
-            true => Vec::new(),
-            false => self.of(key, namespace),
+        let (before, after) = (uses(before), uses(after));
+        for used in before.iter().filter(|it| !after.contains(it)) {
+            self.objects.release(used, name);
         }
-    }
-
-    /// Forgets the objects of a key.
-    pub(in crate::bind) fn objects_gone(&mut self, key: &Key) {
-        self.objects.remove(key);
-    }
-
-    /// Returns the FieldBindings of a namespace that read or write objects of a key.
-    fn of(&self, key: &Key, namespace: &Name) -> Vec<BindingId> {
-        let here = self.bindings.get(namespace).into_iter();
-        let here = here.flat_map(|here| here.values());
-        let bindings = here.filter_map(|known| known.binding.as_ref().ok());
-        let its = bindings.filter(|binding| {
-            let target = || {
-                self.kind(binding)
-                    .map(|kind| self.target_key(binding, kind))
-            };
-            self.source_key(binding) == *key || target().is_ok_and(|it| it == *key)
-        });
-        its.map(|binding| binding.id.clone()).collect()
+        for used in after.into_iter().filter(|it| !before.contains(it)) {
+            self.objects.bind(used, name);
+        }
     }
 
     /// Returns the other FieldBindings of the same target.
@@ -179,4 +162,12 @@ impl State {
         }
         removed
     }
+}
+
+fn ids(namespace: &Name, names: Vec<Name>) -> Vec<BindingId> {
+    let id = |name| BindingId {
+        namespace: namespace.clone(),
+        name,
+    };
+    names.into_iter().map(id).collect()
 }

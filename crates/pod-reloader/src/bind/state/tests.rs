@@ -37,3 +37,23 @@ fn a_field_that_becomes_its_own_during_a_look_is_looked_at_again() {
     state.looked(&again, settled());
     assert!(state.task(&newer).is_none());
 }
+
+#[test]
+fn however_many_objects_are_bound_each_kind_is_watched_once() {
+    let mut state = state();
+    let numbered = |at: usize| {
+        let (source, target) = (format!("source-{at}"), format!("target-{at}"));
+        let spec = json!({"source": {"name": source}, "target": {"name": target}});
+        binding(&format!("binding-{at}"), &json!({"spec": spec}))
+    };
+    for at in 0..50 {
+        let (id, object) = numbered(at);
+        state.binding_seen(id, object);
+    }
+    assert_eq!(state.watches().map(|it| it.len()), Some(2));
+    let (id, object) = numbered(0);
+    state.binding_seen(id, object);
+    let (id, object) = numbered(50);
+    state.binding_seen(id, object);
+    assert_eq!(state.watches(), None);
+}
