@@ -20,6 +20,9 @@ use self::path::{InvalidPath, Path};
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
 
+/// The maximum number of FieldBindings that write to one object.
+pub const MAX_BINDINGS: usize = 64;
+
 /// A FieldBinding, as it is worked with.
 #[derive(Clone, Debug)]
 pub struct Binding {
@@ -65,11 +68,31 @@ pub struct Target {
     pub name: Name,
 }
 
+/// The identity of a custom resource, in whatever version of its kind.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TargetId {
+    group: Box<str>,
+    kind: Box<str>,
+    name: Name,
+}
+
 impl Target {
-    fn group(&self) -> &str {
+    /// Returns the identity.
+    pub fn id(&self) -> TargetId {
         let parts = self.api_version.split_once('/');
-        parts.map_or("", |(group, _)| group)
+        TargetId {
+            group: parts.map_or("", |(group, _)| group).into(),
+            kind: self.kind.clone(),
+            name: self.name.clone(),
+        }
     }
+}
+
+/// The order of FieldBindings. Older ones come first, and those of the same second are ordered by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seniority {
+    created: Option<Timestamp>,
+    name: Name,
 }
 
 /// A field that is equal to a key.
@@ -170,21 +193,13 @@ fn within_limits(spec: &FieldBindingSpec) -> Result<(), InvalidBinding> {
 }
 
 impl Binding {
-    /// Returns true if it writes to the same object as another one, in whatever version of its kind.
-    pub fn competes_with(&self, other: &Self) -> bool {
-        let identity = |it: &Self| {
-            let target = &it.target;
-            let group = target.group().to_owned();
-            (group, target.kind.clone(), target.name.clone())
-        };
-        self.id != other.id
-            && self.id.namespace == other.id.namespace
-            && identity(self) == identity(other)
-    }
-
-    /// Returns true if a field that both name is this one's: that of the older.
-    pub fn precedes(&self, other: &Self) -> bool {
-        (self.created, &self.id.name) < (other.created, &other.id.name)
+    /// Returns its place in the order of the FieldBindings of one object: the oldest of them has the fields that several
+    /// name.
+    pub fn seniority(&self) -> Seniority {
+        Seniority {
+            created: self.created,
+            name: self.id.name.clone(),
+        }
     }
 }
 
@@ -220,32 +235,25 @@ pub(crate) mod tests {
     #[test]
     fn of_two_for_one_object_the_older_comes_first() {
         let named = |name, created| {
-            binding(json!({"metadata": {"name": name, "creationTimestamp": created}}))
+            binding(json!({"metadata": {"name": name, "creationTimestamp": created}})).seniority()
         };
         let older = named("b", "2026-01-01T00:00:00Z");
-        let newer = named("a", "2026-01-02T00:00:00Z");
-        assert!(older.competes_with(&newer) && older.precedes(&newer) && !newer.precedes(&older));
-        let twin = named("c", "2026-01-01T00:00:00Z");
-        assert!(older.precedes(&twin) && !twin.precedes(&older));
-        assert!(!older.competes_with(&older));
+        assert!(older < named("a", "2026-01-02T00:00:00Z"));
+        assert!(older < named("c", "2026-01-01T00:00:00Z"));
     }
 
     #[test]
     fn a_version_does_not_make_another_object() {
-        let one = binding(json!({}));
-        let with = |target: Value| {
-            binding(json!({"metadata": {"name": "other"}, "spec": {"target": target}}))
-        };
-        assert!(one.competes_with(&with(json!({"apiVersion": "goharbor.io/v1alpha3"}))));
+        let one = binding(json!({})).target.id();
+        let with = |target: Value| binding(json!({"spec": {"target": target}})).target.id();
+        assert_eq!(one, with(json!({"apiVersion": "goharbor.io/v1alpha3"})));
         for target in [
             json!({"apiVersion": "example.com/v1beta1"}),
             json!({"kind": "HarborCluster"}),
             json!({"name": "elsewhere"}),
         ] {
-            assert!(!one.competes_with(&with(target.clone())), "{target}");
+            assert_ne!(one, with(target.clone()), "{target}");
         }
-        let elsewhere = binding(json!({"metadata": {"name": "other", "namespace": "elsewhere"}}));
-        assert!(!one.competes_with(&elsewhere));
     }
 
     #[test]

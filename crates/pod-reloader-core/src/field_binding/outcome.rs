@@ -8,7 +8,7 @@ use pod_reloader_api::{FieldBindingStatus, FieldState};
 
 use super::path::Path;
 use super::value::InvalidValue;
-use super::{Field, InvalidBinding};
+use super::{Field, InvalidBinding, MAX_BINDINGS};
 use crate::name::Name;
 
 /// The state of a field that is equal to its key, and the reason of the condition if all are.
@@ -16,10 +16,11 @@ pub const APPLIED: &str = "Applied";
 /// The reason of the condition of a FieldBinding that cannot be worked with.
 const INVALID: &str = "InvalidSpec";
 /// The reasons of the condition: those of its first field that is not equal to its key, and the two above.
-pub const REASONS: [&str; 15] = [
+pub const REASONS: [&str; 16] = [
     APPLIED,
     INVALID,
     "KindNotAllowed",
+    "TooManyBindings",
     "SourceNotFound",
     "KeyNotFound",
     "InvalidValue",
@@ -43,6 +44,8 @@ const MAX_NAMED: usize = 3;
 pub enum Reason {
     /// The operator has not been given the kind of the target, in this version.
     KindNotAllowed,
+    /// [`MAX_BINDINGS`] older FieldBindings write to the target.
+    TooManyBindings,
     /// There is no source.
     SourceNotFound,
     /// The source lacks the key.
@@ -74,6 +77,7 @@ impl Reason {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::KindNotAllowed => "KindNotAllowed",
+            Self::TooManyBindings => "TooManyBindings",
             Self::SourceNotFound => "SourceNotFound",
             Self::KeyNotFound(_) => "KeyNotFound",
             Self::InvalidValue(_) => "InvalidValue",
@@ -96,6 +100,10 @@ impl fmt::Display for Reason {
         match self {
             Self::KindNotAllowed => f.write_str(
                 "pod-reloader has not been given this kind, in this version, by its configuration",
+            ),
+            Self::TooManyBindings => write!(
+                f,
+                "{MAX_BINDINGS} older FieldBindings write to the custom resource, and no more than these do"
             ),
             Self::SourceNotFound => {
                 f.write_str("the source does not exist; the field stays as it is")
@@ -294,6 +302,7 @@ mod tests {
         let name = Name::parse("other").unwrap();
         let reasons = [
             Reason::KindNotAllowed,
+            Reason::TooManyBindings,
             Reason::SourceNotFound,
             Reason::KeyNotFound("k".into()),
             Reason::InvalidValue(InvalidValue::NotText),

@@ -207,9 +207,8 @@ impl Binder {
 
     /// Shows how many FieldBindings there are for each reason.
     pub(super) fn show(&self) {
-        let counts = self.state.lock().counts();
-        let count = |reason: &str| counts.get(reason).copied().unwrap_or_default();
-        self.metrics.show(count);
+        let state = self.state.lock();
+        self.metrics.show(|reason| state.count(reason));
     }
 
     fn publish_watches(&self) {

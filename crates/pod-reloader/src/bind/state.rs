@@ -1,6 +1,6 @@
 //! Remembers what is known of FieldBindings, of their sources and of their targets.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,11 +13,15 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::scope::Scope;
 use tokio::time::Instant;
 
+use self::counts::Counts;
 pub(super) use self::objects::{ObjectName, Watched, What};
 use self::objects::{Objects, Use};
+use self::targets::{Targets, TooMany};
 
+mod counts;
 mod news;
 mod objects;
+mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +38,9 @@ pub(super) struct State {
     listed: BTreeSet<Option<Name>>,
     /// The sources and targets.
     objects: Objects,
+    /// The FieldBindings of each target.
+    targets: Targets,
+    counts: Counts,
 }
 
 /// What is known of a FieldBinding.
@@ -102,6 +109,8 @@ impl State {
             bindings: BTreeMap::new(),
             listed: BTreeSet::new(),
             objects: Objects::default(),
+            targets: Targets::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -119,12 +128,16 @@ impl State {
             memory.outcomes.is_empty() || self.objects.differs(used, known.as_deref())
         };
         let target = kind.as_ref().ok().map(|kind| self.target(binding, *kind));
+        let older = self.targets.older(binding);
         let task = Task {
             has_other_source: differs(&self.source(binding), &memory.source),
             has_other_target: target.is_some_and(|used| differs(&used, &memory.target)),
-            older: self.older(binding),
             binding: binding.clone(),
-            kind,
+            kind: kind.and_then(|kind| match &older {
+                Ok(_) => Ok(kind),
+                Err(TooMany) => Err(Reason::TooManyBindings),
+            }),
+            older: older.unwrap_or_default(),
             epoch: known.epoch,
             memory: memory.clone(),
         };
@@ -165,9 +178,18 @@ impl State {
 
     /// Notes the status that a FieldBinding has got.
     pub(super) fn status_written(&mut self, id: &BindingId, status: FieldBindingStatus) {
+        self.status_seen(id, Some(status));
         if let Some(known) = self.known_mut(id) {
-            known.status = Some(status);
             known.status_written = Some(Instant::now());
+        }
+    }
+
+    fn status_seen(&mut self, id: &BindingId, status: Option<FieldBindingStatus>) {
+        let here = self.bindings.get_mut(&id.namespace);
+        if let Some(known) = here.and_then(|here| here.get_mut(&id.name)) {
+            self.counts.remove(known.status.as_ref());
+            self.counts.add(status.as_ref());
+            known.status = status;
         }
     }
 
@@ -176,15 +198,9 @@ impl State {
         self.known(id)?.status_written
     }
 
-    /// Returns the numbers of FieldBindings by the reason of their condition.
-    pub(super) fn counts(&self) -> HashMap<String, usize> {
-        let mut counts = HashMap::new();
-        for known in self.bindings.values().flat_map(BTreeMap::values) {
-            if let Some(ready) = known.status.as_ref().and_then(outcome::ready) {
-                *counts.entry(ready.reason.clone()).or_default() += 1;
-            }
-        }
-        counts
+    /// Returns the number of FieldBindings whose condition has this reason.
+    pub(super) fn count(&self, reason: &str) -> usize {
+        self.counts.of(reason)
     }
 
     /// Returns the kind of the target, or why its fields are not written.
@@ -195,21 +211,6 @@ impl State {
         }
         let kind = self.kinds.iter().find(|kind| kind.is_of(&binding.target));
         kind.copied().ok_or(Reason::KindNotAllowed)
-    }
-
-    /// Returns the older FieldBindings of the same target that write to it.
-    fn older(&self, binding: &Binding) -> Vec<Arc<Binding>> {
-        let others = self.others(binding);
-        let older = others.filter(|it| it.precedes(binding) && self.kind(it).is_ok());
-        older.cloned().collect()
-    }
-
-    /// Returns all other FieldBindings of the same target.
-    fn others(&self, binding: &Binding) -> impl Iterator<Item = &Arc<Binding>> {
-        let here = self.bindings.get(&binding.id.namespace).into_iter();
-        let here = here.flat_map(BTreeMap::values);
-        let here = here.filter_map(|known| known.binding.as_ref().ok());
-        here.filter(move |other| other.competes_with(binding))
     }
 
     /// Returns the place that a watch of something in this namespace has.

@@ -192,6 +192,20 @@ async fn of_two_for_one_field_the_older_has_it() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn more_bindings_of_an_object_than_may_write_say_so() {
+    let cluster = Cluster::new();
+    let of_second = |second: usize| {
+        let created = format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60);
+        let field = json!({"key": "key", "path": format!("spec.f{second}")});
+        json!({"metadata": {"creationTimestamp": created}, "spec": {"fields": [field]}})
+    };
+    let bindings: Vec<_> = (0..65).map(of_second).collect();
+    cluster.play(&bindings, |_| {}).await;
+    assert_eq!(cluster.reason(63), "Applied");
+    assert_eq!(cluster.reason(64), "TooManyBindings");
+}
+
 const SECRET: &str = "/api/v1/namespaces/ns/secrets/creds";
 const STORE: &str = "/apis/example.com/v1/namespaces/ns/stores/store";
 

@@ -52,7 +52,8 @@ impl FieldReads {
         all.list(&mut PAGE.clone(), |Slim(object)| {
             let binding = Binding::try_from(&object).ok();
             if let Some(binding) = binding.filter(|it| it.target == *target) {
-                let at = found.partition_point(|it| it.precedes(&binding));
+                let seniority = binding.seniority();
+                let at = found.partition_point(|it| it.seniority() < seniority);
                 found.insert(at, binding);
                 found.truncate(most);
             }

@@ -18,14 +18,12 @@ impl State {
     ) -> Vec<BindingId> {
         let uid = object.metadata.uid.as_deref().unwrap_or_default().into();
         let version = (uid, object.metadata.generation.unwrap_or_default());
-        if let Some(known) = self.known_mut(&id)
-            && known.version == version
-        {
-            known.status = object.status;
+        if self.known(&id).is_some_and(|it| it.version == version) {
+            self.status_seen(&id, object.status);
             return Vec::new();
         }
         let before = self.remove(&id);
-        let mut others = self.others_of(before.as_ref());
+        let mut others = self.affected(before.as_ref());
         let same_object = before.as_ref().filter(|it| it.version.0 == version.0);
         let known = Known {
             version,
@@ -39,8 +37,9 @@ impl State {
             },
             epoch: 0,
         };
-        others.extend(self.others_of(Some(&known)));
         self.rebind(&id.name, before.as_ref(), Some(&known));
+        others.extend(self.affected(Some(&known)));
+        self.counts.add(known.status.as_ref());
         let here = self.bindings.entry(id.namespace.clone()).or_default();
         here.insert(id.name.clone(), known);
         self.unsettle(&others);
@@ -52,7 +51,7 @@ impl State {
     pub(in crate::bind) fn binding_gone(&mut self, id: &BindingId) -> Vec<BindingId> {
         let gone = self.remove(id);
         self.rebind(&id.name, gone.as_ref(), None);
-        let others = self.others_of(gone.as_ref());
+        let others = self.affected(gone.as_ref());
         self.unsettle(&others);
         others
     }
@@ -124,24 +123,30 @@ impl State {
 
     /// Takes in which objects a FieldBinding uses, and which it used before.
     fn rebind(&mut self, name: &Name, before: Option<&Known>, after: Option<&Known>) {
-        let uses = |known: Option<&Known>| {
-            let binding = known.and_then(|known| known.binding.as_ref().ok());
+        let (before, after) = (before.and_then(writer), after.and_then(writer));
+        let uses = |binding: Option<&Arc<Binding>>| {
             binding.map_or_else(Vec::new, |binding| self.uses(binding))
         };
-        let (before, after) = (uses(before), uses(after));
-        for used in before.iter().filter(|it| !after.contains(it)) {
-            self.objects.release(used, name);
+        let (used, uses) = (uses(before), uses(after));
+        let is_writer = !uses.is_empty();
+        for gone in used.iter().filter(|it| !uses.contains(it)) {
+            self.objects.release(gone, name);
         }
-        for used in after.into_iter().filter(|it| !before.contains(it)) {
-            self.objects.bind(used, name);
+        for new in uses.into_iter().filter(|it| !used.contains(it)) {
+            self.objects.bind(new, name);
+        }
+        if let Some(before) = before {
+            self.targets.remove(before);
+        }
+        if let Some(after) = after.filter(|_| is_writer) {
+            self.targets.insert(after);
         }
     }
 
-    /// Returns the other FieldBindings of the same target.
-    fn others_of(&self, known: Option<&Known>) -> Vec<BindingId> {
-        let binding = known.and_then(|known| known.binding.as_ref().ok());
-        let others = binding.into_iter().flat_map(|it| self.others(it));
-        others.map(|other| other.id.clone()).collect()
+    /// Returns the other FieldBindings of the same target that may get or lose fields, as this one comes or goes.
+    fn affected(&self, known: Option<&Known>) -> Vec<BindingId> {
+        let binding = known.and_then(writer);
+        binding.map_or_else(Vec::new, |it| self.targets.affected(it))
     }
 
     /// Has fields looked at although neither source nor target has changed.
@@ -160,8 +165,15 @@ impl State {
         if here.is_empty() {
             self.bindings.remove(&id.namespace);
         }
-        removed
+        let removed = removed?;
+        self.counts.remove(removed.status.as_ref());
+        Some(removed)
     }
+}
+
+/// Returns the FieldBinding, if it can be worked with.
+fn writer(known: &Known) -> Option<&Arc<Binding>> {
+    known.binding.as_ref().ok()
 }
 
 fn ids(namespace: &Name, names: Vec<Name>) -> Vec<BindingId> {

@@ -57,3 +57,47 @@ fn however_many_objects_are_bound_each_kind_is_watched_once() {
     state.binding_seen(id, object);
     assert_eq!(state.watches(), None);
 }
+
+#[test]
+fn a_binding_that_comes_has_only_younger_ones_looked_at() {
+    let mut state = state();
+    let of_day = |day: usize| {
+        let created = format!("2026-01-{day:02}T00:00:00Z");
+        let metadata = json!({"metadata": {"creationTimestamp": created}});
+        binding(&format!("of-{day}"), &metadata)
+    };
+    for day in [3, 1, 2] {
+        let (id, object) = of_day(day);
+        state.binding_seen(id, object);
+    }
+    let (id, object) = of_day(9);
+    assert_eq!(state.binding_seen(id.clone(), object), [id]);
+    let (id, object) = of_day(2);
+    let mut changed = object;
+    changed.metadata.generation = Some(2);
+    let looked_at = state.binding_seen(id.clone(), changed);
+    let expected = [of_day(3).0, of_day(9).0, id];
+    assert!(expected.iter().all(|it| looked_at.contains(it)));
+    assert!(!looked_at.contains(&of_day(1).0), "it is older");
+}
+
+#[test]
+fn bindings_are_counted_as_their_status_changes() {
+    let mut state = state();
+    let with = |reason: &str| {
+        let since = "2026-01-01T00:00:00Z";
+        let ready = json!({"type": "Ready", "status": "False", "reason": reason, "message": "", "lastTransitionTime": since});
+        binding("one", &json!({"status": {"conditions": [ready]}}))
+    };
+    for reason in ["Failed", "Conflict", "Anything"] {
+        let (id, object) = with(reason);
+        state.binding_seen(id, object);
+        let counts = ["Failed", "Conflict", "Anything"].map(|it| state.count(it));
+        let expected = ["Failed", "Conflict", ""].map(|it| usize::from(it == reason));
+        assert_eq!(counts, expected, "{reason}");
+    }
+    let (id, object) = with("Failed");
+    state.binding_seen(id.clone(), object);
+    state.binding_gone(&id);
+    assert_eq!(state.count("Failed"), 0);
+}
