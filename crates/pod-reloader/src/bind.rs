@@ -7,6 +7,7 @@ mod look;
 mod metrics;
 mod state;
 mod status;
+mod turns;
 mod watch;
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::calls::Calls;
 use super::metrics::BindMetrics;
 use super::state::{ObjectName, State, Watched, What};
+use super::turns::Turns;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
 use crate::runtime::controller::ControllerErrors;
@@ -82,6 +83,7 @@ pub(super) struct Binder {
     pub(super) metrics: BindMetrics,
     pub(super) errors: ControllerErrors,
     pub(super) state: Mutex<State>,
+    pub(super) turns: Mutex<Turns>,
     scope: Scope,
     worker: Worker<Work>,
     watched: watch::Sender<BTreeSet<Watched>>,
@@ -99,6 +101,7 @@ impl Binder {
             metrics: parts.metrics,
             errors: parts.errors,
             state: Mutex::new(State::new(parts.kinds, parts.scope.clone())),
+            turns: Mutex::default(),
             scope: parts.scope,
             worker: Worker::new(AT_ONCE),
             watched: watch::Sender::default(),
@@ -217,7 +220,7 @@ impl Binder {
         }
     }
 
-    fn push(&self, bindings: Vec<BindingId>) {
+    pub(super) fn push(&self, bindings: Vec<BindingId>) {
         let now = Instant::now();
         for id in bindings {
             self.worker.push(Work::Fields(id), now);

@@ -14,7 +14,7 @@ use pod_reloader_core::field_binding::{BindingId, Field};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::binder::Binder;
 use super::calls::reason;
@@ -32,48 +32,119 @@ const ATTEMPTS: usize = 3;
 const BRIEF: Duration = Duration::from_secs(5);
 /// The number of failures in a row that are no news: the fields are as they were.
 const FEW: u32 = 2;
+/// The time after which an answer is as bad as none: others wait for it.
+const SLOW: Duration = Duration::from_secs(5);
+/// The words of the log about a look that has failed.
+const AGAIN: &str = "cannot look after fields, trying again";
 
 impl Binder {
     /// Looks at the fields of a FieldBinding, and gives them their values, as far as they can have them. Returns the
     /// time to look at them again.
     pub(super) async fn look(&self, id: &BindingId) -> Option<Instant> {
-        let task = self.state.lock().task(id)?;
-        let has_news = task.has_other_source || task.has_other_target;
-        let mut look = Look {
-            is_retry: task.memory.failures > 0 && !has_news,
-            memory: task.memory.clone(),
-            task,
-            binder: self,
+        let task = self.state.lock().task(id);
+        let Some(task) = task else {
+            self.skip(id);
+            return None;
         };
-        let again = look.look().await;
-        look.memory.is_settled = again.is_none();
-        self.state.lock().looked(&look.task, look.memory);
+        let mut memory = task.memory.clone();
+        let again = match task.kind.clone() {
+            Ok(kind) => {
+                let has_news = task.has_other_source || task.has_other_target;
+                let mut look = Look {
+                    turn: Turn::begin(self, kind, id)?,
+                    is_retry: memory.failures > 0 && !has_news,
+                    memory,
+                    task: &task,
+                    binder: self,
+                };
+                let again = look.look(kind).await;
+                memory = look.memory;
+                again
+            }
+            Err(reason) => {
+                self.skip(id);
+                memory.outcomes = vec![Err(reason); task.binding.fields.len()];
+                None
+            }
+        };
+        memory.is_settled = again.is_none();
+        self.state.lock().looked(&task, memory);
         self.push_status(id.clone());
         again
+    }
+
+    /// Leaves the turn of a FieldBinding, whose kind is not asked, to another.
+    fn skip(&self, id: &BindingId) {
+        let instead = self.turns.lock().skip(id);
+        self.push(instead);
+    }
+}
+
+/// The right to ask a kind. Dropping it gives it to another FieldBinding, if the kind is silent.
+struct Turn<'a> {
+    binder: &'a Binder,
+    kind: BoundKind,
+    id: &'a BindingId,
+    /// Whether the kind has answered all calls, if there were any.
+    has_answered: Option<bool>,
+}
+
+impl<'a> Turn<'a> {
+    /// Returns the right to ask a kind. Without it, the FieldBinding is looked at when its turn comes.
+    fn begin(binder: &'a Binder, kind: BoundKind, id: &'a BindingId) -> Option<Self> {
+        if !binder.turns.lock().begin(kind, id) {
+            return None;
+        }
+        Some(Self {
+            binder,
+            kind,
+            id,
+            has_answered: None,
+        })
+    }
+
+    /// Notes how a call to the kind has ended that began at this time.
+    fn asked(&mut self, at: Instant, error: Option<&CallError>) {
+        let is_silent = at.elapsed() > SLOW || error.is_some_and(is_silence);
+        self.has_answered = Some(self.has_answered.unwrap_or(true) && !is_silent);
+    }
+
+    fn is_silent(&self) -> bool {
+        self.has_answered == Some(false)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let (kind, has_answered) = (self.kind, self.has_answered);
+        let ended = self.binder.turns.lock().end(kind, self.id, has_answered);
+        match ended.is_silent {
+            Some(true) => warn!(
+                %kind,
+                "a kind of custom resource does not answer: its FieldBindings are looked at one after the other"
+            ),
+            Some(false) => info!(%kind, "a kind of custom resource answers again"),
+            None => {}
+        }
+        self.binder.push(ended.next);
     }
 }
 
 /// A look at the fields of one FieldBinding.
 struct Look<'a> {
     binder: &'a Binder,
-    task: Task,
+    task: &'a Task,
     /// True if it only tries again what has failed.
     is_retry: bool,
     /// What is remembered after the look.
     memory: Memory,
+    turn: Turn<'a>,
 }
 
 impl Look<'_> {
     /// Returns the time to look again. `None` if nothing is to do until the source or the target changes.
-    async fn look(&mut self) -> Option<Instant> {
+    async fn look(&mut self, kind: BoundKind) -> Option<Instant> {
         let binding = self.task.binding.clone();
-        let kind = match self.task.kind.clone() {
-            Ok(kind) => kind,
-            Err(reason) => {
-                self.memory.outcomes = vec![Err(reason); binding.fields.len()];
-                return None;
-            }
-        };
         if let Some(next) = self.contended_until() {
             return Some(next);
         }
@@ -100,7 +171,10 @@ impl Look<'_> {
         }
         for _ in 0..ATTEMPTS {
             let see = |object: &RawValue| self.see(object, &values);
-            let seen = match self.binder.calls.target(&binding, kind, see).await {
+            let at = Instant::now();
+            let seen = self.binder.calls.target(&binding, kind, see).await;
+            self.turn.asked(at, seen.as_ref().err());
+            let seen = match seen {
                 Ok(Some(seen)) => seen,
                 Ok(None) => return self.without_target(&values),
                 Err(error) => return Some(self.failed("reading the custom resource", &error)),
@@ -171,6 +245,7 @@ impl Look<'_> {
             (is_as_written, metadata(answer))
         };
         let answer = self.binder.calls.patch(&binding, kind, &patch, take).await;
+        self.turn.asked(now, answer.as_ref().err());
         if answer.as_ref().is_err_and(is_of_another_version) {
             self.binder.metrics.wrote(Written::Conflict);
             return ControlFlow::Continue(());
@@ -284,7 +359,12 @@ impl Look<'_> {
         let reason = reason(error);
         // The words of the apiserver may quote a value.
         let (word, cause) = (reason.as_str(), error.reason());
-        warn!(binding = %self.task.binding.id, what, reason = word, cause, ?pause, "cannot look after fields, trying again");
+        let binding = &self.task.binding.id;
+        // That the kind is silent is said once, not for each of its FieldBindings.
+        match self.turn.is_silent() {
+            true => debug!(%binding, what, reason = word, cause, ?pause, "{AGAIN}"),
+            false => warn!(%binding, what, reason = word, cause, ?pause, "{AGAIN}"),
+        }
         if error.is_refusal() || self.memory.failures > FEW {
             self.memory.outcomes = vec![Err(reason); self.task.binding.fields.len()];
         }
@@ -328,6 +408,11 @@ fn outcomes(steps: &Steps, written: Outcome) -> Vec<Outcome> {
 /// Returns true if somebody else has changed the object since it was read.
 fn is_of_another_version(error: &CallError) -> bool {
     error.is_failed_test() || error.is_conflict()
+}
+
+/// Returns true if a call had no answer, or one that says nothing about the object.
+fn is_silence(error: &CallError) -> bool {
+    ["timeout", "unavailable", "unreachable"].contains(&error.reason())
 }
 
 fn metadata(object: &RawValue) -> Option<BoundMetadata> {

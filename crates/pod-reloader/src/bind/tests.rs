@@ -206,6 +206,28 @@ async fn more_bindings_of_an_object_than_may_write_say_so() {
     assert_eq!(cluster.reason(64), "TooManyBindings");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_hangs_holds_up_no_other_kind() {
+    let cluster = Cluster::new();
+    let mut bindings = vec![json!({"spec": {"target": {"kind": "Hanging"}}}); 15];
+    bindings.push(json!({}));
+    cluster
+        .play(&bindings, |tenth| {
+            match tenth {
+                // Both places were taken for as long as a call may take.
+                120 => assert_eq!(cluster.field(), "first"),
+                3000 => cluster.change(SECRET, |it| it["data"]["key"] = encoded("second")),
+                3005 => assert_eq!(cluster.field(), "second"),
+                _ => {}
+            }
+            let hung = cluster.0.lock().hung;
+            assert!(hung <= if tenth < 120 { 2 } else { 1 }, "{hung} at {tenth}");
+        })
+        .await;
+    assert_eq!(cluster.reason(15), "Applied");
+    assert_eq!(cluster.reason(0), "Failed");
+}
+
 const SECRET: &str = "/api/v1/namespaces/ns/secrets/creds";
 const STORE: &str = "/apis/example.com/v1/namespaces/ns/stores/store";
 
@@ -227,6 +249,8 @@ struct Stored {
     races: u64,
     /// The number of writes of the operator that nobody answers.
     lost: usize,
+    /// The number of calls that hang now.
+    hung: usize,
     counted: Counted,
     watch: Option<UnboundedSender<&'static str>>,
 }
@@ -252,6 +276,7 @@ impl Cluster {
             changes_writes: false,
             races: 0,
             lost: 0,
+            hung: 0,
             counted: Counted::default(),
             watch: None,
         })));
@@ -286,8 +311,13 @@ impl Cluster {
     fn binder(&self) -> Arc<Binder> {
         let this = self.clone();
         let client = mock::client(move |head, body| {
-            let answer = this.0.lock().answer(&head, &body);
+            let this = this.clone();
             async move {
+                if head.uri.path().contains("/hangings/") {
+                    let _hung = Hung::new(&this);
+                    return std::future::pending().await;
+                }
+                let answer = this.0.lock().answer(&head, &body);
                 sleep(Duration::from_millis(1)).await;
                 answer
             }
@@ -308,7 +338,7 @@ impl Cluster {
             events,
             &Metrics::new(),
             scope,
-            &[stores()],
+            &[stores(), hanging()],
             resync,
         );
         Arc::new(Binder::new(bindings.parts))
@@ -374,6 +404,22 @@ impl Cluster {
     fn reason(&self, binding: usize) -> String {
         let reason = self.status(binding)["conditions"][0]["reason"].clone();
         reason.as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// A call that hangs, until it is given up.
+struct Hung(Cluster);
+
+impl Hung {
+    fn new(cluster: &Cluster) -> Self {
+        cluster.0.lock().hung += 1;
+        Self(cluster.clone())
+    }
+}
+
+impl Drop for Hung {
+    fn drop(&mut self) {
+        self.0.0.lock().hung -= 1;
     }
 }
 
@@ -494,6 +540,15 @@ pub(super) fn stores() -> BoundKind {
         resource: "stores",
         kind: "Store",
         fill_on_create: false,
+    }
+}
+
+/// Returns a kind whose calls nobody answers.
+pub(super) fn hanging() -> BoundKind {
+    BoundKind {
+        resource: "hangings",
+        kind: "Hanging",
+        ..stores()
     }
 }
 
