@@ -1,6 +1,7 @@
 //! FieldBindings: which fields of a custom resource are equal to which keys, and whose a field is.
 
 pub mod kind;
+pub mod listed;
 pub mod metadata;
 pub mod outcome;
 pub mod pace;
@@ -11,6 +12,7 @@ pub mod source;
 pub mod value;
 
 use jiff::Timestamp;
+use kube_core::ObjectMeta;
 use pod_reloader_api::{
     FieldBinding, FieldBindingSpec, MAX_API_VERSION_LENGTH, MAX_FIELDS, MAX_KEY_LENGTH,
     MAX_KIND_LENGTH, SourceKind, ValueType,
@@ -127,7 +129,12 @@ impl TryFrom<&FieldBinding> for Binding {
     type Error = InvalidBinding;
 
     fn try_from(object: &FieldBinding) -> Result<Self, InvalidBinding> {
-        let (meta, spec) = (&object.metadata, &object.spec);
+        Self::parse(&object.metadata, &object.spec)
+    }
+}
+
+impl Binding {
+    fn parse(meta: &ObjectMeta, spec: &FieldBindingSpec) -> Result<Self, InvalidBinding> {
         within_limits(spec)?;
         let name = |text: &str, field| Name::parse(text).map_err(|_| InvalidBinding::Name(field));
         let namespace = meta.namespace.as_deref().unwrap_or_default();

@@ -36,6 +36,7 @@ foreign! {
     crate::config_sync::content::Object,
     crate::config_sync::NamespaceMetadata,
     crate::config_sync::TargetMetadata,
+    crate::field_binding::listed::ListedBinding,
     crate::field_binding::metadata::BoundMetadata,
     crate::field_binding::source::Source,
     crate::kept::Content,

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use kube::api::ListParams;
 use kube::{Api, Client};
-use pod_reloader_api::FieldBinding;
+use pod_reloader_core::field_binding::listed::ListedBinding;
 use pod_reloader_core::field_binding::source::Source;
 use pod_reloader_core::field_binding::{Binding, Target};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::slim::Slim;
 use tokio::sync::Semaphore;
 
 use crate::config::request;
@@ -16,10 +16,13 @@ use crate::runtime::budget::Budget;
 use crate::runtime::client::{DEADLINE, within};
 use crate::runtime::error::CallError;
 use crate::runtime::objects::one;
-use crate::runtime::resources::{PAGE, Resources};
+use crate::runtime::resources::{PAGE, Resources, next_page};
 
 /// The maximum number of sources that are read, and in memory, at once.
 const AT_ONCE: usize = 4;
+
+/// The maximum number of FieldBindings of a namespace that are listed for a new object.
+pub(crate) const MAX_LISTED: usize = 2_000;
 
 /// The apiserver, as the fields of new objects need it.
 #[derive(Clone)]
@@ -39,27 +42,37 @@ impl FieldReads {
     }
 
     /// Lists the `most` oldest FieldBindings of an object, the oldest first. Those that cannot be worked with are left out: their
-    /// status says so.
+    /// status says so. `None` if the namespace has more than [`MAX_LISTED`] FieldBindings.
     pub(crate) async fn bindings(
         &self,
         namespace: &Name,
         target: &Target,
         most: usize,
-    ) -> Result<Vec<Binding>, CallError> {
-        let all = Api::<Slim<FieldBinding>>::namespaced(self.client.clone(), namespace.as_str());
+    ) -> Result<Option<Vec<Binding>>, CallError> {
+        let all = Api::<ListedBinding>::namespaced(self.client.clone(), namespace.as_str());
         let all = Resources::new(all, "FieldBinding", &self.budget);
         let mut found: Vec<Binding> = Vec::new();
-        all.list(&mut PAGE.clone(), |Slim(object)| {
-            let binding = Binding::try_from(&object).ok();
-            if let Some(binding) = binding.filter(|it| it.target == *target) {
-                let seniority = binding.seniority();
-                let at = found.partition_point(|it| it.seniority() < seniority);
-                found.insert(at, binding);
-                found.truncate(most);
+        let mut page = ListParams::default().limit(PAGE);
+        let mut listed = 0;
+        loop {
+            let each = |object: Result<ListedBinding, CallError>| {
+                listed += 1;
+                if let Some(binding) = object.ok().and_then(|it| it.of(target)) {
+                    let seniority = binding.seniority();
+                    let at = found.partition_point(|it| it.seniority() < seniority);
+                    found.insert(at, binding);
+                    found.truncate(most);
+                }
+            };
+            let metadata = within(DEADLINE, all.page(&page, each)).await?;
+            let Some(token) = next_page(&metadata) else {
+                return Ok(Some(found));
+            };
+            if listed >= MAX_LISTED {
+                return Ok(None);
             }
-        })
-        .await?;
-        Ok(found)
+            page = page.continue_token(token);
+        }
     }
 
     /// Reads the source of FieldBindings, a GET without resourceVersion, which etcd itself answers, and returns what

@@ -26,7 +26,7 @@ use tracing::warn;
 use super::Webhook;
 use super::body::{LARGE_REVIEW, ReviewBody, Timeout, Trouble, beside};
 use super::in_use::{LATE, MARGIN};
-use crate::config::fields::FieldReads;
+use crate::config::fields::{FieldReads, MAX_LISTED};
 use crate::runtime::error::CallError;
 
 /// The maximum number of FieldBindings by which one object is filled.
@@ -87,11 +87,15 @@ impl Fields {
     }
 
     async fn find(&self, namespace: &Name, target: &Target) -> Result<Found, CallError> {
-        let mut bindings = self
-            .reads
-            .bindings(namespace, target, MAX_BINDINGS + 1)
-            .await?;
+        let bindings = self.reads.bindings(namespace, target, MAX_BINDINGS + 1);
         let mut found = Found::default();
+        let Some(mut bindings) = bindings.await? else {
+            let warning = format!(
+                "pod-reloader: no fields are filled when an object is created in a namespace with more than {MAX_LISTED} FieldBindings"
+            );
+            found.warnings.push(warning);
+            return Ok(found);
+        };
         if bindings.len() > MAX_BINDINGS {
             let warning = format!(
                 "pod-reloader: only the {MAX_BINDINGS} oldest FieldBindings of an object fill its fields when it is created"

@@ -1,5 +1,7 @@
 //! The fields of new objects: those that cannot be filled stay as they are, and no write is refused.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use pod_reloader_core::field_binding::kind::BoundKind;
 
 use super::fields::Fields;
@@ -223,4 +225,22 @@ async fn a_large_object_is_filled_beside_the_others_and_only_by_some_bindings() 
     let filled = filled["spec"]["s3"].as_object().unwrap();
     assert_eq!(filled.len(), 1 + 16, "{:?}", filled.keys());
     assert!(warnings[0].contains("only the 16 oldest"), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn so_many_bindings_that_listing_them_takes_too_long_are_not_all_listed() {
+    let names: Vec<_> = (0..500).map(|at| format!("b{at:03}")).collect();
+    let all = names.iter().map(|it| (&**it, json!({}), access_key()));
+    let mut page = bindings(&all.collect::<Vec<_>>());
+    page["metadata"]["continue"] = json!("more");
+    let pages = Arc::new(AtomicUsize::new(0));
+    let counted = pages.clone();
+    let listed = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Ok(page.clone())
+    };
+    let (left, warnings) = created(&filling(listed, nothing), &harbor(), json!({})).await;
+    assert_eq!(left, harbor());
+    assert!(warnings[0].contains("more than 2000"), "{warnings:?}");
+    assert_eq!(pages.load(Ordering::Relaxed), 4);
 }
