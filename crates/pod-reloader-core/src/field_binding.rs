@@ -10,6 +10,7 @@ pub mod plan;
 pub mod rival;
 pub mod source;
 pub mod value;
+mod weight;
 
 use jiff::Timestamp;
 use kube_core::ObjectMeta;

@@ -13,6 +13,7 @@ pub(crate) mod objects;
 pub(crate) mod queue;
 pub(crate) mod resources;
 pub(crate) mod server;
+pub(crate) mod share;
 pub(crate) mod tasks;
 pub(crate) mod watch_age;
 pub(crate) mod worker;

@@ -5,6 +5,7 @@ use std::fmt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use pod_reloader_api::{FieldBindingStatus, FieldState};
+use sha2::{Digest as _, Sha256};
 
 use super::path::Path;
 use super::value::InvalidValue;
@@ -15,10 +16,13 @@ use crate::name::Name;
 pub const APPLIED: &str = "Applied";
 /// The reason of the condition of a FieldBinding that cannot be worked with.
 const INVALID: &str = "InvalidSpec";
-/// The reasons of the condition: those of its first field that is not equal to its key, and the two above.
-pub const REASONS: [&str; 16] = [
+/// The reason of the condition of a FieldBinding for which there is no room.
+pub const TOO_LARGE: &str = "NamespaceTooLarge";
+/// The reasons of the condition: those of its first field that is not equal to its key, and the three above.
+pub const REASONS: [&str; 17] = [
     APPLIED,
     INVALID,
+    TOO_LARGE,
     "KindNotAllowed",
     "TooManyBindings",
     "SourceNotFound",
@@ -146,9 +150,69 @@ impl fmt::Display for Reason {
 /// The state of a field: an error if it is not equal to its key.
 pub type Outcome = Result<(), Reason>;
 
+/// The longest reason of a condition that is remembered, in bytes. Ours are shorter.
+const LONGEST_REASON: usize = 63;
+
+/// A status that a FieldBinding has. What is remembered of it is short, whatever somebody has written there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeenStatus {
+    digest: [u8; 16],
+    ready: Option<SeenReady>,
+}
+
+/// The condition that says whether each field is equal to its key, as it is remembered.
+#[derive(Clone, Debug, PartialEq)]
+struct SeenReady {
+    status: Box<str>,
+    reason: Box<str>,
+    since: Timestamp,
+}
+
+impl From<&FieldBindingStatus> for SeenStatus {
+    fn from(status: &FieldBindingStatus) -> Self {
+        let short = |text: &str| match text.len() <= LONGEST_REASON {
+            true => text.into(),
+            false => Box::default(),
+        };
+        Self {
+            digest: digest(status),
+            ready: ready(status).map(|ready| SeenReady {
+                status: short(&ready.status),
+                reason: short(&ready.reason),
+                since: ready.last_transition_time.0,
+            }),
+        }
+    }
+}
+
+impl SeenStatus {
+    /// Returns true if it is this one.
+    pub fn is(&self, status: &FieldBindingStatus) -> bool {
+        self.digest == digest(status)
+    }
+
+    /// Returns true if users know this condition from it.
+    pub fn tells(&self, now: &Condition) -> bool {
+        let ready = self.ready.as_ref();
+        ready.is_some_and(|it| *it.status == *now.status && *it.reason == *now.reason)
+    }
+
+    /// Returns the reason of the condition.
+    pub fn reason(&self) -> Option<&str> {
+        Some(&self.ready.as_ref()?.reason)
+    }
+}
+
+fn digest(status: &FieldBindingStatus) -> [u8; 16] {
+    let bytes = Sha256::digest(serde_json::to_vec(status).expect("a status is JSON"));
+    let mut digest = [0; 16];
+    digest.copy_from_slice(&bytes[..16]);
+    digest
+}
+
 /// Returns the status of a FieldBinding of this generation with these fields, given the one that it has.
 pub fn status<'a>(
-    previous: Option<&FieldBindingStatus>,
+    previous: Option<&SeenStatus>,
     generation: i64,
     fields: impl IntoIterator<Item = (&'a Field, &'a Outcome)>,
     now: Timestamp,
@@ -179,12 +243,32 @@ pub fn status<'a>(
 
 /// Returns the status of a FieldBinding of this generation that cannot be worked with, given the one that it has.
 pub fn invalid(
-    previous: Option<&FieldBindingStatus>,
+    previous: Option<&SeenStatus>,
     generation: i64,
     error: &InvalidBinding,
     now: Timestamp,
 ) -> FieldBindingStatus {
-    let said = ("False", INVALID, error.to_string());
+    without_fields(previous, generation, (INVALID, error.to_string()), now)
+}
+
+/// Returns the status of a FieldBinding of this generation for which there is no room, given the one that it has.
+pub fn left_out(
+    previous: Option<&SeenStatus>,
+    generation: i64,
+    now: Timestamp,
+) -> FieldBindingStatus {
+    let message = "the FieldBindings of this namespace, or of all namespaces, take more memory than their share: this one is not looked at until others are gone, or are shorter";
+    let said = (TOO_LARGE, message.to_owned());
+    without_fields(previous, generation, said, now)
+}
+
+fn without_fields(
+    previous: Option<&SeenStatus>,
+    generation: i64,
+    (reason, message): (&str, String),
+    now: Timestamp,
+) -> FieldBindingStatus {
+    let said = ("False", reason, message);
     FieldBindingStatus {
         observed_generation: generation,
         fields: Vec::new(),
@@ -210,22 +294,20 @@ fn state(path: &Path, outcome: &Outcome) -> FieldState {
 }
 
 fn condition(
-    previous: Option<&FieldBindingStatus>,
+    previous: Option<&SeenStatus>,
     generation: i64,
     (status, reason, message): (&str, &str, String),
     now: Timestamp,
 ) -> Condition {
-    let before = previous.and_then(ready);
-    let since = before
-        .filter(|before| before.status == status)
-        .map(|before| before.last_transition_time.clone());
+    let before = previous.and_then(|it| it.ready.as_ref());
+    let since = before.filter(|before| *before.status == *status);
     Condition {
         type_: READY.to_owned(),
         status: status.to_owned(),
         reason: reason.to_owned(),
         message,
         observed_generation: Some(generation),
-        last_transition_time: since.unwrap_or(Time(now)),
+        last_transition_time: Time(since.map_or(now, |it| it.since)),
     }
 }
 
@@ -265,7 +347,9 @@ mod tests {
             (0..outcomes.len()).map(|at| json!({"key": "k", "path": format!("spec.f{at}")}));
         let fields: Vec<_> = fields.collect();
         let binding = binding(json!({"spec": {"fields": fields}}));
-        status(previous, 3, binding.fields.iter().zip(outcomes), at(now))
+        let previous = previous.map(SeenStatus::from);
+        let fields = binding.fields.iter().zip(outcomes);
+        status(previous.as_ref(), 3, fields, at(now))
     }
 
     #[test]
@@ -316,7 +400,7 @@ mod tests {
             Reason::Forbidden,
             Reason::Failed,
         ];
-        let shown = [APPLIED, INVALID].into_iter();
+        let shown = [APPLIED, INVALID, TOO_LARGE].into_iter();
         let shown: Vec<_> = shown.chain(reasons.iter().map(Reason::as_str)).collect();
         assert_eq!(shown, REASONS);
     }
@@ -339,6 +423,38 @@ mod tests {
             of(Some(&third), &[Ok(())], 4),
             third,
             "nothing is to be written"
+        );
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_status_is_short_and_tells_it_from_others() {
+        let mut long = of(None, &vec![Ok(()); 64], 1);
+        long.conditions[0].message = "m".repeat(1 << 20);
+        long.conditions[0].reason = "r".repeat(1 << 20);
+        let seen = SeenStatus::from(&long);
+        assert!(seen.is(&long));
+        assert_eq!(seen.reason(), Some(""));
+        long.fields[63].state = "Failed".to_owned();
+        assert!(!seen.is(&long));
+        let ours = of(None, &[Err(Reason::Rejected)], 1);
+        let seen = SeenStatus::from(&ours);
+        assert!(seen.tells(&ours.conditions[0]));
+        assert!(!seen.tells(&of(None, &[Ok(())], 1).conditions[0]));
+    }
+
+    #[test]
+    fn a_binding_without_room_says_so_once() {
+        let first = left_out(None, 3, at(1));
+        let ready = ready(&first).unwrap();
+        assert_eq!(
+            (&*ready.status, &*ready.reason),
+            ("False", "NamespaceTooLarge")
+        );
+        let seen = SeenStatus::from(&first);
+        assert!(seen.is(&left_out(Some(&seen), 3, at(2))));
+        assert!(
+            !seen.is(&left_out(Some(&seen), 4, at(2))),
+            "it has another spec"
         );
     }
 }

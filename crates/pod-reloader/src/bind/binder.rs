@@ -59,6 +59,17 @@ impl fmt::Display for Work {
     }
 }
 
+/// What becomes of a FieldBinding that is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Its namespace is not managed.
+    OutOfScope,
+    /// It is remembered.
+    Kept,
+    /// There is no room for it, so nothing is remembered of it.
+    LeftOut,
+}
+
 /// The parts that all terms of leadership share.
 #[derive(Clone)]
 pub(super) struct Parts {
@@ -130,14 +141,23 @@ impl Binder {
         self.watched.subscribe()
     }
 
-    pub(super) fn binding_seen(&self, id: BindingId, object: FieldBinding) {
+    pub(super) fn binding_seen(&self, id: BindingId, object: FieldBinding) -> Room {
         if !self.scope.covers(&id.namespace) {
-            return;
+            return Room::OutOfScope;
         }
-        let bindings = self.state.lock().binding_seen(id.clone(), object);
+        let mut state = self.state.lock();
+        let bindings = state.binding_seen(id.clone(), object);
+        let (is_kept, has_status) = (state.is_kept(&id), state.has_status(&id));
+        drop(state);
         self.push(bindings);
-        self.push_status(id);
+        if has_status {
+            self.push_status(id);
+        }
         self.publish_watches();
+        match is_kept {
+            true => Room::Kept,
+            false => Room::LeftOut,
+        }
     }
 
     pub(super) fn binding_gone(&self, id: &BindingId) {
@@ -147,12 +167,19 @@ impl Binder {
         self.show();
     }
 
-    /// Takes in that these are all FieldBindings of a namespace, or of all of them.
-    pub(super) fn bindings_listed(&self, place: Option<&Name>, listed: &BTreeSet<BindingId>) {
+    /// Takes in that these are all FieldBindings of a namespace, or of all of them, but for so many for which there is no
+    /// room.
+    pub(super) fn bindings_listed(
+        &self,
+        place: Option<&Name>,
+        listed: &BTreeSet<BindingId>,
+        left_out: usize,
+    ) {
         let gone = self.state.lock().bindings_without(place, listed);
         gone.iter().for_each(|id| self.binding_gone(id));
-        let bindings = self.state.lock().all_listed(place);
+        let bindings = self.state.lock().all_listed(place, left_out);
         self.push(bindings);
+        self.show();
     }
 
     /// Takes in that a list of objects begins. Returns its number.

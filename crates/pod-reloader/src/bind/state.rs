@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use pod_reloader_api::FieldBindingStatus;
 use pod_reloader_core::field_binding::kind::BoundKind;
-use pod_reloader_core::field_binding::outcome::{self, Outcome, Reason};
+use pod_reloader_core::field_binding::outcome::{self, Outcome, Reason, SeenStatus};
 use pod_reloader_core::field_binding::pace::Pace;
 use pod_reloader_core::field_binding::{Binding, BindingId, InvalidBinding};
 use pod_reloader_core::name::Name;
@@ -14,16 +14,24 @@ use pod_reloader_core::scope::Scope;
 use tokio::time::Instant;
 
 use self::counts::Counts;
+use self::left_out::{LeftOut, Untold};
 pub(super) use self::objects::{ObjectName, Watched, What};
 use self::objects::{Objects, Use};
 use self::targets::{Targets, TooMany};
+use crate::runtime::share::{Charge, Shares};
 
 mod counts;
+mod left_out;
 mod news;
 mod objects;
 mod targets;
 #[cfg(test)]
 mod tests;
+
+/// The memory that the FieldBindings of one namespace may take, in bytes.
+const NAMESPACE_MEMORY: usize = 2 << 20;
+/// The memory that all FieldBindings may take, in bytes.
+const MEMORY: usize = 32 << 20;
 
 /// The digest of a value.
 pub(super) type Digest = [u8; 16];
@@ -41,6 +49,8 @@ pub(super) struct State {
     /// The FieldBindings of each target.
     targets: Targets,
     counts: Counts,
+    shares: Shares,
+    left_out: LeftOut,
 }
 
 /// What is known of a FieldBinding.
@@ -48,12 +58,14 @@ struct Known {
     /// Its UID and generation.
     version: (Box<str>, i64),
     binding: Result<Arc<Binding>, InvalidBinding>,
-    status: Option<FieldBindingStatus>,
+    status: Option<SeenStatus>,
     /// The time at which the status was last written.
     status_written: Option<Instant>,
     memory: Memory,
     /// Raised each time that its fields are to be looked at although neither source nor target has changed.
     epoch: u64,
+    /// What its namespace is charged for it.
+    _charge: Charge,
 }
 
 /// What is remembered of the last look at the fields of a FieldBinding. It holds no value.
@@ -111,6 +123,8 @@ impl State {
             objects: Objects::default(),
             targets: Targets::default(),
             counts: Counts::default(),
+            shares: Shares::new(NAMESPACE_MEMORY, MEMORY),
+            left_out: LeftOut::default(),
         }
     }
 
@@ -159,7 +173,9 @@ impl State {
 
     /// Returns the status that a FieldBinding should have. `None` as long as that is not known.
     pub(super) fn status(&self, id: &BindingId, now: Timestamp) -> Option<StatusChange> {
-        let known = self.known(id)?;
+        let Some(known) = self.known(id) else {
+            return self.status_left_out(id, now);
+        };
         let (before, generation) = (known.status.as_ref(), known.version.1);
         let after = match &known.binding {
             Err(error) => outcome::invalid(before, generation, error, now),
@@ -176,15 +192,41 @@ impl State {
         })
     }
 
+    fn status_left_out(&self, id: &BindingId, now: Timestamp) -> Option<StatusChange> {
+        let Untold { version, status } = self.left_out.untold(id)?;
+        Some(StatusChange {
+            uid: version.0.clone(),
+            before: status.clone(),
+            after: outcome::left_out(status.as_ref(), version.1, now),
+        })
+    }
+
+    /// Returns true if users are to be told of the status of a FieldBinding.
+    pub(super) fn has_status(&self, id: &BindingId) -> bool {
+        self.is_kept(id) || self.left_out.untold(id).is_some()
+    }
+
+    /// Notes that a FieldBinding has no users to tell, as it is gone.
+    pub(super) fn has_nobody_to_tell(&mut self, id: &BindingId) {
+        self.left_out.remove(id);
+    }
+
+    /// Returns true if there is room for a FieldBinding.
+    pub(super) fn is_kept(&self, id: &BindingId) -> bool {
+        self.known(id).is_some()
+    }
+
     /// Notes the status that a FieldBinding has got.
-    pub(super) fn status_written(&mut self, id: &BindingId, status: FieldBindingStatus) {
+    pub(super) fn status_written(&mut self, id: &BindingId, status: &FieldBindingStatus) {
+        self.left_out.remove(id);
         self.status_seen(id, Some(status));
         if let Some(known) = self.known_mut(id) {
             known.status_written = Some(Instant::now());
         }
     }
 
-    fn status_seen(&mut self, id: &BindingId, status: Option<FieldBindingStatus>) {
+    fn status_seen(&mut self, id: &BindingId, status: Option<&FieldBindingStatus>) {
+        let status = status.map(SeenStatus::from);
         let here = self.bindings.get_mut(&id.namespace);
         if let Some(known) = here.and_then(|here| here.get_mut(&id.name)) {
             self.counts.remove(known.status.as_ref());
@@ -200,7 +242,7 @@ impl State {
 
     /// Returns the number of FieldBindings whose condition has this reason.
     pub(super) fn count(&self, reason: &str) -> usize {
-        self.counts.of(reason)
+        self.counts.of(reason) + self.left_out.count(reason)
     }
 
     /// Returns the kind of the target, or why its fields are not written.
@@ -262,6 +304,6 @@ impl State {
 #[derive(Debug)]
 pub(super) struct StatusChange {
     pub(super) uid: Box<str>,
-    pub(super) before: Option<FieldBindingStatus>,
+    pub(super) before: Option<SeenStatus>,
     pub(super) after: FieldBindingStatus,
 }

@@ -16,18 +16,25 @@ impl Binder {
     /// Writes the status of a FieldBinding, if it has another one. Returns the time to try again.
     pub(super) async fn write_status(&self, id: &BindingId) -> Option<Instant> {
         let change = self.state.lock().status(id, Timestamp::now())?;
-        if change.before.as_ref() == Some(&change.after) {
+        if change
+            .before
+            .as_ref()
+            .is_some_and(|it| it.is(&change.after))
+        {
             self.show();
             return None;
         }
         match self.calls.write_status(id, &change.after).await {
             Ok(()) => {
                 self.report(id, &change);
-                self.state.lock().status_written(id, change.after);
+                self.state.lock().status_written(id, &change.after);
                 self.show();
                 None
             }
-            Err(error) if error.is_not_found() => None,
+            Err(error) if error.is_not_found() => {
+                self.state.lock().has_nobody_to_tell(id);
+                None
+            }
             Err(error) => {
                 self.errors.count(Some(&error));
                 let error = chain(&error);
@@ -39,13 +46,10 @@ impl Binder {
 
     /// Tells users that fields have become equal to their keys, or cannot.
     fn report(&self, id: &BindingId, change: &StatusChange) {
-        let before = change.before.as_ref().and_then(ready);
         let Some(after) = ready(&change.after) else {
             return;
         };
-        let is_known =
-            before.is_some_and(|it| (&it.status, &it.reason) == (&after.status, &after.reason));
-        if is_known {
+        if change.before.as_ref().is_some_and(|it| it.tells(after)) {
             return;
         }
         let is_problem = after.status != "True";

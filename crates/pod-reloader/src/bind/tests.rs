@@ -358,7 +358,7 @@ impl Cluster {
             binder.binding_seen(id, object);
             sleep(WATCH).await;
         }
-        binder.bindings_listed(None, &listed);
+        binder.bindings_listed(None, &listed, 0);
         for path in [SECRET, STORE] {
             let version = self.0.lock().version_of(path);
             let (watched, object) = watched(path);

@@ -13,7 +13,7 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::slim::Slim;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::binder::Binder;
+use super::binder::{Binder, Room};
 use super::state::{ObjectName, Watched, What};
 use crate::runtime::resources::{Resources, api};
 
@@ -36,7 +36,7 @@ async fn watch_bindings(binder: Arc<Binder>, place: Option<Name>) {
     };
     let bindings = Resources::new(bindings, "FieldBinding", binder.budget());
     let _watching = binder.watches().begin(&bindings.watch_id(), "FieldBinding");
-    let mut listed = BTreeSet::new();
+    let (mut listed, mut left_out) = (BTreeSet::new(), 0);
     let id = |Slim(object): &Slim<FieldBinding>| {
         let name = |text: &Option<String>| Name::parse(text.as_deref()?).ok();
         Some(BindingId {
@@ -45,11 +45,17 @@ async fn watch_bindings(binder: Arc<Binder>, place: Option<Name>) {
         })
     };
     let watching = bindings.follow(|event| match event {
-        Event::Init => listed.clear(),
+        Event::Init => (listed, left_out) = (BTreeSet::new(), 0),
         Event::InitApply(object) => {
-            if let Some(id) = id(&object) {
-                listed.insert(id.clone());
-                binder.binding_seen(id, object.0);
+            let Some(id) = id(&object) else {
+                return;
+            };
+            match binder.binding_seen(id.clone(), object.0) {
+                Room::Kept => {
+                    listed.insert(id);
+                }
+                Room::LeftOut => left_out += 1,
+                Room::OutOfScope => {}
             }
         }
         Event::Apply(object) => {
@@ -58,7 +64,10 @@ async fn watch_bindings(binder: Arc<Binder>, place: Option<Name>) {
             }
         }
         Event::Delete(object) => id(&object).iter().for_each(|id| binder.binding_gone(id)),
-        Event::InitDone => binder.bindings_listed(place.as_ref(), &std::mem::take(&mut listed)),
+        Event::InitDone => {
+            let listed = std::mem::take(&mut listed);
+            binder.bindings_listed(place.as_ref(), &listed, left_out);
+        }
     });
     watching.await;
 }

@@ -4,9 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use pod_reloader_api::FieldBinding;
-use pod_reloader_core::field_binding::{Binding, BindingId};
+use pod_reloader_core::field_binding::outcome::SeenStatus;
+use pod_reloader_core::field_binding::{Binding, BindingId, InvalidBinding};
 use pod_reloader_core::name::Name;
 
+use super::left_out::Untold;
 use super::{Known, Memory, ObjectName, State, Watched};
 
 impl State {
@@ -19,26 +21,38 @@ impl State {
         let uid = object.metadata.uid.as_deref().unwrap_or_default().into();
         let version = (uid, object.metadata.generation.unwrap_or_default());
         if self.known(&id).is_some_and(|it| it.version == version) {
-            self.status_seen(&id, object.status);
+            self.status_seen(&id, object.status.as_ref());
             return Vec::new();
         }
-        let before = self.remove(&id);
-        let mut others = self.affected(before.as_ref());
-        let same_object = before.as_ref().filter(|it| it.version.0 == version.0);
+        let mut memory = Memory::default();
+        let mut status_written = None;
+        let (before, mut others) = self.forget(&id);
+        if let Some(before) = before.filter(|it| it.version.0 == version.0) {
+            // Somebody who keeps changing the spec gets no more writes than that.
+            memory.pace = before.memory.pace;
+            status_written = before.status_written;
+        }
+        let status = object.status.as_ref().map(SeenStatus::from);
+        let binding = Binding::try_from(&object).map(Arc::new);
+        let weight = binding
+            .as_ref()
+            .map_or_else(InvalidBinding::weight, |it| it.weight());
+        let Ok(charge) = self.shares.charge(&id.namespace, weight) else {
+            self.left_out.insert(id, Untold { version, status });
+            self.unsettle(&others);
+            return others;
+        };
         let known = Known {
             version,
-            binding: Binding::try_from(&object).map(Arc::new),
-            status: object.status,
-            status_written: same_object.and_then(|it| it.status_written),
-            memory: Memory {
-                // Somebody who keeps changing the spec gets no more writes than that.
-                pace: same_object.map(|it| it.memory.pace).unwrap_or_default(),
-                ..Memory::default()
-            },
+            binding,
+            status,
+            status_written,
+            memory,
             epoch: 0,
+            _charge: charge,
         };
-        self.rebind(&id.name, before.as_ref(), Some(&known));
-        others.extend(self.affected(Some(&known)));
+        self.bind(&known);
+        others.extend(self.affected(&known));
         self.counts.add(known.status.as_ref());
         let here = self.bindings.entry(id.namespace.clone()).or_default();
         here.insert(id.name.clone(), known);
@@ -49,9 +63,7 @@ impl State {
 
     /// Forgets a FieldBinding. Returns those whose fields are to be looked at: they may get what was its own.
     pub(in crate::bind) fn binding_gone(&mut self, id: &BindingId) -> Vec<BindingId> {
-        let gone = self.remove(id);
-        self.rebind(&id.name, gone.as_ref(), None);
-        let others = self.affected(gone.as_ref());
+        let (_, others) = self.forget(id);
         self.unsettle(&others);
         others
     }
@@ -73,9 +85,14 @@ impl State {
             .collect()
     }
 
-    /// Takes in that all FieldBindings of a namespace, or of all of them, are known. Returns those whose fields are to
-    /// be looked at.
-    pub(in crate::bind) fn all_listed(&mut self, place: Option<&Name>) -> Vec<BindingId> {
+    /// Takes in that all FieldBindings of a namespace, or of all of them, are known, but for so many for which there is
+    /// no room. Returns those whose fields are to be looked at.
+    pub(in crate::bind) fn all_listed(
+        &mut self,
+        place: Option<&Name>,
+        left_out: usize,
+    ) -> Vec<BindingId> {
+        self.left_out.listed(place, left_out);
         match self.listed.insert(place.cloned()) {
             true => self.bindings_without(place, &BTreeSet::new()),
             false => Vec::new(),
@@ -121,32 +138,37 @@ impl State {
         ids(&object.namespace, users)
     }
 
-    /// Takes in which objects a FieldBinding uses, and which it used before.
-    fn rebind(&mut self, name: &Name, before: Option<&Known>, after: Option<&Known>) {
-        let (before, after) = (before.and_then(writer), after.and_then(writer));
-        let uses = |binding: Option<&Arc<Binding>>| {
-            binding.map_or_else(Vec::new, |binding| self.uses(binding))
+    /// Takes in the objects that a FieldBinding uses.
+    fn bind(&mut self, known: &Known) {
+        let Ok(binding) = &known.binding else {
+            return;
         };
-        let (used, uses) = (uses(before), uses(after));
-        let is_writer = !uses.is_empty();
-        for gone in used.iter().filter(|it| !uses.contains(it)) {
-            self.objects.release(gone, name);
+        let uses = self.uses(binding);
+        if !uses.is_empty() {
+            self.targets.insert(binding);
         }
-        for new in uses.into_iter().filter(|it| !used.contains(it)) {
-            self.objects.bind(new, name);
+        for used in uses {
+            self.objects.bind(used, &binding.id.name);
         }
-        if let Some(before) = before {
-            self.targets.remove(before);
-        }
-        if let Some(after) = after.filter(|_| is_writer) {
-            self.targets.insert(after);
+    }
+
+    /// Takes in that a FieldBinding no longer uses any object.
+    fn release(&mut self, known: &Known) {
+        let Ok(binding) = &known.binding else {
+            return;
+        };
+        self.targets.remove(binding);
+        for used in self.uses(binding) {
+            self.objects.release(&used, &binding.id.name);
         }
     }
 
     /// Returns the other FieldBindings of the same target that may get or lose fields, as this one comes or goes.
-    fn affected(&self, known: Option<&Known>) -> Vec<BindingId> {
-        let binding = known.and_then(writer);
-        binding.map_or_else(Vec::new, |it| self.targets.affected(it))
+    fn affected(&self, known: &Known) -> Vec<BindingId> {
+        match &known.binding {
+            Ok(binding) => self.targets.affected(binding),
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Has fields looked at although neither source nor target has changed.
@@ -159,21 +181,26 @@ impl State {
         }
     }
 
+    /// Takes out a FieldBinding. Returns it, with those whose fields are to be looked at.
+    fn forget(&mut self, id: &BindingId) -> (Option<Known>, Vec<BindingId>) {
+        self.left_out.remove(id);
+        let removed = self.remove(id);
+        let affected = removed.as_ref().map(|known| {
+            self.counts.remove(known.status.as_ref());
+            self.release(known);
+            self.affected(known)
+        });
+        (removed, affected.unwrap_or_default())
+    }
+
     fn remove(&mut self, id: &BindingId) -> Option<Known> {
         let here = self.bindings.get_mut(&id.namespace)?;
         let removed = here.remove(&id.name);
         if here.is_empty() {
             self.bindings.remove(&id.namespace);
         }
-        let removed = removed?;
-        self.counts.remove(removed.status.as_ref());
-        Some(removed)
+        removed
     }
-}
-
-/// Returns the FieldBinding, if it can be worked with.
-fn writer(known: &Known) -> Option<&Arc<Binding>> {
-    known.binding.as_ref().ok()
 }
 
 fn ids(namespace: &Name, names: Vec<Name>) -> Vec<BindingId> {

@@ -1,5 +1,8 @@
 //! The state, in the order in which looks and news may come.
 
+use jiff::Timestamp;
+use pod_reloader_core::field_binding::BindingId;
+use pod_reloader_core::field_binding::outcome::ready;
 use pod_reloader_core::scope::Scope;
 use serde_json::json;
 
@@ -27,7 +30,7 @@ fn a_field_that_becomes_its_own_during_a_look_is_looked_at_again() {
     let (newer, object) = binding("newer", &later);
     state.binding_seen(newer.clone(), object);
     assert!(state.task(&newer).is_none(), "there may be older ones");
-    assert_eq!(state.all_listed(None), [newer.clone(), older.clone()]);
+    assert_eq!(state.all_listed(None, 0), [newer.clone(), older.clone()]);
     let task = state.task(&newer).unwrap();
     assert_eq!(task.older.len(), 1);
     assert_eq!(state.binding_gone(&older), std::slice::from_ref(&newer));
@@ -99,5 +102,51 @@ fn bindings_are_counted_as_their_status_changes() {
     let (id, object) = with("Failed");
     state.binding_seen(id.clone(), object);
     state.binding_gone(&id);
+    assert_eq!(state.count("Failed"), 0);
+}
+
+#[test]
+fn a_binding_that_does_not_fit_into_its_namespace_says_so_and_the_others_go_on() {
+    let mut state = state();
+    let path = |at: usize| format!("spec.{}{at:02}", "a".repeat(249));
+    let fields = (0..64).map(|at| json!({"key": "k".repeat(253), "path": path(at)}));
+    let fields: Vec<_> = fields.collect();
+    let large = |namespace: &str, number: usize| {
+        let spec = json!({"metadata": {"namespace": namespace}, "spec": {"fields": fields}});
+        let (id, object) = binding(&format!("large-{number}"), &spec);
+        let namespace = name(namespace);
+        (BindingId { namespace, ..id }, object)
+    };
+    for number in 0..40 {
+        let (id, object) = large("ns", number);
+        state.binding_seen(id, object);
+    }
+    let kept = (0..40).filter(|it| state.is_kept(&large("ns", *it).0));
+    let kept = kept.count();
+    assert!((20..40).contains(&kept), "{kept}");
+    let (id, object) = large("ns", 39);
+    let change = state.status(&id, Timestamp::now()).unwrap();
+    let reason = &ready(&change.after).unwrap().reason;
+    assert_eq!(reason, "NamespaceTooLarge");
+    let (other, in_another) = large("other", 0);
+    state.binding_seen(other.clone(), in_another);
+    assert!(state.is_kept(&other));
+
+    // What was written comes back, and is not written again.
+    state.status_written(&id, &change.after);
+    let mut told = object;
+    told.status = Some(change.after);
+    assert_eq!(state.binding_seen(id.clone(), told.clone()), []);
+    assert!(!state.has_status(&id));
+    state.binding_gone(&large("ns", 0).0);
+    state.binding_seen(id.clone(), told);
+    assert!(state.is_kept(&id), "there is room by now");
+}
+
+#[test]
+fn those_without_room_are_counted_by_lists() {
+    let mut state = state();
+    state.all_listed(None, 9);
+    assert_eq!(state.count("NamespaceTooLarge"), 9);
     assert_eq!(state.count("Failed"), 0);
 }
