@@ -79,8 +79,10 @@ pub(crate) fn object_name(_: &mut SchemaGenerator) -> Schema {
 /// Returns the schema of a list of fields and their keys. No path is in it twice.
 pub(crate) fn fields(_: &mut SchemaGenerator) -> Schema {
     let but_the_last = MAX_PATH_STEPS - 1;
+    // Paths are in logs and Events, so they have no control characters.
+    let c = r"\x00-\x1f\x7f-\x{9f}";
     let path = format!(
-        r"^spec(\.[^].\[=]+|\[[^]\[=]+(=[^]\[]+)?\]){{0,{but_the_last}}}(\.[^].\[=]+|\[[^]\[=]+\])$"
+        r"^spec(\.[^].\[={c}]+|\[[^]\[={c}]+(=[^]\[{c}]+)?\]){{0,{but_the_last}}}(\.[^].\[={c}]+|\[[^]\[={c}]+\])$"
     );
     json_schema!({
         "type": "array",

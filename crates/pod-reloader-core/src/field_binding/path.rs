@@ -369,7 +369,9 @@ impl<'a> Iterator for Steps<'a> {
 
 /// Parses the first step of a path. Returns it with what follows.
 fn step(text: &str) -> Option<(Step<'_>, &str)> {
-    let is_word = |word: &str| !word.is_empty() && !word.contains(['[', ']']);
+    // A newline would make another line of a log.
+    let is_wrong = |it: char| it.is_control() || ['[', ']'].contains(&it);
+    let is_word = |word: &str| !word.is_empty() && !word.contains(is_wrong);
     if let Some(text) = text.strip_prefix('.') {
         let end = text.find(['.', '[']).unwrap_or(text.len());
         let (name, rest) = text.split_at(end);
@@ -494,6 +496,9 @@ mod tests {
             "spec.users[a=b]c",
             "spec.users[name=admin].name",
             "spec.users[name=admin][name]",
+            "spec.a\nb",
+            "spec.users[name=a\u{85}b].c",
+            "spec[a\u{7f}]",
         ] {
             assert!(Path::parse(text).is_err(), "{text}");
         }
@@ -562,6 +567,9 @@ mod tests {
             "spec.a[b=c].d",
             "spec[a.b][c]",
             "status.a",
+            "spec.a\nb",
+            "spec[a=b\u{85}].c",
+            "spec[\u{a0}\u{7e}]",
         ];
         let at_the_limits = [
             of_steps(1),
