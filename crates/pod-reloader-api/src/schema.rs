@@ -142,6 +142,9 @@ pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
     metadata(63)
 }
 
+/// The maximum number of labels, and of annotations, of copies.
+pub(crate) const MAX_COPIED: usize = 32;
+
 /// Returns the schema of the annotations of copies.
 pub(crate) fn annotations(_: &mut SchemaGenerator) -> Schema {
     metadata(4096)
@@ -150,7 +153,7 @@ pub(crate) fn annotations(_: &mut SchemaGenerator) -> Schema {
 fn metadata(longest: usize) -> Schema {
     json_schema!({
         "type": "object",
-        "maxProperties": 32,
+        "maxProperties": MAX_COPIED,
         "additionalProperties": {"type": "string", "maxLength": longest},
         "x-kubernetes-validations": [{
             "rule": "self.all(key, !(key in ['pod-reloader.github.io/copy-of', 'pod-reloader.github.io/copied-from']))",

@@ -315,7 +315,7 @@ pub(crate) mod tests {
     fn named(length: usize) -> String {
         format!(
             "{}.a{}",
-            ["a".repeat(60); 4].join("."),
+            vec!["a".repeat(60); 4].join("."),
             "a".repeat(length - 245)
         )
     }

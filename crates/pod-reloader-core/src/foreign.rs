@@ -12,8 +12,6 @@ pub trait Foreign: DeserializeOwned {}
 
 impl Foreign for IgnoredAny {}
 
-impl Foreign for serde_json::Value {}
-
 /// An event in a watch has one object.
 impl<K: Foreign> Foreign for WatchEvent<K> {}
 

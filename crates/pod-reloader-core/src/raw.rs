@@ -10,9 +10,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use serde::Deserialize;
-use serde::de::{
-    DeserializeOwned, Deserializer, Error as _, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -79,9 +77,8 @@ pub fn member<'a>(
 /// Returns the value at the end of a path of members. `None` if there is none, or if something on the way is not an
 /// object. One that is `null` counts as missing.
 pub(crate) fn at<'a>(object: &'a RawValue, path: &[&str]) -> Option<&'a RawValue> {
-    let below = |place: &'a RawValue, name: &&str| {
-        member(place, name).ok()?.filter(|it| !is_null(it))
-    };
+    let below =
+        |place: &'a RawValue, name: &&str| member(place, name).ok()?.filter(|it| !is_null(it));
     path.iter().try_fold(object, below)
 }
 
@@ -336,7 +333,10 @@ mod tests {
         assert_eq!(text(&["b"]), None);
         assert_eq!(text(&["c", "d"]), Some("\"x\""));
         assert_eq!(text(&["a", "b"]), None, "a list has no members");
-        assert_eq!(member(&object, "b").unwrap().map(RawValue::get), Some("null"));
+        assert_eq!(
+            member(&object, "b").unwrap().map(RawValue::get),
+            Some("null")
+        );
         assert_eq!(member(&object, "d").unwrap().map(RawValue::get), None);
         for other in ["null", "1", r#""a""#, "[]"] {
             assert!(member(&raw(other), "a").is_err(), "{other}");
