@@ -41,6 +41,9 @@ pub const KEYS: [Key; 32] = [
     Key::of_ours(UNDONE, Place::Annotation),
 ];
 
+/// Our annotations of a pod template.
+pub(crate) const OF_TEMPLATES: [&str; 2] = [CONFIG_HASH, PINS];
+
 /// The annotations that a Namespace may have for all its workloads.
 pub(crate) const INHERITED: [&str; 6] = [STAGED, SOAK, DEADLINE, HOLD, RESTART_WINDOW, APPROVAL];
 

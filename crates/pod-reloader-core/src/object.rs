@@ -169,7 +169,7 @@ impl Object for CustomObject {
             let (depth, value) = match path {
                 ["metadata", .., key] => {
                     let annotations = metadata.annotations.as_ref();
-                    let value = annotations.and_then(|annotations| annotations.get(*key));
+                    let value = annotations.and_then(|annotations| annotations.get(key));
                     let value = value.map(str::to_owned);
                     (1 + usize::from(annotations.is_some()), value)
                 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::annotations;
+use crate::annotations::{self, OF_TEMPLATES};
 use crate::discovery::PodSpec;
 use crate::kind::FieldPath;
 use crate::raw::{self, is_null, member, read_as};
@@ -29,15 +29,12 @@ pub(super) struct Annotations {
     ours: Texts,
 }
 
-/// Our annotations of a pod template.
-const OURS: [&str; 2] = [annotations::CONFIG_HASH, annotations::PINS];
-
 impl<'de> Deserialize<'de> for Annotations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let found = <(Builder, Builder)>::default();
         let (all, ours) = raw::fold_map(deserializer, found, |(all, ours), key, value| {
             all.add(key, value);
-            if OURS.contains(&key) {
+            if OF_TEMPLATES.contains(&key) {
                 ours.add(key, value);
             }
         })?;
@@ -85,7 +82,7 @@ impl Found {
                 let value: String = part(&["metadata", "annotations", key]).and_then(read_as)?;
                 Some((key, value))
             };
-            let ours: Texts = OURS.into_iter().filter_map(of).collect();
+            let ours: Texts = OF_TEMPLATES.into_iter().filter_map(of).collect();
             Some(Annotations {
                 all: ours.clone(),
                 ours,

@@ -73,7 +73,8 @@ impl<'a> RawWorkload<'a> {
     /// Returns config hash and pins of each template.
     pub(crate) fn stamps(&self) -> Vec<[Option<Box<str>>; 2]> {
         let of = |template: &RawValue| {
-            OURS.map(|key| read_as(at(template, &["metadata", "annotations", key])?))
+            annotations::OF_TEMPLATES
+                .map(|key| read_as(at(template, &["metadata", "annotations", key])?))
         };
         let templates = self.templates.iter();
         templates
@@ -168,9 +169,6 @@ struct Entry<'a> {
 
 /// The annotation in which `kubectl apply` stores the manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// Our annotations of a pod template.
-pub(super) const OURS: [&str; 2] = [annotations::CONFIG_HASH, annotations::PINS];
 
 #[cfg(test)]
 mod tests {

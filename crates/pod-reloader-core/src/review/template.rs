@@ -2,14 +2,14 @@
 
 use serde_json::value::RawValue;
 
-use super::raw_workload::OURS;
+use crate::annotations::OF_TEMPLATES;
 use crate::raw::{Sorted, Text, at, elements};
 
 /// The parts of a pod template, each with the members that are apart from it: they are parts of their own, or ours.
 const PARTS: [(&[&str], &[&str]); 3] = [
     (&[], &["metadata"]),
     (&["metadata"], &["annotations"]),
-    (&["metadata", "annotations"], &OURS),
+    (&["metadata", "annotations"], &OF_TEMPLATES),
 ];
 
 /// Returns true if both templates are the same apart from our annotations and from the order of members. A part that is

@@ -144,7 +144,7 @@ fn place_in(object: &Value, path: &[Step]) -> Result<Place, NoPlace> {
 fn is(found: &Value, text: &str) -> bool {
     match found {
         Value::String(found) => found == text,
-        Value::Number(_) | Value::Bool(_) => found.to_string() == text,
+        Value::Number(_) | Value::Bool(_) => format!("{found}") == text,
         _ => false,
     }
 }
