@@ -138,6 +138,9 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
+/// The maximum number of members that are sorted: more would take seconds.
+const MAX_MEMBERS: usize = 64 << 10;
+
 /// The members of an object, sorted by name, without those that are `null`.
 pub(crate) struct Sorted<'a> {
     text: &'a str,
@@ -150,7 +153,7 @@ impl<'a> Sorted<'a> {
     ///
     /// # Errors
     ///
-    /// This is not an object, or one of its names is not a string of Unicode.
+    /// This is not an object, or it has more than [`MAX_MEMBERS`], or one of its names is not a string of Unicode.
     pub(crate) fn of(object: &'a RawValue) -> Result<Self, serde_json::Error> {
         let text = object.get();
         let not_an_object = || serde_json::Error::custom("not an object");
@@ -160,6 +163,9 @@ impl<'a> Sorted<'a> {
             rest = passed(rest, ',');
             if rest.starts_with('}') {
                 break;
+            }
+            if places.len() == MAX_MEMBERS {
+                return Err(serde_json::Error::custom("too many members"));
             }
             places.push(u32::try_from(text.len() - rest.len()).map_err(serde_json::Error::custom)?);
             pair(&mut rest)?;
@@ -192,8 +198,16 @@ impl<'a> Sorted<'a> {
     }
 }
 
+/// Returns the name that begins in a place. Sorting reads names again and again, so those without an escape are not
+/// parsed.
 fn name(text: &str, place: u32) -> Option<Text<'_>> {
-    take(&mut &text[place as usize..]).ok()
+    let mut text = &text[place as usize..];
+    let inside = text.strip_prefix('"')?;
+    let end = inside.find(['"', '\\'])?;
+    match inside.as_bytes()[end] {
+        b'"' => Some(Text(inside[..end].into())),
+        _ => take(&mut text).ok(),
+    }
 }
 
 fn value(text: &str, place: u32) -> Option<&RawValue> {
@@ -356,6 +370,16 @@ mod tests {
         );
         assert_eq!(elements(&raw("[ ]")).unwrap().count(), 0);
         assert!(elements(&raw("{}")).is_none());
+    }
+
+    #[test]
+    fn only_so_many_members_are_sorted() {
+        let object = |count: usize| {
+            let members: Vec<_> = (0..count).map(|name| format!("\"{name}\":0")).collect();
+            raw(&format!("{{{}}}", members.join(",")))
+        };
+        assert!(Sorted::of(&object(MAX_MEMBERS)).is_ok());
+        assert!(Sorted::of(&object(MAX_MEMBERS + 1)).is_err());
     }
 
     #[test]

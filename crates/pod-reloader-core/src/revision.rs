@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use crate::annotations::{CONFIG_HASH, PINS};
+use crate::annotations::{CONFIG_HASH, OF_TEMPLATES, PINS};
 use crate::discovery::PodSpec;
 use crate::kind::WorkloadKind;
 use crate::metadata::{Metadata, Wanted, resource};
@@ -94,21 +94,30 @@ impl Revision {
 /// the members of all in the same order.
 fn rest(template: Option<&RawValue>) -> [u8; 32] {
     let mut digest = Sha256::new();
+    let mut add = |texts: [&str; 3]| {
+        for text in texts {
+            digest.update((text.len() as u64).to_be_bytes());
+            digest.update(text);
+        }
+    };
     let parts: [(&[&str], &[&str]); 4] = [
         (&[], &["metadata"]),
         (&["metadata"], &["annotations", "labels"]),
-        (&["metadata", "annotations"], &[CONFIG_HASH, PINS]),
+        (&["metadata", "annotations"], &OF_TEMPLATES),
         (&["metadata", "labels"], &HASHES),
     ];
     for (path, apart) in parts {
-        let members = template.and_then(|it| Sorted::of(at(it, path)?).ok());
-        for (name, value) in members.iter().flat_map(Sorted::iter) {
-            if !apart.contains(&&*name) {
-                for text in [path.last().unwrap_or(&""), &*name, value.get()] {
-                    digest.update((text.len() as u64).to_be_bytes());
-                    digest.update(text);
-                }
+        let part = path.last().unwrap_or(&"");
+        let object = template.and_then(|template| at(template, path));
+        match object.map(|it| (it, Sorted::of(it))) {
+            Some((_, Ok(members))) => {
+                let members = members.iter();
+                let members = members.filter(|(name, _)| !apart.contains(&&**name));
+                members.for_each(|(name, value)| add([part, &name, value.get()]));
             }
+            // It differs from all others that are not exactly the same.
+            Some((object, Err(_))) => add([part, "", object.get()]),
+            None => {}
         }
     }
     digest.finalize().into()

@@ -444,17 +444,123 @@ async fn large_reviews_and_secrets_take_little_memory() -> Result<()> {
     .await
 }
 
+// Several threads, because hundreds of megabytes are sent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reviews_full_of_tiny_items_take_little_memory_and_give_it_back() -> Result<()> {
+    let options = Options {
+        values: json!({"pin": {"enabled": true}, "protect": {"enabled": true}}),
+        ..Options::default()
+    };
+    unharmed(options, async |scene, caller| {
+        let process = scene.operator.process();
+        let before = process.resident_memory()?;
+        let rounds = if full() { 5 } else { 2 };
+        for (what, path, review) in full_of_tiny_items(&scene.namespace) {
+            ensure!(review.len() > 20_000_000, "{what}: {}", review.len());
+            let sent = String::from_utf8(request(LONG_TIMEOUT, &review))?;
+            let sent = sent.replacen("/mutate", path, 1);
+            for _ in 0..rounds {
+                let answered = caller.send(sent.as_bytes()).await.context(what)?;
+                ensure!(answered.status == 200, "{what}: {answered:?}");
+                let peak = process.peak_memory()?;
+                eprintln!("{what}: {} MiB at most", peak >> 20);
+                ensure!(peak < MEMORY, "{what}: {} MiB", peak >> 20);
+            }
+        }
+        wait_for("the memory to be given back", PATIENCE, async || {
+            let more = process.resident_memory()?.saturating_sub(before);
+            Ok(match more < 8 << 20 {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(format!("{} KiB", more >> 10)),
+            })
+        })
+        .await
+    })
+    .await
+}
+
+/// Returns reviews of more than 20 MB for each route, with what they are full of.
+fn full_of_tiny_items(namespace: &str) -> Vec<(&'static str, &'static str, String)> {
+    let names = (0_u32..2_200_000).map(|number| format!("{number:x}"));
+    let names: Vec<_> = names.collect();
+    let joined = |item: fn(&str) -> String| -> String {
+        let items: Vec<_> = names.iter().map(|name| item(name)).collect();
+        items.join(",")
+    };
+    let map = format!("{{{}}}", joined(|name| format!(r#""{name}":"""#)));
+    let half = format!(
+        "{{{}}}",
+        &map[1..map[..map.len() / 2].rfind(',').unwrap_or(1)]
+    );
+    let pins = joined(|name| format!("{name}=ab"));
+    let review = |kind: &str, operation: &str, objects: &str| {
+        format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{kind},"operation":"{operation}","namespace":"{namespace}",{objects}}}}}"#
+        )
+    };
+    let deployment = r#"{"group":"apps","version":"v1","kind":"Deployment"}"#;
+    let create = |object: &str| review(deployment, "CREATE", &format!(r#""object":{object}"#));
+    let web = |template: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"web","annotations":{{"pod-reloader.cs.sap.com/configmaps":"app"}}}},"spec":{{"template":{template}}}}}"#
+        )
+    };
+    let other = half.replacen("\"0\":\"\"", "\"0\":\"x\"", 1);
+    let both =
+        [&half, &other].map(|labels| web(&format!(r#"{{"metadata":{{"labels":{labels}}}}}"#)));
+    let update = format!(r#""object":{},"oldObject":{}"#, both[0], both[1]);
+    let deleted = |protection: &str| {
+        let old = format!(
+            r#""oldObject":{{"metadata":{{"name":"app","namespace":"{namespace}","labels":{{"pod-reloader.github.io/protect":"{protection}",{}}}}}"#,
+            &map[1..]
+        );
+        let kind = r#"{"group":"","version":"v1","kind":"ConfigMap"}"#;
+        review(kind, "DELETE", &old)
+    };
+    let pod = format!(
+        r#""object":{{"metadata":{{"annotations":{{"pod-reloader.cs.sap.com/pins":"{pins}"}}}},"spec":{{}}}}"#
+    );
+    vec![
+        (
+            "annotations",
+            "/mutate",
+            create(&format!(
+                r#"{{"metadata":{{"annotations":{map}}},"spec":{{"template":{{}}}}}}"#
+            )),
+        ),
+        (
+            "annotations of a template",
+            "/mutate",
+            create(&web(&format!(r#"{{"metadata":{{"annotations":{map}}}}}"#))),
+        ),
+        (
+            "templates that differ",
+            "/mutate",
+            review(deployment, "UPDATE", &update),
+        ),
+        (
+            "pins",
+            "/pods",
+            review(
+                r#"{"group":"","version":"v1","kind":"Pod"}"#,
+                "CREATE",
+                &pod,
+            ),
+        ),
+        ("labels of what is in use", "/in-use", deleted("in-use")),
+        ("labels of what comes back", "/keep", deleted("keep")),
+    ]
+}
+
 /// Runs `test` while writes go on. Asserts that none fails, that none bypasses the webhook, and that the
 /// operator is still the same process, within its memory.
 async fn unharmed(
     options: Options,
     test: impl AsyncFnOnce(&Scene, &Caller) -> Result<()>,
 ) -> Result<()> {
-    let options = Options {
-        // Clients and server share the processors of one machine.
-        values: json!({"webhook": {"timeoutSeconds": 30}}),
-        ..options
-    };
+    let mut options = options;
+    // Clients and server share the processors of one machine.
+    options.values["webhook"]["timeoutSeconds"] = json!(30);
     Scene::play(options, async |scene| {
         let process = scene.operator.process();
         let (pid, caller) = (process.pid(), Caller::of(scene).await?);

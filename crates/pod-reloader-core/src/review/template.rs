@@ -38,7 +38,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// Finds a part of a template. `None` if it is not an object.
+    /// Finds a part of a template. `None` if it is not an object, or has too many members.
     fn of(template: &'a RawValue, path: &[&str], apart: &'a [&'a str]) -> Option<Self> {
         let object = at(template, path);
         Some(Self {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The maximum number of bytes of bodies in memory at once: reviews, and config objects that are read. The
-/// longest review fits twice. Reads that wait for more hold only a small part of it.
+/// The maximum number of bytes of bodies in memory at once: reviews with what becomes of them, and config objects that
+/// are read. The longest review fits once. Reads that wait for more hold only a small part of it.
 pub(crate) const BYTES: usize = 64 << 20;
 
 /// The maximum number of bytes of one object of a list or a watch. etcd accepts 1.5 MiB, which becomes six

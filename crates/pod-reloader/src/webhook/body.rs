@@ -12,8 +12,19 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::runtime::budget::{Budget, Share};
 
-/// The maximum length of a review, in bytes. An object of 1.4 MB makes a review of 16.8 MB.
-pub(super) const MAX_REVIEW: usize = 32 << 20;
+/// The maximum length of a request that an apiserver takes, in bytes.
+const MAX_REQUEST: usize = 3 << 20;
+/// The maximum length of an object that etcd stores, in bytes, unless it is configured to store larger ones.
+const MAX_STORED: usize = 3 << 19;
+/// The maximum number of bytes that become of one byte in JSON, as of `<`.
+const ESCAPED: usize = 6;
+/// The maximum length of a review, in bytes: the object as it was sent, and the one that is stored.
+pub(super) const MAX_REVIEW: usize = (MAX_REQUEST + MAX_STORED) * ESCAPED;
+/// The memory that a large review takes while it is read, as a multiple of its length: its body, and what is kept of
+/// it. `tests/weight.rs` of the rules measures that.
+pub(super) const WEIGHT: usize = 2;
+/// The length from which on glibc gives every block a mapping of its own, in bytes.
+const MAPPED: usize = 32 << 20;
 /// The length that most reviews do not exceed, in bytes.
 pub(super) const SMALL_REVIEW: usize = 64 << 10;
 /// The length above which a review waits for its turn, and is parsed on a thread of its own, in bytes.
@@ -100,7 +111,7 @@ impl Limits {
     }
 }
 
-/// The body of a review. Its bytes are returned to the budget when it is dropped.
+/// The body of a review. Its weight is returned to the budget when it is dropped.
 pub(super) struct ReviewBody {
     pub(super) bytes: Vec<u8>,
     share: Share,
@@ -117,11 +128,12 @@ impl ReviewBody {
             if so_far > length {
                 return Err(Trouble::TooLarge);
             }
-            let rest = match so_far > LARGE_REVIEW {
-                true => RESERVED_FOR_OTHERS,
-                false => 0,
+            let (weight, rest) = match so_far > LARGE_REVIEW {
+                true => (WEIGHT * so_far, RESERVED_FOR_OTHERS),
+                false => (so_far, 0),
             };
-            let grown = self.share.grow_leaving(rest, part.len());
+            let more = weight - self.share.bytes();
+            let grown = self.share.grow_leaving(rest, more);
             grown.map_err(|_| Trouble::Overloaded)?;
             if so_far > self.bytes.capacity() {
                 self.make_room(so_far)?;
@@ -131,12 +143,11 @@ impl ReviewBody {
         Ok(())
     }
 
-    /// Makes room for `length` bytes. glibc gives every block of 32 MiB a mapping of its own, which returns
-    /// to the system when it is dropped. A smaller block can come from a heap, which retains it. Bytes that
-    /// are never written to take up no memory.
+    /// Makes room for `length` bytes. A mapping returns to the system when it is dropped. A block without one can
+    /// come from a heap, which retains it. Bytes that are never written to take up no memory.
     fn make_room(&mut self, length: usize) -> Result<(), Trouble> {
         let capacity = if length > SMALL_REVIEW {
-            MAX_REVIEW
+            MAPPED
         } else {
             SMALL_REVIEW
         };
@@ -210,7 +221,7 @@ impl IntoResponse for Trouble {
             }
             Self::TooLarge => (
                 StatusCode::PAYLOAD_TOO_LARGE,
-                "the review is larger than 32 MiB",
+                format!("the review is larger than {} MiB", MAX_REVIEW >> 20),
             )
                 .into_response(),
             Self::Slow => (

@@ -27,6 +27,7 @@ use tower::{ServiceExt, service_fn};
 use super::body::*;
 use super::*;
 use crate::metrics::Reader;
+use crate::runtime::budget::BYTES;
 
 const KEY: &str = "pod-reloader.cs.sap.com/config-hash";
 const CONFIG_MAPS: &str = "pod-reloader.cs.sap.com/configmaps";
@@ -511,11 +512,9 @@ async fn large_reviews_that_do_not_fit_are_asked_to_come_again_and_small_ones_fi
         *request.body_mut() = Body::from_stream(begin_of_a_body(length));
         router.clone().oneshot(request)
     };
-    let waiting = begun(
-        [MAX_REVIEW, MAX_REVIEW - RESERVED_FOR_OTHERS]
-            .map(begin)
-            .into_iter(),
-    );
+    // With what becomes of them.
+    let rest = (BYTES - RESERVED_FOR_OTHERS) / WEIGHT - MAX_REVIEW;
+    let waiting = begun([MAX_REVIEW, rest].map(begin).into_iter());
     let mut large = post("/mutate", "");
     *large.body_mut() = Body::from_stream(begin_of_a_body(LARGE_REVIEW + 1));
     let answer = call(&router, large).await;
