@@ -33,7 +33,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{debug, info, warn};
 use webhook_certs::CurrentCertificate;
 
-use self::body::{LARGE_REVIEW, Limits, ReviewBody, Timeout, Trouble, beside};
+use self::body::{Limits, ReviewBody, Timeout, Trouble, beside};
 use self::fields::Fields;
 use self::in_use::InUse;
 use self::keep::Keep;
@@ -126,7 +126,7 @@ impl Webhook {
         timeout: &Timeout,
         headers: &HeaderMap,
         body: Body,
-        answer: impl FnOnce(Arc<Self>, ReviewBody, Instant) -> A,
+        answer: impl FnOnce(Arc<Self>, Arc<ReviewBody>, Instant) -> A,
     ) -> Response
     where
         A: Future<Output = Result<Vec<u8>, Trouble>>,
@@ -135,7 +135,7 @@ impl Webhook {
         let deadline = timeout.deadline(began);
         let answer = async {
             let (body, _turn) = self.limits.receive(headers, body, deadline).await?;
-            answer(self.clone(), body, deadline).await
+            answer(self.clone(), Arc::new(body), deadline).await
         };
         let response = match answer.await {
             Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
@@ -152,7 +152,7 @@ impl Webhook {
     /// Answers a review of a workload whose body has arrived.
     async fn answer(
         self: Arc<Self>,
-        body: ReviewBody,
+        body: Arc<ReviewBody>,
         deadline: Instant,
     ) -> Result<Vec<u8>, Trouble> {
         // A Service can send us reviews before we are ready.
@@ -192,22 +192,18 @@ impl Webhook {
     /// memory.
     async fn begin(
         self: &Arc<Self>,
-        body: ReviewBody,
+        body: Arc<ReviewBody>,
         keys: Arc<Keyring>,
         deadline: Instant,
     ) -> Result<Begun, Trouble> {
-        if body.bytes.len() <= LARGE_REVIEW {
-            return self.parse(&body, &keys);
-        }
         let webhook = self.clone();
-        let parse = move || webhook.parse(&body, &keys);
-        let parsed = beside(&self.limits.large_reviews, deadline, parse).await;
-        parsed.ok_or(Trouble::Overloaded)?
+        let parse = move |body: &[u8]| webhook.parse(body, &keys);
+        self.limits.in_turn(&body, deadline, parse).await?
     }
 
-    fn parse(&self, body: &ReviewBody, keys: &Keyring) -> Result<Begun, Trouble> {
+    fn parse(&self, body: &[u8], keys: &Keyring) -> Result<Begun, Trouble> {
         let invalid = |error: InvalidReview| Trouble::Invalid(error.to_string());
-        let request = Request::parse(&body.bytes).map_err(invalid)?;
+        let request = Request::parse(body).map_err(invalid)?;
         let ourselves = self.ourselves.get().map_or("", String::as_str);
         let step = begin(&request, &self.scope, keys, ourselves).map_err(invalid)?;
         Ok(Begun {

@@ -45,7 +45,7 @@ pub(super) const MARGIN: Duration = Duration::from_millis(200);
 pub(super) struct Limits {
     reviews: Semaphore,
     /// The turn of large reviews. Parsing takes memory too, so they are parsed one at a time.
-    pub(super) large_reviews: Arc<Semaphore>,
+    large_reviews: Arc<Semaphore>,
     /// The turn of status queries. Finding out what the loop would do takes longer than answering a write,
     /// so they are answered one at a time.
     pub(super) status_queries: Arc<Semaphore>,
@@ -83,6 +83,26 @@ impl Limits {
         Ok((body, turn.map_err(|_| Trouble::Overloaded)?))
     }
 
+    /// Does something with a body. If it is large, it waits for its turn, on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Trouble::Overloaded`] if it has not been done by the deadline.
+    pub(super) async fn in_turn<T: Send + 'static>(
+        &self,
+        body: &Arc<ReviewBody>,
+        deadline: Instant,
+        work: impl FnOnce(&[u8]) -> T + Send + 'static,
+    ) -> Result<T, Trouble> {
+        if body.bytes.len() <= LARGE_REVIEW {
+            return Ok(work(&body.bytes));
+        }
+        let body = body.clone();
+        let work = move || work(&body.bytes);
+        let worked = beside(&self.large_reviews, deadline, work).await;
+        worked.ok_or(Trouble::Overloaded)
+    }
+
     /// Reads the body of a review. Its bytes are taken from the budget as they arrive, so a body that is
     /// announced but does not arrive keeps nobody out.
     async fn body(
@@ -113,7 +133,7 @@ impl Limits {
 
 /// The body of a review. Its weight is returned to the budget when it is dropped.
 pub(super) struct ReviewBody {
-    pub(super) bytes: Vec<u8>,
+    bytes: Vec<u8>,
     share: Share,
 }
 

@@ -24,7 +24,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::warn;
 
 use super::Webhook;
-use super::body::{LARGE_REVIEW, ReviewBody, Timeout, Trouble, beside};
+use super::body::{ReviewBody, Timeout, Trouble};
 use super::in_use::{LATE, MARGIN};
 use crate::config::fields::{FieldReads, MAX_LISTED};
 use crate::runtime::error::CallError;
@@ -55,13 +55,13 @@ impl Fields {
     async fn answer(
         self,
         webhook: Arc<Webhook>,
-        body: ReviewBody,
+        body: Arc<ReviewBody>,
         deadline: Instant,
     ) -> Result<Vec<u8>, Trouble> {
-        let body = Arc::new(body);
         let kinds = self.kinds.clone();
-        let parse = move |body: &ReviewBody| created(&body.bytes, &kinds);
-        let (uid, created) = in_turn(&webhook, &body, deadline, parse).await??;
+        let limits = &webhook.limits;
+        let parse = move |body: &[u8]| created(body, &kinds);
+        let (uid, created) = limits.in_turn(&body, deadline, parse).await??;
         let Some((namespace, target)) = created.filter(|(it, _)| webhook.scope.covers(it)) else {
             return Ok(review::response(&uid, &[], &[]));
         };
@@ -76,14 +76,14 @@ impl Fields {
         if bindings.is_empty() {
             return Ok(review::response(&uid, &[], &warnings));
         }
-        let fill = move |body: &ReviewBody| {
-            let request = Request::parse(&body.bytes).map_err(invalid)?;
+        let fill = move |body: &[u8]| {
+            let request = Request::parse(body).map_err(invalid)?;
             let object = request.object.ok_or(InvalidReview::NoObject("object"));
             let (patch, left) = fill(object.map_err(invalid)?, &bindings);
             warnings.extend(left.iter().map(|(path, reason)| warning(path, reason)));
             Ok(review::response(&uid, &patch, &warnings))
         };
-        in_turn(&webhook, &body, deadline, fill).await?
+        limits.in_turn(&body, deadline, fill).await?
     }
 
     async fn find(&self, namespace: &Name, target: &Target) -> Result<Found, CallError> {
@@ -147,21 +147,6 @@ impl Fields {
 
 fn invalid(error: InvalidReview) -> Trouble {
     Trouble::Invalid(error.to_string())
-}
-
-/// Parses a review, or does more with it. If it is large, it waits for its turn, on a thread of its own.
-async fn in_turn<T: Send + 'static>(
-    webhook: &Webhook,
-    body: &Arc<ReviewBody>,
-    deadline: Instant,
-    work: impl FnOnce(&ReviewBody) -> T + Send + 'static,
-) -> Result<T, Trouble> {
-    if body.bytes.len() <= LARGE_REVIEW {
-        return Ok(work(body));
-    }
-    let body = body.clone();
-    let worked = beside(&webhook.limits.large_reviews, deadline, move || work(&body)).await;
-    worked.ok_or(Trouble::Overloaded)
 }
 
 /// Returns the id of a review, with the object that is created if its fields are to be filled, and its namespace.

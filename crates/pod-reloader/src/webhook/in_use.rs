@@ -34,14 +34,17 @@ pub(crate) struct InUse {
 
 impl InUse {
     /// Answers a review. What cannot be found out counts as in use.
-    async fn answer(self, body: ReviewBody, deadline: Instant) -> Result<Vec<u8>, Trouble> {
-        let invalid = |error: InvalidReview| Trouble::Invalid(error.to_string());
-        let request = Request::parse(&body.bytes).map_err(invalid)?;
-        let deleted = Deletion::of(&request, Protection::InUse).map_err(invalid)?;
-        let uid = request.uid.into_owned();
+    async fn answer(
+        self,
+        webhook: Arc<Webhook>,
+        body: Arc<ReviewBody>,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, Trouble> {
+        let parse = |body: &[u8]| parse(body, Protection::InUse);
+        let Parsed { uid, deletion, .. } = webhook.limits.in_turn(&body, deadline, parse).await??;
         // The lists need the memory.
         drop(body);
-        let Some(Deletion { object, .. }) = deleted else {
+        let Some(Deletion { object, .. }) = deletion else {
             return Ok(review::response(&uid, &[], &[]));
         };
         let found = timeout_at(deadline - MARGIN, self.users.needing(&object)).await;
@@ -63,6 +66,24 @@ impl InUse {
     }
 }
 
+/// The review of a deletion.
+pub(super) struct Parsed {
+    pub(super) uid: String,
+    /// The deletion, if the object has the protection that is asked about.
+    pub(super) deletion: Option<Deletion>,
+    pub(super) is_dry_run: bool,
+}
+
+pub(super) fn parse(body: &[u8], how: Protection) -> Result<Parsed, Trouble> {
+    let invalid = |error: InvalidReview| Trouble::Invalid(error.to_string());
+    let request = Request::parse(body).map_err(invalid)?;
+    Ok(Parsed {
+        deletion: Deletion::of(&request, how).map_err(invalid)?,
+        is_dry_run: request.dry_run == Some(true),
+        uid: request.uid.into_owned(),
+    })
+}
+
 pub(super) fn unknown(object: &Reference, cause: &str) -> String {
     warn!(%object, cause, "cannot tell who uses a protected object");
     format!(
@@ -74,7 +95,7 @@ pub(super) fn unknown(object: &Reference, cause: &str) -> String {
 pub(super) fn route(webhook: Arc<Webhook>, in_use: InUse) -> MethodRouter<Arc<Webhook>> {
     post(
         move |Query(timeout): Query<Timeout>, headers: HeaderMap, body: Body| async move {
-            let answer = |_, body, deadline| in_use.answer(body, deadline);
+            let answer = |webhook, body, deadline| in_use.answer(webhook, body, deadline);
             webhook.receive(&timeout, &headers, body, answer).await
         },
     )

@@ -10,13 +10,13 @@ use http::HeaderMap;
 use pod_reloader_core::error::chain;
 use pod_reloader_core::kept::{Content, Original, stored};
 use pod_reloader_core::protect::{Deletion, Protection, comes_back, not_stored};
-use pod_reloader_core::review::{self, InvalidReview, Request};
+use pod_reloader_core::review;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 use super::Webhook;
 use super::body::{ReviewBody, Timeout, Trouble};
-use super::in_use::{LATE, MARGIN, unknown};
+use super::in_use::{LATE, MARGIN, Parsed, parse, unknown};
 use crate::config::kept::KeptCalls;
 use crate::config::users::Users;
 use crate::runtime::error::CallError;
@@ -30,12 +30,18 @@ pub(crate) struct Keep {
 
 impl Keep {
     /// Answers a review. What is in use and cannot be stored is not deleted.
-    async fn answer(self, body: ReviewBody, deadline: Instant) -> Result<Vec<u8>, Trouble> {
-        let invalid = |error: InvalidReview| Trouble::Invalid(error.to_string());
-        let request = Request::parse(&body.bytes).map_err(invalid)?;
-        let deletion = Deletion::of(&request, Protection::Keep).map_err(invalid)?;
-        let is_dry_run = request.dry_run == Some(true);
-        let uid = request.uid.into_owned();
+    async fn answer(
+        self,
+        webhook: Arc<Webhook>,
+        body: Arc<ReviewBody>,
+        deadline: Instant,
+    ) -> Result<Vec<u8>, Trouble> {
+        let parse = |body: &[u8]| parse(body, Protection::Keep);
+        let Parsed {
+            uid,
+            deletion,
+            is_dry_run,
+        } = webhook.limits.in_turn(&body, deadline, parse).await??;
         // Lists and reads need the memory.
         drop(body);
         let Some(deletion) = deletion else {
@@ -98,7 +104,7 @@ impl Keep {
 pub(super) fn route(webhook: Arc<Webhook>, keep: Keep) -> MethodRouter<Arc<Webhook>> {
     post(
         move |Query(timeout): Query<Timeout>, headers: HeaderMap, body: Body| async move {
-            let answer = |_, body, deadline| keep.answer(body, deadline);
+            let answer = |webhook, body, deadline| keep.answer(webhook, body, deadline);
             webhook.receive(&timeout, &headers, body, answer).await
         },
     )

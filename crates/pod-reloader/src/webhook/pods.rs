@@ -7,26 +7,20 @@ use pod_reloader_core::review::{self, InvalidReview, Request};
 use tokio::time::Instant;
 
 use super::Webhook;
-use super::body::{LARGE_REVIEW, ReviewBody, Trouble, beside};
+use super::body::{ReviewBody, Trouble};
 
 /// Answers a review from the review alone, without a read and without the hash keys.
 pub(super) async fn answer(
     webhook: Arc<Webhook>,
-    body: ReviewBody,
+    body: Arc<ReviewBody>,
     deadline: Instant,
 ) -> Result<Vec<u8>, Trouble> {
-    let answer = if body.bytes.len() <= LARGE_REVIEW {
-        answered(&body)
-    } else {
-        let answer = move || answered(&body);
-        let answer = beside(&webhook.limits.large_reviews, deadline, answer).await;
-        answer.ok_or(Trouble::Overloaded)?
-    };
+    let answer = webhook.limits.in_turn(&body, deadline, answered).await?;
     answer.map_err(|error| Trouble::Invalid(error.to_string()))
 }
 
-fn answered(body: &ReviewBody) -> Result<Vec<u8>, InvalidReview> {
-    let request = Request::parse(&body.bytes)?;
+fn answered(body: &[u8]) -> Result<Vec<u8>, InvalidReview> {
+    let request = Request::parse(body)?;
     let is_new_pod = request.operation == "CREATE"
         && request.kind.group.is_empty()
         && request.kind.kind == "Pod"
