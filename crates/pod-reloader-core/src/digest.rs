@@ -190,14 +190,15 @@ impl ConfigObject {
     ///
     /// Returns [`NotAConfigObject`], which carries no byte of `json`.
     pub fn parse(json: &[u8], aspects: Aspects<'_>) -> Result<Self, NotAConfigObject> {
-        let object: Serialized<'_> =
-            serde_json::from_slice(json).map_err(|error| NotAConfigObject {
-                line: error.line(),
-                column: error.column(),
-            })?;
+        let unreadable = |error: serde_json::Error| NotAConfigObject {
+            line: error.line(),
+            column: error.column(),
+        };
+        let object: Serialized<'_> = serde_json::from_slice(json).map_err(unreadable)?;
+        let digests = object.digests(aspects.keys).map_err(unreadable)?;
         Ok(Self {
-            digest: object.digest(),
-            entries: object.entries(aspects.keys),
+            digest: digests.all,
+            entries: digests.entries,
             has_all_entries: aspects.keys.is_none(),
             marks: object.marks(aspects.selector),
             releases: object.metadata.releases(aspects.tools),

@@ -105,7 +105,7 @@ impl Replacements {
                 self.replace(&name, path)
             }
             Some((&"*", rest)) => {
-                let mut items = elements(value)?.enumerate();
+                let mut items = elements(value.get())?.enumerate();
                 items.try_for_each(|(at, item)| self.find(item, rest, &format!("{path}/{at}")))
             }
             Some((name, rest)) => match member(value, name).ok()? {

@@ -4,7 +4,6 @@
 //! of it: its members and elements are read one at a time, and only those of use are kept.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -89,7 +88,7 @@ pub(crate) fn read_as<T: DeserializeOwned>(value: &RawValue) -> Option<T> {
 
 /// Returns true if this is `null`.
 pub(crate) fn is_null(value: &RawValue) -> bool {
-    value.get() == "null"
+    value.get() == NULL
 }
 
 /// Returns true if a value is an object.
@@ -114,9 +113,9 @@ pub fn single(value: &RawValue, longest: usize) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the elements of a list. `None` if this is not a list.
-pub fn elements(list: &RawValue) -> Option<Elements<'_>> {
-    let rest = list.get().strip_prefix('[')?;
+/// Returns the elements of a list in well-formed JSON. `None` if this is not a list.
+pub fn elements(list: &str) -> Option<Elements<'_>> {
+    let rest = list.strip_prefix('[')?;
     Some(Elements { rest })
 }
 
@@ -141,11 +140,17 @@ impl<'a> Iterator for Elements<'a> {
 /// The maximum number of members that are sorted: more would take seconds.
 const MAX_MEMBERS: usize = 64 << 10;
 
-/// The members of an object, sorted by name, without those that are `null`.
+/// The members of an object, sorted by name.
 pub(crate) struct Sorted<'a> {
     text: &'a str,
-    /// The place of each name. Names and values are read again when they are needed: that takes time, but no memory.
-    places: Vec<u32>,
+    members: Vec<Member>,
+}
+
+/// The place of a member in the text of an object: where its name begins, and where its value ends.
+#[derive(Clone, Copy)]
+struct Member {
+    name: u32,
+    end: u32,
 }
 
 impl<'a> Sorted<'a> {
@@ -154,72 +159,91 @@ impl<'a> Sorted<'a> {
     /// # Errors
     ///
     /// This is not an object, or it has more than [`MAX_MEMBERS`], or one of its names is not a string of Unicode.
-    pub(crate) fn of(object: &'a RawValue) -> Result<Self, serde_json::Error> {
-        let text = object.get();
+    pub(crate) fn of(object: &'a str) -> Result<Self, serde_json::Error> {
+        Self::up_to(MAX_MEMBERS, object)
+    }
+
+    /// Finds the members of an object, however many there are, as [`Sorted::of`] does.
+    ///
+    /// # Errors
+    ///
+    /// This is not an object, or one of its names is not a string of Unicode.
+    pub(crate) fn of_any_size(object: &'a str) -> Result<Self, serde_json::Error> {
+        Self::up_to(usize::MAX, object)
+    }
+
+    fn up_to(most: usize, text: &'a str) -> Result<Self, serde_json::Error> {
         let not_an_object = || serde_json::Error::custom("not an object");
         let mut rest = text.strip_prefix('{').ok_or_else(not_an_object)?;
-        let mut places = Vec::new();
+        let place = |rest: &str| {
+            let place = u32::try_from(text.len() - rest.len());
+            place.map_err(serde_json::Error::custom)
+        };
+        let mut members = Vec::new();
         loop {
             rest = passed(rest, ',');
             if rest.starts_with('}') {
                 break;
             }
-            if places.len() == MAX_MEMBERS {
+            if members.len() == most {
                 return Err(serde_json::Error::custom("too many members"));
             }
-            places.push(u32::try_from(text.len() - rest.len()).map_err(serde_json::Error::custom)?);
-            pair(&mut rest)?;
+            let name = place(rest)?;
+            take::<Text<'_>>(&mut rest)?;
+            rest = passed(rest, ':');
+            take::<&RawValue>(&mut rest)?;
+            let end = place(rest)?;
+            members.push(Member { name, end });
         }
-        let mut members = Self { text, places };
-        members.sort();
-        Ok(members)
-    }
-
-    fn sort(&mut self) {
-        let text = self.text;
         // The last one of several comes first among them, and is the one that stays.
-        let order = |one: &u32, other: &u32| -> Ordering {
-            name(text, *one)
-                .cmp(&name(text, *other))
-                .then(other.cmp(one))
-        };
-        self.places.sort_unstable_by(order);
-        self.places
-            .dedup_by(|later, first| name(text, *later) == name(text, *first));
-        self.places
-            .retain(|place| !value(text, *place).is_some_and(is_null));
+        members.sort_unstable_by(|one, other| {
+            let by_name = one.name_in(text).cmp(&other.name_in(text));
+            by_name.then(other.name.cmp(&one.name))
+        });
+        members.dedup_by(|later, first| later.name_in(text) == first.name_in(text));
+        Ok(Self { text, members })
     }
 
-    /// Returns each member, by name.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Text<'a>, &'a RawValue)> + '_ {
-        let text = self.text;
-        let places = self.places.iter();
-        places.filter_map(move |place| pair(&mut &text[*place as usize..]).ok())
+    /// Returns each name with the JSON of its value, sorted by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Text<'a>, &'a str)> + '_ {
+        let members = self.members.iter();
+        members.map(|member| member.of(self.text))
     }
-}
 
-/// Returns the name that begins in a place. Sorting reads names again and again, so those without an escape are not
-/// parsed.
-fn name(text: &str, place: u32) -> Option<Text<'_>> {
-    let mut text = &text[place as usize..];
-    let inside = text.strip_prefix('"')?;
-    let end = inside.find(['"', '\\'])?;
-    match inside.as_bytes()[end] {
-        b'"' => Some(Text(inside[..end].into())),
-        _ => take(&mut text).ok(),
+    /// Returns the JSON of a member, unless it is `null`.
+    pub(crate) fn get(&self, name: &str) -> Option<&'a str> {
+        let found = self
+            .members
+            .binary_search_by(|member| (*member.name_in(self.text)).cmp(name));
+        let (_, value) = self.members[found.ok()?].of(self.text);
+        (value != NULL).then_some(value)
     }
 }
 
-fn value(text: &str, place: u32) -> Option<&RawValue> {
-    Some(pair(&mut &text[place as usize..]).ok()?.1)
+impl Member {
+    /// Returns the name. Sorting reads names again and again, so those without an escape are not parsed.
+    fn name_in(self, text: &str) -> Text<'_> {
+        self.of(text).0
+    }
+
+    /// Returns the name and the JSON of the value. Both have been read before, so they are well-formed.
+    fn of(self, text: &str) -> (Text<'_>, &str) {
+        let member = &text[self.name as usize..self.end as usize];
+        let inside = &member[1..];
+        let length = inside.bytes().position(|byte| matches!(byte, b'"' | b'\\'));
+        let length = length.unwrap_or_default();
+        if inside.as_bytes()[length] == b'"' {
+            let value = passed(&inside[length + 1..], ':');
+            return (Text(inside[..length].into()), value);
+        }
+        let mut rest = member;
+        let name = take(&mut rest).unwrap_or(Text(Cow::Borrowed("")));
+        (name, passed(rest, ':'))
+    }
 }
 
-/// Takes a name and its value from the beginning of a text.
-fn pair<'a>(text: &mut &'a str) -> Result<(Text<'a>, &'a RawValue), serde_json::Error> {
-    let name = take(text)?;
-    *text = passed(text, ':');
-    Ok((name, take(text)?))
-}
+/// The JSON of nothing.
+pub(crate) const NULL: &str = "null";
 
 /// Takes a value from the beginning of a text.
 fn take<'a, T: Deserialize<'a>>(text: &mut &'a str) -> Result<T, serde_json::Error> {
@@ -355,21 +379,26 @@ mod tests {
         for other in ["null", "1", r#""a""#, "[]"] {
             assert!(member(&raw(other), "a").is_err(), "{other}");
         }
-        let sorted = Sorted::of(&object).unwrap();
-        let sorted: Vec<_> = sorted.iter().map(|(name, it)| (name.0, it.get())).collect();
-        assert_eq!(sorted, [("a".into(), "[2]"), ("c".into(), r#"{"d":"x"}"#)]);
+        let sorted = Sorted::of(object.get()).unwrap();
+        assert_eq!(
+            [sorted.get("a"), sorted.get("b"), sorted.get("d")],
+            [Some("[2]"), None, None]
+        );
+        let sorted: Vec<_> = sorted.iter().map(|(name, it)| (name.0, it)).collect();
+        let members = [("a", "[2]"), ("b", "null"), ("c", r#"{"d":"x"}"#)];
+        assert_eq!(sorted, members.map(|(name, value)| (name.into(), value)));
     }
 
     #[test]
     fn elements_come_in_their_order() {
         let list = raw(r#"[ 1,"a,]" , [2,3],{"a":[]},null ,-1.5e3]"#);
-        let found: Vec<_> = elements(&list).unwrap().map(RawValue::get).collect();
+        let found: Vec<_> = elements(list.get()).unwrap().map(RawValue::get).collect();
         assert_eq!(
             found,
             ["1", r#""a,]""#, "[2,3]", r#"{"a":[]}"#, "null", "-1.5e3"]
         );
-        assert_eq!(elements(&raw("[ ]")).unwrap().count(), 0);
-        assert!(elements(&raw("{}")).is_none());
+        assert_eq!(elements("[ ]").unwrap().count(), 0);
+        assert!(elements("{}").is_none());
     }
 
     #[test]
@@ -378,14 +407,14 @@ mod tests {
             let members: Vec<_> = (0..count).map(|name| format!("\"{name}\":0")).collect();
             raw(&format!("{{{}}}", members.join(",")))
         };
-        assert!(Sorted::of(&object(MAX_MEMBERS)).is_ok());
-        assert!(Sorted::of(&object(MAX_MEMBERS + 1)).is_err());
+        assert!(Sorted::of(object(MAX_MEMBERS).get()).is_ok());
+        assert!(Sorted::of(object(MAX_MEMBERS + 1).get()).is_err());
     }
 
     #[test]
     fn a_name_that_is_not_unicode_is_an_error() {
         let object = raw(r#"{"\ud800":1}"#);
-        assert!(member(&object, "a").is_err() && Sorted::of(&object).is_err());
+        assert!(member(&object, "a").is_err() && Sorted::of(object.get()).is_err());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::kind::WorkloadKind;
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
 use crate::pins::{COPY_OF, Pins, is_copy_name};
-use crate::raw::{Sorted, at, read_as};
+use crate::raw::{NULL, Sorted, at, read_as};
 use crate::reference::ConfigKind;
 
 /// The annotations in which a ReplicaSet has its number.
@@ -108,15 +108,16 @@ fn rest(template: Option<&RawValue>) -> [u8; 32] {
     ];
     for (path, apart) in parts {
         let part = path.last().unwrap_or(&"");
-        let object = template.and_then(|template| at(template, path));
+        let object = template.and_then(|template| Some(at(template, path)?.get()));
         match object.map(|it| (it, Sorted::of(it))) {
             Some((_, Ok(members))) => {
                 let members = members.iter();
-                let members = members.filter(|(name, _)| !apart.contains(&&**name));
-                members.for_each(|(name, value)| add([part, &name, value.get()]));
+                let members =
+                    members.filter(|(name, value)| *value != NULL && !apart.contains(&&**name));
+                members.for_each(|(name, value)| add([part, &name, value]));
             }
             // It differs from all others that are not exactly the same.
-            Some((object, Err(_))) => add([part, "", object.get()]),
+            Some((object, Err(_))) => add([part, "", object]),
             None => {}
         }
     }

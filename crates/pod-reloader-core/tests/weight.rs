@@ -3,6 +3,7 @@
 
 use peak_alloc::PeakAlloc;
 use pod_reloader_core::admission::begin;
+use pod_reloader_core::digest::{Aspects, ConfigObject, DataKeys};
 use pod_reloader_core::hash::{HashKey, Keyring};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pinned_pod::use_copies;
@@ -208,6 +209,7 @@ fn hold(what: &str, length: usize, fixed: usize, work: impl FnOnce()) {
 fn whatever_somebody_sends_takes_a_few_times_its_size_while_it_is_read() {
     each_type_is_read_in_a_few_times_the_size_of_its_document();
     each_review_is_answered_in_a_few_times_its_size();
+    each_config_object_is_digested_in_a_few_times_its_size();
     the_lists_of_a_pod_spec_have_a_limit();
 }
 
@@ -265,6 +267,19 @@ fn each_type_is_read_in_a_few_times_the_size_of_its_document() {
         }
     }
     assert!(excess.is_empty(), "{}\n{}", excess.len(), excess.join("\n"));
+}
+
+fn each_config_object_is_digested_in_a_few_times_its_size() {
+    let keys: DataKeys = ["a".into()].into();
+    for (what, document) in documents() {
+        let aspects = Aspects {
+            keys: Some(&keys),
+            ..Aspects::default()
+        };
+        hold(&what, document.len(), SHORT, || {
+            drop(ConfigObject::parse(document.as_bytes(), aspects));
+        });
+    }
 }
 
 fn review(kind: &str, operation: &str, object: &str, old: &str) -> String {

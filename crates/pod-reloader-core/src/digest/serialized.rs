@@ -7,12 +7,18 @@ use std::fmt;
 use kube_core::{Selector, SelectorExt};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use super::{DataKeys, Digest};
 use crate::annotations::HOLD;
 use crate::mark::{COPY, Marks, STACKABLE_IGNORE, STAKATER_IGNORE, STAKATER_MATCH, is_hold};
+use crate::raw::{Sorted, Text};
 use crate::release::{self, Release, Tool};
+use crate::texts::Texts;
+
+/// The maximum number of labels that are compared with a selector: a map of them takes ten times their size.
+const MAX_LABELS: usize = 1024;
 
 /// A ConfigMap or Secret, borrowed from the answer. A Secret has no `binaryData`.
 #[derive(Deserialize)]
@@ -20,10 +26,10 @@ use crate::release::{self, Release, Tool};
 pub(super) struct Serialized<'a> {
     #[serde(borrow)]
     pub(super) metadata: Metadata<'a>,
-    #[serde(borrow, default, deserialize_with = "values")]
-    data: Values<'a>,
-    #[serde(borrow, default, deserialize_with = "values")]
-    binary_data: Values<'a>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    binary_data: Option<&'a RawValue>,
     immutable: Option<bool>,
 }
 
@@ -38,7 +44,8 @@ pub(super) struct Metadata<'a> {
     pub(super) creation_timestamp: Option<Cow<'a, str>>,
     #[serde(default)]
     pub(super) annotations: Annotations,
-    labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    labels: Texts,
 }
 
 /// The annotations that matter. All others are skipped: one of them may hold a copy of a Secret.
@@ -57,7 +64,7 @@ impl Metadata<'_> {
             let (_, value) = annotations.find(|(own, _)| *own == key)?;
             Some(&**value)
         };
-        let label = |key: &str| self.labels.as_ref()?.get(key).map(String::as_str);
+        let label = |key: &str| self.labels.get(key);
         Release::of(tools, annotation, label)
     }
 }
@@ -113,74 +120,64 @@ impl<'de> Deserialize<'de> for Annotations {
     }
 }
 
-type Values<'a> = BTreeMap<Text<'a>, Option<Text<'a>>>;
-
-/// A string that is borrowed if the JSON has no escape in it: serde does not borrow inside maps.
-#[derive(Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-#[serde(transparent)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl std::ops::Deref for Text<'_> {
-    type Target = str;
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-/// Reads `null` as an empty map.
-fn values<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Values<'de>, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+/// The digests of a config object.
+pub(super) struct Digests {
+    /// The digest of all entries in sorted order, tagged and length-prefixed, so different contents cannot collide.
+    pub(super) all: Digest,
+    /// The keys asked for, or all keys: sorted, each with the digest of its entry, if present.
+    pub(super) entries: Box<[(Box<str>, Option<Digest>)]>,
 }
 
 impl Serialized<'_> {
-    /// Digests all entries in sorted order, tagged and length-prefixed, so different contents cannot collide.
-    pub(super) fn digest(&self) -> Digest {
-        let mut sha = Sha256::new();
-        self.each(|entry, key, value| entry.add_to(&mut sha, key, value));
-        Digest(sha.finalize().into())
-    }
-
-    /// Returns the keys asked for, or all keys: sorted, each with the digest of its entry, if present.
-    pub(super) fn entries(&self, asked: Option<&DataKeys>) -> Box<[(Box<str>, Option<Digest>)]> {
+    /// Digests the entries, and each of the keys asked for on its own.
+    ///
+    /// # Errors
+    ///
+    /// An entry is not a text.
+    pub(super) fn digests(&self, asked: Option<&DataKeys>) -> Result<Digests, serde_json::Error> {
+        let mut all = Sha256::new();
         let asked_for = asked.into_iter().flatten();
-        let mut entries: BTreeMap<&str, _> = asked_for.map(|key| (&**key, None)).collect();
-        self.each(|entry, key, value| {
+        let mut entries: BTreeMap<Box<str>, _> = asked_for.map(|key| (key.clone(), None)).collect();
+        self.each(|kind, key, value| {
+            kind.add_to(&mut all, key, value);
             if asked.is_none_or(|asked| asked.contains(key)) {
-                let mut sha = Sha256::new();
-                entry.add_to(&mut sha, key, value);
-                entries.insert(key, Some(Digest(sha.finalize().into())));
+                let mut own = Sha256::new();
+                kind.add_to(&mut own, key, value);
+                entries.insert(key.into(), Some(Digest(own.finalize().into())));
             }
-        });
-        let owned = entries
-            .into_iter()
-            .map(|(key, digest)| (key.into(), digest));
-        owned.collect()
+        })?;
+        Ok(Digests {
+            all: Digest(all.finalize().into()),
+            entries: entries.into_iter().collect(),
+        })
     }
 
-    fn each<'s>(&'s self, mut act: impl FnMut(Entry, &'s str, &'s str)) {
-        for (kind, entries) in [
-            (Entry::Data, &self.data),
-            (Entry::Binary, &self.binary_data),
-        ] {
-            for (key, value) in entries {
-                act(kind, key, value.as_deref().unwrap_or_default());
+    /// Passes each entry to `act`, those of `data` first, sorted by key.
+    fn each(&self, mut act: impl FnMut(Entry, &str, &str)) -> Result<(), serde_json::Error> {
+        for (kind, entries) in [(Entry::Data, self.data), (Entry::Binary, self.binary_data)] {
+            let Some(entries) = entries else { continue };
+            for (key, value) in Sorted::of_any_size(entries.get())?.iter() {
+                let value: Option<Text<'_>> = serde_json::from_str(value)?;
+                act(kind, &key, value.as_deref().unwrap_or_default());
             }
         }
+        Ok(())
     }
 
     pub(super) fn marks(&self, selector: Option<&Selector>) -> Marks {
-        let no_labels = BTreeMap::new();
-        let labels = self.metadata.labels.as_ref().unwrap_or(&no_labels);
+        let labels = &self.metadata.labels;
         let when = |holds: bool, mark| if holds { mark } else { Marks::NONE };
-        let is_ignored = labels
-            .get(STACKABLE_IGNORE)
-            .is_some_and(|value| value == "true");
-        let selected = selector.map_or(Marks::NONE, |selector| match selector.matches(labels) {
-            true => Marks::SELECTED,
-            false => Marks::NOT_SELECTED,
+        let is_ignored = labels.get(STACKABLE_IGNORE) == Some("true");
+        let selected = selector.map_or(Marks::NONE, |selector| {
+            let labels = labels.iter().take(MAX_LABELS);
+            let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            match selector.matches(&labels.collect()) {
+                true => Marks::SELECTED,
+                false => Marks::NOT_SELECTED,
+            }
         });
         self.metadata.annotations.marks
-            | when(labels.contains_key(COPY), Marks::COPY)
+            | when(labels.get(COPY).is_some(), Marks::COPY)
             | when(self.immutable == Some(true), Marks::IMMUTABLE)
             | when(is_ignored, Marks::STACKABLE_IGNORE)
             | selected

@@ -287,7 +287,7 @@ fn walk_into<'a, 'p>(
     places: &mut [Result<Place<'a>, NoPlace>],
 ) {
     let mut found: BTreeMap<&'p str, &'a RawValue> = BTreeMap::new();
-    for (at, element) in elements(list).into_iter().flatten().enumerate() {
+    for (at, element) in elements(list.get()).into_iter().flatten().enumerate() {
         found.clear();
         let _ = members(element, |name, value| {
             if let Some((field, _)) = chosen.get_key_value(name) {

@@ -28,7 +28,7 @@ pub fn rival(object: &RawValue, path: &Path) -> Option<Box<str>> {
     let metadata = member(object, "metadata").ok()??;
     let entries = member(metadata, "managedFields").ok()??;
     let mut last: Option<(Cow<'_, str>, Cow<'_, str>)> = None;
-    for entry in elements(entries)? {
+    for entry in elements(entries.get())? {
         let Ok(entry) = serde_json::from_str::<Entry<'_>>(entry.get()) else {
             continue;
         };

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::template::{is_empty, same_template_but_for_ours};
 use crate::annotations;
 use crate::kind::WorkloadKind;
-use crate::raw::{at, elements, read_as};
+use crate::raw::{self, at, read_as};
 use crate::texts::Texts;
 
 /// A workload in a review, taken apart as far as the answer needs.
@@ -73,8 +73,8 @@ impl<'a> RawWorkload<'a> {
     /// Returns config hash and pins of each template.
     pub(crate) fn stamps(&self) -> Vec<[Option<Box<str>>; 2]> {
         let of = |template: &RawValue| {
-            annotations::OF_TEMPLATES
-                .map(|key| read_as(at(template, &["metadata", "annotations", key])?))
+            let annotations = at(template, &["metadata", "annotations"]);
+            annotations::OF_TEMPLATES.map(|key| read_as(at(annotations?, &[key])?))
         };
         let templates = self.templates.iter();
         templates
@@ -141,18 +141,21 @@ impl<'a> RawWorkload<'a> {
             })
             .collect();
         let names_key = |text: &&RawValue| text.get().contains(field);
-        let entries = self.managed_fields.filter(names_key).and_then(elements);
-        let entries = entries.into_iter().flatten();
-        entries
-            .filter_map(|entry| serde_json::from_str::<Entry<'_>>(entry.get()).ok())
-            .filter(is_meant)
-            .filter_map(|entry| entry.fields_v1.filter(names_key))
-            .any(|fields| {
-                paths.iter().any(|path| {
+        let has_field = |fields: &RawValue| {
+            names_key(&fields)
+                && paths.iter().any(|path| {
                     let path = path.iter().map(String::as_str).chain([field]);
                     at(fields, &path.collect::<Vec<_>>()).is_some()
                 })
-            })
+        };
+        let add = |is_owned: &mut bool, entry: Entry<'_>| {
+            *is_owned = *is_owned || (is_meant(&entry) && entry.fields_v1.is_some_and(has_field));
+        };
+        let entries = self.managed_fields.filter(names_key);
+        entries.is_some_and(|entries| {
+            let mut entries = serde_json::Deserializer::from_str(entries.get());
+            raw::fold(&mut entries, false, add).unwrap_or_default()
+        })
     }
 }
 

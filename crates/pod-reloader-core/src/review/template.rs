@@ -3,96 +3,116 @@
 use serde_json::value::RawValue;
 
 use crate::annotations::OF_TEMPLATES;
-use crate::raw::{Sorted, Text, at, elements};
-
-/// The parts of a pod template, each with the members that are apart from it: they are parts of their own, or ours.
-const PARTS: [(&[&str], &[&str]); 3] = [
-    (&[], &["metadata"]),
-    (&["metadata"], &["annotations"]),
-    (&["metadata", "annotations"], &OF_TEMPLATES),
-];
+use crate::raw::{NULL, Sorted, Text, elements};
 
 /// Returns true if both templates are the same apart from our annotations and from the order of members. A part that is
 /// absent is the same as an empty one.
 pub(super) fn same_template_but_for_ours(one: &RawValue, other: &RawValue) -> bool {
-    one.get() == other.get()
-        || PARTS.iter().all(|(path, apart)| {
-            let part = |template| Part::of(template, path, apart);
-            let parts = part(one).zip(part(other));
-            parts.is_some_and(|(one, other)| one.is_same(&other, MAX_DEPTH))
-        })
+    if one.get() == other.get() {
+        return true;
+    }
+    let (Some(one), Some(other)) = (Template::of(one), Template::of(other)) else {
+        return false;
+    };
+    let mut parts = one.parts().into_iter().zip(other.parts());
+    parts.all(|((one, apart), (other, _))| same_members(one, other, apart, MAX_DEPTH))
 }
 
 /// Returns true if a template has nothing but our annotations.
 pub(super) fn is_empty(template: &RawValue) -> bool {
-    PARTS.iter().all(|(path, apart)| {
-        let part = Part::of(template, path, apart);
-        part.is_some_and(|it| it.members().next().is_none())
+    Template::of(template).is_some_and(|template| {
+        let mut parts = template.parts().into_iter();
+        parts.all(|(part, apart)| members(part, apart).next().is_none())
     })
 }
 
-/// The members of an object, except some. An absent object has none.
-struct Part<'a> {
-    members: Option<Sorted<'a>>,
-    apart: &'a [&'a str],
+/// A pod template, taken apart as far as a comparison needs.
+struct Template<'a> {
+    whole: Sorted<'a>,
+    metadata: Option<Sorted<'a>>,
+    annotations: Option<Sorted<'a>>,
 }
 
-impl<'a> Part<'a> {
-    /// Finds a part of a template. `None` if it is not an object, or has too many members.
-    fn of(template: &'a RawValue, path: &[&str], apart: &'a [&'a str]) -> Option<Self> {
-        let object = at(template, path);
+impl<'a> Template<'a> {
+    /// Takes a template apart. `None` if a part of it is not an object, or has too many members.
+    fn of(template: &'a RawValue) -> Option<Self> {
+        let inner = |object: &Sorted<'a>, name| object.get(name).map(Sorted::of).transpose().ok();
+        let whole = Sorted::of(template.get()).ok()?;
+        let metadata = inner(&whole, "metadata")?;
+        let annotations = match &metadata {
+            Some(metadata) => inner(metadata, "annotations")?,
+            None => None,
+        };
         Some(Self {
-            members: object.map(Sorted::of).transpose().ok()?,
-            apart,
+            whole,
+            metadata,
+            annotations,
         })
     }
 
-    fn members(&self) -> impl Iterator<Item = (Text<'a>, &'a RawValue)> + '_ {
-        let members = self.members.iter().flat_map(Sorted::iter);
-        members.filter(|(name, _)| !self.apart.contains(&&**name))
+    /// Returns the parts, each with the members that are apart from it: they are parts of their own, or ours.
+    fn parts(&self) -> [(Option<&Sorted<'a>>, &'static [&'static str]); 3] {
+        [
+            (Some(&self.whole), &["metadata"]),
+            (self.metadata.as_ref(), &["annotations"]),
+            (self.annotations.as_ref(), &OF_TEMPLATES),
+        ]
     }
+}
 
-    fn is_same(&self, other: &Self, depth: usize) -> bool {
-        let mut others = other.members();
-        let is_same = |(name, value): (Text<'_>, &RawValue)| {
-            let other = others.next();
-            other.is_some_and(|(other_name, other)| {
-                name == other_name && same_value(value, other, depth)
-            })
-        };
-        self.members().all(is_same) && others.next().is_none()
-    }
+/// Returns the members of an object, which may be absent, except those that are `null` and those that are apart.
+fn members<'a>(
+    object: Option<&Sorted<'a>>,
+    apart: &[&str],
+) -> impl Iterator<Item = (Text<'a>, &'a str)> {
+    let members = object.into_iter().flat_map(Sorted::iter);
+    members.filter(|(name, value)| *value != NULL && !apart.contains(&&**name))
+}
+
+fn same_members(
+    one: Option<&Sorted<'_>>,
+    other: Option<&Sorted<'_>>,
+    apart: &[&str],
+    depth: usize,
+) -> bool {
+    let mut others = members(other, apart);
+    let is_same = |(name, value): (Text<'_>, &str)| {
+        let other = others.next();
+        other.is_some_and(|(other_name, other)| {
+            name == other_name && same_value(value, other, depth)
+        })
+    };
+    members(one, apart).all(is_same) && others.next().is_none()
 }
 
 /// Returns true if both are the same apart from the order of members. Only values whose texts differ are taken apart,
 /// one level at a time.
-fn same_value(one: &RawValue, other: &RawValue, depth: usize) -> bool {
-    if one.get() == other.get() {
+fn same_value(one: &str, other: &str, depth: usize) -> bool {
+    if one == other {
         return true;
     }
     let Some(depth) = depth.checked_sub(1) else {
         return false;
     };
-    let whole = |value| Part::of(value, &[], &[]);
-    if let (Some(one), Some(other)) = (whole(one), whole(other)) {
-        return one.is_same(&other, depth);
+    if let (Ok(one), Ok(other)) = (Sorted::of(one), Sorted::of(other)) {
+        return same_members(Some(&one), Some(&other), &[], depth);
     }
     if let (Some(mut one), Some(mut other)) = (elements(one), elements(other)) {
         return loop {
             match (one.next(), other.next()) {
-                (Some(one), Some(other)) if same_value(one, other, depth) => {}
+                (Some(one), Some(other)) if same_value(one.get(), other.get(), depth) => {}
                 (None, None) => break true,
                 _ => break false,
             }
         };
     }
-    let is_scalar = |value: &RawValue| !value.get().starts_with(['{', '[']);
+    let is_scalar = |value: &str| !value.starts_with(['{', '[']);
     is_scalar(one) && is_scalar(other) && same_scalar(one, other)
 }
 
 /// Returns true if both are the same number or the same string, however it is written.
-fn same_scalar(one: &RawValue, other: &RawValue) -> bool {
-    let value = |text: &RawValue| serde_json::from_str::<serde_json::Value>(text.get()).ok();
+fn same_scalar(one: &str, other: &str) -> bool {
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
     value(one).is_some_and(|one| value(other) == Some(one))
 }
 
@@ -110,7 +130,9 @@ mod tests {
             let text = format!("{}{text}{}", "{\"a\":[1,".repeat(depth), "]}".repeat(depth));
             serde_json::value::RawValue::from_string(text).unwrap()
         };
-        let same = |one: &str, other: &str| same_value(&template(one), &template(other), MAX_DEPTH);
+        let same = |one: &str, other: &str| {
+            same_value(template(one).get(), template(other).get(), MAX_DEPTH)
+        };
         assert!(same(r#"{"x":1,"y":"\u0061"}"#, r#"{"y":"a", "x":1}"#));
         assert!(!same(r#"{"x":1,"y":2}"#, r#"{"x":2,"y":1}"#));
         assert!(!same("[1,2]", "[2,1]") && !same("[1]", "[1,1]") && !same("[]", "{}"));
@@ -124,7 +146,7 @@ mod tests {
             serde_json::value::RawValue::from_string(text)
         };
         if let (Ok(one), Ok(other)) = (nested("1"), nested(" 1")) {
-            assert!(!same_value(&one, &other, MAX_DEPTH));
+            assert!(!same_value(one.get(), other.get(), MAX_DEPTH));
         }
     }
 }

@@ -24,7 +24,7 @@ impl Conditions {
     /// Reads conditions. They may be anything in the status of somebody else's kind: what cannot be read is skipped.
     fn of(conditions: &RawValue) -> Self {
         let mut found = Self::default();
-        for condition in elements(conditions).into_iter().flatten() {
+        for condition in elements(conditions.get()).into_iter().flatten() {
             found.add(condition);
         }
         found

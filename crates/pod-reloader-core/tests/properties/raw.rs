@@ -51,7 +51,7 @@ fn is_same(raw: &RawValue, built: &Value) {
         }
         Value::Array(built) => {
             let mut count = 0;
-            for (at, element) in elements(raw).expect("it is a list").enumerate() {
+            for (at, element) in elements(raw.get()).expect("it is a list").enumerate() {
                 is_same(element, &built[at]);
                 count += 1;
             }
