@@ -54,6 +54,7 @@ mod weight;
 pub mod workload;
 
 pub mod copies;
+pub mod cron_job;
 pub mod index;
 pub mod limit;
 mod owner;

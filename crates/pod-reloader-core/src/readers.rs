@@ -34,6 +34,8 @@ macro_rules! foreign {
 
 foreign! {
     crate::config_sync::content::Object,
+    crate::cron_job::CronJob,
+    crate::cron_job::Job,
     crate::config_sync::NamespaceMetadata,
     crate::config_sync::TargetMetadata,
     crate::field_binding::listed::ListedBinding,

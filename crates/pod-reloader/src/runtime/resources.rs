@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use kube::api::{GetParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::core::{DynamicResourceScope, ListMeta, Request, Status, request};
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{DefaultBackoff, Event};
@@ -228,6 +228,16 @@ impl<K: Resource + Foreign> Resources<K> {
     /// Reads one object.
     pub(crate) async fn get(&self, name: &str) -> Result<K, CallError> {
         let request = self.request.get(name, &GetParams::default());
+        self.call(request).await
+    }
+
+    /// Creates an object, and reads the answer.
+    pub(crate) async fn create(
+        &self,
+        params: &PostParams,
+        manifest: Vec<u8>,
+    ) -> Result<K, CallError> {
+        let request = self.request.create(params, manifest);
         self.call(request).await
     }
 

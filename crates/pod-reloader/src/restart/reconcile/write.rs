@@ -198,7 +198,7 @@ impl Reconciler {
         let WorkloadId {
             namespace, name, ..
         } = id;
-        match cron_jobs::run(&self.client, id).await {
+        match cron_jobs::run(&self.client, &self.budget, id).await {
             Ok(Some(job)) => info!(%namespace, name = &**name, job, "ran a CronJob"),
             Ok(None) => {
                 info!(%namespace, name = &**name, "a CronJob is suspended, and was not run")
