@@ -1,7 +1,10 @@
 //! Keeps the copies of ConfigMaps: deletes those that nobody uses any more, and makes those anew that somebody
 //! else has deleted.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+mod known;
+mod users;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,14 +16,14 @@ use parking_lot::Mutex;
 use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::mark::COPY;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::pins::Pins;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::revision::{ControllerRevision, CopyMetadata, NamesCopies, Pod, ReplicaSet};
-use pod_reloader_core::workload::Workload;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::{info, warn};
 
+use self::known::{Known, Look};
+use self::users::{Copy, Missing, Users};
 use crate::config::copies::{NotCopied, Restored};
 use crate::restart::reconcile::Reconciler;
 use crate::runtime::budget::Budget;
@@ -34,8 +37,9 @@ use pod_reloader_core::error::chain;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The time after which a namespace is looked at again in which copies were deleted. No review takes longer.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The number of copies in a namespace that are made anew at once.
-const RESTORED_AT_ONCE: usize = 100;
+/// The maximum number of refused deletions in one look. The policy for our writes refuses them if somebody has made
+/// other objects look like copies.
+const REFUSED_AT_ONCE: usize = 10;
 
 /// Keeps the copies in some namespaces, for one term of leadership.
 pub(crate) struct Keeper {
@@ -53,63 +57,6 @@ pub(crate) struct Keeper {
 impl Item for Name {
     fn namespace(&self) -> &Name {
         self
-    }
-}
-
-/// What uses copies in a namespace.
-#[derive(Default)]
-struct Users {
-    copies: BTreeMap<Name, Used>,
-    /// The pods that were created without regard to their pins, by the UID of their workload.
-    unpinned: HashMap<Box<str>, usize>,
-}
-
-/// A copy that is used.
-struct Used {
-    /// The name of the ConfigMap that it stands for.
-    source: Name,
-    /// True if pods use it, or new ones would. Otherwise only an undo would.
-    is_needed: bool,
-}
-
-impl Users {
-    fn add(&mut self, pins: &Pins, is_needed: bool) {
-        for (source, copy) in pins.iter() {
-            let used = self.copies.entry(copy.clone()).or_insert_with(|| Used {
-                source: source.clone(),
-                is_needed,
-            });
-            used.is_needed |= is_needed;
-        }
-    }
-}
-
-#[derive(Default)]
-struct Known {
-    /// The copies, by namespace and name, with their UIDs.
-    copies: HashMap<(Name, Name), Box<str>>,
-    /// The UIDs of those that we have deleted and whose deletion the watch has not shown yet.
-    deleted: BTreeSet<Box<str>>,
-    /// The UIDs of those in each namespace that nobody used at the last look.
-    unused: HashMap<Name, BTreeSet<Box<str>>>,
-    /// The copies in each namespace that were in use and gone for good at the last look.
-    lost: HashMap<Name, BTreeSet<Name>>,
-    /// The pods in each namespace that were created without regard to their pins, by the UID of their workload.
-    unpinned: HashMap<Name, HashMap<Box<str>, usize>>,
-    /// The namespaces in which we have deleted some, with the time to look again: somebody may have named one in
-    /// that moment.
-    look_again: HashMap<Name, Instant>,
-}
-
-impl Known {
-    /// Returns when to look again at a namespace that was last looked at from `began` on.
-    fn next_look(&mut self, namespace: &Name, began: Instant) -> Option<Instant> {
-        let at = self.look_again.get(namespace).copied();
-        let next = at.filter(|at| began < *at);
-        if next.is_none() {
-            self.look_again.remove(namespace);
-        }
-        next
     }
 }
 
@@ -146,42 +93,29 @@ impl Keeper {
     /// Follows the copies in a namespace, or in all of them.
     async fn watch(self: Arc<Self>, namespace: Option<Name>) {
         let copies = self.copies_in(namespace.as_ref());
-        let metrics = self.reconciler.metrics();
-        let _watching = metrics.watches.begin(&copies.watch_id(), "ConfigMap");
-        let is_here = |place: &(Name, Name)| namespace.as_ref().is_none_or(|it| *it == place.0);
-        let mut listed = HashMap::new();
-        let watching = copies.follow(|event| {
-            let mut known = self.known.lock();
-            match event {
-                Event::Init => listed.clear(),
-                Event::InitApply(object) => {
-                    listed.extend(object.place().map(|place| (place, object.uid().into())));
-                }
-                Event::InitDone => {
-                    known.copies.retain(|place, _| !is_here(place));
-                    known.copies.extend(listed.drain());
-                }
-                Event::Apply(object) => {
-                    known
-                        .copies
-                        .extend(object.place().map(|place| (place, object.uid().into())));
-                }
-                Event::Delete(object) => {
-                    if let Some(place) = object.place() {
-                        self.is_gone(&mut known, place, object.uid());
-                    }
+        let watches = &self.reconciler.metrics().watches;
+        let _watching = watches.begin(&copies.watch_id(), "ConfigMap");
+        let watching = copies.follow(|event| match event {
+            Event::Init | Event::InitDone => {}
+            Event::InitApply(copy) | Event::Apply(copy) => {
+                if let Some((namespace, _)) = copy.place() {
+                    self.known.lock().has_copies(namespace);
                 }
             }
-            metrics.copies.set(known.copies.len() as i64);
+            Event::Delete(copy) => {
+                if let Some((namespace, _)) = copy.place() {
+                    self.is_gone(namespace, copy.uid());
+                }
+            }
         });
         watching.await;
     }
 
     /// Takes in that a copy is gone. If it was not us who deleted it, its namespace is looked at.
-    fn is_gone(&self, known: &mut Known, place: (Name, Name), uid: &str) {
-        known.copies.remove(&place);
-        if !known.deleted.remove(uid) {
-            self.worker.push(place.0, Instant::now() + PAUSE);
+    fn is_gone(&self, namespace: Name, uid: &str) {
+        let was_us = self.known.lock().deleted.remove(uid);
+        if !was_us {
+            self.worker.push(namespace, Instant::now() + PAUSE);
         }
     }
 
@@ -198,87 +132,44 @@ impl Keeper {
         }
     }
 
-    /// Returns the namespaces that have copies, or workloads that use some, and forgets all others.
+    /// Returns the namespaces that may have copies, or have workloads that use some, and forgets all others.
     fn namespaces(&self) -> BTreeSet<Name> {
+        let pinned = self.reconciler.pinned_namespaces();
         let mut known = self.known.lock();
-        let of_copies = known.copies.keys().map(|(namespace, _)| namespace.clone());
-        let all = of_copies.chain(self.reconciler.pinned_namespaces());
+        let all = known.namespaces().cloned().chain(pinned);
         let ours = all.filter(|it| self.reconciler.keeps_copies_in(it));
         let ours: BTreeSet<_> = ours.collect();
-        known.unused.retain(|namespace, _| ours.contains(namespace));
-        known.lost.retain(|namespace, _| ours.contains(namespace));
-        known
-            .unpinned
-            .retain(|namespace, _| ours.contains(namespace));
-        known.deleted.clear();
+        known.retain(&ours);
         ours
     }
 
-    /// Deletes the copies in a namespace that nobody uses, and makes those that are missing.
+    /// Brings back the copies of a namespace that are missing, and deletes those that nobody uses.
     async fn look_at(&self, namespace: &Name) -> Result<(), CallError> {
-        let mut copies = BTreeMap::new();
-        let listed = self.copies_in(Some(namespace));
-        list(&listed, |copy| {
-            copies.extend(copy.place().map(|(_, name)| (name, copy)))
-        })
-        .await?;
+        let before = self.known.lock().begins(namespace);
+        let mut users = Users::after(before.reached.clone());
+        list(&self.copies_in(Some(namespace)), |copy| users.copy(&copy)).await?;
         // Whatever uses a copy is looked at after the copies, so none is taken for unused that was there before.
-        let users = self.users_in(namespace).await?;
-        self.report_unpinned(namespace, users.unpinned);
-        self.delete_unused(namespace, &copies, &users.copies)
-            .await?;
-        let missing = users.copies.iter();
-        let missing = missing.filter(|(name, _)| !copies.contains_key(*name));
-        let mut lost = BTreeSet::new();
-        for (name, used) in missing.take(RESTORED_AT_ONCE) {
-            if !self.restore(namespace, name, used).await {
-                lost.insert(name.clone());
-            }
-        }
-        let before = self
-            .known
-            .lock()
-            .lost
-            .insert(namespace.clone(), lost.clone());
-        for name in lost.difference(&before.unwrap_or_default()) {
-            self.reconciler.copy_lost(namespace, name);
+        self.find_users(namespace, &mut users).await?;
+        let lost = self.restore_missing(namespace, &users).await;
+        let look = Arc::new(users.look(lost));
+        if self.remember(namespace, &look, users.is_too_large) {
+            self.report(namespace, &before, &look);
+            self.delete_unused(namespace, &users, &before).await?;
         }
         Ok(())
     }
 
-    /// Returns what uses copies in a namespace.
-    async fn users_in(&self, namespace: &Name) -> Result<Users, CallError> {
-        let mut users = Users::default();
-        let now = |workload: &Workload| {
-            workload
-                .named_copies()
-                .for_each(|pins| users.add(&pins, true));
-        };
-        self.reconciler.each_workload(namespace, now).await?;
-        let mut owners: HashMap<String, Box<str>> = HashMap::new();
-        let earlier = |set: ReplicaSet| {
-            let uid = set.meta().uid.clone().unwrap_or_default();
-            owners.extend(set.owner().map(|owner| (uid, owner.into())));
-            set.pins().iter().for_each(|pins| users.add(pins, false));
-        };
+    /// Finds out what uses the copies of a namespace: first the workloads, because others are asked whose they are.
+    async fn find_users(&self, namespace: &Name, users: &mut Users) -> Result<(), CallError> {
+        self.reconciler
+            .each_workload(namespace, |workload| users.workload(workload))
+            .await?;
+        let earlier = |set: ReplicaSet| users.replica_set(&set);
         self.each(namespace, earlier).await?;
-        let earlier = |revision: ControllerRevision| {
-            revision
-                .pins()
-                .iter()
-                .for_each(|pins| users.add(pins, false));
-        };
+        let earlier = |revision: ControllerRevision| users.revision(&revision);
         self.each(namespace, earlier).await?;
-        let running = |pod: Pod| {
-            pod.pins().iter().for_each(|pins| users.add(pins, true));
-            if let Some(owner) = pod.owner().filter(|_| pod.ignores_pins()) {
-                let workload = owners.get(owner).cloned();
-                let workload = workload.unwrap_or_else(|| owner.into());
-                *users.unpinned.entry(workload).or_default() += 1;
-            }
-        };
-        self.each(namespace, running).await?;
-        Ok(users)
+        let running = |pod: Pod| users.pod(&pod);
+        self.each(namespace, running).await
     }
 
     /// Passes each object of a kind in a namespace to `tell`.
@@ -294,21 +185,42 @@ impl Keeper {
         .await
     }
 
-    /// Tells users once of pods that were created without regard to their pins, by the UID of their workload.
-    fn report_unpinned(&self, namespace: &Name, unpinned: HashMap<Box<str>, usize>) {
+    /// Brings back the copies of a namespace that are missing. Returns those that are gone for good.
+    async fn restore_missing(&self, namespace: &Name, users: &Users) -> BTreeSet<Name> {
+        let missing: Vec<_> = users.missing().collect();
+        let mut lost = BTreeSet::new();
+        for (name, missing) in missing {
+            if !self.restore(namespace, name, missing).await {
+                lost.insert(name.clone());
+            }
+        }
+        lost
+    }
+
+    /// Remembers what a look at a namespace has found. Returns false if there is no room for that.
+    fn remember(&self, namespace: &Name, look: &Arc<Look>, is_too_large: bool) -> bool {
         let mut known = self.known.lock();
-        let before = known.unpinned.insert(namespace.clone(), unpinned.clone());
-        let all = known
-            .unpinned
-            .values()
-            .flat_map(HashMap::values)
-            .sum::<usize>();
+        let is_remembered = known.remember(namespace, look);
+        let is_news = known.notes_size(namespace, is_too_large || !is_remembered);
+        let (copies, unpinned) = known.counts();
         drop(known);
-        self.reconciler.metrics().unpinned_pods.set(all as i64);
-        let before = before.unwrap_or_default();
-        let mut news = unpinned;
-        news.retain(|workload, pods| before.get(workload) != Some(pods));
-        self.reconciler.pods_not_pinned(namespace, &news);
+        let metrics = self.reconciler.metrics();
+        metrics.copies.set(copies as i64);
+        metrics.unpinned_pods.set(unpinned as i64);
+        if is_news {
+            warn!(%namespace, "there are more ConfigMaps with the label of copies than pod-reloader looks after in one namespace: copies that are missing there are not brought back, and not all that nobody uses are deleted");
+        }
+        is_remembered
+    }
+
+    /// Tells users once of copies that are gone for good, and of pods that were created without regard to their pins.
+    fn report(&self, namespace: &Name, before: &Look, look: &Look) {
+        for name in look.lost.difference(&before.lost) {
+            self.reconciler.copy_lost(namespace, name);
+        }
+        let mut unpinned = look.unpinned.clone();
+        unpinned.retain(|workload, pods| before.unpinned.get(workload) != Some(pods));
+        self.reconciler.pods_not_pinned(namespace, &unpinned);
     }
 
     /// Deletes the copies that are old enough, and that nobody has used at the last look, either: an undo may be
@@ -316,28 +228,36 @@ impl Keeper {
     async fn delete_unused(
         &self,
         namespace: &Name,
-        copies: &BTreeMap<Name, CopyMetadata>,
-        used: &BTreeMap<Name, Used>,
+        users: &Users,
+        before: &Look,
     ) -> Result<(), CallError> {
-        let unused = copies.iter().filter(|(name, _)| !used.contains_key(*name));
-        let unused: Vec<_> = unused.filter(|(_, copy)| copy.source().is_some()).collect();
-        let uids = unused.iter().map(|(_, copy)| copy.uid().into()).collect();
-        let before = self.known.lock().unused.insert(namespace.clone(), uids);
-        let before = before.unwrap_or_default();
+        let unused = users.unused();
+        let unused = unused.filter(|(_, copy)| before.unused.contains(&copy.uid));
+        let unused: Vec<_> = unused.filter(|(_, copy)| self.is_old(copy)).collect();
+        let mut refused = 0;
         for (name, copy) in unused {
-            if before.contains(copy.uid()) && self.is_old(copy) {
-                let deleted = self.delete(namespace, name, copy.uid()).await;
-                let at = Instant::now() + LOOK_AGAIN;
-                self.known.lock().look_again.insert(namespace.clone(), at);
-                deleted?;
+            let deleted = self.delete(namespace, name, &copy.uid).await;
+            if let Err(error) = &deleted
+                && error.is_refusal()
+            {
+                let reason = error.reason();
+                warn!(%namespace, %name, reason, "cannot delete a copy of a ConfigMap that nobody uses");
+                refused += 1;
+                if refused == REFUSED_AT_ONCE {
+                    break;
+                }
+                continue;
             }
+            let at = Instant::now() + LOOK_AGAIN;
+            self.known.lock().look_again.insert(namespace.clone(), at);
+            deleted?;
         }
         Ok(())
     }
 
-    fn is_old(&self, copy: &CopyMetadata) -> bool {
+    fn is_old(&self, copy: &Copy) -> bool {
         let age = copy
-            .created()
+            .created
             .map(|created| Timestamp::now().duration_since(created));
         let grace = SignedDuration::try_from(self.grace).unwrap_or(SignedDuration::MAX);
         age.is_some_and(|age| age >= grace)
@@ -359,15 +279,15 @@ impl Keeper {
     }
 
     /// Makes a copy anew. Returns false if nobody knows its content any more, and somebody needs it now.
-    async fn restore(&self, namespace: &Name, name: &Name, used: &Used) -> bool {
-        let source = Reference::config_map(namespace, &used.source);
+    async fn restore(&self, namespace: &Name, name: &Name, missing: &Missing) -> bool {
+        let source = Reference::config_map(namespace, &missing.source);
         let restored = self.reconciler.source();
-        match restored.restore(&source, name, used.is_needed).await {
+        match restored.restore(&source, name, missing.is_needed).await {
             Ok(Restored::Copy) => {
                 info!(%namespace, %name, "made a copy of a ConfigMap anew that somebody had deleted");
                 true
             }
-            Ok(Restored::WithPresentContent | Restored::Nothing) => !used.is_needed,
+            Ok(Restored::WithPresentContent | Restored::Nothing) => !missing.is_needed,
             // It was there after all, or the next look makes it.
             Err(NotCopied::Changed(_) | NotCopied::Taken(_)) => true,
             Err(error) => {

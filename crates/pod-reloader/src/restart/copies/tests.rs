@@ -1,8 +1,12 @@
-//! When namespaces are looked at, by the lists of their copies. The apiserver is a function, and time is paused.
+//! When namespaces are looked at, by the lists of their copies, and what is then written. The apiserver is a function,
+//! and time is paused.
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
+use pod_reloader_core::annotations::PINS;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::limit::Limits;
@@ -14,13 +18,13 @@ use tokio::time::sleep;
 use super::*;
 use crate::config::keys::Keys;
 use crate::metrics::Metrics;
-use crate::mock;
+use crate::mock::{self, Answer};
 use crate::restart::brakes::Brakes;
 use crate::restart::progress::Progress;
 use crate::restart::reconcile::Settings;
 use crate::runtime::events::Events;
 
-/// An apiserver that has copies, and nothing else.
+/// An apiserver that has copies, and what is put into it.
 #[derive(Clone, Default)]
 struct Apiserver(Arc<Mutex<State>>);
 
@@ -28,8 +32,16 @@ struct Apiserver(Arc<Mutex<State>>);
 struct State {
     /// The copies, by their paths.
     copies: BTreeMap<String, Value>,
+    /// Other objects, by their paths.
+    others: BTreeMap<String, Value>,
     /// The namespaces whose copies were listed.
     looks: Vec<String>,
+    /// The names of the ConfigMaps that were created.
+    created: Vec<String>,
+    /// The names of the ConfigMaps whose deletion was asked for.
+    deletions: Vec<String>,
+    /// The beginning of the names of ConfigMaps that may not be deleted.
+    never_deleted: Option<&'static str>,
 }
 
 impl Apiserver {
@@ -44,23 +56,53 @@ impl Apiserver {
         self.0.lock().copies.insert(path, object);
     }
 
-    fn answer(&self, head: &Parts) -> Value {
+    /// Makes an object of the namespace `shop`.
+    fn makes(&self, group: &str, plural: &str, name: &str, fields: &Value) {
+        let mut object = json!({"metadata": {
+            "name": name, "namespace": "shop", "uid": name, "resourceVersion": "1",
+        }});
+        json_patch::merge(&mut object, fields);
+        let path = format!("/{group}/namespaces/shop/{plural}/{name}");
+        self.0.lock().others.insert(path, object);
+    }
+
+    fn answer(&self, head: &Parts, body: &Bytes) -> Answer {
         let mut state = self.0.lock();
         let path = head.uri.path();
+        let (parent, name) = path.rsplit_once('/').unwrap_or_default();
         if head.method == Method::DELETE {
+            state.deletions.push(name.to_owned());
+            if state.never_deleted.is_some_and(|it| name.starts_with(it)) {
+                return Err((403, "Forbidden"));
+            }
             state.copies.remove(path);
-            return json!({"kind": "Status", "status": "Success"});
+            return Ok(json!({"kind": "Status", "status": "Success"}));
+        }
+        if head.method == Method::POST {
+            let object: Value = serde_json::from_slice(body).unwrap_or_default();
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            state.created.push(name.to_owned());
+            return Ok(object);
         }
         assert_eq!(head.method, Method::GET, "{path}");
-        let mut items = Vec::new();
-        if let Some(all) = path.strip_suffix("/configmaps") {
-            let copies = state.copies.iter();
-            let here = copies.filter(|(copy, _)| copy.starts_with(&format!("{path}/")));
-            items.extend(here.map(|(_, object)| object.clone()));
-            let namespace = all.rsplit('/').next().unwrap_or_default();
+        if parent.ends_with("/configmaps") {
+            let object = state.copies.get(path).or_else(|| state.others.get(path));
+            return object.cloned().ok_or((404, "NotFound"));
+        }
+        let is_of_copies = name == "configmaps";
+        let all = match is_of_copies {
+            true => &state.copies,
+            false => &state.others,
+        };
+        let here = all
+            .iter()
+            .filter(|(it, _)| it.starts_with(&format!("{path}/")));
+        let items: Vec<_> = here.map(|(_, object)| object.clone()).collect();
+        if is_of_copies {
+            let namespace = parent.rsplit('/').next().unwrap_or_default();
             state.looks.push(namespace.to_owned());
         }
-        json!({"metadata": {"resourceVersion": "1"}, "items": items})
+        Ok(json!({"metadata": {"resourceVersion": "1"}, "items": items}))
     }
 
     /// Returns how often the copies of a namespace were looked at.
@@ -73,11 +115,11 @@ impl Apiserver {
 /// Starts to look at namespaces, as they are due.
 fn start(apiserver: &Apiserver) -> Arc<Keeper> {
     let this = apiserver.clone();
-    let client = mock::client(move |head: Parts, _: Bytes| {
-        let answer = this.answer(&head);
+    let client = mock::client(move |head: Parts, body: Bytes| {
+        let answer = this.answer(&head, &body);
         async move {
             sleep(Duration::from_millis(1)).await;
-            Ok(answer)
+            answer
         }
     });
     let (events, _) = Events::new(client.clone());
@@ -126,8 +168,7 @@ fn name(text: &str) -> Name {
 impl Keeper {
     /// Lets the watch show that somebody has deleted a copy.
     fn sees_deletion(&self, namespace: &str) {
-        let place = (name(namespace), name("app-0000000000"));
-        self.is_gone(&mut self.known.lock(), place, "another");
+        self.is_gone(name(namespace), "another");
     }
 
     /// Looks twice at a namespace, so that its unused copies are deleted.
@@ -191,4 +232,64 @@ async fn a_deletion_outside_of_the_scope_is_not_followed() {
     }
     sleep(LOOK_AGAIN).await;
     assert_eq!(apiserver.0.lock().looks, ["shop"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_a_workload_names_is_brought_back_and_one_that_a_pod_names_is_not() {
+    let apiserver = Apiserver::default();
+    apiserver.makes(
+        "api/v1",
+        "configmaps",
+        "app",
+        &json!({"data": {"key": "1"}}),
+    );
+    let named = |copy: &str| json!({"annotations": {PINS: format!("app={copy}")}});
+    let template = json!({"metadata": named("app-0000000001")});
+    let web = json!({"spec": {"template": template}});
+    apiserver.makes("apis/apps/v1", "deployments", "web", &web);
+    for at in 2..=300 {
+        let pod = json!({"metadata": named(&format!("app-{at:010}")), "spec": {}});
+        apiserver.makes("api/v1", "pods", &format!("p{at}"), &pod);
+    }
+    let keeper = start(&apiserver);
+    keeper.sees_deletion("shop");
+    sleep(LOOK_AGAIN).await;
+    assert_eq!(apiserver.looks("shop"), 1);
+    assert_eq!(apiserver.0.lock().created, ["app-0000000001"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_a_pod_names_is_not_deleted() {
+    let apiserver = Apiserver::default();
+    apiserver.makes_copy("shop", "app-0000000001");
+    apiserver.makes_copy("shop", "app-0000000002");
+    let pod = json!({"metadata": {"annotations": {PINS: "app=app-0000000001"}}, "spec": {}});
+    apiserver.makes("api/v1", "pods", "web-1", &pod);
+    start(&apiserver).deletes_copies_in("shop").await;
+    assert_eq!(apiserver.0.lock().deletions, ["app-0000000002"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletions_that_are_refused_hold_up_no_others_and_are_not_tried_all_the_time() {
+    let apiserver = Apiserver::default();
+    for at in 0..5 {
+        apiserver.makes_copy("shop", &format!("app-000000000{at}"));
+    }
+    apiserver.makes_copy("shop", "app-1000000000");
+    apiserver.0.lock().never_deleted = Some("app-0");
+    let keeper = start(&apiserver);
+    keeper.deletes_copies_in("shop").await;
+    assert_eq!(apiserver.0.lock().deletions.len(), 6);
+    assert_eq!(apiserver.0.lock().copies.len(), 5);
+    // The one that was deleted has it looked at once more.
+    sleep(LOOK_AGAIN * 20).await;
+    assert_eq!(apiserver.looks("shop"), 3);
+
+    for at in 0..50 {
+        apiserver.makes_copy("shop", &format!("app-00000001{at:02}"));
+    }
+    apiserver.0.lock().deletions.clear();
+    keeper.deletes_copies_in("shop").await;
+    let deletions = apiserver.0.lock().deletions.len();
+    assert_eq!(deletions, 5 + REFUSED_AT_ONCE, "in two looks");
 }

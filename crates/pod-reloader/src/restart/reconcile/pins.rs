@@ -119,12 +119,12 @@ impl Reconciler {
     }
 
     /// Tells the users of those workloads of a namespace, by their UIDs, some of whose pods ignore their pins.
-    pub(crate) fn pods_not_pinned(&self, namespace: &Name, unpinned: &HashMap<Box<str>, usize>) {
+    pub(crate) fn pods_not_pinned(&self, namespace: &Name, unpinned: &HashMap<Arc<str>, usize>) {
         if unpinned.is_empty() {
             return;
         }
         for workload in self.pinned_in(namespace) {
-            if let Some(pods) = unpinned.get(&workload.uid) {
+            if let Some(pods) = unpinned.get(&*workload.uid) {
                 self.progress
                     .publish(&workload, Notice::PodsNotPinned(*pods));
             }
