@@ -30,6 +30,10 @@ const RESTORED: &str = "true";
 const DIGITS: usize = 10;
 /// The part of such a name before the digits.
 const INFIX: &str = "-kept-";
+/// The maximum length of a UID, in bytes. Kubernetes makes UIDs of 36.
+const MAX_UID: usize = 64;
+/// The maximum length of a resourceVersion, in bytes. Kubernetes makes them of numbers.
+const MAX_VERSION: usize = 32;
 /// The time after which a deletion that has not happened is not expected any more. No request takes nearly as long, and
 /// clocks may differ.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
@@ -49,6 +53,9 @@ impl Original {
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let (name, uid, version) = (parts.next()?, parts.next()?, parts.next()?);
+        if parts.next().is_some() || uid.len() > MAX_UID || version.len() > MAX_VERSION {
+            return None;
+        }
         Some(Self {
             name: Name::parse(name).ok()?,
             uid: uid.into(),
@@ -76,14 +83,26 @@ impl From<&Deletion> for Original {
 pub fn stored(object: &Reference, review: &str) -> Reference {
     let digest = Sha256::digest(review);
     let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let name = object.name.as_str();
-    let room = name.len().min(MAX_LENGTH - INFIX.len() - DIGITS);
-    let stem = name[..room].trim_end_matches(['.', '-']);
-    let name = format!("{stem}{INFIX}{}", &digits[..DIGITS]);
+    let name = format!("{}{INFIX}{}", stem(&object.name), &digits[..DIGITS]);
     Reference {
         name: Name::parse(&name).expect("the beginning of a name, a dash and digits are a name"),
         ..object.clone()
     }
+}
+
+/// Returns true if an object can be stored under this name.
+fn is_place(object: &Name, name: &str) -> bool {
+    let rest = name.strip_prefix(stem(object));
+    let digits = rest.and_then(|rest| rest.strip_prefix(INFIX));
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    digits.is_some_and(|it| it.len() == DIGITS && it.bytes().all(is_digit))
+}
+
+/// Returns as much of the name of an object as there is room for in the names under which it is stored.
+fn stem(object: &Name) -> &str {
+    let name = object.as_str();
+    let room = name.len().min(MAX_LENGTH - INFIX.len() - DIGITS);
+    name[..room].trim_end_matches(['.', '-'])
 }
 
 /// The content of a ConfigMap, as the apiserver sends it.
@@ -151,7 +170,7 @@ resource!(
     group: "", version: "v1", kind: "ConfigMap", plural: "configmaps"
 );
 
-/// A ConfigMap with our label.
+/// A ConfigMap that we have stored or restored, and that nobody else has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// The UID.
@@ -164,15 +183,13 @@ pub struct Kept {
     pub role: Role,
 }
 
-/// What a ConfigMap with our label is for.
+/// What a ConfigMap of ours is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It stores the content of this object.
     Stored(Original),
-    /// It is there in place of one that was deleted, and nobody else has written it.
+    /// It is there in place of one that was deleted.
     Restored,
-    /// Somebody else has written it, or put the label on it, so it is theirs.
-    Foreign,
 }
 
 impl KeptMetadata {
@@ -186,30 +203,39 @@ impl KeptMetadata {
         ))
     }
 
-    /// Returns what is to become of it.
-    pub fn kept(&self) -> Kept {
+    /// Returns it if it is ours. `None` if somebody else has written it, or put the label on it: then it is theirs.
+    ///
+    /// # Guarantees
+    ///
+    /// It asks for no less than the policy that guards our writes, so whatever is ours here, the policy lets us delete.
+    /// There is one exception: metadata does not say whether what we have stored is still immutable.
+    pub fn kept(&self) -> Option<Kept> {
         let metadata = &self.metadata;
-        Kept {
-            uid: metadata.uid.as_deref().unwrap_or_default().into(),
-            resource_version: metadata
-                .resource_version
-                .as_deref()
-                .unwrap_or_default()
-                .into(),
+        let uid = metadata.uid.as_deref();
+        let version = metadata.resource_version.as_deref();
+        Some(Kept {
+            uid: uid.filter(|it| it.len() <= MAX_UID)?.into(),
+            resource_version: version.filter(|it| it.len() <= MAX_VERSION)?.into(),
             created: metadata.creation_timestamp.as_ref().map(|it| it.0),
-            role: self.role().unwrap_or(Role::Foreign),
-        }
+            role: self.role()?,
+        })
     }
 
     fn role(&self) -> Option<Role> {
         let metadata = &self.metadata;
-        // Somebody may have removed all entries, too.
-        if metadata.managers != Managers::Us {
+        let counts = metadata.counts;
+        let is_bare = metadata.owners().next().is_none() && counts.finalizers == 0;
+        // Somebody may have removed all managers, too.
+        if metadata.managers != Managers::Us || !is_bare || counts.labels != 1 {
             return None;
         }
         match metadata.label(KEPT)? {
-            RESTORED => Some(Role::Restored),
-            STORED => Original::parse(metadata.annotation(KEPT_OBJECT)?).map(Role::Stored),
+            RESTORED if !metadata.has_annotations => Some(Role::Restored),
+            STORED if counts.annotations == 1 => {
+                let original = Original::parse(metadata.annotation(KEPT_OBJECT)?)?;
+                let is_in_place = is_place(&original.name, metadata.name.as_deref()?);
+                is_in_place.then_some(Role::Stored(original))
+            }
             _ => None,
         }
     }

@@ -6,6 +6,7 @@ use std::ops::Deref;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_core::ObjectMeta;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use crate::annotations::FIELD_MANAGER;
@@ -33,10 +34,20 @@ pub(crate) struct Metadata<K> {
     annotations: Texts,
     /// True if the object has a map of annotations at all.
     pub(crate) has_annotations: bool,
+    /// The numbers of all labels, annotations and finalizers.
+    pub(crate) counts: Counts,
     owners: Owners,
     /// The managers of its fields.
     pub(crate) managers: Managers,
     kind: PhantomData<fn() -> K>,
+}
+
+/// The numbers of what an object has, wanted or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) labels: usize,
+    pub(crate) annotations: usize,
+    pub(crate) finalizers: usize,
 }
 
 /// An owner of an object.
@@ -118,6 +129,7 @@ impl<K> Default for Metadata<K> {
             labels: Texts::default(),
             annotations: Texts::default(),
             has_annotations: false,
+            counts: Counts::default(),
             owners: Owners::default(),
             managers: Managers::default(),
             kind: PhantomData,
@@ -138,9 +150,11 @@ impl<'de, K: Wanted> Deserialize<'de> for Metadata<K> {
             creation_timestamp: Option<String>,
             deletion_timestamp: Option<String>,
             #[serde(default, deserialize_with = "labels::<_, K>")]
-            labels: Texts,
+            labels: (Texts, usize),
             #[serde(default, deserialize_with = "annotations::<_, K>")]
-            annotations: Option<Texts>,
+            annotations: Option<(Texts, usize)>,
+            #[serde(default, deserialize_with = "count")]
+            finalizers: usize,
             #[serde(default, deserialize_with = "owners")]
             owner_references: Owners,
             #[serde(default, deserialize_with = "managers")]
@@ -151,6 +165,9 @@ impl<'de, K: Wanted> Deserialize<'de> for Metadata<K> {
         let fields = Fields::<K>::deserialize(deserializer)?;
         let created = fields.creation_timestamp;
         let deleted = fields.deletion_timestamp;
+        let has_annotations = fields.annotations.is_some();
+        let (labels, label_count) = fields.labels;
+        let (annotations, annotation_count) = fields.annotations.unwrap_or_default();
         Ok(Self {
             identity: ObjectMeta {
                 name: fields.name,
@@ -162,9 +179,14 @@ impl<'de, K: Wanted> Deserialize<'de> for Metadata<K> {
                 deletion_timestamp: deleted.map(|time| Time(time.parse().unwrap_or_default())),
                 ..ObjectMeta::default()
             },
-            labels: fields.labels,
-            has_annotations: fields.annotations.is_some(),
-            annotations: fields.annotations.unwrap_or_default(),
+            labels,
+            annotations,
+            has_annotations,
+            counts: Counts {
+                labels: label_count,
+                annotations: annotation_count,
+                finalizers: fields.finalizers,
+            },
             owners: fields.owner_references,
             managers: fields.managed_fields,
             kind: PhantomData,
@@ -172,28 +194,33 @@ impl<'de, K: Wanted> Deserialize<'de> for Metadata<K> {
     }
 }
 
-fn labels<'de, D: Deserializer<'de>, K: Wanted>(deserializer: D) -> Result<Texts, D::Error> {
-    Texts::among(K::LABELS, deserializer)
+fn labels<'de, D: Deserializer<'de>, K: Wanted>(
+    deserializer: D,
+) -> Result<(Texts, usize), D::Error> {
+    Texts::counted_among(K::LABELS, deserializer)
 }
 
-fn annotations<'de, D, K>(deserializer: D) -> Result<Option<Texts>, D::Error>
+fn annotations<'de, D, K>(deserializer: D) -> Result<Option<(Texts, usize)>, D::Error>
 where
     D: Deserializer<'de>,
     K: Wanted,
 {
-    struct Annotations<K>(Texts, PhantomData<K>);
+    struct Annotations<K>((Texts, usize), PhantomData<K>);
 
     impl<'de, K: Wanted> Deserialize<'de> for Annotations<K> {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            Ok(Self(
-                Texts::among(K::ANNOTATIONS, deserializer)?,
-                PhantomData,
-            ))
+            let annotations = Texts::counted_among(K::ANNOTATIONS, deserializer)?;
+            Ok(Self(annotations, PhantomData))
         }
     }
 
     let annotations = Option::<Annotations<K>>::deserialize(deserializer)?;
     Ok(annotations.map(|it| it.0))
+}
+
+/// Returns the number of elements of a list.
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    raw::fold(deserializer, 0, |count, _: IgnoredAny| *count += 1)
 }
 
 fn owners<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Owners, D::Error> {

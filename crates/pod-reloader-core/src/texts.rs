@@ -39,12 +39,26 @@ impl Texts {
         keys: &[&str],
         deserializer: D,
     ) -> Result<Self, D::Error> {
-        let texts = raw::fold_map(deserializer, Builder::default(), |texts, key, value| {
+        Ok(Self::counted_among(keys, deserializer)?.0)
+    }
+
+    /// Does the same, and counts all entries that there are.
+    ///
+    /// # Errors
+    ///
+    /// This is not a map of texts.
+    pub(crate) fn counted_among<'de, D: Deserializer<'de>>(
+        keys: &[&str],
+        deserializer: D,
+    ) -> Result<(Self, usize), D::Error> {
+        let found = (Builder::default(), 0);
+        let (texts, count) = raw::fold_map(deserializer, found, |(texts, count), key, value| {
+            *count += 1;
             if keys.contains(&key) {
                 texts.add(key, value);
             }
         })?;
-        Ok(texts.build())
+        Ok((texts.build(), count))
     }
 
     /// Reads a map of texts of any size, such as the data of a ConfigMap.

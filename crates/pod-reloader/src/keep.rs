@@ -2,3 +2,4 @@
 
 pub(crate) mod controller;
 mod keeper;
+mod known;

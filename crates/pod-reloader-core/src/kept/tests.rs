@@ -57,13 +57,21 @@ fn metadata(manifest: &[u8], fields: Value) -> KeptMetadata {
     serde_json::from_value(json!({"metadata": metadata})).unwrap()
 }
 
-fn stored_as(fields: Value) -> Kept {
+fn to_store() -> Vec<u8> {
     let place = stored(&object(), "review-1");
-    metadata(&content().to_store(&place.name, &original()), fields).kept()
+    content().to_store(&place.name, &original())
+}
+
+fn to_restore() -> Vec<u8> {
+    content().to_restore(&name("app-1"))
+}
+
+fn stored_as(fields: Value) -> Kept {
+    metadata(&to_store(), fields).kept().unwrap()
 }
 
 fn restored_as(fields: Value) -> Kept {
-    metadata(&content().to_restore(&name("app-1")), fields).kept()
+    metadata(&to_restore(), fields).kept().unwrap()
 }
 
 #[test]
@@ -138,30 +146,120 @@ fn content_of_another_version_is_not_that_of_the_object() {
     }
 }
 
+/// Returns true if the policy that guards our writes lets us delete an object with this metadata, if it is immutable.
+/// This is `isKept` of templates/fence.yaml in the chart.
+fn is_guarded_as_ours(metadata: &Value) -> bool {
+    let size = |field: &str| metadata[field].as_object().map_or(0, |it| it.len());
+    let has = |field: &str| metadata.get(field).is_some();
+    let managers = metadata["managedFields"].as_array();
+    let is_free = size("labels") == 1
+        && !has("ownerReferences")
+        && !has("finalizers")
+        && managers.is_some_and(|all| all.iter().all(|it| it["manager"] == "pod-reloader"));
+    let name = metadata["name"].as_str().unwrap_or_default();
+    let digits = name.rsplit_once("-kept-").map_or("", |(_, digits)| digits);
+    let is_digit = |it: char| matches!(it, '0'..='9' | 'a'..='f');
+    is_free
+        && match metadata["labels"][KEPT].as_str() {
+            Some("stored") => {
+                digits.len() == 10
+                    && digits.chars().all(is_digit)
+                    && metadata["annotations"].get(KEPT_OBJECT).is_some()
+                    && size("annotations") == 1
+            }
+            Some("true") => !has("annotations"),
+            _ => false,
+        }
+}
+
+/// What the policy and the rule say of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// The policy lets us delete it, and it is ours.
+    Ours,
+    /// The policy would let us delete it, but we have not made it.
+    NotOurs,
+    /// The policy does not let us delete it, and it is not ours.
+    Guarded,
+}
+
+impl Whose {
+    fn is(self, object: &KeptMetadata, manifest: &[u8], fields: &Value) {
+        let mut all = serde_json::from_slice::<Value>(manifest).unwrap()["metadata"].clone();
+        json_patch::merge(
+            &mut all,
+            &json!({"managedFields": [{"manager": "pod-reloader"}]}),
+        );
+        json_patch::merge(&mut all, fields);
+        assert_eq!(is_guarded_as_ours(&all), self != Self::Guarded, "{fields}");
+        assert_eq!(object.kept().is_some(), self == Self::Ours, "{fields}");
+    }
+}
+
 #[test]
-fn what_anybody_else_has_written_is_theirs() {
+fn whatever_the_policy_does_not_let_us_delete_is_not_ours() {
+    let ours = json!({"manager": "pod-reloader"});
+    let owner = json!({"apiVersion": "v1", "kind": "Any", "name": "a", "uid": "b"});
+    let both = [
+        (json!({}), Whose::Ours),
+        (json!({"labels": {"more": "x"}}), Whose::Guarded),
+        (json!({"labels": {KEPT: "other"}}), Whose::Guarded),
+        (json!({"labels": null}), Whose::Guarded),
+        (json!({"annotations": {"more": "x"}}), Whose::Guarded),
+        (json!({"ownerReferences": [owner]}), Whose::Guarded),
+        (json!({"finalizers": ["example.com/a"]}), Whose::Guarded),
+        (
+            json!({"managedFields": [ours, {"manager": "kustomize-controller"}]}),
+            Whose::Guarded,
+        ),
+        (
+            json!({"managedFields": [{"manager": "kubectl-edit"}]}),
+            Whose::Guarded,
+        ),
+        (json!({"managedFields": [ours, {}]}), Whose::Guarded),
+        (json!({"managedFields": null}), Whose::Guarded),
+        (json!({"managedFields": []}), Whose::NotOurs),
+        (json!({"uid": "u".repeat(65)}), Whose::NotOurs),
+        (json!({"resourceVersion": "7".repeat(33)}), Whose::NotOurs),
+    ];
+    for (fields, whose) in &both {
+        for manifest in [to_store(), to_restore()] {
+            whose.is(&metadata(&manifest, fields.clone()), &manifest, fields);
+        }
+    }
+    let of = |original: String| json!({"annotations": {KEPT_OBJECT: original}});
+    for (fields, whose) in [
+        (json!({"name": "app-1-kept-0123456789"}), Whose::Ours),
+        (json!({"name": "app-1-kept-01234567890"}), Whose::Guarded),
+        (json!({"name": "app-1-kept-012345678g"}), Whose::Guarded),
+        (json!({"name": "app-1"}), Whose::Guarded),
+        (json!({"name": "other-kept-0123456789"}), Whose::NotOurs),
+        (
+            json!({"name": "app-1-more-kept-0123456789"}),
+            Whose::NotOurs,
+        ),
+        (json!({"annotations": null}), Whose::Guarded),
+        (of("app-1".to_owned()), Whose::NotOurs),
+        (of("A/u/7".to_owned()), Whose::NotOurs),
+        (of("app-1/u/7/8".to_owned()), Whose::NotOurs),
+        (of(format!("app-1/{}/7", "u".repeat(64))), Whose::Ours),
+        (of(format!("app-1/{}/7", "u".repeat(65))), Whose::NotOurs),
+        (of(format!("app-1/u/{}", "7".repeat(33))), Whose::NotOurs),
+    ] {
+        whose.is(&metadata(&to_store(), fields.clone()), &to_store(), &fields);
+    }
     assert_eq!(restored_as(json!({})).role, Role::Restored);
     assert_eq!(stored_as(json!({})).role, Role::Stored(original()));
-    let ours = json!({"manager": "pod-reloader"});
-    for fields in [
-        json!({"managedFields": [ours, {"manager": "kustomize-controller", "operation": "Apply"}]}),
-        json!({"managedFields": [{"manager": "kubectl-edit"}]}),
-        json!({"managedFields": [ours, {}]}),
-        json!({"managedFields": []}),
-        json!({"managedFields": null}),
-        json!({"labels": {KEPT: "other"}}),
-        json!({"labels": null}),
+}
+
+#[test]
+fn the_place_of_an_object_with_the_longest_name_is_its_own() {
+    for long in [
+        "x".repeat(253),
+        format!("{}.{}", "x".repeat(236), "y".repeat(16)),
     ] {
-        assert_eq!(restored_as(fields.clone()).role, Role::Foreign, "{fields}");
-        assert_eq!(stored_as(fields.clone()).role, Role::Foreign, "{fields}");
-    }
-    for annotations in [
-        json!(null),
-        json!({KEPT_OBJECT: "app-1"}),
-        json!({KEPT_OBJECT: "A/u/7"}),
-    ] {
-        let fields = json!({"annotations": annotations});
-        assert_eq!(stored_as(fields.clone()).role, Role::Foreign, "{fields}");
+        let object = Reference::config_map(&name("shop"), &name(&long));
+        assert!(is_place(&object.name, stored(&object, "a").name.as_str()));
     }
 }
 

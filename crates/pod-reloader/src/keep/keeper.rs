@@ -16,8 +16,9 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::scope::Scope;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
+use super::known::{Known, LeftOut};
 use crate::config::kept::KeptCalls;
 use crate::config::users::Users;
 use crate::runtime::budget::Budget;
@@ -33,6 +34,8 @@ use crate::runtime::worker::{Handler, Worker};
 const AT_ONCE: usize = 4;
 /// The time after which something is looked at first that was brought back.
 const FIRST_LOOK: Duration = Duration::from_secs(10);
+/// The first pause after the apiserver has not allowed something. Each pause is twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Something to do for kept ConfigMaps.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,8 +75,7 @@ pub(super) struct Keeper {
     users: Users,
     /// The longest time between two looks at who uses what was brought back.
     period: Duration,
-    /// The ConfigMaps with our label, each with the time at which it was seen first.
-    known: Mutex<BTreeMap<Reference, (Kept, Instant)>>,
+    known: Mutex<Known>,
     worker: Worker<Work>,
 }
 
@@ -111,52 +113,66 @@ impl Keeper {
         let all = Resources::new(all, "ConfigMap", &self.budget);
         let all = all.with_labels(KEPT.to_owned());
         let _watching = self.watches.begin(&all.watch_id(), "ConfigMap");
-        let is_here = |it: &Reference| namespace.as_ref().is_none_or(|name| *name == it.namespace);
-        let mut listed = BTreeMap::new();
+        let place = namespace.as_ref();
         let watching = all.follow(|event| match event {
-            Event::Init => listed.clear(),
+            Event::Init => self.known.lock().listing(place),
             Event::InitApply(object) => {
-                listed.extend(object.reference().map(|it| (it, object.kept())));
+                self.seen(&object);
             }
+            // Until the list is complete, a later one may be stored for the same object.
             Event::InitDone => {
                 let mut known = self.known.lock();
-                known.retain(|it, _| !is_here(it) || listed.contains_key(it));
-                drop(known);
-                for (object, kept) in std::mem::take(&mut listed) {
-                    self.seen(object, kept);
+                known.listed(place);
+                for (object, role) in known.all(place) {
+                    self.push(object, role);
                 }
             }
             Event::Apply(object) => {
-                if let Some(reference) = object.reference() {
-                    self.seen(reference, object.kept());
+                if let Some((object, role)) = self.seen(&object) {
+                    self.push(object, &role);
                 }
             }
             Event::Delete(object) => {
-                let mut known = self.known.lock();
-                object.reference().map(|it| known.remove(&it));
+                if let Some(object) = object.reference() {
+                    self.known.lock().remove(&object);
+                }
             }
         });
         watching.await;
     }
 
-    fn seen(&self, object: Reference, kept: Kept) {
-        let now = Instant::now();
-        let work = match kept.role {
-            Role::Stored(_) => Some((Work::Restore(object.clone()), now)),
-            Role::Restored => {
-                let sweep = Work::Sweep(object.namespace.clone());
-                Some((sweep, now + self.pause(Duration::ZERO)))
-            }
-            Role::Foreign => None,
-        };
+    /// Takes in a ConfigMap with our label. Returns it, with what it is for, if it is ours and there is room for it.
+    fn seen(&self, object: &KeptMetadata) -> Option<(Reference, Role)> {
+        let reference = object.reference()?;
         let mut known = self.known.lock();
-        let before = known.get(&object).filter(|(it, _)| it.uid == kept.uid);
-        let since = before.map_or(now, |(_, since)| *since);
-        known.insert(object, (kept, since));
-        drop(known);
-        if let Some((work, at)) = work {
-            self.worker.push(work, at);
+        let Some(kept) = object.kept() else {
+            known.remove(&reference);
+            return None;
+        };
+        let role = kept.role.clone();
+        match known.insert(&reference, kept, Instant::now()) {
+            Ok(()) => Some((reference, role)),
+            Err(LeftOut { is_first }) => {
+                let namespace = &reference.namespace;
+                if is_first {
+                    warn!(%namespace, "there are more kept ConfigMaps in a namespace than pod-reloader looks after: the others are neither brought back nor deleted");
+                }
+                None
+            }
         }
+    }
+
+    /// Queues what is to be done with one that is ours.
+    fn push(&self, object: Reference, role: &Role) {
+        let now = Instant::now();
+        let (work, at) = match role {
+            Role::Stored(_) => (Work::Restore(object), now),
+            Role::Restored => {
+                let sweep = Work::Sweep(object.namespace);
+                (sweep, now + self.pause(Duration::ZERO))
+            }
+        };
+        self.worker.push(work, at);
     }
 
     /// Returns the time until the next look at who uses what was brought back this long ago. An application that is
@@ -167,7 +183,7 @@ impl Keeper {
 
     /// Brings back what a ConfigMap stores, once that is gone. Returns the time to look again.
     async fn restore(&self, stored: &Reference) -> Option<Instant> {
-        let (kept, since) = self.known.lock().get(stored).cloned()?;
+        let (kept, since) = self.known.lock().to_do(stored)?;
         let Role::Stored(original) = &kept.role else {
             return None;
         };
@@ -177,6 +193,7 @@ impl Keeper {
             Ok(Done::NotYet) => Some(since.elapsed()),
             // The watch says what has become of it.
             Err(error) if error.is_of_a_namespace_that_goes() => None,
+            Err(error) if error.is_denial() => return self.denied(stored, &kept, &error),
             Err(error) => {
                 self.failed(&error);
                 let error = chain(&error);
@@ -197,7 +214,9 @@ impl Keeper {
         if !self.covers(&stored.namespace).await? {
             return Ok(Done::All);
         }
-        let step = match self.is_superseded(stored, kept, original) {
+        let namespace = &stored.namespace;
+        let is_superseded = self.known.lock().is_superseded(namespace, kept, original);
+        let step = match is_superseded {
             true => Step::Drop,
             false => {
                 let there = self.calls.metadata(&object).await?;
@@ -221,24 +240,22 @@ impl Keeper {
         Ok(Done::All)
     }
 
-    fn is_superseded(&self, stored: &Reference, kept: &Kept, original: &Original) -> bool {
-        let known = self.known.lock();
-        let beside = known.iter();
-        let beside = beside.filter(|(it, _)| it.namespace == stored.namespace);
-        kept.is_superseded(original, beside.map(|(_, (kept, _))| kept))
+    /// Notes that the apiserver does not allow what is to be done with one that is ours. Returns the time to try it
+    /// again. `None` if it is left alone until somebody changes it.
+    fn denied(&self, object: &Reference, kept: &Kept, error: &CallError) -> Option<Instant> {
+        self.failed(error);
+        let reason = error.reason();
+        let Some(denials) = self.known.lock().denied(object, kept) else {
+            warn!(%object, reason, "cannot bring back or delete a kept ConfigMap, leaving it alone");
+            return None;
+        };
+        debug!(%object, reason, "cannot bring back or delete a kept ConfigMap, trying again");
+        Some(Instant::now() + FIRST_PAUSE * (1 << (denials - 1)))
     }
 
     /// Deletes the ConfigMaps in a namespace that nothing uses any more. Returns the time to look again.
     async fn sweep(&self, namespace: &Name) -> Option<Instant> {
-        let mut restored = BTreeMap::new();
-        let mut last = None;
-        for (object, (kept, since)) in self.known.lock().iter() {
-            if object.namespace == *namespace && kept.role == Role::Restored {
-                restored.insert(object.clone(), kept.clone());
-                last = last.max(Some(*since));
-            }
-        }
-        let last = last?;
+        let (restored, last) = self.known.lock().restored(namespace)?;
         if let Err(error) = self.delete_unused(namespace, &restored).await {
             self.failed(&error);
             let error = chain(&error);
@@ -261,8 +278,13 @@ impl Keeper {
         for (object, kept) in unused {
             // In this version, nobody else has written it.
             let version = Some(&*kept.resource_version);
-            if self.calls.delete(object, &kept.uid, version).await? {
-                info!(%object, "deleted a kept ConfigMap that nothing uses any more");
+            match self.calls.delete(object, &kept.uid, version).await {
+                Ok(true) => info!(%object, "deleted a kept ConfigMap that nothing uses any more"),
+                Ok(false) => {}
+                Err(error) if error.is_denial() => {
+                    self.denied(object, kept, &error);
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -309,3 +331,6 @@ impl Handler for Keeper {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

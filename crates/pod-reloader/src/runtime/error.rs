@@ -140,6 +140,16 @@ impl CallError {
         matches!(self, Self::Refused { message, .. } if message.starts_with("admission webhook"))
     }
 
+    /// Returns true if a policy, a webhook or the apiserver itself does not allow the call, whatever the state of other
+    /// objects. A quota that is used up is not included: there may be room in it later.
+    pub(crate) fn is_denial(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused { code: 400 | 403 | 422, message, .. }
+                if !message.contains("exceeded quota")
+        )
+    }
+
     /// Returns true if a `test` of our JSON Patch did not hold. The apiserver then answers 422 without
     /// details. A policy that refuses the patch gives details, and a webhook may.
     pub(crate) fn is_failed_test(&self) -> bool {
@@ -237,6 +247,22 @@ mod tests {
         let denial = "admission webhook \"policy.example.com\" denied the request: no";
         let denial = Status::failure(denial, "Invalid").with_code(422);
         assert!(!CallError::from(kube::Error::Api(denial.boxed())).is_failed_test());
+    }
+
+    #[test]
+    fn a_quota_that_is_used_up_denies_nothing_for_ever() {
+        let of = |code, message: &str| {
+            let status = Status::failure(message, "Forbidden").with_code(code);
+            CallError::from(kube::Error::Api(status.boxed())).is_denial()
+        };
+        let quota =
+            "configmaps \"app\" is forbidden: exceeded quota: full, requested: count/configmaps=1";
+        assert!(!of(403, quota));
+        assert!(of(
+            403,
+            "ValidatingAdmissionPolicy 'guard' denied request: no"
+        ));
+        assert!(of(422, "no") && !of(409, "no") && !of(500, "no"));
     }
 
     #[test]

@@ -1,0 +1,197 @@
+//! What is done with ConfigMaps that are ours, and not with those that only look like it. The apiserver is a function,
+//! and time is paused.
+
+use bytes::Bytes;
+use http::Method;
+use http::request::Parts;
+use pod_reloader_core::kept::KEPT_OBJECT;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::super::controller::KEEP;
+use super::super::known::TRIES;
+use super::*;
+use crate::mock::{self, Answer};
+use crate::runtime::controller::Errors;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// An apiserver that has ConfigMaps in the namespace `shop`, and nothing that uses them.
+#[derive(Clone, Default)]
+struct Apiserver(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// The ConfigMaps, by their names.
+    objects: BTreeMap<String, Value>,
+    /// The names of those that were created.
+    created: Vec<String>,
+    /// The names of those whose deletion was asked for.
+    deletions: Vec<String>,
+    /// The one that may not be deleted.
+    never_deleted: &'static str,
+}
+
+impl Apiserver {
+    fn answer(&self, head: &Parts, body: &Bytes) -> Answer {
+        let mut state = self.0.lock();
+        let path = head.uri.path();
+        if head.method == Method::POST {
+            let object: Value = serde_json::from_slice(body).unwrap_or_default();
+            let name = name_of(&object);
+            let mut stored = object.clone();
+            stored["metadata"]["uid"] = json!("new");
+            state.objects.insert(name.clone(), stored);
+            state.created.push(name);
+            return Ok(object);
+        }
+        let Some((_, name)) = path.rsplit_once("/configmaps/") else {
+            return Ok(json!({"metadata": {"resourceVersion": "1"}, "items": []}));
+        };
+        let object = state.objects.get(name).cloned();
+        if head.method == Method::DELETE {
+            state.deletions.push(name.to_owned());
+            if name == state.never_deleted {
+                return Err((403, "Forbidden"));
+            }
+            state.objects.remove(name);
+        }
+        object.ok_or((404, "NotFound"))
+    }
+
+    /// Returns how often the deletion of a ConfigMap was asked for.
+    fn deletions(&self, name: &str) -> usize {
+        let state = self.0.lock();
+        state.deletions.iter().filter(|it| *it == name).count()
+    }
+}
+
+fn name_of(object: &Value) -> String {
+    let name = object["metadata"]["name"].as_str();
+    name.unwrap_or_default().to_owned()
+}
+
+fn start(apiserver: &Apiserver) -> Arc<Keeper> {
+    let this = apiserver.clone();
+    let client = mock::client(move |head: Parts, body: Bytes| {
+        let answer = this.answer(&head, &body);
+        async move { answer }
+    });
+    let clients = Clients {
+        admission: client.clone(),
+        reconcile: client.clone(),
+        watch: client.clone(),
+        lease: client.clone(),
+        events: client,
+    };
+    let operator = Name::parse("operator").unwrap();
+    let keeper = Arc::new(Keeper::new(
+        clients,
+        Scope::new([], operator),
+        Budget::new(),
+        Watches::default(),
+        Errors::default().of(KEEP),
+        Duration::from_secs(300),
+    ));
+    let running = keeper.clone();
+    tokio::spawn(async move { running.run().await });
+    keeper
+}
+
+impl Keeper {
+    /// Lets the watch show a ConfigMap that the apiserver has.
+    fn sees(&self, apiserver: &Apiserver, object: &Value) {
+        let name = name_of(object);
+        apiserver.0.lock().objects.insert(name, object.clone());
+        let metadata = json!({"metadata": object["metadata"]});
+        let metadata: KeptMetadata = serde_json::from_value(metadata).unwrap();
+        if let Some((object, role)) = self.seen(&metadata) {
+            self.push(object, &role);
+        }
+    }
+}
+
+/// Returns a ConfigMap that is ours, with some fields of its own.
+fn ours(name: &str, role: &str, fields: &Value) -> Value {
+    let mut object = json!({
+        "metadata": {
+            "name": name, "namespace": "shop", "uid": name, "resourceVersion": "8",
+            "labels": {KEPT: role},
+            "managedFields": [{"manager": "pod-reloader"}],
+        },
+        "data": {"a": "1"},
+    });
+    json_patch::merge(&mut object["metadata"], fields);
+    object
+}
+
+/// Returns a ConfigMap that stores `app`, with some fields of its own.
+fn stored(fields: &Value) -> Value {
+    let mut all = json!({"annotations": {KEPT_OBJECT: "app/gone/7"}});
+    json_patch::merge(&mut all, fields);
+    ours("app-kept-0123456789", "stored", &all)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_not_be_deleted_is_left_alone_until_it_changes() {
+    let apiserver = Apiserver::default();
+    apiserver.0.lock().never_deleted = "app-kept-0123456789";
+    let keeper = start(&apiserver);
+    keeper.sees(&apiserver, &stored(&json!({})));
+    sleep(HOUR).await;
+    assert_eq!(apiserver.0.lock().created, ["app"]);
+    let tries = apiserver.deletions("app-kept-0123456789");
+    assert_eq!(tries, TRIES as usize);
+    // A list shows it again.
+    keeper.sees(&apiserver, &stored(&json!({})));
+    sleep(HOUR).await;
+    assert_eq!(apiserver.deletions("app-kept-0123456789"), tries);
+    keeper.sees(&apiserver, &stored(&json!({"resourceVersion": "9"})));
+    sleep(HOUR).await;
+    assert_eq!(apiserver.deletions("app-kept-0123456789"), 2 * tries);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_looks_like_ours_is_neither_touched_nor_remembered() {
+    let apiserver = Apiserver::default();
+    let keeper = start(&apiserver);
+    for fields in [
+        json!({"labels": {"more": "x"}}),
+        json!({"annotations": {"more": "x"}}),
+        json!({"annotations": {KEPT_OBJECT: format!("app/{}/1", "u".repeat(240_000))}}),
+        json!({"name": "fake"}),
+    ] {
+        keeper.sees(&apiserver, &stored(&fields));
+    }
+    sleep(HOUR).await;
+    assert_eq!(keeper.known.lock().all(None).count(), 0);
+    let state = apiserver.0.lock();
+    assert!(state.created.is_empty() && state.deletions.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_has_written_is_forgotten() {
+    let apiserver = Apiserver::default();
+    let keeper = start(&apiserver);
+    keeper.sees(&apiserver, &ours("app", "true", &json!({})));
+    assert_eq!(keeper.known.lock().all(None).count(), 1);
+    let theirs = json!({"labels": {"more": "x"}, "resourceVersion": "9"});
+    keeper.sees(&apiserver, &ours("app", "true", &theirs));
+    assert_eq!(keeper.known.lock().all(None).count(), 0);
+    sleep(HOUR).await;
+    assert_eq!(apiserver.deletions("app"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_may_not_be_deleted_keeps_no_other_from_it() {
+    let apiserver = Apiserver::default();
+    apiserver.0.lock().never_deleted = "app";
+    let keeper = start(&apiserver);
+    for name in ["app", "other"] {
+        keeper.sees(&apiserver, &ours(name, "true", &json!({})));
+    }
+    sleep(HOUR).await;
+    let left: Vec<_> = apiserver.0.lock().objects.keys().cloned().collect();
+    assert_eq!(left, ["app"]);
+    assert_eq!(apiserver.deletions("app"), TRIES as usize);
+}
