@@ -17,7 +17,7 @@ use kube_core::{DynamicResourceScope, Resource};
 pub use self::argo_cd::Application;
 pub use self::flux::Kustomization;
 pub use self::helm::ReleaseSecret;
-pub use self::waits::{Candidate, Change, Listed, Releases, Wait};
+pub use self::waits::{AppliedRevision, Candidate, Change, Releases, Wait};
 use crate::name::Name;
 
 /// The annotations that say to which releases an object belongs.

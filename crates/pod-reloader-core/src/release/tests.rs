@@ -74,7 +74,7 @@ fn candidate(releases: &[Release]) -> Candidate<'_> {
 impl Play {
     fn new() -> Self {
         Self {
-            releases: Releases::default(),
+            releases: Releases::new(&Places::new(), usize::MAX),
             began: Instant::now(),
         }
     }
@@ -307,20 +307,123 @@ fn what_a_list_lacks_is_forgotten_in_its_namespace_only() {
     let web = release("web");
     let mut play = Play::new();
     play.sees(0, 2, "pending-upgrade", 10, false);
-    let none = Listed::new();
-    assert_eq!(
-        play.releases
-            .retain(Tool::Helm, Some(&name("other")), &none),
-        []
-    );
-    let listed = Listed::from([(web.clone(), BTreeSet::from([2]))]);
-    assert_eq!(play.releases.retain(Tool::Helm, None, &listed), []);
-    assert_eq!(play.releases.retain(Tool::Flux, None, &none), []);
-    assert_eq!(
-        play.releases.retain(Tool::Helm, Some(&name("shop")), &none),
-        [web]
-    );
+    // Returns the releases that a list without any more revisions affects.
+    let affected = |play: &mut Play, tool, namespace: Option<&Name>| {
+        play.releases.listing(tool, namespace);
+        play.releases.listed(tool, namespace)
+    };
+    assert_eq!(affected(&mut play, Tool::Helm, Some(&name("other"))), []);
+    play.releases.listing(Tool::Helm, None);
+    play.sees(1, 2, "pending-upgrade", 10, false);
+    assert_eq!(play.releases.listed(Tool::Helm, None), []);
+    assert_eq!(affected(&mut play, Tool::Flux, None), []);
+    assert_eq!(affected(&mut play, Tool::Helm, Some(shop())), [web]);
     assert!(play.releases.is_empty());
+}
+
+#[test]
+fn a_revision_that_was_deleted_unseen_leaves_the_one_before_it_to_wait_for() {
+    let web = release("web");
+    let mut play = Play::new();
+    play.sees(0, 4, "deployed", 40, true);
+    // It was uninstalled, and is being installed again.
+    play.releases.listing(Tool::Helm, None);
+    play.sees(1, 1, "pending-install", 50, false);
+    assert_eq!(play.waits(Some(&web), 51, 2), None);
+    assert_eq!(play.releases.listed(Tool::Helm, None), [web.clone()]);
+    assert_eq!(play.waits(Some(&web), 51, 2), Some(62));
+}
+
+#[test]
+fn ten_thousand_releases_take_two_mebibytes() {
+    let mut play = Play::new();
+    for at in 0..10_000 {
+        let revision = secret(&format!("release-{at}"), 1, "deployed", 1, true).revision();
+        let now = play.at(0);
+        play.releases.apply(revision.unwrap(), now);
+    }
+    let weight = play.releases.weight(Tool::Helm, shop());
+    assert!(weight < 2 << 20, "{weight}");
+    play.releases.listing(Tool::Helm, None);
+    assert_eq!(play.releases.listed(Tool::Helm, None).len(), 10_000);
+    assert_eq!(play.releases.weight(Tool::Helm, shop()), 0);
+}
+
+#[test]
+fn of_the_revisions_that_have_ended_one_is_remembered() {
+    let mut play = Play::new();
+    play.sees(0, 1, "deployed", 10, true);
+    let weight = play.releases.weight(Tool::Helm, shop());
+    for number in 2..100 {
+        play.sees(0, number, "pending-upgrade", 10 * number, false);
+        assert!(play.releases.weight(Tool::Helm, shop()) > weight);
+        play.sees(0, number, "deployed", 10 * number + 1, true);
+    }
+    assert_eq!(play.releases.weight(Tool::Helm, shop()), weight);
+    let last = secret("web", 99, "deployed", 991, true);
+    assert!(play.releases.delete(&last.revision().unwrap()));
+    assert!(play.releases.is_empty());
+}
+
+#[test]
+fn a_namespace_with_too_many_releases_is_told_once_and_the_others_are_waited_for() {
+    let web = release("web");
+    let mut play = Play::new();
+    play.sees(0, 2, "pending-upgrade", 10, false);
+    let share = 10 * play.releases.weight(Tool::Helm, shop());
+    play.releases = Releases::new(&Places::new(), share);
+    play.sees(0, 2, "pending-upgrade", 10, false);
+    let mut left_out = 0;
+    for at in 0..100 {
+        let revision = secret(&format!("r{at}"), 1, "pending-upgrade", 1, false);
+        let now = play.at(0);
+        let applied = play.releases.apply(revision.revision().unwrap(), now);
+        left_out += usize::from(applied.is_first_left_out);
+    }
+    assert_eq!(left_out, 1);
+    assert!(play.releases.weight(Tool::Helm, shop()) <= share);
+    assert_eq!(
+        play.waits(Some(&web), 11, 1),
+        Some(61),
+        "it was there before"
+    );
+    assert_eq!(
+        play.waits(Some(&release("r99")), 11, 1),
+        Some(61),
+        "it is of web"
+    );
+
+    // Another namespace has room, and so has this one once some are gone.
+    let eve = Release {
+        namespace: Some(name("eve")),
+        ..release("web")
+    };
+    let revision = secret("web", 2, "pending-upgrade", 10, false).revision();
+    let revision = Revision {
+        release: eve.clone(),
+        ..revision.unwrap()
+    };
+    let (now, at) = (play.at(0), play.at(1));
+    assert!(play.releases.apply(revision, now).is_news);
+    let waits = |play: &Play, release: &Release| {
+        let candidate = candidate(std::slice::from_ref(release));
+        let wait = play.releases.wait(candidate, &[], (at, at), PATIENCE);
+        wait.is_some()
+    };
+    assert!(waits(&play, &eve));
+    let last = || {
+        secret("r99", 1, "pending-upgrade", 1, false)
+            .revision()
+            .unwrap()
+    };
+    assert!(!waits(&play, &last().release));
+    let first = secret("r0", 1, "pending-upgrade", 1, false).revision();
+    let second = secret("r1", 1, "pending-upgrade", 1, false).revision();
+    for revision in [first, second] {
+        assert!(play.releases.delete(&revision.unwrap()));
+    }
+    assert!(play.releases.apply(last(), now).is_news);
+    assert!(waits(&play, &last().release));
 }
 
 #[test]
@@ -388,7 +491,7 @@ fn waits_for(object: &impl ReleaseObject, named: &Release) -> bool {
 /// Does the same if Applications are watched in these namespaces.
 fn waits_in(namespaces: &[Option<&str>], object: &impl ReleaseObject, named: &Release) -> bool {
     let namespaces = namespaces.iter().map(|it| it.map(name)).collect();
-    let mut releases = Releases::new(&Places::from([(Tool::ArgoCd, namespaces)]));
+    let mut releases = Releases::new(&Places::from([(Tool::ArgoCd, namespaces)]), usize::MAX);
     let now = Instant::now();
     releases.apply(object.revision().unwrap(), now);
     let named = std::slice::from_ref(named);

@@ -60,6 +60,9 @@ use crate::runtime::controller::ControllerErrors;
 use crate::runtime::queue::Item;
 use crate::runtime::worker::{Handler, Worker};
 
+/// The releases of a tool in one namespace may take this part of the memory of its workloads, in addition.
+const RELEASES_PART: usize = 8;
+
 /// The settings of the loop.
 #[derive(Clone)]
 pub(crate) struct Settings {
@@ -78,7 +81,8 @@ pub(crate) struct Settings {
     /// The time for which a pod of a StatefulSet is in the way of a corrected configuration before it is deleted; 0
     /// for never.
     pub(crate) unstick_after: Duration,
-    /// The memory that the workloads of one namespace may take, in bytes.
+    /// The memory that the workloads of one namespace may take, in bytes. Its releases may take a part of that in
+    /// addition.
     pub(crate) namespace_memory: usize,
     /// The maximum numbers of rollouts that are under way at once.
     pub(crate) limits: Limits,
@@ -145,7 +149,11 @@ impl Reconciler {
             .then(|| Reloads::new(client.clone(), budget.clone(), over_http(), worker.clone()));
         Self {
             reloads,
-            releases: Releases::new(settings.release_wait, scope.releases()),
+            releases: Releases::new(
+                settings.release_wait,
+                scope.releases(),
+                settings.namespace_memory / RELEASES_PART,
+            ),
             rotations: Rotations::default(),
             stages: Stages::default(),
             slots: Slots::new(settings.limits),

@@ -7,7 +7,7 @@ use pod_reloader_core::digest::Presence;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::release::{
-    Candidate, Change, Listed, Places, Release, Releases as Rules, Revision, Tool, Wait,
+    AppliedRevision, Candidate, Change, Places, Release, Releases as Rules, Revision, Tool, Wait,
 };
 use pod_reloader_core::workload::Workload;
 use tokio::sync::watch;
@@ -29,10 +29,11 @@ pub(crate) struct Releases {
 }
 
 impl Releases {
-    pub(crate) fn new(patience: Duration, places: &Places) -> Self {
+    /// Returns no releases. Those of a tool in one namespace may take `share` bytes.
+    pub(crate) fn new(patience: Duration, places: &Places, share: usize) -> Self {
         Self {
             patience,
-            rules: Mutex::new(Rules::new(places)),
+            rules: Mutex::new(Rules::new(places, share)),
             lists_due: watch::Sender::new(places.values().map(Vec::len).sum()),
         }
     }
@@ -45,8 +46,8 @@ impl Releases {
         let _ = timeout(FIRST_LISTS, listed).await;
     }
 
-    /// Takes in a revision. Returns true if it is news.
-    pub(crate) fn apply(&self, revision: Revision) -> bool {
+    /// Takes in a revision.
+    pub(crate) fn apply(&self, revision: Revision) -> AppliedRevision {
         let now = Instant::now().into_std();
         self.rules.lock().apply(revision, now)
     }
@@ -56,17 +57,17 @@ impl Releases {
         self.rules.lock().delete(revision)
     }
 
-    /// Takes in a complete list of a tool's revisions in a namespace, or in all of them. Forgets what it does
-    /// not contain, and returns the releases that this affects.
-    pub(crate) fn retain(
-        &self,
-        tool: Tool,
-        namespace: Option<&Name>,
-        listed: &Listed,
-    ) -> Vec<Release> {
+    /// Takes in that a list of a tool's revisions in a namespace, or in all of them, begins.
+    pub(crate) fn listing(&self, tool: Tool, namespace: Option<&Name>) {
+        self.rules.lock().listing(tool, namespace);
+    }
+
+    /// Takes in that such a list is complete. Forgets what it does not contain, and returns the releases that this
+    /// affects.
+    pub(crate) fn all_listed(&self, tool: Tool, namespace: Option<&Name>) -> Vec<Release> {
         self.lists_due
             .send_modify(|lists| *lists = lists.saturating_sub(1));
-        self.rules.lock().retain(tool, namespace, listed)
+        self.rules.lock().listed(tool, namespace)
     }
 
     /// Notes that a restart has waited for a release in vain.

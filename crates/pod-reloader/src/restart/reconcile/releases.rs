@@ -1,9 +1,10 @@
 //! Lets restarts wait for releases that are under way.
 
 use pod_reloader_core::name::Name;
-use pod_reloader_core::release::{Listed, Release, Revision, Tool, Wait};
+use pod_reloader_core::release::{AppliedRevision, Release, Revision, Tool, Wait};
 use pod_reloader_core::workload::Workload;
 use tokio::time::Instant;
+use tracing::warn;
 
 use super::Reconciler;
 use crate::report::notice::Notice;
@@ -13,7 +14,14 @@ impl Reconciler {
     /// Takes in a revision of a release as it is now.
     pub(crate) fn release_seen(&self, revision: Revision) {
         let release = revision.release.clone();
-        if self.releases.apply(revision) {
+        let AppliedRevision {
+            is_news,
+            is_first_left_out,
+        } = self.releases.apply(revision);
+        if is_first_left_out {
+            warn!(%release, "the releases of a namespace take more memory than their share: restarts do not wait for those that do not fit, such as this one");
+        }
+        if is_news {
             self.release_moved(&release);
         }
     }
@@ -25,9 +33,14 @@ impl Reconciler {
         }
     }
 
-    /// Takes in a complete list of a tool's revisions in a namespace, or in all of them.
-    pub(crate) fn releases_listed(&self, tool: Tool, namespace: Option<&Name>, listed: &Listed) {
-        for release in self.releases.retain(tool, namespace, listed) {
+    /// Takes in that a list of a tool's revisions in a namespace, or in all of them, begins.
+    pub(crate) fn releases_listing(&self, tool: Tool, namespace: Option<&Name>) {
+        self.releases.listing(tool, namespace);
+    }
+
+    /// Takes in that such a list is complete.
+    pub(crate) fn releases_listed(&self, tool: Tool, namespace: Option<&Name>) {
+        for release in self.releases.all_listed(tool, namespace) {
             self.release_moved(&release);
         }
     }

@@ -7,7 +7,7 @@ use kube::runtime::watcher::Event;
 use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::release::{
-    Application, Kustomization, Listed, Places, ReleaseObject, ReleaseSecret, Tool,
+    Application, Kustomization, Places, ReleaseObject, ReleaseSecret, Tool,
 };
 use tokio::task::JoinSet;
 
@@ -53,17 +53,10 @@ async fn watch<O: ReleaseObject + Foreign>(
     }
     let watches = &reconciler.metrics().watches;
     let _watching = watches.begin(&objects.watch_id(), kind);
-    let mut listed = Listed::new();
+    let place = namespace.as_ref();
     let watching = objects.follow(|event| match event {
-        Event::Init => listed.clear(),
-        Event::InitApply(object) => {
-            if let Some(revision) = object.revision() {
-                let numbers = listed.entry(revision.release.clone()).or_default();
-                numbers.insert(revision.number);
-                reconciler.release_seen(revision);
-            }
-        }
-        Event::Apply(object) => {
+        Event::Init => reconciler.releases_listing(O::TOOL, place),
+        Event::InitApply(object) | Event::Apply(object) => {
             if let Some(revision) = object.revision() {
                 reconciler.release_seen(revision);
             }
@@ -73,10 +66,7 @@ async fn watch<O: ReleaseObject + Foreign>(
                 reconciler.release_gone(&revision);
             }
         }
-        Event::InitDone => {
-            reconciler.releases_listed(O::TOOL, namespace.as_ref(), &listed);
-            listed = Listed::new();
-        }
+        Event::InitDone => reconciler.releases_listed(O::TOOL, place),
     });
     watching.await;
 }
