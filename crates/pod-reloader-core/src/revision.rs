@@ -386,6 +386,22 @@ mod tests {
     }
 
     #[test]
+    fn a_part_that_is_not_an_object_is_a_difference() {
+        let of =
+            |template: Value| Revision::new(None, "u", 1, Some(&to_raw_value(&template).unwrap()));
+        let bare = of(json!({}));
+        for odd in [
+            json!("x"),
+            json!({"metadata": "x"}),
+            json!({"metadata": {"annotations": "x"}}),
+            json!({"metadata": {"labels": []}}),
+        ] {
+            assert!(!bare.differs_in_config_alone(&of(odd.clone())), "{odd}");
+            assert!(of(odd.clone()).differs_in_config_alone(&of(odd)));
+        }
+    }
+
+    #[test]
     fn a_controller_revision_has_its_template_in_its_data() {
         let object: ControllerRevision = serde_json::from_value(json!({
             "metadata": {
