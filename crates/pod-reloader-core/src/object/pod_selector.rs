@@ -9,7 +9,11 @@ use serde_json::value::RawValue;
 
 use crate::raw::read_as;
 
-/// Returns a selector as text. `None` if it cannot be understood, or selects everything, which no workload does.
+/// The maximum size of a selector, in bytes. Lists take it in their URL, and reading it takes many times its size.
+const MAX_SIZE: usize = 16 << 10;
+
+/// Returns a selector as text. `None` if it cannot be understood, is too large, or selects everything, which no workload
+/// does.
 pub(super) fn text(selector: &RawValue) -> Option<String> {
     /// A mere map of labels is what OpenShift's DeploymentConfigs have.
     #[derive(Deserialize)]
@@ -17,6 +21,9 @@ pub(super) fn text(selector: &RawValue) -> Option<String> {
     enum PodSelector {
         Labels(BTreeMap<String, String>),
         Selector(LabelSelector),
+    }
+    if selector.get().len() > MAX_SIZE {
+        return None;
     }
     let selector: Selector = match read_as(selector)? {
         PodSelector::Labels(labels) => labels.into_iter().collect(),
@@ -47,5 +54,16 @@ mod tests {
         ] {
             assert_eq!(text(none.clone()), None, "{none}");
         }
+    }
+
+    #[test]
+    fn a_selector_of_more_labels_than_a_url_takes_is_not_read() {
+        let of = |count: usize| {
+            let labels = (0..count).map(|number| (format!("label-{number:04}"), json!("x")));
+            let labels: serde_json::Map<String, serde_json::Value> = labels.collect();
+            text(&to_raw_value(&json!({"matchLabels": labels})).unwrap())
+        };
+        assert!(of(800).is_some());
+        assert_eq!(of(1000), None);
     }
 }
