@@ -78,7 +78,7 @@ fn read(config_maps: &str, secrets: &str) -> References {
 }
 
 /// Returns the items of a list. A comma between an opening and the next closing bracket is part of an item.
-fn items(list: &str) -> Vec<String> {
+pub(crate) fn items(list: &str) -> Vec<String> {
     let mut items = vec![String::new()];
     let mut is_open = false;
     for character in list.chars() {
@@ -94,7 +94,7 @@ fn items(list: &str) -> Vec<String> {
 }
 
 /// Returns the name in `name` or `name[key,key]`.
-fn name_of(item: &str) -> Option<String> {
+pub(crate) fn name_of(item: &str) -> Option<String> {
     let item = item.trim();
     let Some(start) = item.find('[') else {
         return Some(item.to_owned());

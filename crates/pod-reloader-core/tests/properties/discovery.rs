@@ -31,7 +31,7 @@ pub(crate) fn hold(bytes: &[u8]) {
     assert_eq!(uses(&json!(typed)), expected, "{spec}");
 }
 
-type Uses = BTreeSet<(ConfigKind, String, BTreeSet<String>, Consumption)>;
+pub(crate) type Uses = BTreeSet<(ConfigKind, String, BTreeSet<String>, Consumption)>;
 
 /// A source of files in a volume.
 struct Files {
@@ -41,7 +41,7 @@ struct Files {
     items: Vec<(String, String)>,
 }
 
-fn uses(spec: &Value) -> Uses {
+pub(crate) fn uses(spec: &Value) -> Uses {
     let mut uses = Uses::new();
     let mut mounts = Vec::new();
     let mut files: BTreeMap<String, Vec<Files>> = BTreeMap::new();
@@ -180,7 +180,7 @@ fn uses_at(path: &str, files: &[Files], consumption: Consumption) -> Uses {
 }
 
 /// Calls `visit` with everything in `value`, and the path to it.
-fn walk(value: &Value, path: String, visit: &mut impl FnMut(&str, &Value)) {
+pub(crate) fn walk(value: &Value, path: String, visit: &mut impl FnMut(&str, &Value)) {
     visit(&path, value);
     let members: Vec<(String, &Value)> = match value {
         Value::Object(members) => members

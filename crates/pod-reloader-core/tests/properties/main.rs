@@ -1,15 +1,21 @@
 //! Properties of the rules, on inputs that nobody thought of. `make fuzz` looks for more.
 
 mod annotations;
+mod built_workload;
 mod choices;
 mod digests;
 mod discovery;
+mod metadata;
 mod mutation;
 mod object;
 mod patches;
+mod pinned_pods;
 mod pod_spec;
 mod raw;
 mod reviews;
+mod templates;
+mod workloads;
+mod written;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -55,5 +61,25 @@ proptest! {
     #[test]
     fn json_is_read_the_same_whether_it_is_built_or_not(choices in vec(any::<u8>(), 0..400)) {
         raw::hold(&choices);
+    }
+
+    #[test]
+    fn all_names_of_pinned_config_maps_in_a_pod_are_replaced_or_none(choices in vec(any::<u8>(), 0..600)) {
+        pinned_pods::hold(&choices);
+    }
+
+    #[test]
+    fn a_workload_is_read_the_same_whether_it_is_built_or_not(choices in vec(any::<u8>(), 0..600)) {
+        workloads::hold(&choices);
+    }
+
+    #[test]
+    fn pod_templates_differ_if_more_than_what_is_ours_differs(choices in vec(any::<u8>(), 0..800)) {
+        templates::hold(&choices);
+    }
+
+    #[test]
+    fn metadata_is_read_the_same_whether_it_is_built_or_not(choices in vec(any::<u8>(), 0..200)) {
+        metadata::hold(&choices);
     }
 }
