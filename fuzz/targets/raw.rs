@@ -1,0 +1,4 @@
+//! JSON is read the same whether it is built or only looked into.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| pod_reloader_fuzz::raw(input));
