@@ -3,19 +3,27 @@
 
 use peak_alloc::PeakAlloc;
 use pod_reloader_core::admission::begin;
+use pod_reloader_core::dialect::Dialect;
+use pod_reloader_core::dialects::Dialects;
 use pod_reloader_core::digest::{Aspects, ConfigObject, DataKeys};
 use pod_reloader_core::hash::{HashKey, Keyring};
+use pod_reloader_core::kind::{CustomResource, WorkloadKind};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pinned_pod::use_copies;
 use pod_reloader_core::protect::{Deletion, Protection};
 use pod_reloader_core::readers::{POD_SPEC, READERS};
-use pod_reloader_core::review::Request;
-use pod_reloader_core::scope::Scope;
+use pod_reloader_core::release::Tool;
+use pod_reloader_core::review::{Request, response};
+use pod_reloader_core::scope::{Labels, Scope};
+use pod_reloader_core::staging::Defaults;
 
 /// The size of each document, in bytes.
 const SIZE: usize = 48 << 10;
 /// The memory that reading may take in addition to the document, as a multiple of its size.
 const TIMES: usize = 4;
+/// The memory that reading a list of names in an annotation may take, as a multiple of its size. An annotation has a
+/// maximum size itself.
+const TIMES_OF_A_LIST: usize = 32;
 /// The memory that a short answer may take, in bytes.
 const SHORT: usize = 32 << 10;
 
@@ -32,7 +40,10 @@ fn measure(work: impl FnOnce()) -> (usize, usize) {
 }
 
 /// Many tiny items: a list, a map, or a text. `#` stands for another name each time.
-const FLOODS: &[(&str, &str, &str)] = &[
+type Flood = (&'static str, &'static str, &'static str);
+
+/// The floods that are tried in each place.
+const FLOODS: &[Flood] = &[
     ("{", "\"#\":\"\",", "}"),
     ("{", "\"\":\"\",", "}"),
     ("{", "\"#\":0,", "}"),
@@ -68,6 +79,24 @@ const FLOODS: &[(&str, &str, &str)] = &[
     ("\"", "#=#-0123456789,", "\""),
     ("", "9", ""),
 ];
+
+/// The floods that are tried in a few places: one huge name, names that are repeated, and what is nested. What is still
+/// open at the end of [`LISTS`] and [`OBJECTS`] is closed.
+const ODD_FLOODS: &[Flood] = &[
+    ("{\"", "x", "\":0}"),
+    ("{\"\\u0061", "x", "\":\"\"}"),
+    ("{", "\"metadata\":{},", "}"),
+    ("{", "\"object\":{},", "}"),
+    ("[", "[],", "]"),
+    ("[", "[{}],", "]"),
+    ("[", "{\"a\":{\"b\":{}}},", "]"),
+    LISTS,
+    OBJECTS,
+];
+/// Lists in lists.
+const LISTS: Flood = ("", "[", "");
+/// Objects in objects.
+const OBJECTS: Flood = ("", "{\"a\":", "");
 
 /// The places in which an object can have many items.
 const PLACES: &[&str] = &[
@@ -116,20 +145,42 @@ const PLACES: &[&str] = &[
     "status operationState syncResult resources",
 ];
 
-/// Returns a document of [`SIZE`] bytes, with a flood in a place.
-fn document((begin, item, end): (&str, &str, &str), place: &str) -> String {
-    let mut flood = begin.to_owned();
-    let mut number = 0_u32;
-    while flood.len() < SIZE {
+/// The places in which the odd floods are tried, too.
+const ODD_PLACES: &[&str] = &[
+    "",
+    "metadata",
+    "metadata annotations",
+    "metadata labels",
+    "metadata ownerReferences",
+    "metadata managedFields",
+    "data",
+    "spec",
+    "spec template",
+    "spec template metadata annotations",
+    "spec template spec containers",
+    "spec template spec volumes",
+    "status conditions",
+];
+
+/// Returns the text of a flood, of [`SIZE`] bytes and a few more.
+fn text(flood: Flood) -> String {
+    let (begin, item, end) = flood;
+    let mut text = begin.to_owned();
+    let mut number = 0;
+    while text.len() < SIZE {
         number += 1;
-        flood.push_str(&item.replace('#', &short(number)));
+        text.push_str(&item.replace('#', &short(number)));
     }
-    let flood = format!("{}{end}", flood.trim_end_matches(','));
-    inside(place, &flood)
+    let closing = match flood {
+        LISTS => "]".repeat(number),
+        OBJECTS => format!("0{}", "}".repeat(number)),
+        _ => String::new(),
+    };
+    format!("{}{closing}{end}", text.trim_end_matches(','))
 }
 
 /// Returns the shortest names first.
-fn short(mut number: u32) -> String {
+fn short(mut number: usize) -> String {
     let mut name = String::new();
     while number > 0 {
         name.push(char::from(
@@ -154,26 +205,62 @@ fn inside(place: &str, value: &str) -> String {
     object
 }
 
-/// Returns an object of each flood in each place, with what every object has.
-fn documents() -> impl Iterator<Item = (String, String)> {
-    PLACES.iter().flat_map(|place| {
-        FLOODS.iter().map(move |flood| {
-            let document = document(*flood, place);
-            (
-                format!("{} in {place}", flood.1),
-                completed(&document, place),
-            )
-        })
-    })
+/// A document with a flood in a place.
+struct Document {
+    place: &'static str,
+    what: String,
+    text: String,
 }
+
+impl Document {
+    fn new(flood: Flood, text: &str, place: &'static str) -> Self {
+        Self {
+            place,
+            what: format!("{} in {place}", flood.1),
+            text: completed(&inside(place, text), place),
+        }
+    }
+
+    /// Returns true if the flood is in a pod template.
+    fn is_of_template(&self) -> bool {
+        self.place.starts_with("spec template")
+    }
+
+    /// Returns true if the flood is in a list of a pod spec, which is read up to a limit.
+    fn is_of_pod_spec(&self) -> bool {
+        let lists = ["containers", "volumes", "imagePullSecrets"];
+        self.place.split(' ').any(|name| lists.contains(&name))
+    }
+
+    /// Returns the memory that a review may take whatever the size of the document.
+    fn fixed(&self) -> usize {
+        match self.place {
+            _ if self.is_of_pod_spec() => SHORT + POD_SPEC,
+            place if place.starts_with("metadata annotations ") => SHORT + TIMES_OF_A_LIST * SIZE,
+            _ => SHORT,
+        }
+    }
+}
+
+/// Returns an object of each flood in each place, with what every object has.
+fn documents() -> impl Iterator<Item = Document> {
+    let of = |floods: &'static [Flood], places: &'static [&'static str]| {
+        floods.iter().flat_map(move |flood| {
+            let text = text(*flood);
+            let places = places.iter();
+            places.map(move |place| Document::new(*flood, &text, place))
+        })
+    };
+    of(FLOODS, PLACES).chain(of(ODD_FLOODS, ODD_PLACES))
+}
+
+/// The metadata of a workload that is managed, and whose pods reload, or of a pod that is pinned.
+const METADATA: &str = r#"{"name":"a","namespace":"a","uid":"u","resourceVersion":"1","annotations":{"pod-reloader.cs.sap.com/auto":"true","pod-reloader.cs.sap.com/reload-url":"http://:8080/-/reload","pod-reloader.cs.sap.com/pins":"b=b-0123456789"}}"#;
 
 /// Adds the members without which nothing is read. Those that the flood is in stay as they are.
 fn completed(document: &str, place: &str) -> String {
     let more = [
-        (
-            "metadata",
-            r#"{"name":"a","namespace":"a","uid":"u","resourceVersion":"1"}"#,
-        ),
+        ("metadata", METADATA),
         (
             "spec",
             r#"{"template":{},"source":{"kind":"Secret","name":"a"},"target":{"apiVersion":"v1","kind":"A","name":"a"},"fields":[]}"#,
@@ -209,8 +296,23 @@ fn hold(what: &str, length: usize, fixed: usize, work: impl FnOnce()) {
 fn whatever_somebody_sends_takes_a_few_times_its_size_while_it_is_read() {
     each_type_is_read_in_a_few_times_the_size_of_its_document();
     each_review_is_answered_in_a_few_times_its_size();
+    each_part_of_a_review_is_read_in_a_few_times_its_size();
+    the_annotations_of_each_tool_are_read_in_some_times_their_size();
     each_config_object_is_digested_in_a_few_times_its_size();
     the_lists_of_a_pod_spec_have_a_limit();
+}
+
+fn each_config_object_is_digested_in_a_few_times_its_size() {
+    let keys: DataKeys = ["a".into()].into();
+    for Document { what, text, .. } in documents() {
+        let aspects = Aspects {
+            keys: Some(&keys),
+            ..Aspects::default()
+        };
+        hold(&what, text.len(), SHORT, || {
+            drop(ConfigObject::parse(text.as_bytes(), aspects));
+        });
+    }
 }
 
 /// The lists in lists count, too.
@@ -252,16 +354,21 @@ fn the_lists_of_a_pod_spec_have_a_limit() {
 
 fn each_type_is_read_in_a_few_times_the_size_of_its_document() {
     let mut excess = Vec::new();
-    for (what, document) in documents() {
+    for document in documents() {
+        let text = &document.text;
         for reader in READERS {
             let (peak, kept) = measure(|| {
-                (reader.read)(document.as_bytes());
+                (reader.read)(text.as_bytes());
             });
-            if peak > TIMES * document.len() + reader.fixed || kept > 0 {
-                let times = peak as f64 / document.len() as f64;
+            let fixed = match document.is_of_pod_spec() {
+                true => reader.fixed,
+                false => SHORT,
+            };
+            if peak > TIMES * text.len() + fixed || kept > 0 {
+                let times = peak as f64 / text.len() as f64;
                 excess.push(format!(
-                    "{}: {what}: {times:.1} times as much, keeps {kept}",
-                    reader.name
+                    "{}: {}: {times:.1} times as much, keeps {kept}",
+                    reader.name, document.what
                 ));
             }
         }
@@ -269,55 +376,104 @@ fn each_type_is_read_in_a_few_times_the_size_of_its_document() {
     assert!(excess.is_empty(), "{}\n{}", excess.len(), excess.join("\n"));
 }
 
-fn each_config_object_is_digested_in_a_few_times_its_size() {
-    let keys: DataKeys = ["a".into()].into();
-    for (what, document) in documents() {
-        let aspects = Aspects {
-            keys: Some(&keys),
-            ..Aspects::default()
-        };
-        hold(&what, document.len(), SHORT, || {
-            drop(ConfigObject::parse(document.as_bytes(), aspects));
-        });
-    }
-}
-
-fn review(kind: &str, operation: &str, object: &str, old: &str) -> String {
+fn review(kind: &str, operation: &str, object: &str, old: &str, more: &str) -> String {
     format!(
-        r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{kind},"operation":"{operation}","namespace":"a","object":{object},"oldObject":{old}}}}}"#
+        r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{kind},"operation":"{operation}","namespace":"a","object":{object},"oldObject":{old}{more}}}}}"#
     )
 }
 
-fn each_review_is_answered_in_a_few_times_its_size() {
-    let scope = Scope::new([], Name::parse("operator").expect("it is a name"));
-    let keys = Keyring::new(vec![HashKey::new([7; 32])]).expect("it has a key");
-    let opted_in = r#"{"metadata":{"name":"a","annotations":{"pod-reloader.cs.sap.com/auto":"true"}},"spec":{"template":{}}}"#;
-    for (what, document) in documents() {
-        let deployment = r#"{"group":"apps","kind":"Deployment"}"#;
-        for (object, old) in [
-            (&*document, opted_in),
-            (opted_in, &*document),
-            (&*document, &*document),
-        ] {
-            for operation in ["CREATE", "UPDATE"] {
-                let body = review(deployment, operation, object, old);
-                hold(
-                    &format!("{operation} of a Deployment, {what}"),
-                    body.len(),
-                    SHORT + POD_SPEC,
-                    || {
-                        let request = Request::parse(body.as_bytes());
-                        drop(request.map(|it| drop(begin(&it, &scope, &keys, ""))));
-                    },
-                );
-            }
+/// Returns a scope in which everything is read that can be.
+fn scope() -> Scope {
+    let dialects = Dialects {
+        spoken: Dialect::ALL.into(),
+        auto_all: true,
+        ignored: None,
+        classes: true,
+    };
+    let tools = [Tool::Helm, Tool::Flux, Tool::ArgoCd];
+    Scope::new([], Name::parse("operator").expect("it is a name"))
+        .with(Labels::default(), dialects)
+        .and_kinds(vec![custom_kind()])
+        .and_releases(tools.map(|tool| (tool, vec![None])).into())
+        .and_stages(Defaults {
+            judges_all: true,
+            ..Defaults::default()
+        })
+        .and_pins(true)
+        .and_http_reloads(true)
+}
+
+fn custom_kind() -> WorkloadKind {
+    let resource: CustomResource = serde_json::from_str(
+        r#"{"group":"x.io","resource":"xs","kind":"X","podTemplates":["spec.template","spec.other"]}"#,
+    )
+    .expect("it is a custom resource");
+    resource.into_kind().expect("its paths are paths")
+}
+
+/// Answers reviews, as far as that goes without reading anything else.
+struct Webhook {
+    scope: Scope,
+    keys: Keyring,
+}
+
+impl Webhook {
+    fn new() -> Self {
+        let keys = Keyring::new(vec![HashKey::new([7; 32])]).expect("it has a key");
+        let scope = scope();
+        let webhook = Self { scope, keys };
+        // Whatever is made once and kept, such as the table of time zones, is made now.
+        let body = review(STATEFUL_SET, "CREATE", EVERYTHING, "null", "");
+        webhook.begin(&body);
+        webhook
+    }
+
+    fn begin(&self, body: &str) {
+        if let Ok(request) = Request::parse(body.as_bytes()) {
+            drop(begin(&request, &self.scope, &self.keys, "us"));
+            drop(response(&request.uid, &[], &[]));
         }
-        let body = review(r#"{"kind":"Pod"}"#, "CREATE", &document, "null");
+    }
+
+    /// Fails if the first step towards an answer takes too much memory.
+    fn hold(&self, what: &str, fixed: usize, body: &str) {
+        hold(what, body.len(), fixed, || self.begin(body));
+    }
+}
+
+const STATEFUL_SET: &str = r#"{"group":"apps","kind":"StatefulSet"}"#;
+const CUSTOM: &str = r#"{"group":"x.io","kind":"X"}"#;
+const OPTED_IN: &str = r#"{"metadata":{"name":"a","annotations":{"pod-reloader.cs.sap.com/auto":"true"}},"spec":{"template":{}}}"#;
+/// A workload with a regular expression and a time zone.
+const EVERYTHING: &str = r#"{"metadata":{"name":"a","annotations":{"configmap.reloader.stakater.com/reload":"a.*","pod-reloader.cs.sap.com/restart-window":"Mon-Fri 02:00-04:00 Europe/Berlin"}},"spec":{"template":{}}}"#;
+/// What makes a request a status query.
+const QUERY: &str = r#","dryRun":true,"options":{"fieldManager":"pod-reloader-status-query"}"#;
+
+fn each_review_is_answered_in_a_few_times_its_size() {
+    let webhook = Webhook::new();
+    for document in documents() {
+        let (what, fixed) = (&document.what, document.fixed());
+        let object = document.text.as_str();
+        let hold_of = |kind: &str, operation: &str, object: &str, old: &str, more: &str| {
+            let body = review(kind, operation, object, old, more);
+            webhook.hold(&format!("{operation} of {kind}, {what}"), fixed, &body);
+        };
+        hold_of(STATEFUL_SET, "CREATE", object, "null", "");
+        hold_of(STATEFUL_SET, "UPDATE", object, OPTED_IN, "");
+        hold_of(STATEFUL_SET, "UPDATE", OPTED_IN, object, "");
+        hold_of(STATEFUL_SET, "UPDATE", OPTED_IN, object, QUERY);
+        hold_of(CUSTOM, "CREATE", object, "null", "");
+        if document.is_of_template() {
+            // Texts that differ are compared member by member.
+            let other = object.replace(',', " ,");
+            hold_of(STATEFUL_SET, "UPDATE", object, &other, "");
+        }
+        let body = review(r#"{"kind":"Pod"}"#, "CREATE", object, "null", "");
         hold(&format!("a new pod, {what}"), body.len(), SHORT, || {
             let request = Request::parse(body.as_bytes());
             drop(request.map(|it| it.object.map(use_copies)));
         });
-        let body = review(r#"{"kind":"ConfigMap"}"#, "DELETE", "null", &document);
+        let body = review(r#"{"kind":"ConfigMap"}"#, "DELETE", "null", object, "");
         hold(
             &format!("a ConfigMap that goes, {what}"),
             body.len(),
@@ -327,5 +483,99 @@ fn each_review_is_answered_in_a_few_times_its_size() {
                 drop(request.map(|it| Deletion::of(&it, Protection::InUse).is_ok()));
             },
         );
+    }
+}
+
+/// The parts of a request that are no objects.
+const PARTS: &[&str] = &[
+    "uid",
+    "kind",
+    "kind group",
+    "kind kind",
+    "resource",
+    "subResource",
+    "name",
+    "namespace",
+    "operation",
+    "userInfo",
+    "userInfo username",
+    "userInfo groups",
+    "userInfo extra",
+    "options",
+    "options fieldManager",
+    "dryRun",
+];
+
+fn each_part_of_a_review_is_read_in_a_few_times_its_size() {
+    let webhook = Webhook::new();
+    for flood in FLOODS.iter().chain(ODD_FLOODS) {
+        let text = text(*flood);
+        for place in PARTS {
+            let part = inside(place, &text);
+            let first = place.split(' ').next().unwrap_or_default();
+            let rest = [
+                ("uid", r#""u""#),
+                ("kind", STATEFUL_SET),
+                ("operation", r#""CREATE""#),
+                ("namespace", r#""a""#),
+                ("object", OPTED_IN),
+            ];
+            let rest = rest.iter().filter(|(name, _)| *name != first);
+            let rest: String = rest
+                .map(|(name, value)| format!("\"{name}\":{value},"))
+                .collect();
+            let body = format!(
+                r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{{rest}{}}}"#,
+                &part[1..]
+            );
+            webhook.hold(
+                &format!("{} in {place} of a request", flood.1),
+                SHORT,
+                &body,
+            );
+        }
+        for body in [inside("request", &text), text] {
+            webhook.hold(&format!("{} as a review", flood.1), SHORT, &body);
+        }
+    }
+}
+
+/// Annotations of which lists are made.
+const LISTING: &[&str] = &[
+    "pod-reloader.cs.sap.com/configmaps",
+    "pod-reloader.cs.sap.com/secrets",
+    "pod-reloader.cs.sap.com/exclude-configmaps",
+    "pod-reloader.cs.sap.com/secretproviderclasses",
+    "pod-reloader.cs.sap.com/exclude-secretproviderclasses",
+    "pod-reloader.cs.sap.com/pin",
+    "pod-reloader.cs.sap.com/undone",
+    "pod-reloader.cs.sap.com/together",
+    "pod-reloader.cs.sap.com/restart-window",
+    "configmap.reloader.stakater.com/reload",
+    "secretproviderclass.reloader.stakater.com/reload",
+    "configmaps.exclude.reloader.stakater.com/reload",
+    "wave.pusher.com/extra-configmaps",
+    "trigger.k8s.io/triggering-secrets",
+    "configmap.fabric8.io/update-on-change",
+    "argocd.argoproj.io/tracking-id",
+];
+
+fn the_annotations_of_each_tool_are_read_in_some_times_their_size() {
+    let webhook = Webhook::new();
+    let excluded = r##""restarter.stackable.tech/ignore-configmap.#":"#","##;
+    let lists = LISTING.iter().flat_map(|key| {
+        ["#,", "#[#,#],", "#.*|#,", "secret/#,"].map(|item| {
+            let list = text(("\"", item, "\""));
+            (format!("{item} in {key}"), format!("\"{key}\":{list}"))
+        })
+    });
+    let keys = text(("{", excluded, "}"));
+    let keys = keys.trim_matches(['{', '}']).to_owned();
+    for (what, annotations) in lists.chain([("annotations to exclude".to_owned(), keys)]) {
+        let object = format!(
+            r#"{{"metadata":{{"name":"a","labels":{{"restarter.stackable.tech/enabled":"true"}},"annotations":{{"wave.pusher.com/update-on-config-change":"true",{annotations}}}}},"spec":{{"template":{{}}}}}}"#
+        );
+        let body = review(STATEFUL_SET, "CREATE", &object, "null", "");
+        webhook.hold(&what, SHORT + TIMES_OF_A_LIST * SIZE, &body);
     }
 }

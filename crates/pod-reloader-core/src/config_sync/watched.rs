@@ -52,7 +52,9 @@ impl TryFrom<Fields> for NamespaceMetadata {
 fn joined<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     raw::fold_map(deserializer, String::new(), |labels, key, value| {
         let comma = if labels.is_empty() { "" } else { "," };
-        for part in [comma, key, "=", value] {
+        let parts = [comma, key, "=", value];
+        labels.reserve(parts.map(str::len).iter().sum());
+        for part in parts {
             labels.push_str(part);
         }
     })

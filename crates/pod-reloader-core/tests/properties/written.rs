@@ -68,7 +68,10 @@ impl Writer<'_, '_> {
                 let mut members: Vec<_> = members.iter().collect();
                 match self.choices.number() % 4 {
                     1 => members.reverse(),
-                    2 => members.rotate_left(members.len() / 2),
+                    2 => {
+                        let middle = members.len() / 2;
+                        members.rotate_left(middle);
+                    }
                     _ => (),
                 }
                 self.text.push('{');
@@ -122,10 +125,12 @@ impl Writer<'_, '_> {
     fn separator(&mut self, at: usize) {
         let spaces = ["", "", " ", "\n\t"];
         if at > 0 {
-            self.text.push_str(self.choices.one(&spaces));
+            let space: &&str = self.choices.one(&spaces);
+            self.text.push_str(space);
             self.text.push(',');
         }
-        self.text.push_str(self.choices.one(&spaces));
+        let space: &&str = self.choices.one(&spaces);
+        self.text.push_str(space);
     }
 
     fn string(&mut self, text: &str) {
