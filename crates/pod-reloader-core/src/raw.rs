@@ -1,6 +1,6 @@
 //! Walks over JSON that somebody else wrote.
 //!
-//! A map, a list or a [`Value`](serde_json::Value) of such JSON takes up to a hundred times its size, so none is made
+//! A map, a list or a [`Value`] of such JSON takes up to a hundred times its size, so none is made
 //! of it: its members and elements are read one at a time, and only those of use are kept.
 
 use std::borrow::Cow;
