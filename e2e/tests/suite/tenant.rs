@@ -1,17 +1,29 @@
 //! One tenant does its worst in its own namespace; the operator and the users of others are not affected.
 
-use std::{cell::Cell, fmt, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    fmt::{self, Debug},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Result, bail, ensure};
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Pod, Secret},
+};
 use kube::{
-    Api,
-    api::{Patch, PatchParams},
+    Api, Resource,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use pod_reloader_e2e::caller::{Caller, answer, create, request};
 use pod_reloader_e2e::load::{Latencies, under_load};
 use pod_reloader_e2e::workload::{CONFIG_MAPS, Workload, config_map};
 use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, crowd, full, oracle, wait_for};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::runtime::Handle;
@@ -20,6 +32,8 @@ use tokio::time::{Instant, interval, sleep};
 
 /// Memory limit of the operator in the chart, in bytes.
 const LIMIT: usize = 256 << 20;
+/// The memory that the operator takes beside a namespace full of tiny items, in bytes.
+const LITTLE: usize = 128 << 20;
 /// Field manager of a status query.
 const INQUIRY: &str = "pod-reloader-status-query";
 
@@ -47,6 +61,129 @@ async fn nothing_that_a_tenant_does_in_its_namespace_stops_anybody_elsewhere() -
         scene.with_namespace("tenant", test).await
     })
     .await
+}
+
+/// Tiny items are what takes many times the memory of its JSON.
+#[tokio::test]
+async fn a_namespace_full_of_tiny_items_takes_little_memory_and_stops_nobody_elsewhere()
+-> Result<()> {
+    let label = format!("tiny-{}", std::process::id());
+    let options = Options {
+        everywhere: true,
+        namespace_labels: vec![format!("tenants={label}")],
+        values: json!({
+            "pin": {"enabled": true},
+            "protect": {"enabled": true},
+            "webhook": {
+                "namespaceSelector": {"matchLabels": {"tenants": label}},
+                "timeoutSeconds": 30,
+            },
+        }),
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        let users = Users::settle_in(scene).await?;
+        let test = async |tenant: &str| {
+            fill(scene, tenant).await?;
+            let beside = users.change("beside").await?;
+            let process = scene.operator.process();
+            let peak = process.peak_memory()?;
+            eprintln!("a change took {beside:?}, {} MiB at most", peak >> 20);
+            ensure!(peak < LITTLE, "{} MiB", peak >> 20);
+
+            scene.operator.stop().await;
+            scene.operator.start_again().await?;
+            let restarted = users.change("restarted").await?;
+            // The last thing that the tenant does has been noticed when a copy is missed.
+            scene.quiet().await?;
+            let peak = scene.operator.process().peak_memory()?;
+            eprintln!("a change took {restarted:?}, {} MiB at most", peak >> 20);
+            ensure!(peak < LITTLE, "{} MiB from the start", peak >> 20);
+            Ok(())
+        };
+        scene.with_namespace("tenant", test).await
+    })
+    .await
+}
+
+/// Fills a namespace with objects of tiny items: pods with pins, ConfigMaps that claim to be the operator's, revisions
+/// of releases, and a Deployment of ConfigMaps with many keys.
+async fn fill(scene: &Scene, tenant: &str) -> Result<()> {
+    let count = |whole, part| if full() { whole } else { part };
+    let pins = |pod: usize, count: usize| -> String {
+        let pins: Vec<_> = (0..count)
+            .map(|at| format!("{at:x}={at:x}-{:010}", pod * 100_000 + at))
+            .collect();
+        pins.join(",")
+    };
+    let pods = (0..count(140, 30)).map(|number| {
+        // Some have as many pins as an annotation has room for, others as many as are read.
+        let pins = pins(number, if number % 2 == 0 { 12_000 } else { 1_000 });
+        json!({
+            "metadata": {"name": format!("p{number}"), "annotations": {"pod-reloader.cs.sap.com/pins": pins}},
+            "spec": {"nodeSelector": {"no": "where"}, "containers": [{"name": "c", "image": "x"}]},
+        })
+    });
+    create_all::<Pod>(scene, tenant, "user", pods).await?;
+    let fakes = (0..count(600, 40)).map(|number| {
+        let original = format!("a{number}/{}/1", "u".repeat(240_000));
+        json!({"metadata": {
+            "name": format!("f{number}"),
+            "labels": {"pod-reloader.github.io/kept": "stored", "more": "x"},
+            "annotations": {"pod-reloader.github.io/kept-object": original},
+        }})
+    });
+    create_all::<ConfigMap>(scene, tenant, "pod-reloader", fakes).await?;
+    let releases = (0..count(50_000, 1_500)).map(|number| {
+        let name = format!("h{number}");
+        let labels = json!({"owner": "helm", "status": "deployed", "name": name, "version": "1"});
+        json!({"metadata": {"name": name, "labels": labels}})
+    });
+    create_all::<Secret>(scene, tenant, "user", releases).await?;
+    let keys: BTreeMap<_, _> = (0..40_000).map(|at| (format!("{at:x}"), "")).collect();
+    let crowded = (0..12)
+        .map(|number| json!({"metadata": {"name": format!("crowded-{number}")}, "data": keys}));
+    create_all::<ConfigMap>(scene, tenant, "user", crowded).await?;
+    let names: Vec<_> = (0..12).map(|number| format!("crowded-{number}")).collect();
+    let reads = Workload::deployment("crowded").lists(&names.join(","));
+    scene.create_all_in(tenant, &[reads]).await?;
+    // The namespace is looked at when a copy is deleted.
+    let label = json!({"pod-reloader.cs.sap.com/copy": "x"});
+    let copy = json!({"metadata": {"name": "copy", "labels": label}});
+    create_all::<ConfigMap>(scene, tenant, "user", [copy]).await?;
+    let config_maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), tenant);
+    config_maps.delete("copy", &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// Creates objects of one kind, many at once.
+async fn create_all<K>(
+    scene: &Scene,
+    namespace: &str,
+    manager: &str,
+    objects: impl IntoIterator<Item = Value>,
+) -> Result<()>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize,
+{
+    let api: &Api<K> = &Api::namespaced(scene.client.clone(), namespace);
+    let params = &PostParams {
+        field_manager: Some(manager.to_owned()),
+        ..PostParams::default()
+    };
+    let creates = objects.into_iter().map(|object| async move {
+        let object: K = serde_json::from_value(object)?;
+        api.create(params, &object).await?;
+        anyhow::Ok(())
+    });
+    stream::iter(creates)
+        .buffer_unordered(16)
+        .try_collect()
+        .await
 }
 
 async fn worst(scene: &Scene, tenant: &Worst<'_>) -> Result<()> {
