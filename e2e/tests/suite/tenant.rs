@@ -33,7 +33,7 @@ use tokio::time::{Instant, interval, sleep};
 /// Memory limit of the operator in the chart, in bytes.
 const LIMIT: usize = 256 << 20;
 /// The memory that the operator takes beside a namespace full of tiny items, in bytes.
-const LITTLE: usize = 128 << 20;
+const LITTLE: usize = 72 << 20;
 /// Field manager of a status query.
 const INQUIRY: &str = "pod-reloader-status-query";
 
