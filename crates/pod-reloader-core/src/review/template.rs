@@ -137,6 +137,7 @@ mod tests {
         assert!(!same(r#"{"x":1,"y":2}"#, r#"{"x":2,"y":1}"#));
         assert!(!same("[1,2]", "[2,1]") && !same("[1]", "[1,1]") && !same("[]", "{}"));
         assert!(!same("null", r#"{"x":null}"#));
+        assert!(same(r#"{"x":null,"y":1}"#, r#"{"y":1}"#));
     }
 
     #[test]
