@@ -78,7 +78,7 @@ pub(crate) fn without_ours(object: &Value) -> Value {
 /// Pins of ConfigMap `a`.
 const PINNED: &str = "a=a-0123456789";
 
-fn is_nothing(value: &Value) -> bool {
+pub(crate) fn is_nothing(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(Map::is_empty)
 }
 
