@@ -176,16 +176,25 @@ impl HashKey {
 
     /// Returns the mark of a hash that is set in place of `value`, for the same contents.
     fn renewal(&self, value: &str) -> [u8; ROTATION_LENGTH] {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.bytes).expect("HMAC takes keys of any length");
-        for part in ["renewal", value] {
-            mac.update(&(part.len() as u64).to_be_bytes());
-            mac.update(part.as_bytes());
-        }
-        let mac: [u8; 32] = mac.finalize().into_bytes().into();
+        let mac = self.mac_of(&["renewal", value]);
         let mut mark = [0; ROTATION_LENGTH];
         mark.copy_from_slice(&mac[..ROTATION_LENGTH]);
         mark
+    }
+
+    /// Returns the MAC over texts, of which the first says what they are for. No other list of texts has the same one.
+    pub(crate) fn mac_of(&self, texts: &[&str]) -> [u8; 32] {
+        self.mac_over(texts).finalize().into_bytes().into()
+    }
+
+    fn mac_over(&self, texts: &[&str]) -> Hmac<Sha256> {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.bytes).expect("HMAC takes keys of any length");
+        for text in texts {
+            mac.update(&(text.len() as u64).to_be_bytes());
+            mac.update(text.as_bytes());
+        }
+        mac
     }
 
     /// Returns the MAC over no contents.
@@ -377,6 +386,17 @@ impl Keyring {
     /// Returns true if the key with this id is known.
     pub fn has(&self, id: KeyId) -> bool {
         self.key(id).is_some()
+    }
+
+    /// Returns the key for writing.
+    pub(crate) fn writing(&self) -> &HashKey {
+        &self.0[0]
+    }
+
+    /// Returns the place of the key whose MAC over `texts` begins with these bytes. The key for writing has place 0.
+    pub(crate) fn maker(&self, texts: &[&str], beginning: &[u8]) -> Option<usize> {
+        let has_made = |key: &HashKey| key.mac_over(texts).verify_truncated_left(beginning);
+        self.0.iter().position(|key| has_made(key).is_ok())
     }
 
     fn key(&self, id: KeyId) -> Option<&HashKey> {

@@ -35,6 +35,7 @@ pub mod hash;
 pub mod http_reload;
 pub mod pins;
 pub mod revision;
+pub mod seal;
 pub mod secret_provider_class;
 pub mod together;
 
