@@ -59,7 +59,7 @@ pub struct ClusterConfigSyncSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::keys")]
     pub keys: Vec<String>,
-    /// The labels and annotations of the copies. They have no others, except the mark of pod-reloader.
+    /// The labels and annotations of the copies. They have no others, except the marks of pod-reloader.
     #[serde(default, skip_serializing_if = "Template::is_empty")]
     pub template: Template,
     /// What becomes of copies when this object is deleted, or no longer selects their namespace.
@@ -189,6 +189,12 @@ pub struct ClusterConfigSyncStatus {
     /// The number of those that have an exact one.
     #[serde(default)]
     pub synced: u32,
+    /// True once all copies have a seal, by which pod-reloader knows its own. Earlier versions made none.
+    #[serde(default)]
+    pub sealed: bool,
+    /// The UID that the source's Namespace had when the spec of this generation was first seen. If that Namespace is deleted and made again, nothing is copied from it before the spec is changed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source_namespace_uid: String,
     /// Namespaces that cannot have an exact copy, with the reason. At most 50 of them are shown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,

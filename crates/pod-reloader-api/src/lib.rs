@@ -19,3 +19,7 @@ pub use self::schema::{
 
 /// The API group of the custom resources, and the prefix of the labels and annotations that belong to them.
 pub const GROUP: &str = "pod-reloader.github.io";
+/// The prefixes of the labels and annotations whose meaning pod-reloader defines.
+pub const OUR_PREFIXES: [&str; 2] = ["pod-reloader.github.io/", "pod-reloader.cs.sap.com/"];
+/// The label that protects an object. It is the only one under these prefixes that a template may give to copies.
+pub const PROTECT: &str = "pod-reloader.github.io/protect";

@@ -2,6 +2,8 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+use crate::{OUR_PREFIXES, PROTECT};
+
 /// The maximum number of fields of a FieldBinding.
 pub const MAX_FIELDS: usize = 64;
 /// The maximum length of a key, in characters.
@@ -139,7 +141,9 @@ pub(crate) fn field_states(_: &mut SchemaGenerator) -> Schema {
 
 /// Returns the schema of the labels of copies.
 pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
-    metadata(63)
+    let rule = format!("self.all(key, key == '{PROTECT}' || !({}))", is_ours());
+    let message = format!("of the labels of pod-reloader, copies may only have {PROTECT}");
+    metadata(63, &rule, &message)
 }
 
 /// The maximum number of labels, and of annotations, of copies.
@@ -147,18 +151,23 @@ pub(crate) const MAX_COPIED: usize = 32;
 
 /// Returns the schema of the annotations of copies.
 pub(crate) fn annotations(_: &mut SchemaGenerator) -> Schema {
-    metadata(4096)
+    let rule = format!("self.all(key, !({}))", is_ours());
+    let message = "copies may not have annotations of pod-reloader other than its own marks";
+    metadata(4096, &rule, message)
 }
 
-fn metadata(longest: usize) -> Schema {
+/// In CEL: whether a key is one of ours.
+fn is_ours() -> String {
+    let all = OUR_PREFIXES.map(|prefix| format!("key.startsWith('{prefix}')"));
+    all.join(" || ")
+}
+
+fn metadata(longest: usize, rule: &str, message: &str) -> Schema {
     json_schema!({
         "type": "object",
         "maxProperties": MAX_COPIED,
         "additionalProperties": {"type": "string", "maxLength": longest},
-        "x-kubernetes-validations": [{
-            "rule": "self.all(key, !(key in ['pod-reloader.github.io/copy-of', 'pod-reloader.github.io/copied-from']))",
-            "message": "this key is the mark of pod-reloader",
-        }],
+        "x-kubernetes-validations": [{"rule": rule, "message": message}],
     })
 }
 

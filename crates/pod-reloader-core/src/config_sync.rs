@@ -1,6 +1,7 @@
 //! ClusterConfigSyncs: which namespaces get a copy of an object, and whose an object is that has its name.
 
 pub mod content;
+mod marks;
 pub mod outcome;
 pub mod pace;
 mod watched;
@@ -9,14 +10,19 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use kube_core::Selector;
-use pod_reloader_api::{ClusterConfigSync, CopiedMetadata, DeletionPolicy, SourceKind};
+use pod_reloader_api::{
+    ClusterConfigSync, CopiedMetadata, DeletionPolicy, OUR_PREFIXES, PROTECT, SourceKind,
+};
 
+pub use self::marks::{Seals, Whose};
 pub use self::watched::{NamespaceLabels, NamespaceMetadata, Target, TargetMetadata};
+use crate::hash::Keyring;
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
+use crate::seal::SEAL;
 
 /// The annotation of a copy that names its source and its own namespace: `NAMESPACE/NAME@NAMESPACE`. A copy that
-/// somebody clones into another namespace has the wrong one.
+/// somebody clones into another namespace has the wrong one. Anybody may write it, so it takes a [seal](crate::seal).
 pub const COPY_OF: &str = "pod-reloader.github.io/copy-of";
 /// The label of a copy with the namespace of its source, by which people find copies.
 pub const COPIED_FROM: &str = "pod-reloader.github.io/copied-from";
@@ -49,6 +55,11 @@ pub enum InvalidSync {
     /// The selector is not one.
     #[error("spec.namespaceSelector is not valid: {0}")]
     Selector(String),
+    /// Copies would get a label or an annotation of ours, which has a meaning of its own.
+    #[error(
+        "spec.template.metadata.{0} has a key of pod-reloader, and copies may only have the label pod-reloader.github.io/protect of them"
+    )]
+    Template(&'static str),
 }
 
 impl TryFrom<&ClusterConfigSync> for ConfigSync {
@@ -58,6 +69,16 @@ impl TryFrom<&ClusterConfigSync> for ConfigSync {
         let (meta, spec) = (&object.metadata, &object.spec);
         let name = |text: &str, field| Name::parse(text).map_err(|_| InvalidSync::Name(field));
         let namespaces = Selector::try_from(spec.namespace_selector.clone());
+        let CopiedMetadata {
+            labels,
+            annotations,
+        } = &spec.template.metadata;
+        if labels.keys().any(|key| is_ours(key) && key != PROTECT) {
+            return Err(InvalidSync::Template("labels"));
+        }
+        if annotations.keys().any(|key| is_ours(key)) {
+            return Err(InvalidSync::Template("annotations"));
+        }
         Ok(Self {
             name: name(meta.name.as_deref().unwrap_or_default(), "metadata.name")?,
             uid: meta.uid.as_deref().unwrap_or_default().into(),
@@ -83,10 +104,24 @@ impl ConfigSync {
     /// Returns true if this namespace is to have a copy. `own` is the namespace of the operator.
     pub fn selects(&self, namespace: &Name, labels: &NamespaceLabels, own: &Name) -> bool {
         !labels.is_terminating
-            && namespace != own
-            && *namespace != self.source.namespace
-            && !namespace.as_str().starts_with("kube-")
+            && !self.spares(namespace, own)
             && labels.are_selected_by(&self.namespaces)
+    }
+
+    /// Returns true if nothing is ever written or deleted in this namespace, whatever its labels are. `own` is the
+    /// namespace of the operator.
+    pub fn spares(&self, namespace: &Name, own: &Name) -> bool {
+        namespace == own
+            || *namespace == self.source.namespace
+            || namespace.as_str().starts_with("kube-")
+    }
+
+    /// Returns the copy in this namespace.
+    pub fn copy_in(&self, namespace: &Name) -> Reference {
+        Reference {
+            namespace: namespace.clone(),
+            ..self.source.clone()
+        }
     }
 
     /// Returns true if its copies have the same names as those of another one.
@@ -100,30 +135,17 @@ impl ConfigSync {
         (self.created, &self.name) < (other.created, &other.name)
     }
 
-    /// Returns the mark of the copy in this namespace.
-    pub fn mark(&self, namespace: &Name) -> String {
-        let Reference {
-            namespace: from,
-            name,
-            ..
-        } = &self.source;
-        format!("{from}/{name}@{namespace}")
-    }
-
-    /// Returns true if the object with the name of the copy in this namespace is that copy. A mark says so; one that
-    /// names anything else says that it is not. Without a mark, its owner does.
-    pub fn owns(&self, namespace: &Name, target: &Target) -> bool {
-        match target.mark() {
-            Some(mark) => mark == self.mark(namespace),
-            None => target.is_owned_by(&self.uid),
-        }
-    }
-
     /// Returns true if the object is to be deleted now that its namespace is not selected. `successor` is the
     /// ClusterConfigSync that is to have it instead. If it has the same source, it takes the copy over.
-    pub fn removes(&self, namespace: &Name, target: &Target, successor: Option<&Self>) -> bool {
+    pub fn removes(
+        &self,
+        namespace: &Name,
+        target: &Target,
+        successor: Option<&Self>,
+        seals: &Seals,
+    ) -> bool {
         self.deletion_policy == DeletionPolicy::Delete
-            && self.owns(namespace, target)
+            && self.whose(namespace, target, seals).is_ours()
             && target.is_owned_by(&self.uid)
             && successor.is_none_or(|it| it.source != self.source)
     }
@@ -139,11 +161,17 @@ impl ConfigSync {
     }
 
     /// Returns the annotations of the copy in this namespace.
-    fn annotations(&self, namespace: &Name) -> BTreeMap<String, String> {
+    fn annotations(&self, namespace: &Name, keys: &Keyring) -> BTreeMap<String, String> {
         let mut annotations = self.metadata.annotations.clone();
         annotations.insert(COPY_OF.to_owned(), self.mark(namespace));
+        annotations.insert(SEAL.to_owned(), self.seal(namespace, keys));
         annotations
     }
+}
+
+/// Returns true if the key of a label or an annotation is one of those whose meaning we define.
+fn is_ours(key: &str) -> bool {
+    OUR_PREFIXES.iter().any(|prefix| key.starts_with(prefix))
 }
 
 /// Returns the source that the mark of an object names. `None` if it is not the mark of a copy with this name in this
@@ -179,7 +207,7 @@ pub(crate) mod tests {
         ConfigSync::try_from(&object).unwrap()
     }
 
-    fn name(text: &str) -> Name {
+    pub(crate) fn name(text: &str) -> Name {
         Name::parse(text).unwrap()
     }
 
@@ -189,7 +217,7 @@ pub(crate) mod tests {
         namespace.labels()
     }
 
-    fn target(metadata: Value) -> Target {
+    pub(crate) fn target(metadata: Value) -> Target {
         let object = json!({"metadata": metadata});
         let object: TargetMetadata = serde_json::from_value(object).unwrap();
         object.into()
@@ -226,27 +254,23 @@ pub(crate) mod tests {
         }
         let terminating = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
         assert!(!selects(&all, "shop", terminating));
+        // Nor is anything deleted there.
+        for namespace in ["platform", "operator", "kube-system"] {
+            assert!(
+                all.spares(&name(namespace), &name("operator")),
+                "{namespace}"
+            );
+        }
+        assert!(!all.spares(&name("shop"), &name("operator")));
     }
 
     #[test]
-    fn an_object_is_ours_by_its_mark_and_without_one_by_its_owner() {
-        let sync = sync(json!({}));
-        let owns = |metadata| sync.owns(&name("shop"), &target(metadata));
-        let marked = |mark| json!({"annotations": {COPY_OF: mark}});
-        let owner = json!([{"apiVersion": "pod-reloader.github.io/v1alpha1", "kind": "ClusterConfigSync", "name": "pull", "uid": "u-1"}]);
-        assert!(owns(marked("platform/pull@shop")));
-        assert!(owns(json!({"ownerReferences": owner})));
-        assert!(!owns(json!({})));
-        for other in [
-            "platform/pull@elsewhere",
-            "other/pull@shop",
-            "platform/pull",
-            "",
-        ] {
-            assert!(!owns(marked(other)), "{other}");
-            let cloned = json!({"annotations": {COPY_OF: other}, "ownerReferences": owner});
-            assert!(!owns(cloned), "{other}");
-        }
+    fn a_namespace_that_is_made_again_has_another_uid() {
+        let made = |uid: &str| labels(json!({"uid": uid, "labels": {"stage": "live"}}));
+        assert_eq!(made("u-1").uid(), "u-1");
+        assert_ne!(made("u-1"), made("u-2"));
+        let live = sync(json!({"spec": {"namespaceSelector": {"matchLabels": {"stage": "live"}}}}));
+        assert!(live.selects(&name("shop"), &made("u-1"), &name("operator")));
     }
 
     #[test]
@@ -272,28 +296,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_what_it_owns_is_deleted_where_it_is_not_wanted_any_more() {
-        let owner = json!([{"apiVersion": "v1", "kind": "ClusterConfigSync", "name": "pull", "uid": "u-1"}]);
-        let owned = target(
-            json!({"annotations": {COPY_OF: "platform/pull@shop"}, "ownerReferences": owner}),
-        );
-        let retained = target(json!({"annotations": {COPY_OF: "platform/pull@shop"}}));
-        let shop = name("shop");
-        let ours = sync(json!({}));
-        assert!(ours.removes(&shop, &owned, None));
-        assert!(!ours.removes(&shop, &retained, None));
-        let retain = sync(json!({"spec": {"deletionPolicy": "Retain"}}));
-        assert!(!retain.removes(&shop, &owned, None));
-        let same = sync(json!({"metadata": {"name": "older", "uid": "u-0"}}));
-        assert!(
-            !ours.removes(&shop, &owned, Some(&same)),
-            "it takes it over"
-        );
-        let other = sync(json!({"spec": {"source": {"namespace": "elsewhere"}}}));
-        assert!(ours.removes(&shop, &owned, Some(&other)));
-    }
-
-    #[test]
     fn of_two_for_one_name_the_older_has_the_namespace() {
         let named =
             |name, created| sync(json!({"metadata": {"name": name, "creationTimestamp": created}}));
@@ -308,19 +310,42 @@ pub(crate) mod tests {
         assert!(!older.competes_with(&older));
     }
 
-    #[test]
-    fn a_selector_that_is_none_is_said() {
-        let object: ClusterConfigSync = serde_json::from_value(json!({
+    fn invalid(fields: Value) -> InvalidSync {
+        let mut object = json!({
             "apiVersion": "pod-reloader.github.io/v1alpha1",
             "kind": "ClusterConfigSync",
             "metadata": {"name": "pull"},
             "spec": {
                 "source": {"kind": "Secret", "namespace": "platform", "name": "pull"},
-                "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]},
+                "namespaceSelector": {},
             },
-        }))
-        .unwrap();
-        let error = ConfigSync::try_from(&object).unwrap_err();
+        });
+        json_patch::merge(&mut object, &json!({"spec": fields}));
+        let object: ClusterConfigSync = serde_json::from_value(object).unwrap();
+        ConfigSync::try_from(&object).unwrap_err()
+    }
+
+    #[test]
+    fn a_selector_that_is_none_is_said() {
+        let near = json!({"matchExpressions": [{"key": "a", "operator": "Near"}]});
+        let error = invalid(json!({"namespaceSelector": near}));
         assert!(matches!(error, InvalidSync::Selector(_)), "{error}");
+    }
+
+    #[test]
+    fn a_template_gives_copies_no_label_or_annotation_of_ours_but_the_protection() {
+        let protected = json!({"labels": {"pod-reloader.github.io/protect": "always", "a": "b"}});
+        sync(json!({"spec": {"template": {"metadata": protected}}}));
+        for (field, key) in [
+            ("labels", "pod-reloader.github.io/kept"),
+            ("labels", "pod-reloader.github.io/copied-from"),
+            ("labels", "pod-reloader.cs.sap.com/copy"),
+            ("annotations", "pod-reloader.github.io/seal"),
+            ("annotations", "pod-reloader.github.io/protect"),
+            ("annotations", "pod-reloader.cs.sap.com/hold"),
+        ] {
+            let error = invalid(json!({"template": {"metadata": {field: {key: "true"}}}}));
+            assert_eq!(error, InvalidSync::Template(field), "{key}");
+        }
     }
 }

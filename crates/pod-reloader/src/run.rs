@@ -42,7 +42,7 @@ use crate::runtime::leader::lead;
 use crate::runtime::logging::Complaint;
 use crate::runtime::server::{self, Limits, Transport};
 use crate::runtime::tasks::{Tasks, on};
-use crate::sync::controller::Syncs;
+use crate::sync::controller::{Own, Syncs};
 use crate::webhook::certificate;
 use crate::webhook::fields::Fields;
 use crate::webhook::in_use::InUse;
@@ -361,7 +361,10 @@ impl Parts {
             self.budget.clone(),
             events,
             &self.metrics,
-            self.namespace.clone(),
+            Own {
+                namespace: self.namespace.clone(),
+                keys: self.keys.clone(),
+            },
             self.args.resync_period,
         )
     }

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use pod_reloader_api::{DeletionPolicy, GROUP};
+use pod_reloader_api::{DeletionPolicy, GROUP, PROTECT};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use super::{COPY_OF, ConfigSync, Target};
+use super::watched::{KIND, MarksOfObject};
+use super::{COPY_OF, ConfigSync, Seals, Target, Whose};
 use crate::name::Name;
 use crate::raw;
 use crate::reference::ConfigKind;
+use crate::seal::SEAL;
 use crate::texts::Texts;
 
 /// Types of Secrets that are never copied: they mean something only where they are, or belong to another tool.
@@ -92,11 +94,17 @@ impl Object {
     /// Returns what says whose it is.
     pub fn target(&self) -> Target {
         let owners = self.metadata.owner_references.iter();
+        let owners = owners.filter(|owner| owner.kind == KIND);
+        let marks = MarksOfObject {
+            mark: self.metadata.annotations.get(COPY_OF),
+            seal: self.metadata.annotations.get(SEAL),
+            is_terminating: self.metadata.deletion_timestamp.is_some(),
+        };
         Target::new(
             &self.metadata.uid,
             &self.metadata.resource_version,
             owners.map(|owner| &*owner.uid),
-            self.metadata.annotations.get(COPY_OF),
+            marks,
         )
     }
 }
@@ -203,9 +211,17 @@ impl ConfigSync {
     }
 
     /// Returns the next step towards an exact copy in a namespace, given the object that is there now.
-    pub fn step(&self, namespace: &Name, content: &Content, object: &Object) -> Step {
-        if !self.owns(namespace, &object.target()) {
-            return Step::LeaveAlone;
+    pub fn step(
+        &self,
+        namespace: &Name,
+        content: &Content,
+        object: &Object,
+        seals: &Seals,
+    ) -> Step {
+        match self.whose(namespace, &object.target(), seals) {
+            Whose::Ours | Whose::OursBefore | Whose::OursUnsealed => {}
+            Whose::Claimed if self.may_be_sealed(content, object) => {}
+            Whose::Claimed | Whose::Foreign => return Step::LeaveAlone,
         }
         if object.metadata.deletion_timestamp.is_some() {
             return Step::Wait;
@@ -213,15 +229,29 @@ impl ConfigSync {
         if object.immutable == Some(true) || object.kind != content.kind {
             return Step::Recreate;
         }
-        let is_exact = object.data == content.data
-            && object.binary_data == content.binary_data
+        let annotations = self.annotations(namespace, &seals.keys);
+        let is_exact = has_data_of(object, content)
             && object.metadata.labels == self.labels().into_iter().collect()
-            && object.metadata.annotations == self.annotations(namespace).into_iter().collect()
+            && object.metadata.annotations == annotations.into_iter().collect()
             && object.metadata.owner_references == self.owners();
         match is_exact {
             true => Step::Nothing,
             false => Step::Replace,
         }
+    }
+
+    /// Returns true if an object that only says that it is the copy becomes the copy.
+    ///
+    /// It has the content of the copy already, so all that we write is metadata. Whoever has written the mark can write
+    /// the metadata as well, so nobody has us do what they cannot do themselves. In this way, copies of earlier versions
+    /// and those of other tools that somebody has marked become ours without a restart. What is protected from those
+    /// who write its metadata is protected from us, too, unless a ClusterConfigSync of ours owns it.
+    fn may_be_sealed(&self, content: &Content, object: &Object) -> bool {
+        let is_protected = object.metadata.labels.get(PROTECT) == Some("always");
+        object.kind == content.kind
+            && object.immutable != Some(true)
+            && has_data_of(object, content)
+            && (!is_protected || object.target().is_owned_by(&self.uid))
     }
 
     /// Returns the copy in a namespace as JSON, in place of `object` if it is there. Finalizers stay: somebody waits
@@ -231,6 +261,7 @@ impl ConfigSync {
         namespace: &Name,
         content: &Content,
         object: Option<&Object>,
+        seals: &Seals,
     ) -> Vec<u8> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -264,7 +295,7 @@ impl ConfigSync {
             name: self.source.name.as_str(),
             namespace: namespace.as_str(),
             labels: self.labels(),
-            annotations: self.annotations(namespace),
+            annotations: self.annotations(namespace, &seals.keys),
             owner_references: self.owners(),
             uid: old.map(|it| &*it.uid),
             resource_version: old.map(|it| &*it.resource_version),
@@ -288,7 +319,7 @@ impl ConfigSync {
     fn owners(&self) -> Vec<OwnerReference> {
         let owner = || OwnerReference {
             api_version: format!("{GROUP}/v1alpha1"),
-            kind: "ClusterConfigSync".to_owned(),
+            kind: KIND.to_owned(),
             name: self.name.as_str().to_owned(),
             uid: (*self.uid).to_owned(),
             ..OwnerReference::default()
@@ -300,8 +331,13 @@ impl ConfigSync {
     }
 }
 
+fn has_data_of(object: &Object, content: &Content) -> bool {
+    object.data == content.data && object.binary_data == content.binary_data
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::marks::tests::{incomplete, seals};
     use super::super::tests::sync;
     use super::*;
     use serde_json::{Value, json};
@@ -327,16 +363,32 @@ mod tests {
 
     /// Returns the copy in `shop` as the apiserver would store it, with some fields of its own.
     fn copy(sync: &ConfigSync, fields: Value) -> Object {
-        let manifest = sync.manifest(&shop(), &content(sync), None);
+        patched(sync, &[fields])
+    }
+
+    /// Returns the same without a seal.
+    fn unsealed(sync: &ConfigSync, fields: Value) -> Object {
+        let no_seal = json!({"metadata": {"annotations": {SEAL: null}}});
+        patched(sync, &[no_seal, fields])
+    }
+
+    fn patched(sync: &ConfigSync, patches: &[Value]) -> Object {
+        let manifest = sync.manifest(&shop(), &content(sync), None, &seals(&[1]));
         let mut copy: Value = serde_json::from_slice(&manifest).unwrap();
         copy["metadata"]["uid"] = json!("u-2");
         copy["metadata"]["resourceVersion"] = json!("8");
-        json_patch::merge(&mut copy, &fields);
+        for patch in patches {
+            json_patch::merge(&mut copy, patch);
+        }
         Object::parse(copy.to_string().as_bytes()).unwrap()
     }
 
     fn step(sync: &ConfigSync, fields: Value) -> Step {
-        sync.step(&shop(), &content(sync), &copy(sync, fields))
+        step_with(sync, fields, &seals(&[1]))
+    }
+
+    fn step_with(sync: &ConfigSync, fields: Value, seals: &Seals) -> Step {
+        sync.step(&shop(), &content(sync), &copy(sync, fields), seals)
     }
 
     #[test]
@@ -364,7 +416,10 @@ mod tests {
                 json!({"metadata": {"labels": {"more": "x"}}}),
                 Step::Replace,
             ),
-            (json!({"metadata": {"annotations": null}}), Step::Replace),
+            (
+                json!({"metadata": {"annotations": {"more": "x"}}}),
+                Step::Replace,
+            ),
             (
                 json!({"metadata": {"ownerReferences": null}}),
                 Step::Replace,
@@ -380,6 +435,7 @@ mod tests {
                 json!({"metadata": {"annotations": {COPY_OF: "platform/pull@other"}}}),
                 Step::LeaveAlone,
             ),
+            (json!({"metadata": {"annotations": null}}), Step::LeaveAlone),
             (
                 json!({"metadata": {"annotations": null, "ownerReferences": null}}),
                 Step::LeaveAlone,
@@ -395,7 +451,68 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_has_no_other_metadata_than_that_of_the_template_and_the_mark() {
+    fn a_copy_that_was_sealed_with_an_earlier_key_gets_another_seal() {
+        let sync = sync(json!({}));
+        let rotated = seals(&[2, 1]);
+        assert_eq!(step_with(&sync, json!({}), &rotated), Step::Replace);
+        let old = copy(&sync, json!({}));
+        let manifest = sync.manifest(&shop(), &content(&sync), Some(&old), &rotated);
+        let mut resealed: Value = serde_json::from_slice(&manifest).unwrap();
+        resealed["metadata"]["resourceVersion"] = json!("9");
+        let resealed = Object::parse(resealed.to_string().as_bytes()).unwrap();
+        let only_new = seals(&[2]);
+        let step = sync.step(&shop(), &content(&sync), &resealed, &only_new);
+        assert_eq!(step, Step::Nothing, "the earlier key may go");
+        assert_eq!(resealed.data, old.data);
+    }
+
+    #[test]
+    fn what_only_says_that_it_is_the_copy_gets_a_seal_if_it_has_the_content_and_is_left_alone_if_not()
+     {
+        let sync = sync(json!({}));
+        let always = json!({PROTECT: "always"});
+        for (fields, expected) in [
+            (json!({}), Step::Replace),
+            (
+                json!({"metadata": {"annotations": {SEAL: "0".repeat(32), "tool": "x"}, "labels": {"tool": "x"}}}),
+                Step::Replace,
+            ),
+            (
+                json!({"metadata": {"ownerReferences": null}}),
+                Step::Replace,
+            ),
+            (json!({"metadata": {"labels": always}}), Step::Replace),
+            (
+                json!({"metadata": {"labels": always, "ownerReferences": null}}),
+                Step::LeaveAlone,
+            ),
+            (json!({"data": {"tls.key": "eA=="}}), Step::LeaveAlone),
+            (json!({"data": {"more": "eA=="}}), Step::LeaveAlone),
+            (json!({"binaryData": {"more": "eA=="}}), Step::LeaveAlone),
+            (json!({"type": "Opaque"}), Step::LeaveAlone),
+            (json!({"immutable": true}), Step::LeaveAlone),
+        ] {
+            let object = unsealed(&sync, fields.clone());
+            let step = sync.step(&shop(), &content(&sync), &object, &seals(&[1]));
+            assert_eq!(step, expected, "{fields}");
+        }
+    }
+
+    #[test]
+    fn a_copy_of_an_earlier_version_is_taken_over_whatever_its_content() {
+        let sync = sync(json!({}));
+        let of = |fields: Value| {
+            let object = unsealed(&sync, fields);
+            sync.step(&shop(), &content(&sync), &object, &incomplete())
+        };
+        assert_eq!(of(json!({"data": {"tls.key": "eA=="}})), Step::Replace);
+        assert_eq!(of(json!({"type": "Opaque"})), Step::Recreate);
+        let of_nobody = json!({"data": {"tls.key": "eA=="}, "metadata": {"ownerReferences": null}});
+        assert_eq!(of(of_nobody), Step::LeaveAlone);
+    }
+
+    #[test]
+    fn a_copy_has_no_other_metadata_than_that_of_the_template_and_the_marks() {
         let sync = sync(json!({"spec": {"template": {"metadata": {"labels": {"team": "shop"}}}}}));
         let source = object(json!({"metadata": {
             "labels": {"app.kubernetes.io/instance": "argo"},
@@ -405,7 +522,7 @@ mod tests {
         }}));
         let content = sync.content(source).unwrap();
         let manifest: Value =
-            serde_json::from_slice(&sync.manifest(&shop(), &content, None)).unwrap();
+            serde_json::from_slice(&sync.manifest(&shop(), &content, None, &seals(&[1]))).unwrap();
         let expected = json!({
             "apiVersion": "v1",
             "kind": "Secret",
@@ -413,7 +530,10 @@ mod tests {
                 "name": "pull",
                 "namespace": "shop",
                 "labels": {"team": "shop", "pod-reloader.github.io/copied-from": "platform"},
-                "annotations": {"pod-reloader.github.io/copy-of": "platform/pull@shop"},
+                "annotations": {
+                    "pod-reloader.github.io/copy-of": "platform/pull@shop",
+                    "pod-reloader.github.io/seal": sync.seal(&shop(), &seals(&[1]).keys),
+                },
                 "ownerReferences": [{
                     "apiVersion": "pod-reloader.github.io/v1alpha1",
                     "kind": "ClusterConfigSync",
@@ -431,7 +551,7 @@ mod tests {
     fn a_copy_that_is_replaced_keeps_its_identity_and_its_finalizers() {
         let sync = sync(json!({}));
         let old = copy(&sync, json!({"metadata": {"finalizers": ["a.b/c"]}}));
-        let manifest = sync.manifest(&shop(), &content(&sync), Some(&old));
+        let manifest = sync.manifest(&shop(), &content(&sync), Some(&old), &seals(&[1]));
         let metadata = &serde_json::from_slice::<Value>(&manifest).unwrap()["metadata"];
         assert_eq!(metadata["resourceVersion"], "8");
         assert_eq!(metadata["uid"], "u-2");

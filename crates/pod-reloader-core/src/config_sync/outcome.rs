@@ -85,6 +85,9 @@ impl fmt::Display for Reason {
 pub enum Obstacle {
     /// The spec cannot be worked with.
     Invalid(InvalidSync),
+    /// The Namespace of the source was deleted and made again since the spec was written. Whoever wrote the spec was
+    /// asked about the source in the earlier one.
+    SourceNamespaceReplaced,
     /// There is no source.
     SourceNotFound,
     /// The operator may not read the source.
@@ -98,6 +101,7 @@ impl Obstacle {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Invalid(_) => "InvalidSpec",
+            Self::SourceNamespaceReplaced => "SourceNamespaceReplaced",
             Self::SourceNotFound => "SourceNotFound",
             Self::SourceForbidden => "SourceForbidden",
             Self::Source(NotCopied::IsCopy) => "SourceIsCopy",
@@ -111,6 +115,9 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Invalid(error) => write!(f, "{error}"),
+            Self::SourceNamespaceReplaced => f.write_str(
+                "the namespace of the source was deleted and made again; copies stay as they are until the spec is changed, by somebody who may read the source",
+            ),
             Self::SourceNotFound => {
                 f.write_str("the source does not exist; copies stay as they are")
             }
@@ -126,6 +133,15 @@ impl fmt::Display for Obstacle {
     }
 }
 
+/// What a status notes for those who read it later.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Noted<'a> {
+    /// True once all copies have a seal.
+    pub sealed: bool,
+    /// The UID of the source's Namespace for the spec of this generation. Empty if it has not been seen.
+    pub source_namespace_uid: &'a str,
+}
+
 /// Returns the status of a ClusterConfigSync of this generation, given the one that it has.
 ///
 /// `namespaces` are those that are to have a copy, in their order. With an obstacle, they are as they are left.
@@ -134,6 +150,7 @@ pub fn status<'a>(
     generation: i64,
     obstacle: Option<&Obstacle>,
     namespaces: impl Iterator<Item = (&'a Name, &'a Outcome)>,
+    noted: Noted<'_>,
     now: Timestamp,
 ) -> ClusterConfigSyncStatus {
     let (mut selected, mut synced, mut failed) = (0, 0, Vec::new());
@@ -164,6 +181,8 @@ pub fn status<'a>(
         observed_generation: generation,
         selected,
         synced,
+        sealed: noted.sealed,
+        source_namespace_uid: noted.source_namespace_uid.to_owned(),
         conflicts: failed
             .iter()
             .take(MAX_CONFLICTS)
@@ -222,7 +241,12 @@ mod tests {
     ) -> ClusterConfigSyncStatus {
         let names = (0..outcomes.len()).map(|at| Name::parse(&format!("n{at}")).unwrap());
         let names: Vec<_> = names.collect();
-        status(previous, 3, obstacle, names.iter().zip(outcomes), at(now))
+        let noted = Noted {
+            sealed: true,
+            source_namespace_uid: "u-1",
+        };
+        let outcomes = names.iter().zip(outcomes);
+        status(previous, 3, obstacle, outcomes, noted, at(now))
     }
 
     fn condition(status: &ClusterConfigSyncStatus) -> (&str, &str, &str) {
@@ -287,6 +311,13 @@ mod tests {
         let expected = "the source has no key \"ca.crt\"; copies stay as they are";
         assert_eq!(condition(&status), ("False", "KeyNotFound", expected));
         assert_eq!((status.selected, status.synced), (2, 1));
+    }
+
+    #[test]
+    fn it_notes_what_later_leaders_go_by() {
+        let status = of(None, None, &[], 1);
+        assert!(status.sealed);
+        assert_eq!(status.source_namespace_uid, "u-1");
     }
 
     #[test]

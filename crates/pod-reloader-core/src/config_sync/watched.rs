@@ -13,8 +13,9 @@ use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
 use crate::raw;
 use crate::reference::ConfigKind;
+use crate::seal::SEAL;
 
-/// The metadata of a namespace. Only its name, its labels and whether it is being deleted are parsed.
+/// The metadata of a namespace. Only its name, its UID, its labels and whether it is being deleted are parsed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct NamespaceMetadata {
@@ -63,16 +64,23 @@ fn joined<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error
 /// What decides whether a namespace gets a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceLabels {
-    /// The labels, as `KEY=VALUE,...`: there may be many namespaces, and a map takes several times as much.
-    labels: Box<str>,
+    /// The UID and the labels, as `KEY=VALUE,...`: there may be many namespaces, and a map takes several times as much.
+    text: Box<str>,
+    uid_end: u32,
     /// True if it is being deleted.
     pub is_terminating: bool,
 }
 
 impl NamespaceLabels {
+    /// Returns the UID of the namespace. One that is deleted and made again has another UID.
+    pub fn uid(&self) -> &str {
+        &self.text[..self.uid_end as usize]
+    }
+
     /// Returns true if a selector picks the namespace.
     pub fn are_selected_by(&self, selector: &Selector) -> bool {
-        let labels = self.labels.split(',').filter_map(|it| it.split_once('='));
+        let labels = self.text[self.uid_end as usize..].split(',');
+        let labels = labels.filter_map(|it| it.split_once('='));
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         selector.matches(&labels.collect())
     }
@@ -86,8 +94,10 @@ impl NamespaceMetadata {
 
     /// Returns what decides whether it gets a copy.
     pub fn labels(self) -> NamespaceLabels {
+        let uid = self.metadata.uid.as_deref().unwrap_or_default();
         NamespaceLabels {
-            labels: self.labels,
+            text: [uid, &self.labels].concat().into(),
+            uid_end: u32::try_from(uid.len()).expect(SIZE),
             is_terminating: self.metadata.deletion_timestamp.is_some(),
         }
     }
@@ -105,30 +115,49 @@ pub struct TargetMetadata {
 }
 
 impl Wanted for TargetMetadata {
-    const ANNOTATIONS: &'static [&'static str] = &[COPY_OF];
+    const ANNOTATIONS: &'static [&'static str] = &[COPY_OF, SEAL];
 }
+
+const SIZE: &str = "an object has at most 3 MiB";
+/// The kind of the owner of a copy.
+pub(super) const KIND: &str = "ClusterConfigSync";
+/// The longest mark: a namespace, a name, and a namespace again, with a sign before each.
+const MAX_MARK: usize = 63 + 1 + 253 + 1 + 63;
+/// The length of a seal.
+const SEAL_LENGTH: usize = 32;
 
 /// An object that has the name of a copy: the copy, its source, or an object of somebody else.
 ///
 /// There may be many, so all is in one allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The UID, the resourceVersion, the UIDs of the owners, each with a newline behind it, and the mark.
+    /// The UID, the resourceVersion, the UIDs of the ClusterConfigSyncs that own it, each with a newline behind it, the
+    /// mark, and the seal.
     text: Box<str>,
     uid_end: u32,
     version_end: u32,
     owners_end: u32,
-    has_mark: bool,
+    mark_end: u32,
+    is_terminating: bool,
+}
+
+/// What the marks of an object say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MarksOfObject<'a> {
+    pub(super) mark: Option<&'a str>,
+    pub(super) seal: Option<&'a str>,
+    pub(super) is_terminating: bool,
 }
 
 impl Target {
+    /// Returns a target, given the UIDs of the ClusterConfigSyncs that own it.
     pub(super) fn new<'a>(
         uid: &str,
         resource_version: &str,
         owners: impl IntoIterator<Item = &'a str>,
-        mark: Option<&str>,
+        marks: MarksOfObject<'_>,
     ) -> Self {
-        let end = |text: &str| u32::try_from(text.len()).expect("an object has at most 3 MiB");
+        let end = |text: &str| u32::try_from(text.len()).expect(SIZE);
         let mut text = uid.to_owned();
         let uid_end = end(&text);
         text.push_str(resource_version);
@@ -138,13 +167,19 @@ impl Target {
             text.push('\n');
         }
         let owners_end = end(&text);
+        // What is longer is neither, and may be very long.
+        let mark = marks.mark.filter(|mark| mark.len() <= MAX_MARK);
         text.push_str(mark.unwrap_or_default());
+        let mark_end = end(&text);
+        let seal = marks.seal.filter(|seal| seal.len() == SEAL_LENGTH);
+        text.push_str(seal.unwrap_or_default());
         Self {
             text: text.into(),
             uid_end,
             version_end,
             owners_end,
-            has_mark: mark.is_some(),
+            mark_end,
+            is_terminating: marks.is_terminating,
         }
     }
 
@@ -158,7 +193,7 @@ impl Target {
         &self.text[self.uid_end as usize..self.version_end as usize]
     }
 
-    /// Returns true if one of its owners has this UID.
+    /// Returns true if the ClusterConfigSync with this UID owns it.
     pub fn is_owned_by(&self, uid: &str) -> bool {
         let owners = &self.text[self.version_end as usize..self.owners_end as usize];
         owners.split_terminator('\n').any(|owner| owner == uid)
@@ -166,8 +201,19 @@ impl Target {
 
     /// Returns the mark, which a copy has.
     pub fn mark(&self) -> Option<&str> {
-        self.has_mark
-            .then(|| &self.text[self.owners_end as usize..])
+        let mark = &self.text[self.owners_end as usize..self.mark_end as usize];
+        (!mark.is_empty()).then_some(mark)
+    }
+
+    /// Returns the seal, which a copy has.
+    pub fn seal(&self) -> Option<&str> {
+        let seal = &self.text[self.mark_end as usize..];
+        (!seal.is_empty()).then_some(seal)
+    }
+
+    /// Returns true if it is being deleted.
+    pub fn is_terminating(&self) -> bool {
+        self.is_terminating
     }
 }
 
@@ -180,11 +226,17 @@ impl TargetMetadata {
 
 impl From<TargetMetadata> for Target {
     fn from(TargetMetadata { metadata }: TargetMetadata) -> Self {
+        let owners = metadata.owners().filter(|owner| &*owner.kind == KIND);
+        let marks = MarksOfObject {
+            mark: metadata.annotation(COPY_OF),
+            seal: metadata.annotation(SEAL),
+            is_terminating: metadata.deletion_timestamp.is_some(),
+        };
         Self::new(
             metadata.uid.as_deref().unwrap_or_default(),
             metadata.resource_version.as_deref().unwrap_or_default(),
-            metadata.owners().map(|owner| &*owner.uid),
-            metadata.annotation(COPY_OF),
+            owners.map(|owner| &*owner.uid),
+            marks,
         )
     }
 }

@@ -79,6 +79,8 @@ impl Calls {
             "observedGeneration": status.observed_generation,
             "selected": status.selected,
             "synced": status.synced,
+            "sealed": status.sealed,
+            "sourceNamespaceUid": status.source_namespace_uid,
             "conflicts": status.conflicts,
             "conditions": status.conditions,
         }});

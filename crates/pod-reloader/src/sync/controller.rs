@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pod_reloader_core::name::Name;
 use tracing::info;
 
 use super::metrics::SyncMetrics;
+pub(crate) use super::syncer::Own;
 use super::syncer::Syncer;
 use super::watch;
 use crate::metrics::Metrics;
@@ -30,8 +30,7 @@ pub(crate) struct Syncs {
     events: Events,
     metrics: SyncMetrics,
     errors: ControllerErrors,
-    /// The namespace of the operator.
-    own: Name,
+    own: Own,
     /// The period after which everything is listed again.
     resync_period: Duration,
 }
@@ -42,7 +41,7 @@ impl Syncs {
         budget: Budget,
         events: Events,
         metrics: &Metrics,
-        own: Name,
+        own: Own,
         resync_period: Duration,
     ) -> Self {
         Self {

@@ -28,7 +28,8 @@ impl Syncer {
     /// Makes the copy of a ClusterConfigSync in a namespace exact, as far as it can be. Returns the time to look at it
     /// again.
     pub(super) async fn copy(&self, place: Place) -> Option<Instant> {
-        let task = self.state.lock().task(&place);
+        let keys = self.own.keys.first_read().await;
+        let task = self.state.lock().task(&place, &keys);
         let again = match task {
             Task::None => None,
             Task::Delete(copy, seen) => self.delete(&place, &copy, &seen).await,
@@ -82,7 +83,8 @@ impl Syncer {
         };
         let exact = copying.exact.as_ref();
         let exact = exact.filter(|exact| exact.digest == content.digest);
-        if let Some(exact) = exact.filter(|it| copying.seen.as_ref() == Some(&it.version)) {
+        let is_as_seen = |exact: &&Exact| copying.seen.as_ref() == Some(&exact.version);
+        if let Some(exact) = exact.filter(|it| is_as_seen(it) && !copying.needs_seal) {
             self.state.lock().exact(sync, namespace, exact.clone());
             return None;
         }
@@ -107,9 +109,12 @@ impl Syncer {
                 None
             }
             Ok(Written::NotOurs) => {
-                self.state
-                    .lock()
-                    .failed(sync, namespace, Reason::ExistsNotOurs);
+                let mut state = self.state.lock();
+                state.failed(sync, namespace, Reason::ExistsNotOurs);
+                // Somebody may write it again and again.
+                let mut pace = copying.pace;
+                pace.wrote(now);
+                state.repaired(sync, namespace, pace);
                 None
             }
             Ok(Written::Waits) => None,
@@ -157,7 +162,7 @@ impl Syncer {
         // Our own last write may be on its way to the watch.
         let last = copying.exact.as_ref();
         let mut is_there = copying.seen.is_some() || last.is_some();
-        let last = last.filter(|exact| exact.digest == content.digest);
+        let last = last.filter(|exact| exact.digest == content.digest && !copying.needs_seal);
         let mut writes = 0;
         let mut attempts = 0..ATTEMPTS;
         loop {
@@ -169,9 +174,10 @@ impl Syncer {
                 |it: &Object| last.is_some_and(|last| *last.version == *it.resource_version());
             let step = object.as_ref().map(|object| match is_as_written(object) {
                 true => Step::Nothing,
-                false => sync.step(&copy.namespace, content, object),
+                false => sync.step(&copy.namespace, content, object, &copying.seals),
             });
-            let manifest = || sync.manifest(&copy.namespace, content, object.as_ref());
+            let manifest =
+                || sync.manifest(&copy.namespace, content, object.as_ref(), &copying.seals);
             let written = match (step, &object) {
                 (None, _) | (_, None) => {
                     let created = self.calls.create(copy, manifest()).await;

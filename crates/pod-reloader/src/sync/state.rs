@@ -6,15 +6,20 @@ use std::sync::{Arc, Weak};
 use jiff::Timestamp;
 use pod_reloader_api::ClusterConfigSyncStatus;
 use pod_reloader_core::config_sync::content::Content;
-use pod_reloader_core::config_sync::outcome::{self, Obstacle, Outcome, Reason};
+use pod_reloader_core::config_sync::outcome::{self, Noted, Obstacle, Outcome, Reason};
 use pod_reloader_core::config_sync::pace::Pace;
-use pod_reloader_core::config_sync::{ConfigSync, InvalidSync, NamespaceLabels, Target};
+use pod_reloader_core::config_sync::{
+    ConfigSync, InvalidSync, NamespaceLabels, Seals, Target, Whose,
+};
+use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 
+use self::noted::is_absence;
 use super::by_namespace::ByNamespace;
 
 mod news;
+mod noted;
 mod places;
 
 #[cfg(test)]
@@ -41,6 +46,10 @@ struct Known {
     version: (Box<str>, i64),
     sync: Result<Arc<ConfigSync>, InvalidSync>,
     status: Option<ClusterConfigSyncStatus>,
+    /// True once it is known that all of its copies have a seal. It never becomes false again.
+    is_sealed: bool,
+    /// The UID of the source's Namespace for this spec, once that has been seen.
+    source_namespace: Option<Box<str>>,
     obstacle: Option<Obstacle>,
     /// The digest of the content of copies, and the resourceVersion of the source that it was read from.
     current: Option<(Box<str>, [u8; 16])>,
@@ -132,8 +141,13 @@ pub(super) struct Copying {
     pub(super) source_version: Box<str>,
     pub(super) source: Arc<tokio::sync::Mutex<Reading>>,
     pub(super) exact: Option<Exact>,
-    /// True if it was exact and the source has not changed since: somebody else has changed it.
+    /// True if it was exact and the source has not changed since: somebody else has changed it. Also true of an object
+    /// that somebody else has given the mark of the copy. Both are looked at ever more slowly.
     pub(super) is_repair: bool,
+    /// The seals of the copies.
+    pub(super) seals: Seals,
+    /// True if it has no seal under the current key, be it exact otherwise.
+    pub(super) needs_seal: bool,
     pub(super) pace: Pace,
 }
 
@@ -149,8 +163,9 @@ impl State {
     }
 
     /// Returns the next thing to do about the copy of a ClusterConfigSync in a namespace.
-    pub(super) fn task(&mut self, (name, namespace): &Place) -> Task {
+    pub(super) fn task(&mut self, (name, namespace): &Place, keys: &Arc<Keyring>) -> Task {
         let holder = self.holder(name, namespace);
+        let absence = self.absence(name);
         let Some(known) = self.syncs.get_mut(name) else {
             return Task::None;
         };
@@ -162,12 +177,10 @@ impl State {
             return Task::None;
         };
         let target = targets.get(namespace);
-        let copy = Reference {
-            namespace: namespace.clone(),
-            ..sync.source.clone()
-        };
+        let copy = sync.copy_in(namespace);
+        let seals = known.seals(keys);
         let removed = |successor: Option<&ConfigSync>| match target {
-            Some(target) if sync.removes(namespace, target, successor) => {
+            Some(target) if sync.removes(namespace, target, successor, &seals) => {
                 Task::Delete(copy.clone(), target.clone())
             }
             _ => Task::None,
@@ -178,7 +191,7 @@ impl State {
         };
         if !sync.selects(namespace, labels, &self.own) {
             known.copies.remove(namespace);
-            return match labels.is_terminating || *namespace == sync.source.namespace {
+            return match labels.is_terminating || sync.spares(namespace, &self.own) {
                 true => Task::None,
                 false => removed(holder.as_deref()),
             };
@@ -188,12 +201,14 @@ impl State {
             seen.outcome = Outcome::Failed(Reason::OtherSync(older.name.clone()));
             return removed(Some(&older));
         }
-        if target.is_some_and(|target| !sync.owns(namespace, target)) {
+        let whose = target.map(|target| sync.whose(namespace, target, &seals));
+        if whose == Some(Whose::Foreign) {
             seen.outcome = Outcome::Failed(Reason::ExistsNotOurs);
             return Task::None;
         }
-        let Some(source) = targets.get(&sync.source.namespace) else {
-            known.obstacle = Some(Obstacle::SourceNotFound);
+        let source = targets.get(&sync.source.namespace);
+        let (None, Some(source)) = (&absence, source) else {
+            known.obstacle = absence;
             return Task::None;
         };
         let current = known.current.as_ref();
@@ -203,7 +218,8 @@ impl State {
         let is_exact = exact.is_some_and(|exact| {
             target.is_some_and(|target| *target.resource_version() == *exact.version)
         });
-        if is_exact {
+        let needs_seal = whose.is_some_and(|whose| whose != Whose::Ours);
+        if is_exact && !needs_seal {
             seen.outcome = Outcome::Synced;
             return Task::None;
         }
@@ -213,7 +229,9 @@ impl State {
             source_version: source.resource_version().into(),
             source: known.source.clone(),
             exact: seen.exact.clone(),
-            is_repair: exact.is_some(),
+            is_repair: exact.is_some() || whose == Some(Whose::Claimed),
+            seals,
+            needs_seal,
             pace: seen
                 .history
                 .as_ref()
@@ -284,20 +302,22 @@ impl State {
     }
 
     /// Returns the status that a ClusterConfigSync should have. `None` as long as that is not known.
-    pub(super) fn status(&mut self, name: &Name, now: Timestamp) -> Option<StatusChange> {
-        let source_is_missing = match &self.syncs.get(name)?.sync {
-            Ok(sync) => {
-                self.namespaces.as_ref()?;
-                let targets = self.targets.get(&key(sync))?;
-                !targets.contains(&sync.source.namespace)
-            }
-            Err(_) => false,
-        };
+    pub(super) fn status(
+        &mut self,
+        name: &Name,
+        now: Timestamp,
+        keys: &Arc<Keyring>,
+    ) -> Option<StatusChange> {
+        if let Ok(sync) = &self.syncs.get(name)?.sync {
+            self.namespaces.as_ref()?;
+            self.targets.get(&key(sync))?;
+        }
+        let absence = self.absence(name);
+        let sealed = self.are_sealed(name, keys);
         let known = self.syncs.get_mut(name)?;
-        if source_is_missing {
-            known.obstacle = Some(Obstacle::SourceNotFound);
-        } else if known.obstacle == Some(Obstacle::SourceNotFound) {
-            known.obstacle = None;
+        let was_absent = known.obstacle.as_ref().is_some_and(is_absence);
+        if absence.is_some() || was_absent {
+            known.obstacle = absence;
         }
         if known.is_still_ready() {
             return None;
@@ -314,6 +334,10 @@ impl State {
             known.version.1,
             invalid.as_ref().or(known.obstacle.as_ref()),
             outcomes(),
+            Noted {
+                sealed,
+                source_namespace_uid: known.source_namespace.as_deref().unwrap_or_default(),
+            },
             now,
         );
         let failed = outcomes().filter(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
@@ -337,6 +361,7 @@ impl State {
     /// Notes the status that a ClusterConfigSync has got.
     pub(super) fn status_written(&mut self, name: &Name, status: ClusterConfigSyncStatus) {
         if let Some(known) = self.syncs.get_mut(name) {
+            known.is_sealed |= status.sealed;
             known.status = Some(status);
         }
     }

@@ -15,7 +15,8 @@ use crate::runtime::events::Report;
 impl Syncer {
     /// Writes the status of a ClusterConfigSync, if it has another one. Returns the time to try again.
     pub(super) async fn write_status(&self, name: &Name) -> Option<Instant> {
-        let change = self.state.lock().status(name, Timestamp::now())?;
+        let keys = self.own.keys.first_read().await;
+        let change = self.state.lock().status(name, Timestamp::now(), &keys)?;
         if change.before.as_ref() == Some(&change.after) {
             self.show();
             return None;

@@ -9,6 +9,7 @@ use kube::Client;
 use parking_lot::Mutex;
 use pod_reloader_api::ClusterConfigSync;
 use pod_reloader_core::config_sync::{NamespaceLabels, Target};
+use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::name::Name;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -17,6 +18,7 @@ use super::by_namespace::ByNamespace;
 use super::calls::Calls;
 use super::metrics::SyncMetrics;
 use super::state::{Key, Place, State};
+use crate::config::keys::Keys;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
 use crate::runtime::controller::ControllerErrors;
@@ -62,8 +64,17 @@ impl fmt::Display for Work {
     }
 }
 
+/// The parts that this installation shares with no other.
+#[derive(Clone)]
+pub(crate) struct Own {
+    pub(crate) namespace: Name,
+    /// The keys that seals are made with.
+    pub(crate) keys: Arc<Keys>,
+}
+
 /// The parts with which copies are written, for one term of leadership.
 pub(super) struct Syncer {
+    pub(super) own: Own,
     clients: Clients,
     pub(super) calls: Calls,
     budget: Budget,
@@ -74,6 +85,8 @@ pub(super) struct Syncer {
     pub(super) state: Mutex<State>,
     worker: Worker<Work>,
     keys: watch::Sender<BTreeSet<Key>>,
+    /// The keys of seals when namespaces were last listed.
+    keyring: Mutex<Option<Arc<Keyring>>>,
 }
 
 impl Syncer {
@@ -84,9 +97,11 @@ impl Syncer {
         events: Events,
         metrics: SyncMetrics,
         errors: ControllerErrors,
-        own: Name,
+        own: Own,
     ) -> Self {
         Self {
+            state: Mutex::new(State::new(own.namespace.clone())),
+            own,
             calls: Calls::new(clients.reconcile.clone(), budget.clone()),
             clients,
             budget,
@@ -94,9 +109,9 @@ impl Syncer {
             events,
             metrics,
             errors,
-            state: Mutex::new(State::new(own)),
             worker: Worker::new(AT_ONCE),
             keys: watch::Sender::default(),
+            keyring: Mutex::default(),
         }
     }
 
@@ -139,6 +154,20 @@ impl Syncer {
     pub(super) fn namespaces_listed(&self, namespaces: ByNamespace<NamespaceLabels>) {
         let places = self.state.lock().namespaces_listed(namespaces);
         self.push(places);
+        // Everything is listed every few minutes. That is soon enough for new keys: the earlier ones still hold.
+        if self.has_other_keys() {
+            let all = self.state.lock().all();
+            self.push(all);
+        }
+    }
+
+    /// Returns true if the keys of seals are others than when this was last asked.
+    fn has_other_keys(&self) -> bool {
+        let now = self.own.keys.keyring();
+        let mut last = self.keyring.lock();
+        let is_news = last.is_some() && *last != now;
+        *last = now;
+        is_news
     }
 
     pub(super) fn namespace_seen(&self, name: &Name, labels: Option<NamespaceLabels>) {

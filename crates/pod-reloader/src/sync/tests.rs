@@ -14,7 +14,8 @@ use tokio::time::sleep;
 
 use super::metrics::SyncMetrics;
 use super::state::tests::{key_of_pull, name, namespaces, sync};
-use super::syncer::Syncer;
+use super::syncer::{Own, Syncer};
+use crate::config::keys::Keys;
 use crate::metrics::Metrics;
 use crate::mock::{self, Answer};
 use crate::runtime::budget::Budget;
@@ -23,6 +24,8 @@ use crate::runtime::events::Events;
 
 const A_TENTH: Duration = Duration::from_millis(100);
 const TEN_MINUTES: u32 = 6_000;
+/// A key of 32 bytes, in base64.
+const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 /// The time that a change takes to arrive by a watch.
 const WATCH: Duration = Duration::from_millis(5);
 
@@ -168,8 +171,25 @@ impl Cluster {
             events,
             SyncMetrics::registered(&metrics),
             metrics.errors.of("sync"),
-            name("operator"),
+            Own {
+                namespace: name("operator"),
+                keys: self.keys(),
+            },
         ))
+    }
+
+    /// Returns the keys of seals, which somebody reads now and then.
+    fn keys(&self) -> Arc<Keys> {
+        let client = mock::client(|_, _| async {
+            Ok(json!({"metadata": {}, "data": {"20260101T000000Z": KEY}}))
+        });
+        let keys = Arc::new(Keys::new(client, &name("operator"), &name("keys")));
+        let reading = keys.clone();
+        tokio::spawn(async move {
+            let read = reading.read_since(tokio::time::Instant::now()).await;
+            read.expect("the keys are there");
+        });
+        keys
     }
 
     /// Brings what lists would.
@@ -177,12 +197,14 @@ impl Cluster {
         for (index, fields) in syncs.iter().enumerate() {
             let called = format!("sync-{index}");
             let mut fields = fields.clone();
+            let a_and_b = json!([{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}]);
+            fields["spec"]["namespaceSelector"] = json!({"matchExpressions": a_and_b});
             if let Some(status) = self.0.lock().statuses.get(&called) {
                 fields["status"] = status.clone();
             }
             syncer.sync_seen(name(&called), sync(&called, index as u8 + 1, fields));
         }
-        syncer.namespaces_listed(namespaces(&["a", "b"]));
+        syncer.namespaces_listed(namespaces(&["a", "b", "elsewhere", "platform"]));
         let secrets = self.0.lock().secrets.clone();
         let all = secrets
             .into_iter()

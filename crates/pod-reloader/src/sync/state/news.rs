@@ -7,6 +7,7 @@ use pod_reloader_api::ClusterConfigSync;
 use pod_reloader_core::config_sync::{ConfigSync, NamespaceLabels, Target};
 use pod_reloader_core::name::Name;
 
+use super::noted::{is_sealed, source_namespace};
 use super::{Key, Known, Place, State, key};
 use crate::sync::by_namespace::ByNamespace;
 
@@ -26,13 +27,17 @@ impl State {
         if let Some(known) = self.syncs.get_mut(&name)
             && known.version == version
         {
+            known.is_sealed |= object.status.as_ref().is_some_and(|it| it.sealed);
             known.status = object.status;
             return Vec::new();
         }
         let before = self.syncs.remove(&name);
         let same_object = before.filter(|before| before.version.0 == version.0);
+        let was_sealed = same_object.as_ref().is_some_and(|it| it.is_sealed);
         let copies = same_object.map(|before| before.copies).unwrap_or_default();
         let known = Known {
+            is_sealed: was_sealed || is_sealed(object.status.as_ref()),
+            source_namespace: source_namespace(object.status.as_ref(), version.1),
             version,
             sync,
             status: object.status,
@@ -82,7 +87,10 @@ impl State {
         };
         let after = self.namespaces.as_ref();
         let news = after.map_or_else(BTreeSet::new, |after| differing(&before, after));
-        news.iter().flat_map(|name| self.all_in(name)).collect()
+        let places = news
+            .iter()
+            .flat_map(|name| self.namespace_changed(name, before.get(name)));
+        places.collect()
     }
 
     /// Takes in a namespace, or that it is gone. Returns the copies to look at.
@@ -100,8 +108,22 @@ impl State {
         };
         match before == labels {
             true => Vec::new(),
-            false => self.all_in(name),
+            false => self.namespace_changed(name, before.as_ref()),
         }
+    }
+
+    /// Returns the copies that are concerned by a change of a namespace: those in it, and if it came or went, those of
+    /// the sources in it.
+    fn namespace_changed(&mut self, name: &Name, before: Option<&NamespaceLabels>) -> Vec<Place> {
+        let after = self.namespaces.as_ref().and_then(|all| all.get(name));
+        let is_same = after.map(NamespaceLabels::uid) == before.map(NamespaceLabels::uid);
+        let mut places = self.all_in(name);
+        if !is_same {
+            for sync in self.from(name) {
+                places.extend(self.all_of(&sync));
+            }
+        }
+        places
     }
 
     /// Takes in all objects of this kind with this name, by namespace. Returns the copies to look at.

@@ -46,7 +46,15 @@ impl State {
         matching.map(|sync| sync.name.clone()).collect()
     }
 
-    pub(super) fn all(&mut self) -> Vec<Place> {
+    /// Returns the ClusterConfigSyncs whose sources are in a namespace.
+    pub(super) fn from(&self, namespace: &Name) -> Vec<Name> {
+        let all = self.syncs.values().filter_map(|it| it.sync.as_ref().ok());
+        let from_there = all.filter(|sync| sync.source.namespace == *namespace);
+        from_there.map(|sync| sync.name.clone()).collect()
+    }
+
+    /// Returns all copies, wanted or not.
+    pub(in crate::sync) fn all(&mut self) -> Vec<Place> {
         let names: Vec<_> = self.syncs.keys().cloned().collect();
         names.iter().flat_map(|name| self.all_of(name)).collect()
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use pod_reloader_api::ClusterConfigSync;
-use pod_reloader_core::config_sync::TargetMetadata;
+use pod_reloader_core::config_sync::{NamespaceMetadata, TargetMetadata};
+use pod_reloader_core::hash::HashKey;
+use pod_reloader_core::seal::{Claim, Purpose, SEAL};
 use serde_json::{Value, json};
 
 use super::*;
@@ -36,6 +38,12 @@ pub(in crate::sync) fn sync(name: &str, day: u8, fields: Value) -> ClusterConfig
     serde_json::from_value(object).unwrap()
 }
 
+/// Returns a keyring of keys that consist of these bytes.
+pub(in crate::sync) fn keyring(bytes: &[u8]) -> Arc<Keyring> {
+    let keys = bytes.iter().map(|byte| HashKey::new([*byte; 32]));
+    Arc::new(Keyring::new(keys.collect()).unwrap())
+}
+
 fn target(version: &str, metadata: Value) -> Target {
     let mut object = json!({"metadata": {"name": "pull", "uid": "u", "resourceVersion": version}});
     json_patch::merge(&mut object, &json!({"metadata": metadata}));
@@ -49,18 +57,41 @@ fn copy_in(namespace: &str, owner: &str) -> Target {
 }
 
 fn copy_of_version(version: &str, namespace: &str, owner: &str) -> Target {
-    let metadata = json!({
-        "annotations": {"pod-reloader.github.io/copy-of": format!("platform/pull@{namespace}")},
-        "ownerReferences": [{"apiVersion": "v1", "kind": "ClusterConfigSync", "name": owner, "uid": format!("uid-{owner}")}],
-    });
+    let mark = format!("platform/pull@{namespace}");
+    let copy = Reference {
+        kind: ConfigKind::Secret,
+        namespace: name(namespace),
+        name: name("pull"),
+    };
+    let claim = Claim {
+        purpose: Purpose::Sync,
+        object: &copy,
+        of: &mark,
+    };
+    let mut metadata = unsealed(namespace, owner);
+    metadata["annotations"][SEAL] = keyring(&[1]).seal(&claim).into();
     target(version, metadata)
 }
 
+/// Returns the metadata of a copy that an earlier version has made, or of something that looks like it.
+fn unsealed(namespace: &str, owner: &str) -> Value {
+    json!({
+        "annotations": {"pod-reloader.github.io/copy-of": format!("platform/pull@{namespace}")},
+        "ownerReferences": [{"apiVersion": "v1", "kind": "ClusterConfigSync", "name": owner, "uid": format!("uid-{owner}")}],
+    })
+}
+
 pub(in crate::sync) fn namespaces(names: &[&str]) -> ByNamespace<NamespaceLabels> {
-    let all = names
-        .iter()
-        .map(|it| (name(it), NamespaceLabels::default()));
+    let all = names.iter().map(|it| (name(it), namespace(it, "1")));
     all.collect()
+}
+
+/// Returns a Namespace, which has a UID for each time that it is made.
+fn namespace(name: &str, time: &str) -> NamespaceLabels {
+    let labels = json!({"kubernetes.io/metadata.name": name});
+    let metadata = json!({"name": name, "uid": format!("{name}-{time}"), "labels": labels});
+    let object: NamespaceMetadata = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+    object.labels()
 }
 
 /// Returns a state in which everything has been listed: namespaces `a` and `b`, the source, and these objects.
@@ -87,7 +118,7 @@ fn shown(places: Vec<Place>) -> Vec<String> {
 
 /// Returns what is to be done in a namespace, in a word.
 fn task(state: &mut State, sync: &str, namespace: &str) -> &'static str {
-    match state.task(&(name(sync), name(namespace))) {
+    match state.task(&(name(sync), name(namespace)), &keyring(&[1])) {
         Task::None => "nothing",
         Task::Delete(..) => "delete",
         Task::Write(_) => "write",
@@ -95,10 +126,17 @@ fn task(state: &mut State, sync: &str, namespace: &str) -> &'static str {
 }
 
 fn status(state: &mut State, sync: &str) -> ClusterConfigSyncStatus {
-    state
-        .status(&name(sync), Timestamp::UNIX_EPOCH)
-        .unwrap()
-        .after
+    let now = Timestamp::UNIX_EPOCH;
+    let change = state.status(&name(sync), now, &keyring(&[1]));
+    change.unwrap().after
+}
+
+/// Returns what is to be written to a copy that is not exact.
+fn copying(state: &mut State, sync: &str, namespace: &str, keys: &[u8]) -> Box<Copying> {
+    match state.task(&(name(sync), name(namespace)), &keyring(keys)) {
+        Task::Write(copying) => copying,
+        _ => panic!("{sync} in {namespace}: it is to be written"),
+    }
 }
 
 fn reasons(state: &mut State, sync: &str) -> Vec<(String, String)> {
@@ -111,7 +149,8 @@ fn nothing_is_done_before_everything_is_known() {
     let mut state = State::new(name("operator"));
     let nothing = |state: &mut State| {
         assert_eq!(task(state, "pull", "a"), "nothing");
-        assert!(state.status(&name("pull"), Timestamp::UNIX_EPOCH).is_none());
+        let status = state.status(&name("pull"), Timestamp::UNIX_EPOCH, &keyring(&[1]));
+        assert!(status.is_none());
     };
     assert!(
         state
@@ -119,7 +158,7 @@ fn nothing_is_done_before_everything_is_known() {
             .is_empty()
     );
     nothing(&mut state);
-    state.namespaces_listed(namespaces(&["a"]));
+    state.namespaces_listed(namespaces(&["a", "platform"]));
     nothing(&mut state);
     let source = ByNamespace::from_iter([(name("platform"), target("1", json!({})))]);
     let places = state.targets_listed(&key_of_pull(), source);
@@ -142,9 +181,7 @@ fn a_copy_that_is_known_to_be_exact_is_left_alone_until_it_or_the_source_changes
         &[sync("pull", 1, json!({}))],
         &[("a", copy_in("a", "pull"))],
     );
-    let Task::Write(copying) = state.task(&(name("pull"), name("a"))) else {
-        panic!("nothing is known of it yet");
-    };
+    let copying = copying(&mut state, "pull", "a", &[1]);
     let digest = [1; 16];
     state.read(&copying.sync, Ok(("1".into(), digest)));
     let exact = Exact {
@@ -334,9 +371,7 @@ fn a_spec_that_cannot_be_worked_with_is_said_and_changes_nothing() {
 #[test]
 fn a_new_leader_says_nothing_new_before_it_has_looked_at_every_copy() {
     let mut state = listed(&[sync("pull", 1, json!({}))], &[]);
-    let Task::Write(copying) = state.task(&(name("pull"), name("a"))) else {
-        panic!("nothing is known of it yet");
-    };
+    let copying = copying(&mut state, "pull", "a", &[1]);
     let exact = || Exact {
         version: "7".into(),
         digest: [1; 16],
@@ -351,13 +386,176 @@ fn a_new_leader_says_nothing_new_before_it_has_looked_at_every_copy() {
         ..sync("pull", 1, json!({}))
     };
     let mut state = listed(&[with_status], &[]);
-    let early = state.status(&name("pull"), Timestamp::UNIX_EPOCH);
+    let status = |state: &mut State, now| state.status(&name("pull"), now, &keyring(&[1]));
+    let early = status(&mut state, Timestamp::UNIX_EPOCH);
     assert!(early.is_none(), "{early:?}");
     state.exact(&copying.sync, &name("a"), exact());
-    assert!(state.status(&name("pull"), Timestamp::UNIX_EPOCH).is_none());
+    assert!(status(&mut state, Timestamp::UNIX_EPOCH).is_none());
     state.exact(&copying.sync, &name("b"), exact());
     let later = Timestamp::from_second(60).unwrap();
-    let change = state.status(&name("pull"), later).unwrap();
+    let change = status(&mut state, later).unwrap();
     assert_eq!(change.before, Some(written));
     assert_eq!(change.before, Some(change.after));
+}
+
+/// Returns fields of a ClusterConfigSync that an earlier version has looked after.
+fn of_earlier_version() -> Value {
+    json!({"status": {"observedGeneration": 1}})
+}
+
+#[test]
+fn an_object_that_somebody_gives_the_owner_or_the_mark_of_a_copy_is_never_deleted() {
+    let selector = json!({"matchLabels": {"kind": "none"}});
+    let nowhere = sync("pull", 1, json!({"spec": {"namespaceSelector": selector}}));
+    let mut owned = unsealed("a", "pull");
+    owned["annotations"] = json!(null);
+    let mut replayed = unsealed("a", "pull");
+    replayed["annotations"][SEAL] = copy_in("b", "pull").seal().unwrap().into();
+    for forged in [owned, unsealed("a", "pull"), replayed] {
+        let forged_in_a = [("a", target("3", forged.clone()))];
+        let mut state = listed(&[nowhere.clone()], &forged_in_a);
+        assert_eq!(task(&mut state, "pull", "a"), "nothing", "{forged}");
+    }
+    let mut state = listed(&[nowhere], &[("a", copy_in("a", "pull"))]);
+    assert_eq!(task(&mut state, "pull", "a"), "delete");
+}
+
+#[test]
+fn an_object_that_somebody_gives_the_owner_of_a_copy_is_a_conflict() {
+    let mut owned = unsealed("a", "pull");
+    owned["annotations"] = json!(null);
+    let mut state = listed(&[sync("pull", 1, json!({}))], &[("a", target("3", owned))]);
+    assert_eq!(task(&mut state, "pull", "a"), "nothing");
+    let expected = ("a".to_owned(), "ExistsNotOurs".to_owned());
+    assert_eq!(reasons(&mut state, "pull"), [expected]);
+}
+
+#[test]
+fn an_object_that_somebody_gives_the_mark_of_a_copy_is_looked_at_ever_more_slowly() {
+    let forged = target("3", unsealed("a", "pull"));
+    let mut state = listed(&[sync("pull", 1, json!({}))], &[("a", forged)]);
+    let copying = copying(&mut state, "pull", "a", &[1]);
+    assert!(copying.is_repair && copying.needs_seal && copying.seals.are_complete);
+}
+
+#[test]
+fn with_a_new_key_an_exact_copy_gets_another_seal_and_is_exact_again() {
+    let mut state = listed(
+        &[sync("pull", 1, json!({}))],
+        &[("a", copy_in("a", "pull"))],
+    );
+    let digest = [1; 16];
+    let exact = Exact {
+        version: "7".into(),
+        digest,
+    };
+    let first = copying(&mut state, "pull", "a", &[1]);
+    state.read(&first.sync, Ok(("1".into(), digest)));
+    state.exact(&first.sync, &name("a"), exact);
+    assert_eq!(task(&mut state, "pull", "a"), "nothing");
+    let again = copying(&mut state, "pull", "a", &[2, 1]);
+    assert!(again.needs_seal && again.is_repair);
+    assert!(state.all().contains(&(name("pull"), name("a"))));
+}
+
+#[test]
+fn copies_of_an_earlier_version_are_taken_over_until_all_of_them_have_a_seal() {
+    let old = sync("pull", 1, of_earlier_version());
+    let unsealed_in = |namespace: &str| target("7", unsealed(namespace, "pull"));
+    let both = [("a", unsealed_in("a")), ("b", unsealed_in("b"))];
+    let mut state = listed(&[old.clone()], &both);
+    for namespace in ["a", "b"] {
+        let copying = copying(&mut state, "pull", namespace, &[1]);
+        assert!(!copying.seals.are_complete);
+        assert!(!status(&mut state, "pull").sealed);
+        let sealed = Some(copy_in(namespace, "pull"));
+        state.target_seen(&key_of_pull(), &name(namespace), sealed);
+    }
+    // Killed here, the next leader begins where this one has ended.
+    let sealed = ["a", "b"].map(|namespace| (namespace, copy_in(namespace, "pull")));
+    assert!(status(&mut listed(&[old], &sealed), "pull").sealed);
+
+    let after = status(&mut state, "pull");
+    assert!(after.sealed);
+    state.status_written(&name("pull"), after);
+    state.target_seen(&key_of_pull(), &name("a"), Some(unsealed_in("a")));
+    let copying = copying(&mut state, "pull", "a", &[1]);
+    assert!(copying.seals.are_complete, "its content must be right, too");
+    // A watch may bring an earlier status once more, and another spec.
+    for generation in [1, 2] {
+        let mut late = sync("pull", 1, of_earlier_version());
+        late.metadata.generation = Some(generation);
+        state.sync_seen(name("pull"), late);
+        assert!(status(&mut state, "pull").sealed);
+    }
+}
+
+#[test]
+fn a_new_sync_trusts_no_owner_from_the_start() {
+    let mut state = listed(&[sync("pull", 1, json!({}))], &[]);
+    assert!(status(&mut state, "pull").sealed);
+}
+
+#[test]
+fn nobody_keeps_owners_trusted_by_a_copy_that_never_goes() {
+    let mut held = unsealed("a", "pull");
+    held["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let old = sync("pull", 1, of_earlier_version());
+    let mut state = listed(&[old], &[("a", target("7", held))]);
+    assert!(status(&mut state, "pull").sealed);
+}
+
+#[test]
+fn copies_stay_as_they_are_when_the_namespace_of_the_source_is_made_again() {
+    let syncs = [sync("pull", 1, json!({}))];
+    let mut state = listed(&syncs, &[("a", copy_in("a", "pull"))]);
+    assert_eq!(task(&mut state, "pull", "a"), "write");
+    let noted = status(&mut state, "pull");
+    assert_eq!(noted.source_namespace_uid, "platform-1");
+
+    // Gone, and with it the source. Then somebody else makes both again.
+    state.namespace_seen(&name("platform"), None);
+    assert_eq!(task(&mut state, "pull", "a"), "nothing");
+    let places = state.namespace_seen(&name("platform"), Some(namespace("platform", "2")));
+    assert!(shown(places).contains(&"pull in a".to_owned()));
+    state.target_seen(
+        &key_of_pull(),
+        &name("platform"),
+        Some(target("9", json!({}))),
+    );
+    for namespace in ["a", "b"] {
+        assert_eq!(task(&mut state, "pull", namespace), "nothing");
+    }
+    let stopped = status(&mut state, "pull");
+    assert_eq!(stopped.conditions[0].reason, "SourceNamespaceReplaced");
+    assert_eq!(stopped.source_namespace_uid, "platform-1");
+
+    // A new leader knows it from the status.
+    let with_status = ClusterConfigSync {
+        status: Some(stopped),
+        ..syncs[0].clone()
+    };
+    let mut later = listed(&[], &[]);
+    later.namespace_seen(&name("platform"), Some(namespace("platform", "2")));
+    later.sync_seen(name("pull"), with_status);
+    assert_eq!(task(&mut later, "pull", "a"), "nothing");
+
+    // Another spec has been written by somebody who may read the source that is there now.
+    let again = sync("pull", 1, json!({"metadata": {"generation": 2}}));
+    state.sync_seen(name("pull"), again);
+    assert_eq!(task(&mut state, "pull", "a"), "write");
+    assert_eq!(
+        status(&mut state, "pull").source_namespace_uid,
+        "platform-2"
+    );
+}
+
+#[test]
+fn a_status_of_an_earlier_version_gets_the_namespace_of_the_source() {
+    let mut state = listed(&[sync("pull", 1, of_earlier_version())], &[]);
+    assert_eq!(task(&mut state, "pull", "a"), "write");
+    assert_eq!(
+        status(&mut state, "pull").source_namespace_uid,
+        "platform-1"
+    );
 }
