@@ -353,8 +353,6 @@ async fn uses_every_rule_since(scene: &Scene, began: Mark, kinds: &[&str]) -> Re
     let granted: BTreeSet<Permission> = granted
         .into_iter()
         .flat_map(|(_, permissions)| permissions)
-        // No request has this verb: policies ask for it.
-        .filter(|(.., verb)| verb != "unprotect")
         .collect();
     let user = scene.installation.username();
     wait_for("every rule to be used", 2 * PATIENCE, async || {
