@@ -452,6 +452,18 @@ put the pins back, so the webhook could no longer tell. */ -}}
       value: {{ $old }}{{ $undone }}.value()}]
 {{- end -}}
 
+{{- /* In CEL: whether the metadata of a custom resource changes by which others delete it, or by which we know objects.
+Whoever waits for a deletion may take finalizers away. */ -}}
+{{- define "pod-reloader.decidingMetadataChanges" -}}
+{{- $isOurs := "(key.startsWith('pod-reloader.github.io/') || key.startsWith('pod-reloader.cs.sap.com/'))" -}}
+object.metadata.?ownerReferences != oldObject.metadata.?ownerReferences ||
+(object.metadata.?finalizers != oldObject.metadata.?finalizers && !has(oldObject.metadata.deletionTimestamp)) ||
+[[object.metadata.?labels.orValue({}), oldObject.metadata.?labels.orValue({})],
+[object.metadata.?annotations.orValue({}), oldObject.metadata.?annotations.orValue({})]].exists(pair,
+pair[0].exists(key, {{ $isOurs }} && !(key in pair[1] && pair[0][key] == pair[1][key])) ||
+pair[1].exists(key, {{ $isOurs }} && !(key in pair[0])))
+{{- end -}}
+
 {{- /* Annotations of what stays when the release goes. Helm's is known to Argo CD only when it deletes an Application, not
 when it prunes. */ -}}
 {{- define "pod-reloader.stays" -}}

@@ -459,9 +459,34 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
             post(core(shop, "secrets"), {
                 let mut marked = secret("another", "Opaque");
                 let mark = format!("any/another@{shop}");
-                marked["metadata"]["annotations"] = json!({"pod-reloader.github.io/copy-of": mark});
+                marked["metadata"]["annotations"] = json!({COPY_OF: mark, SEAL: "0".repeat(32)});
                 marked
             }),
+        ),
+        (
+            WRITE_SYNCED_ELSEWHERE,
+            post(core("kube-public", "secrets"), {
+                let mut marked = secret("another", "Opaque");
+                let mark = "any/another@kube-public";
+                marked["metadata"]["annotations"] = json!({COPY_OF: mark, SEAL: "0".repeat(32)});
+                marked
+            }),
+        ),
+        (
+            WRITE_SYNCED_ELSEWHERE,
+            post(core(shop, "secrets"), {
+                let mut unsealed = secret("another", "Opaque");
+                let mark = format!("any/another@{shop}");
+                unsealed["metadata"]["annotations"] = json!({COPY_OF: mark});
+                unsealed
+            }),
+        ),
+        (
+            CHANGE_SYNC_STATUS,
+            patch(
+                "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs/any/status".to_owned(),
+                json!({"status": {}}),
+            ),
         ),
         (
             SYNC_PODS,
@@ -697,6 +722,8 @@ const WRITE_CONFIG_MAPS: &str = "create a ConfigMap, or delete one";
 const WRITE_COPIES: &str = "create an immutable ConfigMap with the label, annotation and name of a copy, or delete one that has them";
 const WRITE_KEPT: &str = "create a ConfigMap with the label `pod-reloader.github.io/kept` and no other, or delete one that nobody else has written";
 const WRITE_SYNCED: &str = "write a ConfigMap or Secret that is marked as the copy of a ClusterConfigSync in its namespace";
+const WRITE_SYNCED_ELSEWHERE: &str = "write such an object in `kube-*`, or without a seal";
+const CHANGE_SYNC_STATUS: &str = "change the status of a ClusterConfigSync";
 const READ_BOUND: &str =
     "read custom resources whose fields may be bound, and the values that they hold";
 const CHANGE_BOUND: &str = "change the spec of a custom resource whose fields may be bound";
@@ -716,6 +743,8 @@ const WRITE_EVENTS: &str = "write Events";
 const GAIN_RIGHTS: &str = "change roles, bindings or policies, or impersonate somebody";
 const LIST_NAMESPACES: &str = "list namespaces with their labels";
 
+const COPY_OF: &str = "pod-reloader.github.io/copy-of";
+const SEAL: &str = "pod-reloader.github.io/seal";
 const CONFIG_SYNC: &str = "pod-reloader.cs.sap.com/config-sync";
 const IMPERSONATED: &str = "/api/v1/nodes";
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
