@@ -158,7 +158,8 @@ impl Installation {
             create_namespace(&self.client, &self.namespace, &[]).await?;
         }
         let mut cluster_scoped = Vec::new();
-        for object in self.rendered(values).await? {
+        for mut object in self.rendered(values).await? {
+            self.confine(&mut object);
             if stays(&object) {
                 self.create_to_stay(&object).await?;
                 continue;
@@ -170,6 +171,25 @@ impl Installation {
         }
         self.cluster_scoped = Some(cluster_scoped);
         self.mount().await
+    }
+
+    /// Confines the policies about protected objects to the namespaces of this test. They know one operator only, so they
+    /// would refuse what those of other tests write.
+    fn confine(&self, object: &mut Value) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let protects = ["-protect", "-protect-configmaps", "-protect-secrets"];
+        let is_policy = object["kind"] == "ValidatingAdmissionPolicy";
+        if !is_policy || !protects.iter().any(|end| name.ends_with(end)) {
+            return;
+        }
+        let test = self.namespace.strip_suffix("-op");
+        let test = test.unwrap_or(&self.namespace);
+        let expression = format!("request.namespace.startsWith('{test}')");
+        let condition = json!({"name": "of-this-test", "expression": expression});
+        match object["spec"]["matchConditions"].as_array_mut() {
+            Some(conditions) => conditions.push(condition),
+            None => object["spec"]["matchConditions"] = json!([condition]),
+        }
     }
 
     /// Creates an object that stays when its release goes, unless it is there. All installations share it.

@@ -5,6 +5,7 @@ mod copies;
 mod faults;
 mod foreign;
 mod guards;
+mod marks;
 mod rivals;
 mod secrecy;
 mod takeover;
