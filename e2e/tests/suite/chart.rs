@@ -334,6 +334,30 @@ fn nothing_that_is_installed_names_an_account_that_anybody_can_take() -> Result<
 }
 
 #[test]
+fn the_policies_about_authors_stay_as_long_as_the_definitions_of_their_kinds() -> Result<()> {
+    let kinds = r#"[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
+    let kinds = format!("--set-json=fieldBindings.kinds={kinds}");
+    let rendered = template(&["--set=sync.enabled=true", &kinds])?;
+    let name = |object: &str| {
+        let mut names = object.lines().filter_map(|it| it.strip_prefix("  name: "));
+        names.next().unwrap_or_default().to_owned()
+    };
+    let ends = ["-author", ".pod-reloader.github.io"];
+    let kept = rendered
+        .split("\n---\n")
+        .filter(|object| ends.iter().any(|end| name(object).ends_with(end)));
+    let mut count = 0;
+    for object in kept {
+        let stays = object.contains("helm.sh/resource-policy: keep");
+        ensure!(stays, "{} goes", name(object));
+        count += 1;
+    }
+    // Two definitions, and a policy with its binding for each.
+    ensure!(count == 6, "{count}");
+    Ok(())
+}
+
+#[test]
 fn a_runbook_is_linked_where_its_url_is_known() -> Result<()> {
     let rules = "--set=prometheusRule.enabled=true,podMonitor.enabled=true";
     ensure!(!template(&[rules])?.contains("runbook_url"));

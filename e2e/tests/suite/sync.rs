@@ -27,6 +27,8 @@ use serde_json::{Value, json};
 
 /// The annotation of a copy that names its source and its own namespace.
 const COPY_OF: &str = "pod-reloader.github.io/copy-of";
+/// The annotation of a copy by which the operator knows it.
+const SEAL: &str = "pod-reloader.github.io/seal";
 /// The name of the source, and so of all copies.
 const SHARED: &str = "shared";
 /// The path of ClusterConfigSyncs.
@@ -263,7 +265,11 @@ async fn difference_of(
         && copy.labels().get("pod-reloader.github.io/copied-from") == Some(&scene.namespace)
         && copy.labels().len() == 1
         && copy.annotations().get(COPY_OF) == Some(&mark)
-        && copy.annotations().len() == 1;
+        && copy
+            .annotations()
+            .get(SEAL)
+            .is_some_and(|it| it.len() == 32)
+        && copy.annotations().len() == 2;
     let shown = || format!("{:?} {:?} {:?}", copy.metadata, copy.type_, data.keys());
     Ok((!is_exact).then(shown))
 }

@@ -142,9 +142,17 @@ async fn only_who_may_read_the_source_and_write_the_target_may_bind_a_field() ->
                 Some("you may not get Secret s3, so"),
             )
             .await?;
-        // Metadata, such as what the garbage collector writes, and the status are free.
+        // Most metadata and the status are free, but not the owners, for which the garbage collector would delete it.
         author
             .changes(&json!({"metadata": {"labels": {"a": "b"}}}), None)
+            .await?;
+        let nobody = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "none",
+            "uid": "00000000-0000-0000-0000-000000000000"}]);
+        author
+            .changes(
+                &json!({"metadata": {"ownerReferences": nobody}}),
+                Some("so you may not change owners, finalizers or marks"),
+            )
             .await?;
         operators_token(scene).await
     })

@@ -84,6 +84,30 @@ async fn touch(api: &Api<DynamicObject>) -> Result<()> {
             json!({"metadata": {"annotations": {"pod-reloader.github.io/copy-of": "x/base@y"}}}),
         ),
         (
+            "a seal",
+            json!({"metadata": {"annotations": {"pod-reloader.github.io/seal": "0".repeat(32)}}}),
+        ),
+        (
+            "the marks of a pinned copy",
+            json!({"metadata": {
+                "annotations": {"pod-reloader.cs.sap.com/copy-of": "base"},
+                "labels": {"pod-reloader.cs.sap.com/copy": "true"},
+            }}),
+        ),
+        (
+            "an owner",
+            json!({"metadata": {"ownerReferences": [{
+                "apiVersion": "pod-reloader.github.io/v1alpha1",
+                "kind": "ClusterConfigSync",
+                "name": "any",
+                "uid": "00000000-0000-0000-0000-000000000000",
+            }]}}),
+        ),
+        (
+            "a finalizer",
+            json!({"metadata": {"finalizers": ["example.com/stay"]}}),
+        ),
+        (
             "another value",
             json!({"metadata": {"labels": {PROTECT: "in-use"}}}),
         ),

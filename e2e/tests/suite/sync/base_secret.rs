@@ -106,7 +106,47 @@ async fn a_protected_base_secret_reaches_a_hundred_namespaces_and_rolls_every_co
         delete_answers(scene, &teams[0], &user, words).await?;
         let collector = "system:serviceaccount:kube-system:generic-garbage-collector";
         delete_answers(scene, &scene.namespace, collector, words).await?;
-        delete_answers(scene, &teams[0], collector, "").await
+        delete_answers(scene, &teams[0], collector, "").await?;
+        // A copy does not keep its Namespace from being deleted.
+        let owner = format!("{}-owner", scene.namespace);
+        let source = (&*scene.namespace, "in the namespace has the label");
+        for (namespace, words) in [source, (&*teams[0], "")] {
+            namespace_answers(scene, namespace, &owner, words).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until a user is refused with these words who deletes a Namespace, or is allowed to if there are none. It is not
+/// deleted.
+async fn namespace_answers(scene: &Scene, namespace: &str, user: &str, words: &str) -> Result<()> {
+    let here = format!("--namespace={namespace}");
+    let create = [
+        "create",
+        "role",
+        "owner",
+        "--verb=delete",
+        "--resource=namespaces",
+    ];
+    scene.tool().run(&[&create[..], &[&here]].concat()).await?;
+    bind(scene, namespace, user, "--role=owner").await?;
+    let delete = [
+        "delete",
+        "namespace",
+        namespace,
+        "--dry-run=server",
+        "--as",
+        user,
+    ];
+    wait_for("the answer to a deletion", PATIENCE, async || {
+        let output = scene.tool().output(&delete, "").await?;
+        let is_refused = !words.is_empty() && output.stderr.contains(words);
+        let is_allowed = words.is_empty() && output.code == Some(0);
+        Ok(match is_refused || is_allowed {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(output.stdout + &output.stderr),
+        })
     })
     .await
 }

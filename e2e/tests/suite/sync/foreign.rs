@@ -1,16 +1,18 @@
 //! What is not ours is never touched, and what is ours goes or stays as it was asked for.
 
 use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{DeleteParams, PostParams};
-use pod_reloader_e2e::Scene;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 use crate::plugin;
 
 use super::{
     COPY_OF, Namespaces, SHARED, apply_sync, becomes, conflicts, copying, delete_sync, has_copy,
-    has_none, play, secrets, source, sync,
+    has_none, name_of, play, read_sync, rests, secrets, source, sync,
 };
 
 #[tokio::test]
@@ -105,15 +107,10 @@ async fn copies_go_or_stay_with_their_sync_also_while_nobody_is_there() -> Resul
         // While nobody is there, a namespace leaves, a copy is edited, and the source changes.
         scene.operator.stop().await;
         namespaces.select(&a, false).await?;
+        let edit = json!({"metadata": {"labels": {"app": "theirs"}}, "stringData": {"more": "x"}});
         secrets(scene, &b)
-            .delete(SHARED, &DeleteParams::default())
+            .patch(SHARED, &PatchParams::default(), &Patch::Merge(&edit))
             .await?;
-        create(
-            scene,
-            &b,
-            json!({COPY_OF: format!("{}/{SHARED}@{b}", scene.namespace)}),
-        )
-        .await?;
         scene.apply(&[source("2")]).await?;
         scene.operator.start_again().await?;
         has_none(scene, &a).await?;
@@ -143,6 +140,133 @@ async fn copies_go_or_stay_with_their_sync_also_while_nobody_is_there() -> Resul
         has_copy(scene, &c, "2").await
     })
     .await
+}
+
+#[tokio::test]
+async fn an_object_that_somebody_gives_the_owner_or_the_mark_of_a_copy_is_not_touched() -> Result<()>
+{
+    play(copying(Value::Null), async |scene| {
+        let namespaces = Namespaces::of(scene);
+        scene.apply(&[source("1")]).await?;
+        let ours = sync(scene, "all", json!({}));
+        apply_sync(scene, &ours).await?;
+        let sealed = namespaces.create("sealed", true).await?;
+        has_copy(scene, &sealed, "1").await?;
+        let uid = read_sync(scene, name_of(&ours)?).await?["metadata"]["uid"].clone();
+        let owner = json!([{"apiVersion": "pod-reloader.github.io/v1alpha1", "kind": "ClusterConfigSync",
+            "name": name_of(&ours)?, "uid": uid}]);
+        let [owned, marked] = [
+            namespaces.create("a-owned", false).await?,
+            namespaces.create("b-marked", false).await?,
+        ];
+        let mark = format!("{}/{SHARED}@{marked}", scene.namespace);
+        let mut before = Vec::new();
+        for (namespace, annotations) in [(&owned, json!({})), (&marked, json!({COPY_OF: mark}))] {
+            create(scene, namespace, json!({})).await?;
+            let forge = json!({"metadata": {"annotations": annotations, "ownerReferences": owner}});
+            let params = PatchParams::default();
+            let theirs = secrets(scene, namespace);
+            before.push(theirs.patch(SHARED, &params, &Patch::Merge(&forge)).await?);
+        }
+        // Where nobody wants a copy, it is not deleted, and where one is wanted, it is not overwritten.
+        rests(scene, &ours).await?;
+        for namespace in [&owned, &marked] {
+            namespaces.select(namespace, true).await?;
+        }
+        scene.apply(&[source("2")]).await?;
+        has_copy(scene, &sealed, "2").await?;
+        let expected = [(&*owned, "ExistsNotOurs"), (&*marked, "ExistsNotOurs")];
+        wait_for("both conflicts", PATIENCE, async || {
+            let status = becomes(scene, &ours, "Conflict").await?;
+            Ok(match conflicts(&status, &expected) {
+                Ok(()) => Attempt::Done(()),
+                Err(error) => Attempt::NotYet(error.to_string()),
+            })
+        })
+        .await?;
+        for (namespace, before) in [&owned, &marked].into_iter().zip(before) {
+            let now = read(scene, namespace).await?;
+            ensure!(now == before, "{now:?} {before:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn copies_stay_as_they_are_when_somebody_else_has_the_namespace_of_the_source() -> Result<()>
+{
+    play(copying(Value::Null), async |scene| {
+        let namespaces = Namespaces::of(scene);
+        let from = namespaces.create("from", false).await?;
+        let here = namespaces.create("here", true).await?;
+        let source_in = async |value: &str| {
+            let secret = serde_json::from_value(source(value))?;
+            let params = PostParams::default();
+            secrets(scene, &from).create(&params, &secret).await?;
+            anyhow::Ok(())
+        };
+        source_in("1").await?;
+        let ours = sync(
+            scene,
+            "all",
+            json!({"spec": {"source": {"namespace": from}}}),
+        );
+        apply_sync(scene, &ours).await?;
+        let status = becomes(scene, &ours, "Synced").await?;
+        ensure!(status["sealed"] == true, "{status}");
+
+        let all: Api<Namespace> = Api::all(scene.client.clone());
+        wait_for("the namespace to be gone", PATIENCE, async || {
+            let deleted = all.delete(&from, &DeleteParams::default()).await;
+            Ok(match deleted {
+                Err(kube::Error::Api(status)) if status.code == 404 => Attempt::Done(()),
+                other => Attempt::NotYet(format!("{other:?}")),
+            })
+        })
+        .await?;
+        becomes(scene, &ours, "SourceNotFound").await?;
+        namespaces.create("from", false).await?;
+        source_in("theirs").await?;
+        becomes(scene, &ours, "SourceNamespaceReplaced").await?;
+        // Also a new leader knows it.
+        scene.operator.stop().await;
+        scene.operator.start_again().await?;
+        let late = namespaces.create("late", true).await?;
+        wait_for("the new namespace to be counted", PATIENCE, async || {
+            let status = becomes(scene, &ours, "SourceNamespaceReplaced").await?;
+            Ok(match status["selected"] == 2 {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(status.to_string()),
+            })
+        })
+        .await?;
+        has_none(scene, &late).await?;
+        ensure!(value(scene, &here).await? == "1", "it was overwritten");
+
+        let every = json!([{"key": "kubernetes.io/metadata.name", "operator": "Exists"}]);
+        let patch = json!({"spec": {"namespaceSelector": {"matchExpressions": every}}}).to_string();
+        let patch = [
+            "patch",
+            "clusterconfigsync",
+            name_of(&ours)?,
+            "--type=merge",
+            "--patch",
+            &patch,
+        ];
+        scene.kubectl(&patch).await?;
+        becomes(scene, &ours, "Synced").await?;
+        ensure!(value(scene, &here).await? == "theirs", "it is not copied");
+        Ok(())
+    })
+    .await
+}
+
+/// Returns the value of the copy in a namespace.
+async fn value(scene: &Scene, namespace: &str) -> Result<String> {
+    let data = read(scene, namespace).await?.data.unwrap_or_default();
+    let value = data.get("value").map(|it| it.0.clone());
+    Ok(String::from_utf8(value.unwrap_or_default())?)
 }
 
 /// Creates a Secret with the name of the copy, and these annotations.

@@ -8,8 +8,8 @@ use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 use super::{
-    COPY_OF, Namespaces, SHARED, apply_sync, becomes, copying, has_copy, name_of, play, read_sync,
-    secrets, source, sync,
+    COPY_OF, Namespaces, SEAL, SHARED, apply_sync, becomes, copying, has_copy, name_of, play,
+    read_sync, secrets, source, sync,
 };
 
 #[tokio::test]
@@ -51,12 +51,13 @@ async fn only_who_may_read_the_source_may_have_it_copied() -> Result<()> {
                 .await
             };
             is_refused(&ours).await?;
-            // By an administrator, and then changed by the author: metadata alone is free.
+            // By an administrator, and then changed by the author: most metadata is free.
             apply_sync(scene, &ours).await?;
             let keys = sync(scene, "all", json!({"spec": {"keys": ["value"]}}));
             is_refused(&keys).await?;
             let labelled = sync(scene, "all", json!({"metadata": {"labels": {"more": "x"}}}));
             scene.kubectl_with_input(&as_user, &labelled.to_string()).await?;
+            metadata_that_decides_is_refused(scene, &ours, &user).await?;
             let get = ["create", "role", "reader", "--verb=get", "--resource=secrets", "--resource-name", SHARED];
             scene.kubectl(&get).await?;
             let bind = format!("--user={user}");
@@ -74,7 +75,8 @@ async fn only_who_may_read_the_source_may_have_it_copied() -> Result<()> {
                 (json!({"spec": {"source": {"name": "other"}}}), "the source cannot be changed"),
                 (json!({"spec": {"keys": ["a/b"]}}), "spec.keys[0]"),
                 (json!({"spec": {"deletionPolicy": "Keep"}}), "Unsupported value"),
-                (json!({"spec": {"template": {"metadata": {"annotations": {COPY_OF: "a/b@c"}}}}}), "the mark of pod-reloader"),
+                (json!({"spec": {"template": {"metadata": {"annotations": {COPY_OF: "a/b@c"}}}}}), "annotations of pod-reloader"),
+                (json!({"spec": {"template": {"metadata": {"labels": {"pod-reloader.github.io/kept": "true"}}}}}), "labels of pod-reloader"),
                 (json!({"spec": {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}), "In and NotIn need values"),
             ] {
                 let wrong = sync(scene, "all", fields);
@@ -95,6 +97,38 @@ async fn only_who_may_read_the_source_may_have_it_copied() -> Result<()> {
     .await
 }
 
+/// With an owner that is not there, the garbage collector would delete it, and then all copies.
+async fn metadata_that_decides_is_refused(scene: &Scene, sync: &Value, user: &str) -> Result<()> {
+    let nobody = json!([{"apiVersion": "v1", "kind": "Namespace", "name": "none",
+        "uid": "00000000-0000-0000-0000-000000000000"}]);
+    for metadata in [
+        json!({"ownerReferences": nobody}),
+        json!({"finalizers": ["example.com/stay"]}),
+        json!({"annotations": {"pod-reloader.github.io/any": "x"}}),
+        json!({"labels": {"pod-reloader.cs.sap.com/any": "x"}}),
+    ] {
+        let patch = json!({"metadata": metadata}).to_string();
+        let patch = [
+            "patch",
+            "clusterconfigsync",
+            name_of(sync)?,
+            "--type=merge",
+            "--patch",
+            &patch,
+        ];
+        let output = scene
+            .kubectl_output(&[&patch[..], &["--as", user]].concat(), "")
+            .await?;
+        let words = "so you may not change owners, finalizers or marks of what has it copied";
+        ensure!(
+            output.stderr.contains(words),
+            "{metadata}: {}",
+            output.stderr
+        );
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn the_operators_token_writes_copies_and_nothing_else() -> Result<()> {
     play(copying(json!({"pin": {"enabled": true}})), async |scene| {
@@ -108,7 +142,10 @@ async fn the_operators_token_writes_copies_and_nothing_else() -> Result<()> {
         becomes(scene, &ours, "Synced").await?;
         scene.operator.stop().await;
         let client = scene.operators_client().await?;
-        let mark = |namespace: &str| json!({COPY_OF: format!("{}/{SHARED}@{namespace}", scene.namespace)});
+        let mark = |namespace: &str| {
+            let mark = format!("{}/{SHARED}@{namespace}", scene.namespace);
+            json!({COPY_OF: mark, SEAL: "0".repeat(32)})
+        };
         let own = scene.installation.namespace.clone();
         // An owner that is there: the garbage collector is quick.
         let root = scene.object_in(&b, "configmap/kube-root-ca.crt").await?["metadata"]["uid"].clone();
@@ -117,10 +154,11 @@ async fn the_operators_token_writes_copies_and_nothing_else() -> Result<()> {
         for (namespace, fields, is_allowed) in [
             (&b, json!({"metadata": {"annotations": mark(&b)}}), true),
             (&b, json!({}), false),
+            (&b, json!({"metadata": {"annotations": {COPY_OF: mark(&b)[COPY_OF]}}}), false),
             (&b, json!({"metadata": {"annotations": mark(&a)}}), false),
             (&b, json!({"metadata": {"ownerReferences": owner}}), false),
             (&b, json!({"metadata": {"annotations": mark(&b)}, "type": "helm.sh/release.v1"}), false),
-            (&b, json!({"metadata": {"annotations": {COPY_OF: mark(&b)[COPY_OF], "kubernetes.io/service-account.name": "default"}}, "type": "kubernetes.io/service-account-token"}), false),
+            (&b, json!({"metadata": {"annotations": {COPY_OF: mark(&b)[COPY_OF], SEAL: mark(&b)[SEAL], "kubernetes.io/service-account.name": "default"}}, "type": "kubernetes.io/service-account-token"}), false),
             (&own, json!({"metadata": {"annotations": mark(&own)}}), false),
             (&own, json!({}), false),
         ] {
@@ -134,7 +172,7 @@ async fn the_operators_token_writes_copies_and_nothing_else() -> Result<()> {
         // What it may overwrite and delete.
         for (name, fields, is_allowed) in [
             ("copy", json!({"metadata": {"annotations": mark(&b)}}), true),
-            ("stripped", json!({"metadata": {"ownerReferences": of_sync}}), true),
+            ("stripped", json!({"metadata": {"ownerReferences": of_sync}}), false),
             ("foreign", json!({}), false),
             ("owned", json!({"metadata": {"ownerReferences": owner}}), false),
             ("cloned", json!({"metadata": {"annotations": mark(&a)}}), false),
@@ -159,7 +197,7 @@ async fn the_operators_token_writes_copies_and_nothing_else() -> Result<()> {
 /// Copies of ClusterConfigSyncs and those of pins share a policy, which mixes up neither.
 async fn config_maps(scene: &Scene, client: &Client, namespace: &str) -> Result<()> {
     use k8s_openapi::api::core::v1::ConfigMap;
-    let mark = json!({COPY_OF: format!("x/y@{namespace}")});
+    let mark = json!({COPY_OF: format!("x/y@{namespace}"), SEAL: "0".repeat(32)});
     let pinned = json!({"pod-reloader.cs.sap.com/copy-of": "app"});
     let label = json!({"pod-reloader.cs.sap.com/copy": "true"});
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
