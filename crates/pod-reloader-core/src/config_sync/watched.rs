@@ -96,7 +96,7 @@ impl NamespaceMetadata {
     pub fn labels(self) -> NamespaceLabels {
         let uid = self.metadata.uid.as_deref().unwrap_or_default();
         NamespaceLabels {
-            text: [uid, &self.labels].concat().into(),
+            text: [uid, &*self.labels].concat().into(),
             uid_end: u32::try_from(uid.len()).expect(SIZE),
             is_terminating: self.metadata.deletion_timestamp.is_some(),
         }

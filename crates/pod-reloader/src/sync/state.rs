@@ -206,9 +206,11 @@ impl State {
             seen.outcome = Outcome::Failed(Reason::ExistsNotOurs);
             return Task::None;
         }
-        let source = targets.get(&sync.source.namespace);
-        let (None, Some(source)) = (&absence, source) else {
+        if absence.is_some() {
             known.obstacle = absence;
+            return Task::None;
+        }
+        let Some(source) = targets.get(&sync.source.namespace) else {
             return Task::None;
         };
         let current = known.current.as_ref();

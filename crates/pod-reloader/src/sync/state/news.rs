@@ -119,7 +119,7 @@ impl State {
         let is_same = after.map(NamespaceLabels::uid) == before.map(NamespaceLabels::uid);
         let mut places = self.all_in(name);
         if !is_same {
-            for sync in self.from(name) {
+            for sync in self.copied_from(name) {
                 places.extend(self.all_of(&sync));
             }
         }

@@ -83,15 +83,12 @@ impl State {
             return false;
         };
         let seals = known.seals(keys);
-        let mut unsealed = targets.iter().filter(|(namespace, target)| {
-            let stays = namespaces
-                .get(namespace)
-                .is_some_and(|it| !it.is_terminating);
-            stays
+        !targets.iter().any(|(namespace, target)| {
+            let labels = namespaces.get(namespace);
+            labels.is_some_and(|labels| !labels.is_terminating)
                 && !target.is_terminating()
                 && !sync.spares(namespace, &self.own)
                 && sync.whose(namespace, target, &seals) == Whose::OursUnsealed
-        });
-        unsealed.next().is_none()
+        })
     }
 }

@@ -47,7 +47,7 @@ impl State {
     }
 
     /// Returns the ClusterConfigSyncs whose sources are in a namespace.
-    pub(super) fn from(&self, namespace: &Name) -> Vec<Name> {
+    pub(super) fn copied_from(&self, namespace: &Name) -> Vec<Name> {
         let all = self.syncs.values().filter_map(|it| it.sync.as_ref().ok());
         let from_there = all.filter(|sync| sync.source.namespace == *namespace);
         from_there.map(|sync| sync.name.clone()).collect()
