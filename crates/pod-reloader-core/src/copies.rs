@@ -7,11 +7,13 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::digest::{Aspects, ConfigObject, Digest, Objects, Presence};
+use crate::hash::Keyring;
 use crate::manifest::{Data, config_map};
 use crate::mark::{COPY, Marks};
 use crate::name::Name;
-use crate::pins::{COPY_OF, Kept, Pins, copy_name};
+use crate::pins::{COPY_OF, Kept, Pins, claim, copy_name};
 use crate::reference::{ConfigKind, Reference};
+use crate::seal::SEAL;
 use crate::workload::Workload;
 
 /// A copy that has to exist before a pod template names it.
@@ -40,16 +42,21 @@ impl Copy {
         })
     }
 
+    /// Returns its kind, namespace and name.
+    pub fn reference(&self) -> Reference {
+        Reference::config_map(&self.source.namespace, &self.name)
+    }
+
     /// Returns the copy as JSON, given the ConfigMap as the apiserver sends it.
     ///
     /// # Errors
     ///
     /// The ConfigMap has other content by now.
-    pub fn manifest(&self, source: &[u8]) -> Result<Vec<u8>, NotTheContent> {
+    pub fn manifest(&self, source: &[u8], keys: &Keyring) -> Result<Vec<u8>, NotTheContent> {
         let object = ConfigObject::parse(source, Aspects::default());
         let is_right = object.is_ok_and(|object| object.digest == self.digest);
         match is_right {
-            true => manifest(&self.name, &self.source.name, source),
+            true => manifest(&self.reference(), &self.source.name, source, keys),
             false => Err(NotTheContent),
         }
     }
@@ -60,12 +67,17 @@ impl Copy {
     }
 }
 
-/// Returns a ConfigMap of ours with this name as JSON, with the content of another one as the apiserver sends it.
+/// Returns a ConfigMap of ours as JSON, with the content of another one as the apiserver sends it.
 ///
 /// # Errors
 ///
 /// That is no ConfigMap.
-pub fn manifest(name: &Name, copy_of: &Name, source: &[u8]) -> Result<Vec<u8>, NotTheContent> {
+pub fn manifest(
+    copy: &Reference,
+    copy_of: &Name,
+    source: &[u8],
+    keys: &Keyring,
+) -> Result<Vec<u8>, NotTheContent> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Content<'a> {
@@ -76,9 +88,9 @@ pub fn manifest(name: &Name, copy_of: &Name, source: &[u8]) -> Result<Vec<u8>, N
     }
     let content: Content<'_> = serde_json::from_slice(source).map_err(|_| NotTheContent)?;
     let metadata = json!({
-        "name": name.as_str(),
+        "name": copy.name.as_str(),
         "labels": {COPY: "true"},
-        "annotations": {COPY_OF: copy_of.as_str()},
+        "annotations": {COPY_OF: copy_of.as_str(), SEAL: keys.seal(&claim(copy, copy_of))},
     });
     let data = Data {
         data: content.data,
@@ -231,7 +243,13 @@ impl Workload {
     }
 }
 
-/// Returns true if we have made this object, and nobody can have changed its content since.
+/// Returns true if this object, which has the marks of a copy of `source` but no seal, can only be a copy that a version
+/// of pod-reloader has made which made no seals: nobody can change its content, and its name is made of that.
+pub fn is_of_earlier_version(object: &ConfigObject, source: &Name, name: &Name) -> bool {
+    is_copy(object) && copy_name(source, &object.digest) == *name
+}
+
+/// Returns true if this object says that we have made it, and nobody can have changed its content since.
 fn is_copy(object: &ConfigObject) -> bool {
     object.marks.contain(Marks::COPY | Marks::IMMUTABLE)
 }

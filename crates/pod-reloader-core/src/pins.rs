@@ -10,6 +10,8 @@ use std::fmt;
 use crate::annotations::{ALL_CONFIG_MAPS, ON_FAILURE, PIN, REVERTED, UNDONE};
 use crate::digest::Digest;
 use crate::name::{MAX_LENGTH, Name};
+use crate::reference::Reference;
+use crate::seal::{Claim, Purpose};
 
 /// Annotation of a copy: the name of the ConfigMap that it was made of.
 pub const COPY_OF: &str = "pod-reloader.cs.sap.com/copy-of";
@@ -106,6 +108,15 @@ pub fn is_copy_name(source: &Name, name: &Name) -> bool {
     let digits = name.as_str().strip_prefix(stem(source));
     let digits = digits.and_then(|rest| rest.strip_prefix('-'));
     digits.is_some_and(|it| it.len() == DIGITS && it.bytes().all(|it| ALPHABET.contains(&it)))
+}
+
+/// Returns what a copy of a ConfigMap claims.
+pub(crate) fn claim<'a>(copy: &'a Reference, source: &'a Name) -> Claim<'a> {
+    Claim {
+        purpose: Purpose::Pin,
+        object: copy,
+        of: source.as_str(),
+    }
 }
 
 /// Returns as much of the name of a ConfigMap as there is room for in the names of its copies.

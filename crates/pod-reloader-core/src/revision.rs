@@ -10,12 +10,14 @@ use sha2::{Digest as _, Sha256};
 
 use crate::annotations::{CONFIG_HASH, OF_TEMPLATES, PINS};
 use crate::discovery::PodSpec;
+use crate::hash::Keyring;
 use crate::kind::WorkloadKind;
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::name::Name;
-use crate::pins::{COPY_OF, Pins, is_copy_name};
+use crate::pins::{COPY_OF, Pins, claim, is_copy_name};
 use crate::raw::{NULL, Sorted, at, read_as};
-use crate::reference::ConfigKind;
+use crate::reference::{ConfigKind, Reference};
+use crate::seal::{SEAL, Sealed};
 
 /// The annotations in which a ReplicaSet has its number.
 const NUMBERS: [&str; 2] = [
@@ -271,7 +273,19 @@ pub struct CopyMetadata {
 }
 
 impl Wanted for CopyMetadata {
-    const ANNOTATIONS: &'static [&'static str] = &[COPY_OF];
+    const ANNOTATIONS: &'static [&'static str] = &[COPY_OF, SEAL];
+}
+
+/// The origin of a ConfigMap with the label of copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// We have made it.
+    Sealed,
+    /// It has all marks of a copy of this ConfigMap but the seal. A version of pod-reloader that made no seals may have
+    /// made it, or anybody else: [its content](crate::copies::is_of_earlier_version) tells.
+    Unsealed(Name),
+    /// Somebody else has made it.
+    Foreign,
 }
 
 impl CopyMetadata {
@@ -288,6 +302,21 @@ impl CopyMetadata {
         let source = Name::parse(source).ok()?;
         let (_, name) = self.place()?;
         is_copy_name(&source, &name).then_some(source)
+    }
+
+    /// Returns where it comes from.
+    pub fn origin(&self, keys: &Keyring) -> Origin {
+        let Some((source, (namespace, name))) = self.source().zip(self.place()) else {
+            return Origin::Foreign;
+        };
+        let Some(seal) = self.metadata.annotation(SEAL) else {
+            return Origin::Unsealed(source);
+        };
+        let copy = Reference::config_map(&namespace, &name);
+        match keys.sealed(&claim(&copy, &source), Some(seal)) {
+            Sealed::Now | Sealed::Before => Origin::Sealed,
+            Sealed::Never => Origin::Foreign,
+        }
     }
 
     /// Returns the UID.
@@ -324,6 +353,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixtures::keyring;
 
     fn replica_set(number: &str, hash: &str, pins: &str, image: &str) -> Revision {
         let object: ReplicaSet = serde_json::from_value(json!({
@@ -419,6 +449,38 @@ mod tests {
             (7, "a=a-0123456789")
         );
         assert_eq!(object.pins(), Some(revision.copies()));
+    }
+
+    #[test]
+    fn a_copy_is_ours_by_its_seal_alone() {
+        let keys = keyring(&[1]);
+        let name = |text: &str| Name::parse(text).unwrap();
+        let place = Reference::config_map(&name("shop"), &name("app-0123456789"));
+        let app = name("app");
+        let seal = keys.seal(&claim(&place, &app));
+        let origin = |name: &str, annotations: Value| {
+            let metadata = json!({"namespace": "shop", "name": name, "annotations": annotations});
+            let copy: CopyMetadata = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            copy.origin(&keys)
+        };
+        let both = |of: &str| json!({COPY_OF: of, SEAL: seal});
+        let own = place.name.as_str();
+        assert_eq!(origin(own, both("app")), Origin::Sealed);
+        assert_eq!(origin(own, json!({COPY_OF: "app"})), Origin::Unsealed(app));
+        for (name, annotations) in [
+            ("app-9876543210", both("app")),
+            (own, both("ap")),
+            (own, json!({SEAL: seal})),
+            (own, json!({COPY_OF: "app", SEAL: "x"})),
+            (own, json!({COPY_OF: "app", SEAL: "0".repeat(32)})),
+            ("app-7d4f", json!({COPY_OF: "app"})),
+        ] {
+            assert_eq!(
+                origin(name, annotations.clone()),
+                Origin::Foreign,
+                "{name} {annotations}"
+            );
+        }
     }
 
     #[test]

@@ -222,7 +222,7 @@ impl Webhook {
                 false => keys.clone(),
             };
             let objects = self.source.objects(pending.workload()).await?;
-            let facts = self.facts(&pending, objects, deadline).await?;
+            let facts = self.facts(&pending, objects, &keys, deadline).await?;
             Ok::<_, ReadError>((facts, keys))
         };
         let first_stamp = self.status_facts.first_stamp;
@@ -257,6 +257,7 @@ impl Webhook {
         &self,
         pending: &Pending,
         objects: Objects,
+        keys: &Keyring,
         deadline: Instant,
     ) -> Result<Option<Facts>, ReadError> {
         let (workload, pins) = (pending.workload(), pending.copies_to_read());
@@ -271,7 +272,7 @@ impl Webhook {
         }
         // The hash must still get there in time.
         let half = (deadline - Instant::now()) / 2;
-        let error = match timeout(half, self.source.make(&missing)).await {
+        let error = match timeout(half, self.source.make(&missing, keys)).await {
             Ok(Ok(_)) => return Ok(Some(facts)),
             Ok(Err(error)) => chain(&error),
             Err(_) => "no answer in time".to_owned(),

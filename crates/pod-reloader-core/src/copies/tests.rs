@@ -4,7 +4,7 @@ use super::*;
 use crate::annotations::Inherited;
 use crate::dialects::Dialects;
 use crate::digest::Aspects;
-use crate::fixtures::{Builder, deployment, holding, objects, reference};
+use crate::fixtures::{Builder, deployment, holding, keyring, objects, reference};
 use crate::kind::WorkloadKind;
 use crate::object::{Object, WorkloadObject};
 use crate::workload::Reading;
@@ -164,7 +164,8 @@ fn a_copy_has_the_content_and_nothing_else_of_the_config_map() {
         object.digest,
     );
     let copy = copy.unwrap();
-    let manifest = copy.manifest(body.as_bytes()).unwrap();
+    let keys = keyring(&[1]);
+    let manifest = copy.manifest(body.as_bytes(), &keys).unwrap();
     let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
     let expected = json!({
         "apiVersion": "v1",
@@ -172,7 +173,10 @@ fn a_copy_has_the_content_and_nothing_else_of_the_config_map() {
         "metadata": {
             "name": copy.name.as_str(),
             "labels": {"pod-reloader.cs.sap.com/copy": "true"},
-            "annotations": {"pod-reloader.cs.sap.com/copy-of": "a"},
+            "annotations": {
+                "pod-reloader.cs.sap.com/copy-of": "a",
+                "pod-reloader.github.io/seal": keys.seal(&claim(&reference(copy.name.as_str()), &name("a"))),
+            },
         },
         "immutable": true,
         "data": source["data"],
@@ -181,9 +185,23 @@ fn a_copy_has_the_content_and_nothing_else_of_the_config_map() {
     assert_eq!(manifest, expected);
 
     let changed = body.replace("AAEC", "AAED");
-    assert_eq!(copy.manifest(changed.as_bytes()), Err(NotTheContent));
+    assert_eq!(copy.manifest(changed.as_bytes(), &keys), Err(NotTheContent));
     assert_eq!(
         Copy::named(&name("a-0000000000"), reference("a"), object.digest),
         None
     );
+}
+
+#[test]
+fn a_copy_of_an_earlier_version_has_the_content_that_its_name_says_for_good() {
+    let name_of = |value: &str| name(&copy_of("a", value));
+    let is = |object: Presence, name: &Name| match object {
+        Presence::Present(object) => is_of_earlier_version(&object, &self::name("a"), name),
+        Presence::Absent => false,
+    };
+    assert!(is(copy("1"), &name_of("1")));
+    assert!(!is(copy("1"), &name_of("2")));
+    // Without the label, or not immutable.
+    let bare = holding("1").map_or(Presence::Absent, Presence::Present);
+    assert!(!is(bare, &name_of("1")));
 }

@@ -1,12 +1,14 @@
 //! Makes the copies of ConfigMaps that pods use, and reads them.
 
 use futures::future::try_join_all;
-use pod_reloader_core::copies::{Copies, Copy, NotTheContent, manifest};
+use pod_reloader_core::copies::{Copies, Copy, NotTheContent, is_of_earlier_version, manifest};
 use pod_reloader_core::digest::{DataKeys, Presence};
+use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::mark::Marks;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::Pins;
 use pod_reloader_core::reference::Reference;
+use pod_reloader_core::revision::{CopyMetadata, Origin};
 use pod_reloader_core::workload::Workload;
 
 use super::error::ReadError;
@@ -31,6 +33,18 @@ pub(crate) enum NotCopied {
         #[source]
         source: CallError,
     },
+}
+
+impl NotCopied {
+    /// Returns the reason as one of a closed set of words: what the apiserver says may quote a value.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Changed(_) => "changed",
+            Self::Taken(_) => "taken",
+            Self::Read(error) => error.reason(),
+            Self::Create { source, .. } => source.reason(),
+        }
+    }
 }
 
 /// What became of a copy that was gone.
@@ -65,18 +79,21 @@ impl Source {
     }
 
     /// Makes sure that these copies are there. Returns the bytes of those that were made.
-    pub(crate) async fn make(&self, copies: &[Copy]) -> Result<usize, NotCopied> {
-        let made = copies.iter().map(|copy| self.make_one(copy));
+    pub(crate) async fn make(&self, copies: &[Copy], keys: &Keyring) -> Result<usize, NotCopied> {
+        let made = copies.iter().map(|copy| self.make_one(copy, keys));
         Ok(try_join_all(made).await?.into_iter().sum())
     }
 
-    async fn make_one(&self, copy: &Copy) -> Result<usize, NotCopied> {
+    async fn make_one(&self, copy: &Copy, keys: &Keyring) -> Result<usize, NotCopied> {
         match self.state_of(copy).await? {
             State::IsThere => return Ok(0),
             State::IsMissing => {}
-            // Nobody knew the content when pods needed something with that name.
+            // Nobody knew the content when pods needed something with that name, or it only looks like ours.
             State::HasOtherContent(uid) => {
-                let own = Reference::config_map(&copy.source.namespace, &copy.name);
+                let own = copy.reference();
+                if !self.have_made(&own, &uid, keys).await? {
+                    return Err(NotCopied::Taken(copy.name.clone()));
+                }
                 let deleted = self.delete(&own, &uid).await;
                 deleted.map_err(|source| NotCopied::Create {
                     copy: copy.name.clone(),
@@ -84,7 +101,7 @@ impl Source {
                 })?;
             }
         }
-        let make = |body: &[u8]| copy.manifest(body);
+        let make = |body: &[u8]| copy.manifest(body, keys);
         let Some(manifest) = self.manifest_of(&copy.source, make).await? else {
             return Err(NotCopied::Changed(copy.source.name.clone()));
         };
@@ -127,23 +144,62 @@ impl Source {
         source: &Reference,
         name: &Name,
         may_differ: bool,
+        keys: &Keyring,
     ) -> Result<Restored, NotCopied> {
         let Presence::Present(object) = self.read(source, DataKeys::new()).await? else {
             return Ok(Restored::Nothing);
         };
         if let Some(copy) = Copy::named(name, source.clone(), object.digest) {
-            self.make_one(&copy).await?;
+            self.make_one(&copy, keys).await?;
             return Ok(Restored::Copy);
         }
         if !may_differ {
             return Ok(Restored::Nothing);
         }
-        let make = |body: &[u8]| manifest(name, &source.name, body);
+        let copy = Reference::config_map(&source.namespace, name);
+        let make = |body: &[u8]| manifest(&copy, &source.name, body, keys);
         let Some(manifest) = self.manifest_of(source, make).await? else {
             return Ok(Restored::Nothing);
         };
         self.create(&source.namespace, name, manifest).await?;
         Ok(Restored::WithPresentContent)
+    }
+
+    /// Returns true if what has the name of a copy is the object with this UID, and we have made it.
+    async fn have_made(
+        &self,
+        copy: &Reference,
+        uid: &str,
+        keys: &Keyring,
+    ) -> Result<bool, NotCopied> {
+        let _turn = self.turn().await;
+        match self.receive(copy).await {
+            Ok((body, _share)) => {
+                let metadata = serde_json::from_slice::<CopyMetadata>(&body);
+                Ok(metadata.is_ok_and(|it| it.uid() == uid && it.origin(keys) == Origin::Sealed))
+            }
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(source) => Err(NotCopied::Read(ReadError::Object {
+                reference: copy.clone(),
+                source,
+            })),
+        }
+    }
+
+    /// Returns true if the object with this UID, which has the marks of a copy of `source` but no seal, is one that an
+    /// earlier version has made.
+    pub(crate) async fn is_of_earlier_version(
+        &self,
+        copy: &Reference,
+        uid: &str,
+        source: &Name,
+    ) -> Result<bool, ReadError> {
+        Ok(match self.read(copy, DataKeys::new()).await? {
+            Presence::Present(object) => {
+                *object.uid == *uid && is_of_earlier_version(&object, source, &copy.name)
+            }
+            Presence::Absent => false,
+        })
     }
 
     /// Deletes a copy, if it still is the one with this UID.
@@ -169,8 +225,7 @@ impl Source {
 
     /// Returns what there is with the name of the copy.
     async fn state_of(&self, copy: &Copy) -> Result<State, NotCopied> {
-        let own = Reference::config_map(&copy.source.namespace, &copy.name);
-        match self.read(&own, DataKeys::new()).await? {
+        match self.read(&copy.reference(), DataKeys::new()).await? {
             Presence::Present(object) if copy.is(&object) => Ok(State::IsThere),
             Presence::Present(object) if object.marks.contain(Marks::COPY | Marks::IMMUTABLE) => {
                 Ok(State::HasOtherContent(object.uid))
@@ -187,6 +242,7 @@ enum State {
     IsThere,
     /// Nothing.
     IsMissing,
-    /// An object of ours with this UID, which got other content when nobody knew the content of the copy.
+    /// An object with this UID that looks like ours: such ones get other content when nobody knows the content of the
+    /// copy.
     HasOtherContent(Box<str>),
 }

@@ -31,6 +31,18 @@ pub(crate) enum ReadError {
     NoKeys(Reference),
 }
 
+impl ReadError {
+    /// Returns the reason as one of a closed set of words, for Events and the log.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Object { source, .. } | Self::List { source, .. } | Self::Keys { source, .. } => {
+                source.reason()
+            }
+            Self::NoKeys(_) => "unreadable",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

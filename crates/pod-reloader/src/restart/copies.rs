@@ -14,13 +14,16 @@ use kube::runtime::watcher::Event;
 use kube::{Client, Resource};
 use parking_lot::Mutex;
 use pod_reloader_core::foreign::Foreign;
+use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::mark::COPY;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
-use pod_reloader_core::revision::{ControllerRevision, CopyMetadata, NamesCopies, Pod, ReplicaSet};
+use pod_reloader_core::revision::{
+    ControllerRevision, CopyMetadata, NamesCopies, Origin, Pod, ReplicaSet,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use self::known::{Known, Look};
 use self::users::{Copy, Missing, Users};
@@ -31,15 +34,16 @@ use crate::runtime::error::CallError;
 use crate::runtime::queue::Item;
 use crate::runtime::resources::{PAGE, Resources, api};
 use crate::runtime::worker::{Handler, Worker};
-use pod_reloader_core::error::chain;
 
 /// The time from a deletion until its namespace is looked at: deletions come in bunches when a namespace is deleted.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The time after which a namespace is looked at again in which copies were deleted. No review takes longer.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The maximum number of refused deletions in one look. The policy for our writes refuses them if somebody has made
-/// other objects look like copies.
+/// The maximum number of refused deletions in one look. The policy for our writes refuses them if copies are not what
+/// they were, and the one for protected objects if somebody has protected them.
 const REFUSED_AT_ONCE: usize = 10;
+/// The maximum number of objects in one look whose content is read because they have no seal.
+const READ_AT_ONCE: usize = 100;
 
 /// Keeps the copies in some namespaces, for one term of leadership.
 pub(crate) struct Keeper {
@@ -144,19 +148,22 @@ impl Keeper {
     }
 
     /// Brings back the copies of a namespace that are missing, and deletes those that nobody uses.
-    async fn look_at(&self, namespace: &Name) -> Result<(), CallError> {
+    async fn look_at(&self, namespace: &Name, keys: &Keyring) -> Result<(), CallError> {
         let before = self.known.lock().begins(namespace);
         let mut users = Users::after(before.reached.clone());
-        list(&self.copies_in(Some(namespace)), |copy| users.copy(&copy)).await?;
+        let copies = self.copies_in(Some(namespace));
+        list(&copies, |copy| users.copy(&copy, keys)).await?;
         // Whatever uses a copy is looked at after the copies, so none is taken for unused that was there before.
         self.find_users(namespace, &mut users).await?;
-        let lost = self.restore_missing(namespace, &users).await;
-        let look = Arc::new(users.look(lost));
+        let lost = self.restore_missing(namespace, &users, keys).await;
+        let mut left_alone = before.left_alone.clone();
+        let unused = self.delete_unused(namespace, &users, &before, &mut left_alone);
+        let deleted = unused.await;
+        let look = Arc::new(users.look(lost, &left_alone));
         if self.remember(namespace, &look, users.is_too_large) {
             self.report(namespace, &before, &look);
-            self.delete_unused(namespace, &users, &before).await?;
         }
-        Ok(())
+        deleted
     }
 
     /// Finds out what uses the copies of a namespace: first the workloads, because others are asked whose they are.
@@ -186,11 +193,16 @@ impl Keeper {
     }
 
     /// Brings back the copies of a namespace that are missing. Returns those that are gone for good.
-    async fn restore_missing(&self, namespace: &Name, users: &Users) -> BTreeSet<Name> {
+    async fn restore_missing(
+        &self,
+        namespace: &Name,
+        users: &Users,
+        keys: &Keyring,
+    ) -> BTreeSet<Name> {
         let missing: Vec<_> = users.missing().collect();
         let mut lost = BTreeSet::new();
         for (name, missing) in missing {
-            if !self.restore(namespace, name, missing).await {
+            if !self.restore(namespace, name, missing, keys).await {
                 lost.insert(name.clone());
             }
         }
@@ -224,24 +236,41 @@ impl Keeper {
     }
 
     /// Deletes the copies that are old enough, and that nobody has used at the last look, either: an undo may be
-    /// about to name one.
+    /// about to name one. Adds those to `left_alone` that are not ours, or that we may not delete.
     async fn delete_unused(
         &self,
         namespace: &Name,
         users: &Users,
         before: &Look,
+        left_alone: &mut BTreeSet<Box<str>>,
     ) -> Result<(), CallError> {
         let unused = users.unused();
         let unused = unused.filter(|(_, copy)| before.unused.contains(&copy.uid));
+        let unused = unused.filter(|(_, copy)| !before.left_alone.contains(&copy.uid));
         let unused: Vec<_> = unused.filter(|(_, copy)| self.is_old(copy)).collect();
-        let mut refused = 0;
+        let (mut refused, mut read) = (0, 0);
         for (name, copy) in unused {
+            if let Origin::Unsealed(source) = &copy.origin {
+                read += 1;
+                if read > READ_AT_ONCE {
+                    continue;
+                }
+                match self.is_ours(namespace, name, copy, source).await {
+                    Some(true) => {}
+                    Some(false) => {
+                        left_alone.insert(copy.uid.clone());
+                        continue;
+                    }
+                    None => continue,
+                }
+            }
             let deleted = self.delete(namespace, name, &copy.uid).await;
             if let Err(error) = &deleted
                 && error.is_refusal()
             {
                 let reason = error.reason();
-                warn!(%namespace, %name, reason, "cannot delete a copy of a ConfigMap that nobody uses");
+                warn!(%namespace, %name, reason, "cannot delete a copy of a ConfigMap that nobody uses, leaving it alone");
+                left_alone.insert(copy.uid.clone());
                 refused += 1;
                 if refused == REFUSED_AT_ONCE {
                     break;
@@ -253,6 +282,27 @@ impl Keeper {
             deleted?;
         }
         Ok(())
+    }
+
+    /// Returns true if an object without a seal is a copy that an earlier version has made. `None` if it cannot be read
+    /// now.
+    async fn is_ours(
+        &self,
+        namespace: &Name,
+        name: &Name,
+        copy: &Copy,
+        source: &Name,
+    ) -> Option<bool> {
+        let object = Reference::config_map(namespace, name);
+        let reads = self.reconciler.source();
+        let read = reads.is_of_earlier_version(&object, &copy.uid, source);
+        match read.await {
+            Ok(is_ours) => Some(is_ours),
+            Err(error) => {
+                debug!(%object, reason = error.reason(), "cannot tell whether a ConfigMap is a copy, trying again later");
+                None
+            }
+        }
     }
 
     fn is_old(&self, copy: &Copy) -> bool {
@@ -279,10 +329,17 @@ impl Keeper {
     }
 
     /// Makes a copy anew. Returns false if nobody knows its content any more, and somebody needs it now.
-    async fn restore(&self, namespace: &Name, name: &Name, missing: &Missing) -> bool {
+    async fn restore(
+        &self,
+        namespace: &Name,
+        name: &Name,
+        missing: &Missing,
+        keys: &Keyring,
+    ) -> bool {
         let source = Reference::config_map(namespace, &missing.source);
-        let restored = self.reconciler.source();
-        match restored.restore(&source, name, missing.is_needed).await {
+        let copies = self.reconciler.source();
+        let restored = copies.restore(&source, name, missing.is_needed, keys);
+        match restored.await {
             Ok(Restored::Copy) => {
                 info!(%namespace, %name, "made a copy of a ConfigMap anew that somebody had deleted");
                 true
@@ -291,8 +348,8 @@ impl Keeper {
             // It was there after all, or the next look makes it.
             Err(NotCopied::Changed(_) | NotCopied::Taken(_)) => true,
             Err(error) => {
-                let error = chain(&error);
-                warn!(%namespace, %name, error, "cannot make a copy of a ConfigMap anew, trying again later");
+                let reason = error.reason();
+                warn!(%namespace, %name, reason, "cannot make a copy of a ConfigMap anew, trying again later");
                 true
             }
         }
@@ -317,9 +374,13 @@ impl Handler for Keeper {
         if self.reconciler.lists_are_due() {
             return Some(began + LOOK_AGAIN);
         }
-        if let Err(error) = self.look_at(namespace).await {
-            let error = chain(&error);
-            warn!(%namespace, error, "cannot tell which copies of ConfigMaps are in use, trying again later");
+        // Without them, nobody knows which copies are ours. Whoever reads them says why they cannot be read.
+        let Ok(keys) = self.reconciler.hash_keys().await else {
+            return Some(began + LOOK_AGAIN);
+        };
+        if let Err(error) = self.look_at(namespace, &keys).await {
+            let reason = error.reason();
+            warn!(%namespace, reason, "cannot tell which copies of ConfigMaps are in use, trying again later");
         }
         self.known.lock().next_look(namespace, began)
     }

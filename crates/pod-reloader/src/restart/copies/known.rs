@@ -39,6 +39,9 @@ pub(super) struct Look {
     pub(super) copies: usize,
     /// The UIDs of those that nobody used.
     pub(super) unused: BTreeSet<Box<str>>,
+    /// The UIDs of those that are neither looked at nor deleted any more: they only look like ours, or the apiserver
+    /// does not let us delete them.
+    pub(super) left_alone: BTreeSet<Box<str>>,
     /// The copies that were in use and gone for good.
     pub(super) lost: BTreeSet<Name>,
     /// The last copy that it tried to bring back, if there may be more.
@@ -144,12 +147,13 @@ impl Look {
     fn weight(&self) -> usize {
         let Self {
             unused,
+            left_alone,
             lost,
             reached,
             unpinned,
             copies: _,
         } = self;
-        let unused = unused.iter().map(|uid| uid.len());
+        let unused = unused.iter().chain(left_alone).map(|uid| uid.len());
         let names = lost.iter().chain(reached).map(|name| name.as_str().len());
         let workloads = unpinned.keys().map(|uid| uid.len());
         let texts = unused.chain(names).chain(workloads);

@@ -6,12 +6,16 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
+use k8s_openapi::ByteString;
 use pod_reloader_core::annotations::PINS;
 use pod_reloader_core::decision::FirstStamp;
+use pod_reloader_core::digest::{Aspects, ConfigObject};
+use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::limit::Limits;
-use pod_reloader_core::pins::COPY_OF;
+use pod_reloader_core::pins::{COPY_OF, copy_name};
 use pod_reloader_core::scope::Scope;
+use pod_reloader_core::seal::{Claim, Purpose, SEAL};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -38,6 +42,8 @@ struct State {
     looks: Vec<String>,
     /// The names of the ConfigMaps that were created.
     created: Vec<String>,
+    /// The names of the ConfigMaps that were read.
+    read: Vec<String>,
     /// The names of the ConfigMaps whose deletion was asked for.
     deletions: Vec<String>,
     /// The beginning of the names of ConfigMaps that may not be deleted.
@@ -47,11 +53,25 @@ struct State {
 impl Apiserver {
     /// Makes a copy that is old, and that nobody uses.
     fn makes_copy(&self, namespace: &str, name: &str) {
-        let object = json!({"metadata": {
+        let object = Reference::config_map(&self::name(namespace), &self::name(name));
+        let seal = keys().seal(&Claim {
+            purpose: Purpose::Pin,
+            object: &object,
+            of: "app",
+        });
+        self.makes_marked(namespace, name, &json!({"annotations": {SEAL: seal}}), "1");
+    }
+
+    /// Makes an old and immutable ConfigMap with the marks of a copy but the seal, with these fields in its metadata.
+    fn makes_marked(&self, namespace: &str, name: &str, fields: &Value, content: &str) {
+        let mut metadata = json!({
             "name": name, "namespace": namespace, "uid": name, "resourceVersion": "1",
             "creationTimestamp": "2020-01-01T00:00:00Z",
+            "labels": {COPY: "true"},
             "annotations": {COPY_OF: "app"},
-        }});
+        });
+        json_patch::merge(&mut metadata, fields);
+        let object = json!({"metadata": metadata, "immutable": true, "data": {"key": content}});
         let path = format!("/api/v1/namespaces/{namespace}/configmaps/{name}");
         self.0.lock().copies.insert(path, object);
     }
@@ -85,7 +105,12 @@ impl Apiserver {
             return Ok(object);
         }
         assert_eq!(head.method, Method::GET, "{path}");
+        if path == "/api/v1/namespaces/operator/secrets/keys" {
+            let key = ByteString(vec![7; KEY_LENGTH]);
+            return Ok(json!({"metadata": {}, "data": {"20250101T000000Z": key}}));
+        }
         if parent.ends_with("/configmaps") {
+            state.read.push(name.to_owned());
             let object = state.copies.get(path).or_else(|| state.others.get(path));
             return object.cloned().ok_or((404, "NotFound"));
         }
@@ -163,6 +188,18 @@ fn start(apiserver: &Apiserver) -> Arc<Keeper> {
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
+}
+
+fn keys() -> Keyring {
+    Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap()
+}
+
+/// Returns the name that earlier versions gave to the copy of ConfigMap `app` with this content.
+fn earlier_name(content: &str) -> String {
+    let object =
+        json!({"metadata": {"uid": "u", "resourceVersion": "1"}, "data": {"key": content}});
+    let object = ConfigObject::parse(object.to_string().as_bytes(), Aspects::default());
+    copy_name(&name("app"), &object.unwrap().digest).to_string()
 }
 
 impl Keeper {
@@ -290,6 +327,45 @@ async fn deletions_that_are_refused_hold_up_no_others_and_are_not_tried_all_the_
     }
     apiserver.0.lock().deletions.clear();
     keeper.deletes_copies_in("shop").await;
-    let deletions = apiserver.0.lock().deletions.len();
-    assert_eq!(deletions, 5 + REFUSED_AT_ONCE, "in two looks");
+    let deletions = apiserver.0.lock().deletions.clone();
+    assert_eq!(deletions.len(), REFUSED_AT_ONCE, "in two looks");
+    keeper.deletes_copies_in("shop").await;
+    let more = apiserver.0.lock().deletions[REFUSED_AT_ONCE..].to_vec();
+    assert_eq!(more.len(), 2 * REFUSED_AT_ONCE);
+    assert!(
+        more.iter().all(|it| !deletions.contains(it)),
+        "a refusal is an end: {more:?}"
+    );
+}
+
+/// Whoever may write labels and annotations of an object that they may not delete would otherwise have us do it.
+#[tokio::test(start_paused = true)]
+async fn an_object_of_somebody_else_with_the_marks_of_a_copy_is_left_alone() {
+    let apiserver = Apiserver::default();
+    let always = json!({"labels": {"pod-reloader.github.io/protect": "always"}});
+    // As kustomize names what it generates, if it has ten digits.
+    apiserver.makes_marked("shop", "app-0123456789", &always, "1");
+    let forged = json!({"annotations": {SEAL: "0".repeat(32)}});
+    apiserver.makes_marked("shop", "app-1123456789", &forged, "1");
+    apiserver.makes_copy("shop", "app-2123456789");
+    let keeper = start(&apiserver);
+    for _ in 0..5 {
+        keeper.deletes_copies_in("shop").await;
+    }
+    let state = apiserver.0.lock();
+    assert_eq!(state.deletions, ["app-2123456789"]);
+    assert_eq!(state.read, ["app-0123456789"], "once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_an_earlier_version_has_made_is_deleted_when_nobody_uses_it() {
+    let apiserver = Apiserver::default();
+    let bare = json!({});
+    let (unused, used) = (earlier_name("1"), earlier_name("2"));
+    apiserver.makes_marked("shop", &unused, &bare, "1");
+    apiserver.makes_marked("shop", &used, &bare, "2");
+    let pod = json!({"metadata": {"annotations": {PINS: format!("app={used}")}}, "spec": {}});
+    apiserver.makes("api/v1", "pods", "web-1", &pod);
+    start(&apiserver).deletes_copies_in("shop").await;
+    assert_eq!(apiserver.0.lock().deletions, [unused]);
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::Resource;
+use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::pins::Pins;
-use pod_reloader_core::revision::{CopyMetadata, NamesCopies, Pod, ReplicaSet};
+use pod_reloader_core::revision::{CopyMetadata, NamesCopies, Origin, Pod, ReplicaSet};
 use pod_reloader_core::workload::Workload;
 
 use super::known::Look;
@@ -47,7 +48,7 @@ pub(super) struct Users {
 pub(super) struct Copy {
     pub(super) uid: Box<str>,
     pub(super) created: Option<Timestamp>,
-    is_ours: bool,
+    pub(super) origin: Origin,
     is_used: bool,
 }
 
@@ -83,7 +84,7 @@ impl Users {
     }
 
     /// Takes in a copy that exists. Its users are passed after all copies.
-    pub(super) fn copy(&mut self, copy: &CopyMetadata) {
+    pub(super) fn copy(&mut self, copy: &CopyMetadata, keys: &Keyring) {
         let Some((_, name)) = copy.place() else {
             return;
         };
@@ -94,7 +95,7 @@ impl Users {
         let found = Copy {
             uid: copy.uid().into(),
             created: copy.created(),
-            is_ours: copy.source().is_some(),
+            origin: copy.origin(keys),
             is_used: false,
         };
         self.copies.insert(name, found);
@@ -146,10 +147,10 @@ impl Users {
         }
     }
 
-    /// Returns the copies of ours that nobody uses.
+    /// Returns the copies that nobody uses, and that are ours or may be.
     pub(super) fn unused(&self) -> impl Iterator<Item = (&Name, &Copy)> {
         let copies = self.copies.iter();
-        copies.filter(|(_, copy)| copy.is_ours && !copy.is_used)
+        copies.filter(|(_, copy)| copy.origin != Origin::Foreign && !copy.is_used)
     }
 
     /// Returns the copies to bring back.
@@ -157,13 +158,19 @@ impl Users {
         self.missing.iter().map(|((_, name), it)| (name, it))
     }
 
-    /// Returns what the look has found, given the copies that cannot be brought back.
-    pub(super) fn look(&self, lost: BTreeSet<Name>) -> Look {
+    /// Returns what the look has found, given the copies that cannot be brought back, and the UIDs of those that are
+    /// left alone.
+    pub(super) fn look(&self, lost: BTreeSet<Name>, left_alone: &BTreeSet<Box<str>>) -> Look {
+        let uids = self.copies.values().map(|copy| &copy.uid);
         let last = self.missing.keys().next_back();
         let last = last.filter(|_| self.missing.len() == RESTORED_AT_ONCE);
         Look {
             copies: self.copies.len(),
             unused: self.unused().map(|(_, copy)| copy.uid.clone()).collect(),
+            left_alone: uids
+                .filter(|it| left_alone.contains(*it))
+                .cloned()
+                .collect(),
             lost,
             reached: last.map(|(_, name)| name.clone()),
             unpinned: self.unpinned.clone(),
@@ -216,11 +223,14 @@ impl Users {
 #[cfg(test)]
 mod tests {
     use pod_reloader_core::annotations::{Inherited, PIN, PINS};
+    use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
     use pod_reloader_core::kind::WorkloadKind;
     use pod_reloader_core::object::WorkloadObject;
     use pod_reloader_core::pins::COPY_OF;
+    use pod_reloader_core::reference::Reference;
     use pod_reloader_core::revision::ControllerRevision;
     use pod_reloader_core::scope::Scope;
+    use pod_reloader_core::seal::{Claim, Purpose, SEAL};
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
@@ -244,8 +254,18 @@ mod tests {
         json!({"name": name, "namespace": "shop", "uid": name, "ownerReferences": [owner]})
     }
 
+    fn keys() -> Keyring {
+        Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap()
+    }
+
     fn copy(name: &str) -> CopyMetadata {
-        let annotations = json!({COPY_OF: "app"});
+        let own = Reference::config_map(&self::name("shop"), &self::name(name));
+        let seal = keys().seal(&Claim {
+            purpose: Purpose::Pin,
+            object: &own,
+            of: "app",
+        });
+        let annotations = json!({COPY_OF: "app", SEAL: seal});
         read(
             json!({"metadata": {"name": name, "namespace": "shop", "uid": name, "annotations": annotations}}),
         )
@@ -302,11 +322,10 @@ mod tests {
     fn whatever_names_a_copy_that_exists_uses_it() {
         let mut users = Users::default();
         for at in 0..5 {
-            users.copy(&copy(&format!("app-000000000{at}")));
+            users.copy(&copy(&format!("app-000000000{at}")), &keys());
         }
-        users.copy(&read(
-            json!({"metadata": {"name": "mine", "namespace": "shop"}}),
-        ));
+        let mine = read(json!({"metadata": {"name": "mine", "namespace": "shop"}}));
+        users.copy(&mine, &keys());
         users.workload(&workload("web", false, "app-0000000000"));
         users.replica_set(&replica_set("other-1", "other", "app-0000000001"));
         users.revision(&controller_revision("other", "app-0000000002"));
@@ -362,7 +381,8 @@ mod tests {
             let found = missing(&users);
             let ends = (found[0].0.to_owned(), found[found.len() - 1].0.to_owned());
             assert_eq!(found.len(), RESTORED_AT_ONCE);
-            (ends, users.look(BTreeSet::new()).reached)
+            let look = users.look(BTreeSet::new(), &BTreeSet::new());
+            (ends, look.reached)
         };
         let mut reached = None;
         for (first, last) in [(0, 99), (100, 199), (200, 49), (50, 149)] {
@@ -379,7 +399,8 @@ mod tests {
     fn a_few_that_are_missing_are_all_looked_at_each_time() {
         let mut users = Users::default();
         users.workload(&workload("web", true, "app-0000000000"));
-        assert_eq!(users.look(BTreeSet::new()).reached, None);
+        let look = users.look(BTreeSet::new(), &BTreeSet::new());
+        assert_eq!(look.reached, None);
     }
 
     #[test]
@@ -387,7 +408,7 @@ mod tests {
         let mut users = Users::default();
         for at in 0..=MAX_COPIES {
             assert!(!users.is_too_large);
-            users.copy(&copy(&format!("app-{at:010}")));
+            users.copy(&copy(&format!("app-{at:010}")), &keys());
         }
         users.workload(&workload("web", true, "app-0000000000"));
         users.workload(&workload("api", true, &format!("app-{MAX_COPIES:010}")));
@@ -408,7 +429,7 @@ mod tests {
         users.pod(&pod("web", "app-0000000001", "app"));
         users.pod(&pod("nobody", "app-0000000001", "app"));
         users.pod(&pod("web-1", "app-0000000001", "app-0000000001"));
-        let look = users.look(BTreeSet::new());
+        let look = users.look(BTreeSet::new(), &BTreeSet::new());
         assert_eq!(look.unpinned, HashMap::from([("web".into(), 3)]));
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use pod_reloader_core::error::chain;
+use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::{CustomObject, Served, WorkloadObject};
@@ -15,6 +16,7 @@ use tracing::warn;
 
 use super::Reconciler;
 use crate::config::copies::NotCopied;
+use crate::config::error::ReadError;
 use crate::report::notice::Notice;
 use crate::restart::digests::Snapshot;
 use crate::restart::error::RestartError;
@@ -63,6 +65,14 @@ impl Reconciler {
                 }
                 Ok(None)
             }
+        }
+    }
+
+    /// Returns the hash keys, which also seal copies.
+    pub(crate) async fn hash_keys(&self) -> Result<Arc<Keyring>, ReadError> {
+        match self.keys.keyring() {
+            Some(keys) => Ok(keys),
+            None => self.keys.read_since(Instant::now()).await,
         }
     }
 
@@ -159,7 +169,8 @@ impl Reconciler {
             return Ok(Pinned::As(None));
         }
         let pins = workload.pins_for(&snapshot.objects).to_string();
-        match self.digests.source().make(&copies).await {
+        let keys = self.hash_keys().await?;
+        match self.digests.source().make(&copies, &keys).await {
             Ok(bytes) => {
                 if bytes * REVISIONS > LARGE {
                     let notice = Notice::CopiesAreLarge(bytes * REVISIONS);
