@@ -3,6 +3,9 @@
 //! Before such a ConfigMap goes, its content is stored in a ConfigMap of ours with another name. Once it has gone, one
 //! with its name is restored from that, and then the stored one goes. Whatever breaks off in between, one of the two is
 //! there.
+//!
+//! A stored one has a [seal](crate::seal). Whoever may create ConfigMaps may give one the same label and annotation, and
+//! cannot seal it: it is neither restored nor deleted.
 
 use std::time::Duration;
 
@@ -13,11 +16,13 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
+use crate::hash::Keyring;
 use crate::manifest::{Data, config_map};
 use crate::metadata::{Managers, Metadata, Wanted, resource};
 use crate::name::{MAX_LENGTH, Name};
-use crate::protect::Deletion;
+use crate::protect::Protected;
 use crate::reference::Reference;
+use crate::seal::{Claim, Purpose, SEAL, Sealed};
 
 /// The label of the ConfigMaps that are stored or restored.
 pub const KEPT: &str = "pod-reloader.github.io/kept";
@@ -37,6 +42,9 @@ const MAX_VERSION: usize = 32;
 /// The time after which a deletion that has not happened is not expected any more. No request takes nearly as long, and
 /// clocks may differ.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
+/// The time for which all reviews of one version of an object share a place, in seconds. What a later one of them finds
+/// there is younger than this, so the other half of [`ABANDONED`] is left for the deletion that it reviews.
+const SHARED: i64 = 30 * 60;
 /// The shortest and the longest time between two looks at an object that is about to be deleted.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(60));
 
@@ -68,20 +76,27 @@ impl Original {
     }
 }
 
-impl From<&Deletion> for Original {
-    fn from(deletion: &Deletion) -> Self {
+impl From<&Protected> for Original {
+    fn from(protected: &Protected) -> Self {
         Self {
-            name: deletion.object.name.clone(),
-            uid: deletion.uid.clone(),
-            resource_version: deletion.resource_version.clone(),
+            name: protected.object.name.clone(),
+            uid: protected.uid.clone(),
+            resource_version: protected.resource_version.clone(),
         }
     }
 }
 
-/// Returns the place where an object is stored that is to be deleted. Each review has a place of its own, so what is
-/// stored for one is never taken for another's.
-pub fn stored(object: &Reference, review: &str) -> Reference {
-    let digest = Sha256::digest(review);
+/// Returns the place where an object is stored that is to be deleted, at this time.
+///
+/// # Guarantees
+///
+/// All reviews of one version of an object have the same place for half an hour, so a thousand of them store it once.
+/// Nothing that one of them has stored is dropped before the deletion that another one reviews: as long as the object
+/// has this UID and version, only its age ends its time, or another one that is stored for the same name later and
+/// comes back in its place. An object of another version, or with another UID, has another place.
+pub fn stored(object: &Reference, original: &Original, now: Timestamp) -> Reference {
+    let part = now.as_second().div_euclid(SHARED);
+    let digest = Sha256::digest(format!("{}/{part}", original.text()));
     let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     let name = format!("{}{INFIX}{}", stem(&object.name), &digits[..DIGITS]);
     Reference {
@@ -128,12 +143,14 @@ impl Content {
         version.uid == original.uid && version.resource_version == original.resource_version
     }
 
-    /// Returns the ConfigMap that stores this content, as JSON. Nobody can change it.
-    pub fn to_store(&self, name: &Name, original: &Original) -> Vec<u8> {
+    /// Returns the ConfigMap that stores this content at a place, as JSON. Nobody can change it.
+    pub fn to_store(&self, place: &Reference, original: &Original, keys: &Keyring) -> Vec<u8> {
+        let of = original.text();
+        let seal = keys.seal(&claim(place, &of));
         let metadata = json!({
-            "name": name.as_str(),
+            "name": place.name.as_str(),
             "labels": {KEPT: STORED},
-            "annotations": {KEPT_OBJECT: original.text()},
+            "annotations": {KEPT_OBJECT: of, SEAL: seal},
         });
         self.manifest(metadata, true)
     }
@@ -154,15 +171,26 @@ impl Content {
     }
 }
 
+/// Returns what a ConfigMap claims that stores an object.
+fn claim<'a>(place: &'a Reference, of: &'a str) -> Claim<'a> {
+    Claim {
+        purpose: Purpose::Store,
+        object: place,
+        of,
+    }
+}
+
 /// The metadata of a ConfigMap, as far as it says what is to become of it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct KeptMetadata {
     metadata: Metadata<Self>,
+    /// `None` also if nothing but the metadata was read.
+    immutable: Option<bool>,
 }
 
 impl Wanted for KeptMetadata {
     const LABELS: &'static [&'static str] = &[KEPT];
-    const ANNOTATIONS: &'static [&'static str] = &[KEPT_OBJECT];
+    const ANNOTATIONS: &'static [&'static str] = &[KEPT_OBJECT, SEAL];
 }
 
 resource!(
@@ -209,7 +237,7 @@ impl KeptMetadata {
     ///
     /// It asks for no less than the policy that guards our writes, so whatever is ours here, the policy lets us delete.
     /// There is one exception: metadata does not say whether what we have stored is still immutable.
-    pub fn kept(&self) -> Option<Kept> {
+    pub fn kept(&self, keys: &Keyring) -> Option<Kept> {
         let metadata = &self.metadata;
         let uid = metadata.uid.as_deref();
         let version = metadata.resource_version.as_deref();
@@ -217,27 +245,60 @@ impl KeptMetadata {
             uid: uid.filter(|it| it.len() <= MAX_UID)?.into(),
             resource_version: version.filter(|it| it.len() <= MAX_VERSION)?.into(),
             created: metadata.creation_timestamp.as_ref().map(|it| it.0),
-            role: self.role()?,
+            role: self.role(keys)?,
         })
     }
 
-    fn role(&self) -> Option<Role> {
+    /// Returns true if it stores an object as a version of pod-reloader did that made no seals. Anybody may have made it,
+    /// so it is neither restored nor deleted.
+    pub fn is_unsealed(&self) -> bool {
+        self.is_bare()
+            && self.metadata.label(KEPT) == Some(STORED)
+            && self.metadata.counts.annotations == 1
+            && self.original().is_some()
+    }
+
+    /// Returns true if it was read as a whole, and stores this object for good: nobody can change its content.
+    pub fn stores(&self, original: &Original, keys: &Keyring) -> bool {
+        let stored = Role::Stored(original.clone());
+        self.immutable == Some(true) && self.kept(keys).is_some_and(|it| it.role == stored)
+    }
+
+    fn role(&self, keys: &Keyring) -> Option<Role> {
         let metadata = &self.metadata;
-        let counts = metadata.counts;
-        let is_bare = metadata.owners().next().is_none() && counts.finalizers == 0;
-        // Somebody may have removed all managers, too.
-        if metadata.managers != Managers::Us || !is_bare || counts.labels != 1 {
+        if !self.is_bare() {
             return None;
         }
         match metadata.label(KEPT)? {
+            // This one has no seal: with an annotation of ours, some tool may take it for something of its own. It needs
+            // none. The label alone makes an object ours only if it has nothing else, and then we do no more than delete
+            // it when nothing uses it. So whoever puts the label on has taken every other label off, and can empty the
+            // object as well. An object that is protected from them has a second label, which they cannot take off.
             RESTORED if !metadata.has_annotations => Some(Role::Restored),
-            STORED if counts.annotations == 1 => {
-                let original = Original::parse(metadata.annotation(KEPT_OBJECT)?)?;
-                let is_in_place = is_place(&original.name, metadata.name.as_deref()?);
-                is_in_place.then_some(Role::Stored(original))
+            STORED if metadata.counts.annotations == 2 => {
+                let original = self.original()?;
+                let (place, of) = (self.reference()?, original.text());
+                let sealed = keys.sealed(&claim(&place, &of), metadata.annotation(SEAL));
+                (sealed != Sealed::Never).then_some(Role::Stored(original))
             }
             _ => None,
         }
+    }
+
+    /// Returns the object that it says it stores, if its name is that of a place of it.
+    fn original(&self) -> Option<Original> {
+        let original = Original::parse(self.metadata.annotation(KEPT_OBJECT)?)?;
+        is_place(&original.name, self.metadata.name.as_deref()?).then_some(original)
+    }
+
+    /// Returns true if it has one label, neither owners nor finalizers, and nobody else has written it.
+    fn is_bare(&self) -> bool {
+        let metadata = &self.metadata;
+        // Somebody may have removed all managers, too.
+        metadata.managers == Managers::Us
+            && metadata.owners().next().is_none()
+            && metadata.counts.finalizers == 0
+            && metadata.counts.labels == 1
     }
 }
 

@@ -50,15 +50,14 @@ impl Protection {
     }
 }
 
-/// An object whose deletion is reviewed.
+/// The deletion that a review is about. Whoever reaches the webhook can send a review about any object, so this says
+/// only which object to [read](ProtectedMetadata).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deletion {
     /// The object.
     pub object: Reference,
     /// The UID.
     pub uid: Box<str>,
-    /// The resourceVersion. The deletion fails, or is reviewed again, if the object has another one by then.
-    pub resource_version: Box<str>,
 }
 
 impl Deletion {
@@ -97,12 +96,49 @@ impl Deletion {
                 name,
             },
             uid: metadata.uid.as_deref().unwrap_or_default().into(),
-            resource_version: metadata
-                .resource_version
-                .as_deref()
-                .unwrap_or_default()
-                .into(),
         }))
+    }
+}
+
+/// The metadata of a ConfigMap or a Secret, as far as it says how the object is protected.
+#[derive(Debug, Deserialize)]
+pub struct ProtectedMetadata {
+    metadata: Metadata<Self>,
+}
+
+impl Wanted for ProtectedMetadata {
+    const LABELS: &'static [&'static str] = &[PROTECT];
+}
+
+/// An object that is protected, as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Protected {
+    /// The object.
+    pub object: Reference,
+    /// The UID.
+    pub uid: Box<str>,
+    /// The resourceVersion. A deletion fails, or is reviewed again, if the object has another one by then.
+    pub resource_version: Box<str>,
+}
+
+impl ProtectedMetadata {
+    /// Returns true if it says which object it is of, as that of every object does.
+    pub fn is_whole(&self) -> bool {
+        self.metadata.uid.is_some() && self.metadata.resource_version.is_some()
+    }
+
+    /// Returns the object, given that its coordinates are those of `deletion`, if it is the one that is to be deleted,
+    /// and is protected in this way.
+    pub fn protected(&self, deletion: &Deletion, how: Protection) -> Option<Protected> {
+        let metadata = &self.metadata;
+        let uid = metadata.uid.as_deref()?;
+        let is_meant = *uid == *deletion.uid
+            && metadata.label(PROTECT).and_then(Protection::parse) == Some(how);
+        is_meant.then_some(Protected {
+            object: deletion.object.clone(),
+            uid: uid.into(),
+            resource_version: metadata.resource_version.as_deref()?.into(),
+        })
     }
 }
 
@@ -337,11 +373,14 @@ impl Resource for Templated {
 /// The maximum number of users that a message names.
 const MAX_NAMED: usize = 5;
 
-/// Returns the reason why an object is not deleted: these use it.
+/// Returns the reason why an object is not deleted: these use it, or some that are not to be named.
 pub fn denial(object: &Reference, users: &[String]) -> String {
+    let by = match users {
+        [] => String::new(),
+        users => format!(" by {}", named(users)),
+    };
     format!(
-        "{object} is in use by {}. It has the label {PROTECT}=in-use: delete its users first, or remove the label",
-        named(users)
+        "{object} is in use{by}. It has the label {PROTECT}=in-use: delete its users first, or remove the label"
     )
 }
 
@@ -537,6 +576,7 @@ mod tests {
         let expected = "Secret shop/db is in use by Pod web-1, Pod web-2, Pod web-3, Pod web-4, Pod web-5 and 2 more. It has the label pod-reloader.github.io/protect=in-use: delete its users first, or remove the label";
         assert_eq!(denial(&object(), &users), expected);
         assert!(denial(&object(), &users[..1]).contains("by Pod web-1. It"));
+        assert!(denial(&object(), &[]).contains("is in use. It"));
     }
 
     #[test]
@@ -559,7 +599,6 @@ mod tests {
         let expected = Deletion {
             object: object(),
             uid: "u-1".into(),
-            resource_version: "7".into(),
         };
         assert_eq!(candidate("DELETE", "Secret", "in-use"), Some(expected));
         assert!(candidate("DELETE", "ConfigMap", "keep").is_some());
@@ -571,6 +610,35 @@ mod tests {
             ("DELETE", "Secret", ""),
         ] {
             assert_eq!(candidate(operation, kind, protection), None);
+        }
+    }
+
+    #[test]
+    fn an_object_is_protected_by_its_own_label_alone() {
+        let deletion = Deletion {
+            object: object(),
+            uid: "u-1".into(),
+        };
+        let protected = |metadata: Value| {
+            let object: ProtectedMetadata =
+                serde_json::from_value(json!({"metadata": metadata})).unwrap();
+            object.protected(&deletion, Protection::InUse)
+        };
+        let with = |uid: &str, protection: &str| json!({"uid": uid, "resourceVersion": "8", "labels": {PROTECT: protection}});
+        let expected = Protected {
+            object: object(),
+            uid: "u-1".into(),
+            resource_version: "8".into(),
+        };
+        assert_eq!(protected(with("u-1", "in-use")), Some(expected));
+        for other in [
+            with("u-2", "in-use"),
+            with("u-1", "keep"),
+            with("u-1", "always"),
+            json!({"uid": "u-1", "resourceVersion": "8"}),
+            json!({"resourceVersion": "8", "labels": {PROTECT: "in-use"}}),
+        ] {
+            assert_eq!(protected(other.clone()), None, "{other}");
         }
     }
 

@@ -45,6 +45,7 @@ foreign! {
     crate::kept::KeptMetadata,
     crate::object::CustomObject: POD_SPEC,
     crate::object::WorkloadObject: POD_SPEC,
+    crate::protect::ProtectedMetadata,
     crate::protect::RunningPod: POD_SPEC,
     crate::protect::Templated: POD_SPEC,
     crate::reference::ConfigMetadata,

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
@@ -12,8 +13,16 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use kube::Client;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::service_fn;
+use tracing::subscriber::DefaultGuard;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{Layer, fmt};
+
+/// A value that the apiserver quotes in the message of each error, as a policy may.
+pub(crate) const QUOTED: &str = "hunter2";
 
 /// An object, or the status code and the reason of an error.
 pub(crate) type Answer = Result<Value, (u16, &'static str)>;
@@ -77,7 +86,8 @@ fn response(answer: Answer) -> Response<Full<Bytes>> {
     let (code, body) = match answer {
         Ok(object) => (200, object),
         Err((code, reason)) => {
-            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "no", "reason": reason, "code": code});
+            let message = format!("no: {QUOTED}");
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason, "code": code});
             (code, status)
         }
     };
@@ -85,4 +95,42 @@ fn response(answer: Answer) -> Response<Full<Bytes>> {
         .status(code)
         .body(Full::new(body.to_string().into()))
         .expect("the status is valid")
+}
+
+/// Our own log of this thread since it was made, and as long as it exists.
+pub(crate) struct Log {
+    text: Text,
+    _guard: DefaultGuard,
+}
+
+#[derive(Clone, Default)]
+struct Text(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    pub(crate) fn begin() -> Self {
+        let text = Text::default();
+        let writer = text.clone();
+        let own = Targets::new().with_target("pod_reloader", LevelFilter::TRACE);
+        let layer = fmt::layer().with_writer(move || writer.clone());
+        let subscriber = tracing_subscriber::registry().with(layer.with_filter(own));
+        Self {
+            text,
+            _guard: tracing::subscriber::set_default(subscriber),
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.text.0.lock()).into_owned()
+    }
 }

@@ -20,9 +20,11 @@ use webhook_certs::{
 };
 
 use crate::bind::controller::Bindings;
+use crate::config::covered::Covered;
 use crate::config::fields::FieldReads;
 use crate::config::kept::KeptCalls;
 use crate::config::keys::{self, Keys};
+use crate::config::protected::ProtectedReads;
 use crate::config::source::Source;
 use crate::config::users::Users;
 use crate::keep::controller::{KEEP, Keeping};
@@ -232,13 +234,20 @@ impl Parts {
         );
         let client = &self.clients.admission;
         let users = Users::new(client.clone(), self.budget.clone());
+        let reads = ProtectedReads::new(client.clone(), self.budget.clone());
+        let covered = Covered::new(client.clone(), self.scope.clone(), self.budget.clone());
         let in_use = self.args.protect.then(|| InUse {
+            covered: covered.clone(),
+            reads: reads.clone(),
             users: users.clone(),
             templates_protect: self.args.protect_templates,
         });
         let keep = self.keeps().then(|| Keep {
+            covered,
+            reads,
             users,
             calls: KeptCalls::new(client.clone(), self.budget.clone()),
+            clock: Timestamp::now,
         });
         let transport = Transport::Tls(self.acceptor(certificate)?);
         let listener = admin::listen(self.args.webhook_bind_address).await?;
@@ -392,6 +401,7 @@ impl Parts {
             budget: self.budget.clone(),
             watches: self.metrics.watches.clone(),
             errors: self.metrics.errors.of(KEEP),
+            keys: self.keys.clone(),
             scope: self.scope.clone(),
             period: self.args.copy_grace_period,
             resync_period: self.args.resync_period,

@@ -688,7 +688,11 @@ fn kept(name: &str) -> Value {
 fn stored(name: &str) -> Value {
     let mut object = kept(name);
     object["metadata"]["labels"] = json!({"pod-reloader.github.io/kept": "stored"});
-    object["metadata"]["annotations"] = json!({"pod-reloader.github.io/kept-object": "any/1/2"});
+    // The policy cannot tell whether a seal holds.
+    object["metadata"]["annotations"] = json!({
+        "pod-reloader.github.io/kept-object": "any/1/2",
+        "pod-reloader.github.io/seal": "0".repeat(32),
+    });
     object["immutable"] = json!(true);
     object
 }

@@ -3,6 +3,11 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::fixtures::keyring;
+
+fn keys() -> Keyring {
+    keyring(&[1])
+}
 
 fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
@@ -13,7 +18,7 @@ fn object() -> Reference {
 }
 
 fn original() -> Original {
-    Original::from(&Deletion {
+    Original::from(&Protected {
         object: object(),
         uid: "u-1".into(),
         resource_version: "7".into(),
@@ -58,8 +63,17 @@ fn metadata(manifest: &[u8], fields: Value) -> KeptMetadata {
 }
 
 fn to_store() -> Vec<u8> {
-    let place = stored(&object(), "review-1");
-    content().to_store(&place.name, &original())
+    content().to_store(&place(), &original(), &keys())
+}
+
+fn place() -> Reference {
+    stored(&object(), &original(), now())
+}
+
+/// Returns the seal of a stored ConfigMap with this name and this annotation.
+fn seal(name: &str, of: &str) -> String {
+    let place = Reference::config_map(&self::name("shop"), &self::name(name));
+    keys().seal(&claim(&place, of))
 }
 
 fn to_restore() -> Vec<u8> {
@@ -67,11 +81,11 @@ fn to_restore() -> Vec<u8> {
 }
 
 fn stored_as(fields: Value) -> Kept {
-    metadata(&to_store(), fields).kept().unwrap()
+    metadata(&to_store(), fields).kept(&keys()).unwrap()
 }
 
 fn restored_as(fields: Value) -> Kept {
-    metadata(&to_restore(), fields).kept().unwrap()
+    metadata(&to_restore(), fields).kept(&keys()).unwrap()
 }
 
 #[test]
@@ -90,16 +104,17 @@ fn what_is_stored_and_restored_has_the_content_and_nothing_else() {
         manifest
     };
     let is = |manifest: Vec<u8>| serde_json::from_slice::<Value>(&manifest).unwrap();
-    let place = stored(&object(), "review-1").name;
+    let name_of_place = place().name;
+    let seal = seal(name_of_place.as_str(), "app-1/u-1/7");
     let metadata = json!({
-        "name": place.as_str(),
+        "name": name_of_place.as_str(),
         "labels": {"pod-reloader.github.io/kept": "stored"},
-        "annotations": {"pod-reloader.github.io/kept-object": "app-1/u-1/7"},
+        "annotations": {
+            "pod-reloader.github.io/kept-object": "app-1/u-1/7",
+            "pod-reloader.github.io/seal": seal,
+        },
     });
-    assert_eq!(
-        is(content().to_store(&place, &original())),
-        expected(metadata, true)
-    );
+    assert_eq!(is(to_store()), expected(metadata, true));
     let metadata = json!({"name": "app-1", "labels": {"pod-reloader.github.io/kept": "true"}});
     assert_eq!(
         is(content().to_restore(&name("app-1"))),
@@ -117,19 +132,50 @@ fn an_empty_config_map_is_stored_as_one() {
 }
 
 #[test]
-fn a_place_is_one_of_the_object_and_of_the_review() {
-    let place = |review: &str| stored(&object(), review);
-    assert!(place("a").name.as_str().starts_with("app-1-kept-"));
-    assert_eq!(place("a").name.as_str().len(), "app-1-kept-".len() + 10);
-    assert_eq!(place("a"), place("a"));
-    assert_ne!(place("a"), place("b"));
+fn a_place_is_one_of_the_version_of_an_object_for_half_an_hour() {
+    let at = |minutes: u64| {
+        let now = now() + Duration::from_secs(minutes * 60);
+        stored(&object(), &original(), now)
+    };
+    assert!(at(0).name.as_str().starts_with("app-1-kept-"));
+    assert_eq!(at(0).name.as_str().len(), "app-1-kept-".len() + 10);
+    assert_eq!(at(0), at(29));
+    assert_ne!(at(0), at(30));
+    for (uid, version) in [("u-1", "8"), ("u-2", "7")] {
+        let other = Original {
+            uid: uid.into(),
+            resource_version: version.into(),
+            ..original()
+        };
+        assert_ne!(stored(&object(), &other, now()), at(0));
+    }
     for long in [
         "x".repeat(253),
         format!("{}.{}", "x".repeat(236), "y".repeat(16)),
     ] {
         let object = Reference::config_map(&name("shop"), &name(&long));
-        let place = stored(&object, "a").name;
+        let place = stored(&object, &original(), now()).name;
         assert!(place.as_str().len() <= MAX_LENGTH);
+    }
+}
+
+/// A review that finds what an earlier one has stored relies on it.
+#[test]
+fn what_a_later_review_finds_is_not_dropped_for_half_an_hour() {
+    let app = json!({"metadata": {"name": "app-1"}}).to_string();
+    let there = json!({"uid": "u-1", "resourceVersion": "7"});
+    let there = metadata(app.as_bytes(), there);
+    for stored_at in (0..3600).step_by(60).map(Duration::from_secs) {
+        let kept = stored_as(json!({"creationTimestamp": (now() + stored_at).to_string()}));
+        for found_at in (0..3600).step_by(60).map(Duration::from_secs) {
+            let places = [stored_at, found_at].map(|at| stored(&object(), &original(), now() + at));
+            if found_at < stored_at || places[0] != places[1] {
+                continue;
+            }
+            let deleted_at = now() + found_at + Duration::from_secs(30 * 60);
+            let step = kept.step(&original(), Some(&there), deleted_at);
+            assert_eq!(step, Step::Wait, "{stored_at:?} {found_at:?}");
+        }
     }
 }
 
@@ -162,10 +208,13 @@ fn is_guarded_as_ours(metadata: &Value) -> bool {
     is_free
         && match metadata["labels"][KEPT].as_str() {
             Some("stored") => {
+                let seal = metadata["annotations"][SEAL].as_str().unwrap_or_default();
                 digits.len() == 10
                     && digits.chars().all(is_digit)
+                    && seal.len() == 32
+                    && seal.chars().all(is_digit)
                     && metadata["annotations"].get(KEPT_OBJECT).is_some()
-                    && size("annotations") == 1
+                    && size("annotations") == 2
             }
             Some("true") => !has("annotations"),
             _ => false,
@@ -192,7 +241,8 @@ impl Whose {
         );
         json_patch::merge(&mut all, fields);
         assert_eq!(is_guarded_as_ours(&all), self != Self::Guarded, "{fields}");
-        assert_eq!(object.kept().is_some(), self == Self::Ours, "{fields}");
+        let is_ours = object.kept(&keys()).is_some();
+        assert_eq!(is_ours, self == Self::Ours, "{fields}");
     }
 }
 
@@ -227,18 +277,30 @@ fn whatever_the_policy_does_not_let_us_delete_is_not_ours() {
             whose.is(&metadata(&manifest, fields.clone()), &manifest, fields);
         }
     }
-    let of = |original: String| json!({"annotations": {KEPT_OBJECT: original}});
+    let named =
+        |name: &str| json!({"name": name, "annotations": {SEAL: seal(name, "app-1/u-1/7")}});
+    let of = |original: String| {
+        let seal = seal(place().name.as_str(), &original);
+        json!({"annotations": {KEPT_OBJECT: original, SEAL: seal}})
+    };
+    let sealed = |seal: Value| json!({"annotations": {SEAL: seal}});
     for (fields, whose) in [
-        (json!({"name": "app-1-kept-0123456789"}), Whose::Ours),
-        (json!({"name": "app-1-kept-01234567890"}), Whose::Guarded),
-        (json!({"name": "app-1-kept-012345678g"}), Whose::Guarded),
-        (json!({"name": "app-1"}), Whose::Guarded),
-        (json!({"name": "other-kept-0123456789"}), Whose::NotOurs),
+        (named("app-1-kept-0123456789"), Whose::Ours),
+        (named("app-1-kept-01234567890"), Whose::Guarded),
+        (named("app-1-kept-012345678g"), Whose::Guarded),
+        (named("app-1"), Whose::Guarded),
+        (named("other-kept-0123456789"), Whose::NotOurs),
+        (named("app-1-more-kept-0123456789"), Whose::NotOurs),
+        (json!({"annotations": null}), Whose::Guarded),
+        (sealed(Value::Null), Whose::Guarded),
+        (sealed(json!("x")), Whose::Guarded),
+        (sealed(json!("0".repeat(32))), Whose::NotOurs),
+        // The seal of another object, and the one of another original.
+        (json!({"name": "app-1-kept-0123456789"}), Whose::NotOurs),
         (
-            json!({"name": "app-1-more-kept-0123456789"}),
+            json!({"annotations": {KEPT_OBJECT: "app-1/u-1/8"}}),
             Whose::NotOurs,
         ),
-        (json!({"annotations": null}), Whose::Guarded),
         (of("app-1".to_owned()), Whose::NotOurs),
         (of("A/u/7".to_owned()), Whose::NotOurs),
         (of("app-1/u/7/8".to_owned()), Whose::NotOurs),
@@ -259,8 +321,66 @@ fn the_place_of_an_object_with_the_longest_name_is_its_own() {
         format!("{}.{}", "x".repeat(236), "y".repeat(16)),
     ] {
         let object = Reference::config_map(&name("shop"), &name(&long));
-        assert!(is_place(&object.name, stored(&object, "a").name.as_str()));
+        let place = stored(&object, &original(), now());
+        assert!(is_place(&object.name, place.name.as_str()));
     }
+}
+
+#[test]
+fn a_stored_one_is_ours_as_long_as_the_key_of_its_seal_is_known() {
+    let stored = metadata(&to_store(), json!({}));
+    assert!(stored.kept(&keyring(&[2, 1])).is_some());
+    assert!(stored.kept(&keyring(&[2])).is_none());
+    assert!(!stored.is_unsealed());
+}
+
+#[test]
+fn a_stored_one_of_an_earlier_version_is_known_by_all_but_its_seal() {
+    let unsealed = |fields: Value| {
+        let mut all = json!({"annotations": {SEAL: null}});
+        json_patch::merge(&mut all, &fields);
+        metadata(&to_store(), all)
+    };
+    assert!(unsealed(json!({})).is_unsealed());
+    assert_eq!(unsealed(json!({})).kept(&keys()), None);
+    for fields in [
+        json!({"annotations": {"more": "x"}}),
+        json!({"labels": {"more": "x"}}),
+        json!({"name": "app-1"}),
+        json!({"managedFields": [{"manager": "kubectl"}]}),
+    ] {
+        assert!(!unsealed(fields.clone()).is_unsealed(), "{fields}");
+    }
+    assert!(!metadata(&to_restore(), json!({})).is_unsealed());
+}
+
+#[test]
+fn what_is_found_at_a_place_counts_only_if_it_is_immutable_and_stores_that_object() {
+    let found = |fields: Value| {
+        let mut object: Value = serde_json::from_slice(&to_store()).unwrap();
+        let more = json!({"metadata": {
+            "namespace": "shop", "uid": "u-2", "resourceVersion": "8",
+            "managedFields": [{"manager": "pod-reloader"}],
+        }});
+        json_patch::merge(&mut object, &more);
+        json_patch::merge(&mut object, &fields);
+        serde_json::from_value::<KeptMetadata>(object).unwrap()
+    };
+    assert!(found(json!({})).stores(&original(), &keys()));
+    for fields in [
+        json!({"immutable": false}),
+        json!({"immutable": null}),
+        json!({"metadata": {"annotations": {SEAL: "0".repeat(32)}}}),
+        json!({"metadata": {"labels": {"more": "x"}}}),
+    ] {
+        let found = found(fields.clone());
+        assert!(!found.stores(&original(), &keys()), "{fields}");
+    }
+    let other = Original {
+        resource_version: "8".into(),
+        ..original()
+    };
+    assert!(!found(json!({})).stores(&other, &keys()));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::kept::{Content, KeptMetadata};
 use pod_reloader_core::reference::Reference;
 use serde::de::IgnoredAny;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::config::request;
 use crate::runtime::budget::Budget;
@@ -40,11 +40,16 @@ impl KeptCalls {
         &self,
         object: &Reference,
     ) -> Result<Option<KeptMetadata>, CallError> {
-        match self.call(request::get_metadata(object)).await {
-            Ok(metadata) => Ok(Some(metadata)),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+        if_there(self.call(request::get_metadata(object)).await)
+    }
+
+    /// Reads an object as a whole, by a consistent read. `None` if there is no such object.
+    pub(crate) async fn whole(
+        &self,
+        object: &Reference,
+    ) -> Result<Option<KeptMetadata>, CallError> {
+        let _turn = self.turn().await;
+        if_there(self.call(request::get(object)).await)
     }
 
     /// Creates an object from the content of another one, by a consistent read. Returns false, and creates nothing, if
@@ -55,8 +60,7 @@ impl KeptCalls {
         to: &Reference,
         make: impl FnOnce(Content) -> Option<Vec<u8>>,
     ) -> Result<bool, CallError> {
-        let turn = self.turns.acquire().await;
-        let _turn = turn.expect("the semaphore is never closed");
+        let _turn = self.turn().await;
         let content = self.call(request::get(from)).await?;
         let Some(manifest) = make(content) else {
             return Ok(false);
@@ -80,7 +84,21 @@ impl KeptCalls {
         }
     }
 
+    async fn turn(&self) -> SemaphorePermit<'_> {
+        let turn = self.turns.acquire().await;
+        turn.expect("the semaphore is never closed")
+    }
+
     async fn call<T: Foreign>(&self, request: http::Request<Vec<u8>>) -> Result<T, CallError> {
         within(DEADLINE, one(&self.client, request, &self.budget)).await
+    }
+}
+
+/// Returns an object that was read. `None` if there is none.
+fn if_there<T>(read: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match read {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tracing::info;
 
 use super::keeper::Keeper;
+use crate::config::keys::Keys;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
 use crate::runtime::controller::{Controller, ControllerErrors, beside_watches};
@@ -25,6 +26,8 @@ pub(crate) struct Keeping {
     pub(crate) budget: Budget,
     pub(crate) watches: Watches,
     pub(crate) errors: ControllerErrors,
+    /// The keys of the seals.
+    pub(crate) keys: Arc<Keys>,
     /// The namespaces to work in.
     pub(crate) scope: Scope,
     /// The longest time between two looks at who uses what was brought back.
@@ -44,6 +47,7 @@ impl Keeping {
             self.budget,
             self.watches,
             self.errors,
+            self.keys,
             self.period,
         ));
         let watches = || {

@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::Api;
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
-use pod_reloader_core::config_sync::NamespaceMetadata;
-use pod_reloader_core::error::chain;
 use pod_reloader_core::kept::{Content, KEPT, Kept, KeptMetadata, Original, Role, Step, pause};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
@@ -19,14 +17,16 @@ use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
 use super::known::{Known, LeftOut};
+use crate::config::covered::Covered;
 use crate::config::kept::KeptCalls;
+use crate::config::keys::Keys;
 use crate::config::users::Users;
 use crate::runtime::budget::Budget;
 use crate::runtime::client::Clients;
 use crate::runtime::controller::ControllerErrors;
 use crate::runtime::error::CallError;
 use crate::runtime::queue::Item;
-use crate::runtime::resources::{PAGE, Resources, api};
+use crate::runtime::resources::{Resources, api};
 use crate::runtime::watch_age::Watches;
 use crate::runtime::worker::{Handler, Worker};
 
@@ -67,15 +67,18 @@ impl fmt::Display for Work {
 /// The parts with which ConfigMaps are kept, for one term of leadership.
 pub(super) struct Keeper {
     clients: Clients,
-    scope: Scope,
+    covered: Covered,
     budget: Budget,
     watches: Watches,
     errors: ControllerErrors,
+    keys: Arc<Keys>,
     calls: KeptCalls,
     users: Users,
     /// The longest time between two looks at who uses what was brought back.
     period: Duration,
     known: Mutex<Known>,
+    /// True once the log says that something is there which an earlier version has stored.
+    has_told_of_unsealed: AtomicBool,
     worker: Worker<Work>,
 }
 
@@ -86,18 +89,21 @@ impl Keeper {
         budget: Budget,
         watches: Watches,
         errors: ControllerErrors,
+        keys: Arc<Keys>,
         period: Duration,
     ) -> Self {
         Self {
             calls: KeptCalls::new(clients.reconcile.clone(), budget.clone()),
             users: Users::new(clients.reconcile.clone(), budget.clone()),
+            covered: Covered::new(clients.reconcile.clone(), scope, budget.clone()),
             clients,
-            scope,
             budget,
             watches,
             errors,
+            keys,
             period,
             known: Mutex::default(),
+            has_told_of_unsealed: AtomicBool::new(false),
             worker: Worker::new(AT_ONCE),
         }
     }
@@ -109,6 +115,8 @@ impl Keeper {
 
     /// Follows the ConfigMaps with our label in a namespace, or in all of them, for ever.
     pub(super) async fn watch(self: Arc<Self>, namespace: Option<Name>) {
+        // Without them, nobody knows which of them are ours.
+        self.keys.first_read().await;
         let all = api::<KeptMetadata>(&self.clients.watch, namespace.as_ref(), ());
         let all = Resources::new(all, "ConfigMap", &self.budget);
         let all = all.with_labels(KEPT.to_owned());
@@ -144,9 +152,12 @@ impl Keeper {
     /// Takes in a ConfigMap with our label. Returns it, with what it is for, if it is ours and there is room for it.
     fn seen(&self, object: &KeptMetadata) -> Option<(Reference, Role)> {
         let reference = object.reference()?;
+        let keys = self.keys.keyring()?;
         let mut known = self.known.lock();
-        let Some(kept) = object.kept() else {
+        let Some(kept) = object.kept(&keys) else {
             known.remove(&reference);
+            drop(known);
+            self.tell_of_unsealed(object, &reference);
             return None;
         };
         let role = kept.role.clone();
@@ -159,6 +170,13 @@ impl Keeper {
                 }
                 None
             }
+        }
+    }
+
+    /// Says, once, what to do with what an earlier version has stored. Anybody could have made it.
+    fn tell_of_unsealed(&self, object: &KeptMetadata, stored: &Reference) {
+        if object.is_unsealed() && !self.has_told_of_unsealed.swap(true, Ordering::Relaxed) {
+            warn!(%stored, "a ConfigMap stores another one without a seal, as earlier versions of pod-reloader made them: it is neither brought back nor deleted; restore what you need from it, and delete it (kubectl get configmaps --all-namespaces --selector pod-reloader.github.io/kept=stored)");
         }
     }
 
@@ -196,8 +214,8 @@ impl Keeper {
             Err(error) if error.is_denial() => return self.denied(stored, &kept, &error),
             Err(error) => {
                 self.failed(&error);
-                let error = chain(&error);
-                warn!(%stored, error, "cannot bring a ConfigMap back that is in use, trying again");
+                let reason = error.reason();
+                warn!(%stored, reason, "cannot bring a ConfigMap back that is in use, trying again");
                 Some(since.elapsed().max(Duration::from_secs(4)))
             }
         };
@@ -211,7 +229,7 @@ impl Keeper {
         original: &Original,
     ) -> Result<Done, CallError> {
         let object = Reference::config_map(&stored.namespace, &original.name);
-        if !self.covers(&stored.namespace).await? {
+        if !self.covered.contain(&stored.namespace).await? {
             return Ok(Done::All);
         }
         let namespace = &stored.namespace;
@@ -258,8 +276,8 @@ impl Keeper {
         let (restored, last) = self.known.lock().restored(namespace)?;
         if let Err(error) = self.delete_unused(namespace, &restored).await {
             self.failed(&error);
-            let error = chain(&error);
-            warn!(%namespace, error, "cannot tell which kept ConfigMaps are in use, trying again later");
+            let reason = error.reason();
+            warn!(%namespace, reason, "cannot tell which kept ConfigMaps are in use, trying again later");
         }
         Some(Instant::now() + self.pause(last.elapsed()))
     }
@@ -269,7 +287,7 @@ impl Keeper {
         namespace: &Name,
         restored: &BTreeMap<Reference, Kept>,
     ) -> Result<(), CallError> {
-        if !self.covers(namespace).await? {
+        if !self.covered.contain(namespace).await? {
             return Ok(());
         }
         let objects: Vec<_> = restored.keys().cloned().collect();
@@ -288,24 +306,6 @@ impl Keeper {
             }
         }
         Ok(())
-    }
-
-    /// Returns true if we look after a namespace. Its labels are asked for: they are seldom needed.
-    async fn covers(&self, namespace: &Name) -> Result<bool, CallError> {
-        let Some(selector) = self.scope.namespace_selector() else {
-            return Ok(self.scope.covers(namespace));
-        };
-        let all = Api::<NamespaceMetadata>::all(self.clients.reconcile.clone());
-        let all = Resources::new(all, "Namespace", &self.budget);
-        let named = format!("metadata.name={namespace}");
-        let selected = all
-            .with_fields(Some(&named))
-            .with_labels(selector.to_string());
-        let mut is_selected = false;
-        selected
-            .list_all(&mut PAGE.clone(), |it| is_selected |= it.is_ok())
-            .await?;
-        Ok(is_selected && self.scope.covers(namespace))
     }
 
     fn failed(&self, error: &CallError) {

@@ -201,6 +201,7 @@ fn weight(object: &Reference, kept: &Kept) -> usize {
 mod tests {
     use std::time::Duration;
 
+    use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
     use pod_reloader_core::kept::{KEPT, KeptMetadata};
     use serde_json::json;
 
@@ -221,7 +222,8 @@ mod tests {
             "managedFields": [{"manager": "pod-reloader"}],
         });
         let metadata: KeptMetadata = serde_json::from_value(json!({"metadata": metadata})).unwrap();
-        metadata.kept().unwrap()
+        let keys = Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap();
+        metadata.kept(&keys).unwrap()
     }
 
     impl Known {

@@ -7,7 +7,6 @@ use axum::body::Body;
 use axum::extract::Query;
 use axum::routing::{MethodRouter, post};
 use http::HeaderMap;
-use pod_reloader_core::error::chain;
 use pod_reloader_core::protect::{Deletion, PROTECT, Protection, denial, warning};
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::review::{self, InvalidReview, Request};
@@ -16,7 +15,10 @@ use tracing::{info, warn};
 
 use super::Webhook;
 use super::body::{ReviewBody, Timeout, Trouble};
-use crate::config::users::Users;
+use crate::config::covered::Covered;
+use crate::config::protected::ProtectedReads;
+use crate::config::users::{Needing, Users};
+use crate::runtime::error::CallError;
 
 /// The time that is left for the answer.
 pub(super) const MARGIN: Duration = Duration::from_millis(200);
@@ -27,6 +29,8 @@ pub(super) const LATE: &str = "no answer of the apiserver in time";
 /// The protection of what is in use.
 #[derive(Clone)]
 pub(crate) struct InUse {
+    pub(crate) covered: Covered,
+    pub(crate) reads: ProtectedReads,
     pub(crate) users: Users,
     /// True if pod templates protect, too.
     pub(crate) templates_protect: bool,
@@ -44,32 +48,74 @@ impl InUse {
         let Parsed { uid, deletion, .. } = webhook.limits.in_turn(&body, deadline, parse).await??;
         // The lists need the memory.
         drop(body);
-        let Some(Deletion { object, .. }) = deletion else {
+        let Some(deletion) = deletion else {
             return Ok(review::response(&uid, &[], &[]));
         };
-        let found = timeout_at(deadline - MARGIN, self.users.needing(&object)).await;
-        let reason = match found {
-            Ok(Ok(found)) if !found.now.is_empty() => denial(&object, &found.now),
-            Ok(Ok(found)) if found.later.is_empty() => {
-                return Ok(review::response(&uid, &[], &[]));
-            }
-            Ok(Ok(found)) if self.templates_protect => denial(&object, &found.later),
-            Ok(Ok(found)) => {
-                let warning = warning(&object, &found.later);
-                return Ok(review::response(&uid, &[], &[warning]));
-            }
-            Ok(Err(error)) => unknown(&object, &chain(&error)),
-            Err(_) => unknown(&object, LATE),
+        let object = &deletion.object;
+        let verdict = match timeout_at(deadline - MARGIN, self.verdict(&deletion)).await {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(error)) => Verdict::Refused(unknown(object, error.reason())),
+            Err(_) => Verdict::Refused(unknown(object, LATE)),
         };
-        info!(%object, reason, "refused to delete a protected object");
-        Ok(review::denial(&uid, &reason))
+        match verdict {
+            Verdict::Allowed(warning) => {
+                let warnings: Vec<_> = warning.into_iter().collect();
+                Ok(review::response(&uid, &[], &warnings))
+            }
+            Verdict::Refused(reason) => {
+                info!(%object, reason, "refused to delete a protected object");
+                Ok(review::denial(&uid, &reason))
+            }
+        }
     }
+
+    /// Returns the verdict on the deletion of an object. Users are named only if the object itself says that it is
+    /// protected: anybody may have made the review.
+    async fn verdict(&self, deletion: &Deletion) -> Result<Verdict, CallError> {
+        let object = &deletion.object;
+        match self.covered.contain(&object.namespace).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(Verdict::Allowed(None)),
+            // With `reconcile: "off"`, we have no right to read the labels of namespaces.
+            Err(error) if error.reason() == "forbidden" => {}
+            Err(error) => return Err(error),
+        }
+        let are_named = match self.reads.protected(deletion, Protection::InUse).await {
+            Ok(Some(_)) => true,
+            Ok(None) => return Ok(Verdict::Allowed(None)),
+            // With `ignoreSecrets` or `ignoreConfigMaps`, we have no right to read it.
+            Err(error) if error.reason() == "forbidden" => false,
+            Err(error) => return Err(error),
+        };
+        let Needing { now, later } = self.users.needing(object).await?;
+        let shown = |users: &[String]| match are_named {
+            true => denial(object, users),
+            false => denial(object, &[]),
+        };
+        Ok(if !now.is_empty() {
+            Verdict::Refused(shown(&now))
+        } else if later.is_empty() {
+            Verdict::Allowed(None)
+        } else if self.templates_protect {
+            Verdict::Refused(shown(&later))
+        } else {
+            Verdict::Allowed(are_named.then(|| warning(object, &later)))
+        })
+    }
+}
+
+/// The verdict on a deletion.
+enum Verdict {
+    /// The object may be deleted, perhaps with this warning.
+    Allowed(Option<String>),
+    /// It may not, for this reason.
+    Refused(String),
 }
 
 /// The review of a deletion.
 pub(super) struct Parsed {
     pub(super) uid: String,
-    /// The deletion, if the object has the protection that is asked about.
+    /// The deletion, if the review says that the object has the protection that is asked about.
     pub(super) deletion: Option<Deletion>,
     pub(super) is_dry_run: bool,
 }

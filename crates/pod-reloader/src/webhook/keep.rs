@@ -7,9 +7,10 @@ use axum::body::Body;
 use axum::extract::Query;
 use axum::routing::{MethodRouter, post};
 use http::HeaderMap;
-use pod_reloader_core::error::chain;
-use pod_reloader_core::kept::{Content, Original, stored};
-use pod_reloader_core::protect::{Deletion, Protection, comes_back, not_stored};
+use jiff::Timestamp;
+use pod_reloader_core::hash::Keyring;
+use pod_reloader_core::kept::{Content, KeptMetadata, Original, stored};
+use pod_reloader_core::protect::{Deletion, Protected, Protection, comes_back, not_stored};
 use pod_reloader_core::review;
 use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
@@ -17,15 +18,21 @@ use tracing::{info, warn};
 use super::Webhook;
 use super::body::{ReviewBody, Timeout, Trouble};
 use super::in_use::{LATE, MARGIN, Parsed, parse, unknown};
+use crate::config::covered::Covered;
 use crate::config::kept::KeptCalls;
+use crate::config::protected::ProtectedReads;
 use crate::config::users::Users;
 use crate::runtime::error::CallError;
 
 /// The protection of ConfigMaps that come back.
 #[derive(Clone)]
 pub(crate) struct Keep {
+    pub(crate) covered: Covered,
+    pub(crate) reads: ProtectedReads,
     pub(crate) users: Users,
     pub(crate) calls: KeptCalls,
+    /// The clock that says how long a place is shared.
+    pub(crate) clock: fn() -> Timestamp,
 }
 
 impl Keep {
@@ -49,12 +56,11 @@ impl Keep {
         };
         let object = &deletion.object;
         let deadline = deadline - MARGIN;
-        let objects = [object.clone()];
-        let naming = self.users.naming(&object.namespace, &objects);
-        let users = match timeout_at(deadline, naming).await {
-            Ok(Ok(mut users)) => users.remove(object).unwrap_or_default(),
+        let (protected, users) = match timeout_at(deadline, self.find(&deletion)).await {
+            Ok(Ok(Some(found))) => found,
+            Ok(Ok(None)) => return Ok(review::response(&uid, &[], &[])),
             Ok(Err(error)) => {
-                return Ok(review::denial(&uid, &unknown(object, &chain(&error))));
+                return Ok(review::denial(&uid, &unknown(object, error.reason())));
             }
             Err(_) => return Ok(review::denial(&uid, &unknown(object, LATE))),
         };
@@ -65,39 +71,82 @@ impl Keep {
         if is_dry_run {
             return Ok(review::response(&uid, &[], &warning));
         }
-        let refusal = match timeout_at(deadline, self.store(&deletion, &uid)).await {
-            Ok(Ok(true)) => return Ok(review::response(&uid, &[], &warning)),
-            Ok(Ok(false)) => "it has just changed".to_owned(),
+        let stored = async {
+            let keys = webhook.keys.first_read().await;
+            self.store(&protected, &keys).await
+        };
+        let refusal = match timeout_at(deadline, stored).await {
+            Ok(Ok(Stored::Yes)) => return Ok(review::response(&uid, &[], &warning)),
+            Ok(Ok(Stored::Changed)) => "it has just changed",
+            Ok(Ok(Stored::Taken)) => "somebody else has an object with the name for it",
             // It goes with its namespace, or somebody else has deleted it.
             Ok(Err(error)) if error.is_of_a_namespace_that_goes() => {
                 return Ok(review::response(&uid, &[], &[]));
             }
-            Ok(Err(error)) => chain(&error),
-            Err(_) => LATE.to_owned(),
+            Ok(Err(error)) => error.reason(),
+            Err(_) => LATE,
         };
         warn!(%object, cause = refusal, "cannot store a ConfigMap that is deleted in use");
         Ok(review::denial(&uid, &not_stored(object)))
     }
 
-    /// Stores the content of an object. Returns false if it is another one by now.
-    async fn store(&self, deletion: &Deletion, review: &str) -> Result<bool, CallError> {
+    /// Returns the object and its users. `None` if we do not look after its namespace, or it is not there, or does not
+    /// itself say that it is protected: anybody may have made the review.
+    async fn find(
+        &self,
+        deletion: &Deletion,
+    ) -> Result<Option<(Protected, Vec<String>)>, CallError> {
         let object = &deletion.object;
-        let place = stored(object, review);
-        let original = Original::from(deletion);
+        // What is stored elsewhere would stay for ever.
+        if !self.covered.contain(&object.namespace).await? {
+            return Ok(None);
+        }
+        let Some(protected) = self.reads.protected(deletion, Protection::Keep).await? else {
+            return Ok(None);
+        };
+        let objects = [object.clone()];
+        let mut users = self.users.naming(&object.namespace, &objects).await?;
+        let users = users.remove(object).unwrap_or_default();
+        Ok(Some((protected, users)))
+    }
+
+    /// Stores the content of an object, unless an earlier review of the same version has done so.
+    async fn store(&self, protected: &Protected, keys: &Keyring) -> Result<Stored, CallError> {
+        let object = &protected.object;
+        let original = Original::from(protected);
+        let place = stored(object, &original, (self.clock)());
+        let found = |found: Option<KeptMetadata>| match found {
+            Some(found) if found.stores(&original, keys) => Stored::Yes,
+            _ => Stored::Taken,
+        };
+        if let Some(earlier) = self.calls.whole(&place).await? {
+            return Ok(found(Some(earlier)));
+        }
         let make = |content: Content| {
             let is_right = content.is_of(&original);
-            is_right.then(|| content.to_store(&place.name, &original))
+            is_right.then(|| content.to_store(&place, &original, keys))
         };
-        let is_stored = match self.calls.copy(object, &place, make).await {
-            // The apiserver has sent the same review before.
-            Err(error) if error.already_exists() => true,
-            stored => stored?,
-        };
-        if is_stored {
-            info!(%object, stored = %place.name, "stored a ConfigMap that is deleted in use");
+        match self.calls.copy(object, &place, make).await {
+            Ok(true) => {
+                info!(%object, stored = %place.name, "stored a ConfigMap that is deleted in use");
+                Ok(Stored::Yes)
+            }
+            Ok(false) => Ok(Stored::Changed),
+            // Another review was faster.
+            Err(error) if error.already_exists() => Ok(found(self.calls.whole(&place).await?)),
+            Err(error) => Err(error),
         }
-        Ok(is_stored)
     }
+}
+
+/// What became of an object that was to be stored.
+enum Stored {
+    /// It is stored.
+    Yes,
+    /// It has other content by now.
+    Changed,
+    /// Somebody else's object has the name of its place.
+    Taken,
 }
 
 /// Returns the route of these reviews.

@@ -4,14 +4,17 @@
 use bytes::Bytes;
 use http::Method;
 use http::request::Parts;
+use k8s_openapi::ByteString;
+use pod_reloader_core::hash::{HashKey, KEY_LENGTH, Keyring};
 use pod_reloader_core::kept::KEPT_OBJECT;
+use pod_reloader_core::seal::{Claim, Purpose, SEAL};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::super::controller::KEEP;
 use super::super::known::TRIES;
 use super::*;
-use crate::mock::{self, Answer};
+use crate::mock::{self, Answer, Log, QUOTED};
 use crate::runtime::controller::Errors;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -28,6 +31,8 @@ struct State {
     created: Vec<String>,
     /// The names of those whose deletion was asked for.
     deletions: Vec<String>,
+    /// The status with which no ConfigMap can be created, if any.
+    failing_creates: Option<u16>,
     /// The one that may not be deleted.
     never_deleted: &'static str,
 }
@@ -36,7 +41,14 @@ impl Apiserver {
     fn answer(&self, head: &Parts, body: &Bytes) -> Answer {
         let mut state = self.0.lock();
         let path = head.uri.path();
+        if path.ends_with("/secrets/keys") {
+            let key = ByteString(vec![7; KEY_LENGTH]);
+            return Ok(json!({"metadata": {}, "data": {"20250101T000000Z": key}}));
+        }
         if head.method == Method::POST {
+            if let Some(code) = state.failing_creates {
+                return Err((code, "Failing"));
+            }
             let object: Value = serde_json::from_slice(body).unwrap_or_default();
             let name = name_of(&object);
             let mut stored = object.clone();
@@ -71,7 +83,7 @@ fn name_of(object: &Value) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-fn start(apiserver: &Apiserver) -> Arc<Keeper> {
+async fn start(apiserver: &Apiserver) -> Arc<Keeper> {
     let this = apiserver.clone();
     let client = mock::client(move |head: Parts, body: Bytes| {
         let answer = this.answer(&head, &body);
@@ -84,13 +96,17 @@ fn start(apiserver: &Apiserver) -> Arc<Keeper> {
         lease: client.clone(),
         events: client,
     };
-    let operator = Name::parse("operator").unwrap();
+    let name = |text: &str| Name::parse(text).unwrap();
+    let operator = name("operator");
+    let keys = Arc::new(Keys::new(clients.lease.clone(), &operator, &name("keys")));
+    keys.read_since(Instant::now()).await.unwrap();
     let keeper = Arc::new(Keeper::new(
         clients,
         Scope::new([], operator),
         Budget::new(),
         Watches::default(),
         Errors::default().of(KEEP),
+        keys,
         Duration::from_secs(300),
     ));
     let running = keeper.clone();
@@ -127,7 +143,16 @@ fn ours(name: &str, role: &str, fields: &Value) -> Value {
 
 /// Returns a ConfigMap that stores `app`, with some fields of its own.
 fn stored(fields: &Value) -> Value {
-    let mut all = json!({"annotations": {KEPT_OBJECT: "app/gone/7"}});
+    let name = |text: &str| Name::parse(text).unwrap();
+    let place = Reference::config_map(&name("shop"), &name("app-kept-0123456789"));
+    let keys = Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap();
+    let of = "app/gone/7";
+    let seal = keys.seal(&Claim {
+        purpose: Purpose::Store,
+        object: &place,
+        of,
+    });
+    let mut all = json!({"annotations": {KEPT_OBJECT: of, SEAL: seal}});
     json_patch::merge(&mut all, fields);
     ours("app-kept-0123456789", "stored", &all)
 }
@@ -136,7 +161,7 @@ fn stored(fields: &Value) -> Value {
 async fn what_may_not_be_deleted_is_left_alone_until_it_changes() {
     let apiserver = Apiserver::default();
     apiserver.0.lock().never_deleted = "app-kept-0123456789";
-    let keeper = start(&apiserver);
+    let keeper = start(&apiserver).await;
     keeper.sees(&apiserver, &stored(&json!({})));
     sleep(HOUR).await;
     assert_eq!(apiserver.0.lock().created, ["app"]);
@@ -154,12 +179,17 @@ async fn what_may_not_be_deleted_is_left_alone_until_it_changes() {
 #[tokio::test(start_paused = true)]
 async fn what_only_looks_like_ours_is_neither_touched_nor_remembered() {
     let apiserver = Apiserver::default();
-    let keeper = start(&apiserver);
+    let keeper = start(&apiserver).await;
     for fields in [
         json!({"labels": {"more": "x"}}),
         json!({"annotations": {"more": "x"}}),
         json!({"annotations": {KEPT_OBJECT: format!("app/{}/1", "u".repeat(240_000))}}),
         json!({"name": "fake"}),
+        // What somebody else has made in the same form: it has no seal, or the one of another object.
+        json!({"annotations": {SEAL: null}}),
+        json!({"annotations": {KEPT_OBJECT: "other/gone/7"}}),
+        json!({"name": "app-kept-9876543210"}),
+        json!({"annotations": {SEAL: "0".repeat(32)}}),
     ] {
         keeper.sees(&apiserver, &stored(&fields));
     }
@@ -172,7 +202,7 @@ async fn what_only_looks_like_ours_is_neither_touched_nor_remembered() {
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_has_written_is_forgotten() {
     let apiserver = Apiserver::default();
-    let keeper = start(&apiserver);
+    let keeper = start(&apiserver).await;
     keeper.sees(&apiserver, &ours("app", "true", &json!({})));
     assert_eq!(keeper.known.lock().all(None).count(), 1);
     let theirs = json!({"labels": {"more": "x"}, "resourceVersion": "9"});
@@ -186,7 +216,7 @@ async fn what_somebody_else_has_written_is_forgotten() {
 async fn one_that_may_not_be_deleted_keeps_no_other_from_it() {
     let apiserver = Apiserver::default();
     apiserver.0.lock().never_deleted = "app";
-    let keeper = start(&apiserver);
+    let keeper = start(&apiserver).await;
     for name in ["app", "other"] {
         keeper.sees(&apiserver, &ours(name, "true", &json!({})));
     }
@@ -194,4 +224,35 @@ async fn one_that_may_not_be_deleted_keeps_no_other_from_it() {
     let left: Vec<_> = apiserver.0.lock().objects.keys().cloned().collect();
     assert_eq!(left, ["app"]);
     assert_eq!(apiserver.deletions("app"), TRIES as usize);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_version_has_stored_is_told_once_and_left_alone() {
+    let log = Log::begin();
+    let apiserver = Apiserver::default();
+    let keeper = start(&apiserver).await;
+    for name in ["app-kept-0123456789", "app-kept-9876543210"] {
+        let unsealed = json!({"name": name, "annotations": {SEAL: null}});
+        keeper.sees(&apiserver, &stored(&unsealed));
+    }
+    sleep(HOUR).await;
+    let log = log.text();
+    assert_eq!(log.matches("without a seal").count(), 1, "{log}");
+    let state = apiserver.0.lock();
+    assert!(state.created.is_empty() && state.deletions.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_has_no_words_of_the_apiserver() {
+    for code in [403, 500] {
+        let log = Log::begin();
+        let apiserver = Apiserver::default();
+        apiserver.0.lock().failing_creates = Some(code);
+        let keeper = start(&apiserver).await;
+        keeper.sees(&apiserver, &stored(&json!({})));
+        sleep(HOUR).await;
+        let log = log.text();
+        assert!(log.contains("cannot bring"), "{log}");
+        assert!(!log.contains(QUOTED), "{log}");
+    }
 }

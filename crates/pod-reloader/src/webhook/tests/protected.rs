@@ -1,13 +1,24 @@
-//! The deletion of a protected object: what cannot be found out, or cannot be stored, is not deleted.
+//! The deletion of a protected object: what cannot be found out, or cannot be stored, is not deleted. Anybody who reaches
+//! the webhook can send a review, so only what the apiserver has counts.
 
+use std::collections::BTreeMap;
+
+use http::header::ACCEPT;
+use kube::core::Selector;
 use parking_lot::Mutex;
+use pod_reloader_core::dialects::Dialects;
+use pod_reloader_core::kept::{Original, stored};
+use pod_reloader_core::protect::Protected;
+use pod_reloader_core::scope::Labels;
 
 use super::in_use::InUse;
 use super::keep::Keep;
 use super::*;
+use crate::config::covered::Covered;
 use crate::config::kept::KeptCalls;
+use crate::config::protected::ProtectedReads;
 use crate::config::users::Users;
-use crate::mock::{self, Answer};
+use crate::mock::{self, Answer, Log, QUOTED};
 
 /// What the apiserver does with one request.
 #[derive(Clone, Copy, PartialEq)]
@@ -19,31 +30,63 @@ enum Does {
     SendsRubbish,
 }
 
+/// The method of a request that is broken: a GET of metadata only.
+const METADATA: &str = "METADATA";
+
 /// An apiserver with ConfigMap `app`, and pod `web` that uses it. It answers as usual, but for the request with this
 /// method at this path.
 #[derive(Clone)]
 struct Cluster {
     broken: (&'static str, &'static str, Does),
+    /// The label that the ConfigMap has, if any.
+    protection: Option<&'static str>,
+    /// The labels that the scope requires.
+    labels: Labels,
+    /// The resourceVersion when the content of the ConfigMap is read.
     resource_version: &'static str,
+    /// The other ConfigMaps, by their names.
+    others: Arc<Mutex<BTreeMap<String, Value>>>,
     writes: Arc<Mutex<Vec<Value>>>,
+    /// The paths that were asked for.
+    asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Cluster {
     fn new(method: &'static str, path: &'static str, does: Does) -> Self {
         Self {
             broken: (method, path, does),
+            protection: None,
+            labels: Labels::default(),
             resource_version: "5",
+            others: Arc::default(),
             writes: Arc::default(),
+            asked: Arc::default(),
         }
     }
 
-    fn router(&self) -> Router {
+    fn healthy() -> Self {
+        Self::new("GET", "nowhere", Does::Nothing)
+    }
+
+    /// Returns the cluster with this protection of the ConfigMap.
+    fn with(mut self, protection: &'static str) -> Self {
+        self.protection = Some(protection);
+        self
+    }
+
+    async fn router(&self) -> Router {
         let this = self.clone();
         let client = mock::client(move |head, body| {
             let this = this.clone();
             async move {
                 let (method, path, does) = this.broken;
-                let is_broken = head.method == method && head.uri.path().ends_with(path);
+                let accept = head.headers.get(ACCEPT).and_then(|it| it.to_str().ok());
+                let is_metadata = accept.is_some_and(|it| it.contains("as=PartialObjectMetadata;"));
+                let own = match head.method.as_str() {
+                    "GET" if is_metadata => METADATA,
+                    own => own,
+                };
+                let is_broken = own == method && head.uri.path().ends_with(path);
                 match does {
                     Does::Refuses if is_broken => Err((403, "Forbidden")),
                     Does::Fails if is_broken => Err((500, "InternalError")),
@@ -52,37 +95,61 @@ impl Cluster {
                         Ok(json!({"metadata": {"resourceVersion": "9"},
                         "items": [{"metadata": {"name": "web"}, "spec": "none"}]}))
                     }
-                    _ => this.answer(&head.method, head.uri.path(), &body),
+                    _ => this.answer(own, head.uri.path(), &body),
                 }
             }
         });
-        let (webhook, _keys) = parts_of(client.clone(), Scope::new([], own_namespace()));
+        let scope = Scope::new([], own_namespace()).with(self.labels.clone(), Dialects::default());
+        let (webhook, keys) = parts_of(client.clone(), scope.clone());
+        keys.read_since(Instant::now()).await.unwrap();
         let budget = Budget::new();
+        let covered = Covered::new(client.clone(), scope, budget.clone());
         let users = Users::new(client.clone(), budget.clone());
+        let reads = ProtectedReads::new(client.clone(), budget.clone());
         let in_use = InUse {
+            covered: covered.clone(),
+            reads: reads.clone(),
             users: users.clone(),
             templates_protect: false,
         };
-        let calls = KeptCalls::new(client, budget);
+        let keep = Keep {
+            covered,
+            reads,
+            users,
+            calls: KeptCalls::new(client, budget),
+            clock: now,
+        };
         webhook.router(SwitchedOn {
             in_use: Some(in_use),
-            keep: Some(Keep { users, calls }),
+            keep: Some(keep),
             ..SwitchedOn::default()
         })
     }
 
-    fn answer(&self, method: &Method, path: &str, body: &[u8]) -> Answer {
-        if method == Method::POST {
-            let written: Value = serde_json::from_slice(body).unwrap();
-            self.writes.lock().push(written.clone());
-            return Ok(written);
+    fn answer(&self, method: &str, path: &str, body: &[u8]) -> Answer {
+        if path.ends_with("/secrets/hash-keys") {
+            let key = ByteString(vec![7; KEY_LENGTH]);
+            return Ok(json!({"data": {"20250101T000000Z": key}}));
+        }
+        self.asked.lock().push(path.to_owned());
+        if method == "POST" {
+            return self.create(body);
         }
         if path.ends_with("/configmaps/app") {
             let mut object = config_map();
-            object["metadata"]["resourceVersion"] = json!(self.resource_version);
+            if method != METADATA {
+                object["metadata"]["resourceVersion"] = json!(self.resource_version);
+            }
+            if let Some(protection) = self.protection {
+                object["metadata"]["labels"] = json!({PROTECT: protection});
+            }
             return Ok(object);
         }
-        let env_from = json!([{"configMapRef": {"name": "app"}}]);
+        if let Some((_, name)) = path.rsplit_once("/configmaps/") {
+            let object = self.others.lock().get(name).cloned();
+            return object.ok_or((404, "NotFound"));
+        }
+        let env_from = json!([{"configMapRef": {"name": "app"}}, {"secretRef": {"name": "app"}}]);
         let pod =
             json!({"metadata": {"name": "web"}, "spec": {"containers": [{"envFrom": env_from}]}});
         let pods = path.ends_with("/pods").then_some(pod);
@@ -90,41 +157,94 @@ impl Cluster {
         Ok(json!({"metadata": {"resourceVersion": "9"}, "items": items}))
     }
 
+    fn create(&self, body: &[u8]) -> Answer {
+        let mut object: Value = serde_json::from_slice(body).unwrap();
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let mut others = self.others.lock();
+        if others.contains_key(&name) {
+            return Err((409, "AlreadyExists"));
+        }
+        self.writes.lock().push(object.clone());
+        let more = json!({
+            "namespace": "ns", "uid": name, "resourceVersion": "8",
+            "managedFields": [{"manager": "pod-reloader"}],
+        });
+        json_patch::merge(&mut object["metadata"], &more);
+        others.insert(name, object.clone());
+        Ok(object)
+    }
+
     /// Deletes ConfigMap `app`, which has this protection. Returns the reason why it is not deleted.
-    async fn deletes(&self, protection: &str, dry_run: bool) -> Option<String> {
-        let mut object = config_map();
-        object["metadata"]["labels"] = json!({"pod-reloader.github.io/protect": protection});
-        let mut review = review("DELETE", &object);
-        review["request"]["dryRun"] = json!(dry_run);
+    async fn deletes(&self, protection: &'static str, dry_run: bool) -> Option<String> {
+        let cluster = self.clone().with(protection);
+        cluster.reviews(protection, dry_run, &json!({})).await.0
+    }
+
+    /// Reviews the deletion of ConfigMap `app`, or of what these fields make of it, which claims to have this protection.
+    /// Returns the reason why it is not deleted, and the warnings.
+    async fn reviews(
+        &self,
+        protection: &str,
+        dry_run: bool,
+        fields: &Value,
+    ) -> (Option<String>, Value) {
+        let review = claims(protection, dry_run, fields);
         let path = format!("/{protection}?timeout=3s");
-        let answer = call(&self.router(), post(&path, &review.to_string())).await;
+        let answer = call(&self.router().await, post(&path, &review.to_string())).await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
         let response = &answer.json()["response"];
         let message = response["status"]["message"].as_str().map(str::to_owned);
         assert_eq!(response["allowed"], message.is_none(), "{response}");
-        message
+        (message, response["warnings"].clone())
     }
+}
+
+const PROTECT: &str = "pod-reloader.github.io/protect";
+
+fn now() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+/// Returns a review which says that ConfigMap `app`, or what these fields make of it, has this protection.
+fn claims(protection: &str, dry_run: bool, fields: &Value) -> Value {
+    let mut object = config_map();
+    object["metadata"]["labels"] = json!({PROTECT: protection});
+    json_patch::merge(&mut object, fields);
+    let mut review = review("DELETE", &object);
+    review["request"]["dryRun"] = json!(dry_run);
+    review["request"]["kind"]["kind"] = object["kind"].clone();
+    review
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_may_be_in_use_is_not_deleted() {
-    let healthy = Cluster::new("GET", "nowhere", Does::Nothing);
-    let reason = healthy.deletes("in-use", false).await.unwrap();
+    let reason = Cluster::healthy().deletes("in-use", false).await.unwrap();
     assert!(reason.contains("is in use by Pod web."), "{reason}");
-    for path in ["/pods", "/deployments", "/cronjobs"] {
-        for does in [
-            Does::Refuses,
-            Does::Fails,
-            Does::Nothing,
-            Does::SendsRubbish,
-        ] {
-            let cluster = Cluster::new("GET", path, does);
+    let all = [
+        Does::Refuses,
+        Does::Fails,
+        Does::Nothing,
+        Does::SendsRubbish,
+    ];
+    for (method, path) in [
+        (METADATA, "/configmaps/app"),
+        ("GET", "/pods"),
+        ("GET", "/deployments"),
+        ("GET", "/cronjobs"),
+    ] {
+        for does in all {
             for protection in ["in-use", "keep"] {
+                let is_unnamed =
+                    does == Does::Refuses && method == METADATA && protection == "in-use";
+                let cluster = Cluster::new(method, path, does);
                 let reason = cluster.deletes(protection, false).await.unwrap();
-                let expected = "cannot tell who uses ConfigMap ns/app, so it is not deleted";
+                let expected = match is_unnamed {
+                    true => "is in use. It",
+                    false => "cannot tell who uses ConfigMap ns/app, so it is not deleted",
+                };
                 assert!(reason.contains(expected), "{path} {protection}: {reason}");
+                assert!(cluster.writes.lock().is_empty());
             }
-            assert!(cluster.writes.lock().is_empty());
         }
     }
 }
@@ -142,7 +262,7 @@ async fn what_is_in_use_and_cannot_be_stored_is_not_deleted() {
             );
         }
     }
-    let mut changed = Cluster::new("GET", "nowhere", Does::Nothing);
+    let mut changed = Cluster::healthy();
     changed.resource_version = "6";
     assert!(changed.deletes("keep", false).await.is_some());
     assert!(changed.writes.lock().is_empty());
@@ -150,7 +270,7 @@ async fn what_is_in_use_and_cannot_be_stored_is_not_deleted() {
 
 #[tokio::test]
 async fn what_is_in_use_is_stored_before_it_goes_but_not_in_a_dry_run() {
-    let cluster = Cluster::new("GET", "nowhere", Does::Nothing);
+    let cluster = Cluster::healthy();
     assert_eq!(cluster.deletes("keep", true).await, None);
     assert!(cluster.writes.lock().is_empty());
     assert_eq!(cluster.deletes("keep", false).await, None);
@@ -162,8 +282,8 @@ async fn what_is_in_use_is_stored_before_it_goes_but_not_in_a_dry_run() {
 
 #[tokio::test]
 async fn a_review_of_something_else_asks_the_apiserver_for_nothing() {
-    let cluster = Cluster::new("GET", "", Does::Nothing);
-    let router = cluster.router();
+    let cluster = Cluster::healthy();
+    let router = cluster.router().await;
     let update = review("UPDATE", &config_map());
     for path in ["/in-use", "/keep"] {
         let answer = call(&router, post(path, &update.to_string())).await;
@@ -171,6 +291,152 @@ async fn a_review_of_something_else_asks_the_apiserver_for_nothing() {
         let rubbish = call(&router, post(path, "{}")).await;
         assert_eq!(rubbish.status, StatusCode::BAD_REQUEST);
     }
+    assert!(cluster.asked.lock().is_empty());
+}
+
+#[tokio::test]
+async fn a_review_of_a_namespace_out_of_scope_names_nobody_and_reads_nothing() {
+    for namespace in ["kube-system", "operator"] {
+        for protection in ["in-use", "keep"] {
+            let cluster = Cluster::healthy().with(protection);
+            let elsewhere = json!({"metadata": {"namespace": namespace}});
+            let (reason, warnings) = cluster.reviews(protection, false, &elsewhere).await;
+            assert_eq!((reason, warnings), (None, Value::Null), "{namespace}");
+            assert!(cluster.asked.lock().is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_review_of_a_namespace_without_the_labels_of_the_scope_names_nobody() {
+    for protection in ["in-use", "keep"] {
+        let namespace = Some(Selector::from_iter([(
+            "managed".to_owned(),
+            "x".to_owned(),
+        )]));
+        let labels = Labels {
+            namespace,
+            ..Labels::default()
+        };
+        let cluster = Cluster {
+            labels,
+            ..Cluster::healthy().with(protection)
+        };
+        let (reason, warnings) = cluster.reviews(protection, false, &json!({})).await;
+        assert_eq!((reason, warnings), (None, Value::Null));
+        assert_eq!(*cluster.asked.lock(), ["/api/v1/namespaces"]);
+        assert!(cluster.writes.lock().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_review_of_an_object_without_the_label_names_nobody_and_stores_nothing() {
+    let other = json!({"metadata": {"uid": "another"}});
+    let gone = json!({"metadata": {"name": "gone"}});
+    for (protection, claimed, fields) in [
+        (None, "in-use", &json!({})),
+        (None, "keep", &json!({})),
+        (Some("always"), "in-use", &json!({})),
+        (Some("in-use"), "keep", &json!({})),
+        (Some("in-use"), "in-use", &other),
+        (Some("keep"), "keep", &other),
+        (Some("in-use"), "in-use", &gone),
+        (Some("keep"), "keep", &gone),
+    ] {
+        let cluster = Cluster {
+            protection,
+            ..Cluster::healthy()
+        };
+        let (reason, warnings) = cluster.reviews(claimed, false, fields).await;
+        assert_eq!((reason, warnings), (None, Value::Null), "{fields}");
+        assert_eq!(cluster.asked.lock().len(), 1, "nobody asks who uses it");
+        assert!(cluster.writes.lock().is_empty());
+    }
+}
+
+/// With `ignoreSecrets`, we have no right to read them.
+#[tokio::test]
+async fn nobody_is_named_who_uses_an_object_that_may_not_be_read() {
+    let cluster = Cluster::new(METADATA, "/secrets/app", Does::Refuses);
+    let secret = json!({"kind": "Secret"});
+    let (reason, _) = cluster.reviews("in-use", false, &secret).await;
+    let reason = reason.unwrap();
+    assert!(reason.contains("Secret ns/app is in use. It"), "{reason}");
+}
+
+#[tokio::test]
+async fn reviews_of_one_version_store_it_once_whatever_they_say() {
+    let cluster = Cluster::healthy().with("keep");
+    let router = cluster.router().await;
+    for number in 0..100 {
+        let version = json!({"metadata": {"resourceVersion": number.to_string()}});
+        let mut review = claims("keep", false, &version);
+        review["request"]["uid"] = json!(format!("review-{number}"));
+        let answer = call(&router, post("/keep?timeout=3s", &review.to_string())).await;
+        let response = &answer.json()["response"];
+        assert_eq!(response["allowed"], true, "{response}");
+    }
+    let writes = cluster.writes.lock();
+    assert_eq!(writes.len(), 1);
+    let annotations = &writes[0]["metadata"]["annotations"];
+    let of = &annotations["pod-reloader.github.io/kept-object"];
+    assert_eq!(of, "app/uid-2/5", "as it is, and not as reviews say");
+}
+
+#[tokio::test]
+async fn what_somebody_else_has_put_in_the_place_does_not_count_as_stored() {
+    let cluster = Cluster::healthy().with("keep");
+    let object = Reference {
+        kind: ConfigKind::ConfigMap,
+        namespace: Name::parse("ns").unwrap(),
+        name: Name::parse("app").unwrap(),
+    };
+    let original = Original::from(&Protected {
+        object: object.clone(),
+        uid: "uid-2".into(),
+        resource_version: "5".into(),
+    });
+    let place = stored(&object, &original, now()).name.to_string();
+    let theirs = json!({
+        "metadata": {
+            "name": place, "namespace": "ns", "uid": "u", "resourceVersion": "8",
+            "labels": {"pod-reloader.github.io/kept": "stored"},
+            "annotations": {
+                "pod-reloader.github.io/kept-object": "app/uid-2/5",
+                "pod-reloader.github.io/seal": "0".repeat(32),
+            },
+            "managedFields": [{"manager": "pod-reloader"}],
+        },
+        "immutable": true,
+    });
+    cluster.others.lock().insert(place, theirs);
+    let (reason, _) = cluster.reviews("keep", false, &json!({})).await;
+    let reason = reason.unwrap();
+    assert!(reason.contains("cannot store it now"), "{reason}");
+    assert!(cluster.writes.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_an_answer_nor_the_log_has_the_words_of_the_apiserver() {
+    let log = Log::begin();
+    for (method, path) in [
+        (METADATA, "/configmaps/app"),
+        ("GET", "/pods"),
+        ("GET", "/configmaps/app"),
+        ("POST", "/configmaps"),
+    ] {
+        for does in [Does::Refuses, Does::Fails] {
+            for protection in ["in-use", "keep"] {
+                let cluster = Cluster::new(method, path, does);
+                let reason = cluster.deletes(protection, false).await;
+                let reason = reason.unwrap_or_default();
+                assert!(!reason.contains(QUOTED), "{path}: {reason}");
+            }
+        }
+    }
+    let log = log.text();
+    assert!(log.contains("unavailable"), "{log}");
+    assert!(!log.contains(QUOTED), "{log}");
 }
 
 fn review(operation: &str, object: &Value) -> Value {
