@@ -295,6 +295,10 @@ impl Installation {
             "replicaCount": 0,
             "service": {"type": "ExternalName", "externalName": "localhost", "port": self.port},
         });
+        // The chart asks for it, and nothing enforces it here.
+        if self.version.has_value("restrictedOtherwise") {
+            all["webhook"] = json!({"restrictedOtherwise": true});
+        }
         merge(&mut all, values_of_this_run());
         merge(&mut all, values);
         all

@@ -78,6 +78,12 @@ impl Version {
         self.earlier.as_ref().is_none_or(knows)
     }
 
+    /// Returns true if its chart has a value of this name, in whatever part of it.
+    pub fn has_value(&self, name: &str) -> bool {
+        let schema = fs::read_to_string(self.chart.join("values.schema.json"));
+        schema.is_ok_and(|schema| schema.contains(&format!("\"{name}\": {{")))
+    }
+
     /// Returns the program of its operator.
     pub(crate) fn operator(&self) -> Result<PathBuf> {
         if let Some(earlier) = &self.earlier {

@@ -192,6 +192,7 @@ fn kinds_whose_fields_may_not_be_bound_are_refused() -> Result<()> {
         of("group=cluster.x-k8s.io,version=v1beta1,resource=clusters,kind=Cluster"),
         with("watch.namespaces={shop}"),
         with(&format!("{filling},webhook.clientCA.secret=ca")),
+        with(&format!("{filling},webhook.restrictedOtherwise=true")),
         with(&format!("{filling},networkPolicy.enabled=true,{from}")),
     ] {
         template(&["--set", &allowed]).context(allowed)?;
@@ -440,6 +441,35 @@ fn the_policy_follows_what_the_cluster_serves() -> Result<()> {
     Ok(())
 }
 
+/// Whoever reaches the webhook could have it write, or name users of objects.
+#[test]
+fn what_a_review_can_make_the_webhook_do_or_say_asks_who_may_call_it() -> Result<()> {
+    let from = "networkPolicy.webhookFrom[0].ipBlock.cidr=10.0.0.0/24";
+    for feature in ["pin.enabled=true", "protect.enabled=true"] {
+        let with = |more: &str| template(&["--set", &format!("{feature},{more}")]);
+        for open in [
+            "networkPolicy.enabled=true".to_owned(),
+            from.to_owned(),
+            format!("networkPolicy.enabled=true,hostNetwork=true,{from}"),
+        ] {
+            let error = with(&open).err().context(open)?.to_string();
+            ensure!(
+                error.contains("needs webhook.clientCA"),
+                "{feature}: {error}"
+            );
+        }
+        for closed in [
+            "webhook.clientCA.secret=ca".to_owned(),
+            "webhook.clientCA.configMap=ca".to_owned(),
+            "webhook.restrictedOtherwise=true".to_owned(),
+            format!("networkPolicy.enabled=true,{from}"),
+        ] {
+            with(&closed).with_context(|| format!("{feature},{closed}"))?;
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn pods_are_pinned_by_a_policy_where_it_is_stable_and_else_by_the_webhook() -> Result<()> {
     let pins = |args: &[&str]| -> Result<[bool; 2]> {
@@ -447,7 +477,7 @@ fn pods_are_pinned_by_a_policy_where_it_is_stable_and_else_by_the_webhook() -> R
         let by_policy = rendered.contains("\n  policyName: pod-reloader-pins\n");
         Ok([by_policy, rendered.contains("\n        path: /pods\n")])
     };
-    let on = "--set=pin.enabled=true";
+    let on = "--set=pin.enabled=true,webhook.restrictedOtherwise=true";
     let beta = "--api-versions=admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy";
     ensure!(pins(&[SERVES_POLICY])? == [false, false], "nobody asks");
     ensure!(pins(&[on, SERVES_POLICY])? == [true, false]);
