@@ -272,12 +272,12 @@ impl Webhook {
         }
         // The hash must still get there in time.
         let half = (deadline - Instant::now()) / 2;
-        let error = match timeout(half, self.source.make(&missing, keys)).await {
+        let reason = match timeout(half, self.source.make(&missing, keys)).await {
             Ok(Ok(_)) => return Ok(Some(facts)),
-            Ok(Err(error)) => chain(&error),
-            Err(_) => "no answer in time".to_owned(),
+            Ok(Err(error)) => error.reason(),
+            Err(_) => "timeout",
         };
-        warn!(workload = %workload.id, error, "pods get no copies of their config, because these could not be made");
+        warn!(workload = %workload.id, reason, "pods get no copies of their config, because these could not be made");
         Ok(Some(facts.without_copies()))
     }
 }

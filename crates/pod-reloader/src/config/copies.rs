@@ -11,7 +11,7 @@ use pod_reloader_core::reference::Reference;
 use pod_reloader_core::revision::{CopyMetadata, Origin};
 use pod_reloader_core::workload::Workload;
 
-use super::error::ReadError;
+use super::error::{ReadError, in_own_words};
 use super::request;
 use super::source::Source;
 use crate::runtime::error::CallError;
@@ -36,6 +36,18 @@ pub(crate) enum NotCopied {
 }
 
 impl NotCopied {
+    /// Returns the text for an Event. What the apiserver says may quote a value.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Create { copy, source } => {
+                let why = in_own_words(source);
+                format!("ConfigMap {copy} cannot be created: {why}")
+            }
+            Self::Read(error) => format!("ConfigMaps cannot be read ({})", error.reason()),
+            Self::Changed(_) | Self::Taken(_) => self.to_string(),
+        }
+    }
+
     /// Returns the reason as one of a closed set of words: what the apiserver says may quote a value.
     pub(crate) fn reason(&self) -> &'static str {
         match self {

@@ -43,9 +43,50 @@ impl ReadError {
     }
 }
 
+/// Returns why a call has failed, for people. The words of the apiserver are left out, because they may quote a value.
+pub(crate) fn in_own_words(error: &CallError) -> &'static str {
+    let is_quota =
+        matches!(error, CallError::Refused { message, .. } if message.contains("exceeded quota"));
+    match error.reason() {
+        _ if is_quota => "the quota of the namespace is used up",
+        "forbidden" => "pod-reloader is not allowed to, or a policy forbids it",
+        "refused" => "the cluster does not accept it",
+        "unreadable" => "the answer of the apiserver cannot be read",
+        _ => "the apiserver could not be asked",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_words_quote_nothing() {
+        let refused = |code: u16, message: &str| CallError::Refused {
+            code,
+            reason: "Forbidden".to_owned(),
+            message: format!("{message}: hunter2"),
+            has_details: true,
+        };
+        for (error, expected) in [
+            (refused(403, "exceeded quota"), "quota"),
+            (refused(403, "denied by a policy"), "policy"),
+            (refused(422, "invalid value"), "does not accept"),
+            (
+                refused(500, "failed calling a webhook"),
+                "could not be asked",
+            ),
+            (
+                CallError::Connection("hunter2".to_owned()),
+                "could not be asked",
+            ),
+            (CallError::Unreadable, "cannot be read"),
+        ] {
+            let words = in_own_words(&error);
+            assert!(words.contains(expected), "{error}: {words}");
+            assert!(!words.contains("hunter2"), "{words}");
+        }
+    }
 
     #[test]
     fn an_error_names_the_kind_of_an_object_once() {

@@ -28,11 +28,11 @@ pub(crate) enum RestartError {
         #[source]
         source: CallError,
     },
-    #[error("copying the config of {workload}")]
+    /// The cause is not a source: what the apiserver says may quote a value.
+    #[error("copying the config of {workload}: {}", cause.reason())]
     Copy {
         workload: WorkloadId,
-        #[source]
-        source: CallError,
+        cause: CallError,
     },
     #[error("looking for a pod that is in the way of {workload}, or deleting it")]
     Unstick {

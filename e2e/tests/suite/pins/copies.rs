@@ -142,7 +142,7 @@ async fn without_room_for_a_copy_the_rollout_goes_on_without() -> Result<()> {
         scene.apply(&[config_map("app", "2")]).await?;
         has_pins(scene, &web, "").await?;
         let note = scene.event(&web, "CopyFailed").await?;
-        ensure!(note.contains("exceeded quota"), "{note}");
+        ensure!(note.contains("quota of the namespace"), "{note}");
         pods_use(scene, &web, "app").await?;
         scene.kubectl(&["delete", "resourcequota", "full"]).await?;
         scene.quiet().await?;

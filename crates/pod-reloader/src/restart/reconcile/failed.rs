@@ -35,7 +35,7 @@ impl Reconciler {
             RestartError::Read(ReadError::List { source, .. } | ReadError::Keys { source, .. })
             | RestartError::ReadWorkload { source, .. }
             | RestartError::Revisions { source, .. }
-            | RestartError::Copy { source, .. }
+            | RestartError::Copy { cause: source, .. }
             | RestartError::Unstick { source, .. } => (Some(source), None),
             RestartError::Read(ReadError::NoKeys(_)) => (None, None),
         };

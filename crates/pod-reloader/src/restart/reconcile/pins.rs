@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use pod_reloader_core::error::chain;
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
@@ -187,10 +186,13 @@ impl Reconciler {
             Err(NotCopied::Read(error)) => Err(error.into()),
             Err(NotCopied::Create { source, .. }) if !source.is_refusal() => {
                 let workload = workload.id.clone();
-                Err(RestartError::Copy { workload, source })
+                Err(RestartError::Copy {
+                    workload,
+                    cause: source,
+                })
             }
             Err(error @ (NotCopied::Taken(_) | NotCopied::Create { .. })) => {
-                let notice = Notice::NotCopied(chain(&error));
+                let notice = Notice::NotCopied(error.shown());
                 self.progress.publish(workload, notice);
                 Ok(Pinned::As(Some(String::new())))
             }

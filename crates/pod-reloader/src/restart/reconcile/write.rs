@@ -5,7 +5,6 @@ use std::time::Duration;
 use kube::Api;
 use kube::api::Patch;
 use pod_reloader_core::decision::{Cause, baseline_by_time};
-use pod_reloader_core::error::chain;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
 use pod_reloader_core::patch::{self, Stamp};
@@ -17,6 +16,7 @@ use tracing::{debug, info};
 use super::pass::Action;
 use super::pins::Pinned;
 use super::{Reconciler, version};
+use crate::config::error::in_own_words;
 use crate::report::notice::Notice;
 use crate::restart::cron_jobs;
 use crate::restart::digests::Snapshot;
@@ -204,7 +204,7 @@ impl Reconciler {
                 info!(%namespace, name = &**name, "a CronJob is suspended, and was not run")
             }
             Err(error) => {
-                let notice = Notice::NotRun(chain(&error));
+                let notice = Notice::NotRun(in_own_words(&error).to_owned());
                 self.progress.report(workload, notice);
             }
         }

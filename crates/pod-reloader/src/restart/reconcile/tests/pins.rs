@@ -5,6 +5,7 @@ use pod_reloader_core::pins::copy_name;
 
 use super::stages::{becomes, changes, right, staged, with_pods};
 use super::*;
+use crate::mock::{Log, QUOTED};
 
 /// Starts a loop with these Deployments at rest, which may pin what they track.
 async fn pinning(deployments: impl IntoIterator<Item = Value>) -> Operator {
@@ -113,6 +114,26 @@ async fn if_a_copy_is_refused_the_pods_are_restarted_without() {
     assert_eq!(pins(&operator, "web"), "");
     assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
     assert_eq!(operator.events("CopyFailed"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn neither_events_nor_the_log_of_copies_have_the_words_of_the_apiserver() {
+    for (code, words) in [
+        (403, "not allowed"),
+        (422, "does not accept"),
+        (503, "unavailable"),
+    ] {
+        let log = Log::begin();
+        let operator = pinning([pinned("web")]).await;
+        operator
+            .apiserver
+            .now(|state| state.failing_creates = Some(code));
+        changes(&operator, "bad").await;
+        pass(Duration::from_secs(3600)).await;
+        let told = format!("{}{:?}", log.text(), operator.notes("CopyFailed"));
+        assert!(told.contains(words), "{told}");
+        assert!(!told.contains(QUOTED), "{told}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
