@@ -60,8 +60,9 @@ const PLACES: [&[&str]; 6] = [
 /// # Guarantees
 ///
 /// All names are replaced or none. If the annotation is malformed, or the pod is not shaped like one, or has
-/// too many such names, the patch is empty, and the pod uses the live ConfigMaps. The admission policy of the
-/// chart does the same.
+/// too many such names, the patch is empty, and the pod uses the live ConfigMaps. The same holds if it names anything
+/// that could not be a copy of the ConfigMap: whoever reviews a pod template would see one name, and its pods would
+/// use another. The admission policy of the chart does the same.
 pub fn use_copies(pod: &RawValue) -> Vec<PatchOperation> {
     replacements(pod).unwrap_or_default()
 }
@@ -69,7 +70,7 @@ pub fn use_copies(pod: &RawValue) -> Vec<PatchOperation> {
 fn replacements(pod: &RawValue) -> Option<Vec<PatchOperation>> {
     let pins = at(pod, &["metadata", "annotations", PINS])?;
     let pins: Text<'_> = serde_json::from_str(pins.get()).ok()?;
-    let pins = Pins::parse(&pins).filter(|pins| !is_chain(pins))?;
+    let pins = Pins::parse_ours(&pins).filter(|pins| !is_chain(pins))?;
     let mut replacements = Replacements {
         pins,
         operations: Vec::new(),
@@ -134,6 +135,10 @@ mod tests {
     use serde_json::value::to_raw_value;
 
     use super::*;
+
+    /// The name of a copy of ConfigMap `a`.
+    const COPY: &str = "a-0123456789";
+    const PIN: &str = "a=a-0123456789";
 
     /// Returns a pod that names ConfigMap `a` in every place, and other objects beside it.
     fn pod(pins: &Value) -> Value {
@@ -204,56 +209,84 @@ mod tests {
 
     #[test]
     fn several_config_maps_have_a_copy_each() {
-        let patched = patched(&pod(&json!("a=x,other=y")));
+        let patched = patched(&pod(&json!("a=a-0123456789,other=other-abcdefghij")));
         let name = |path: &str| patched.pointer(path).unwrap().as_str().unwrap();
-        assert_eq!(name("/spec/volumes/1/configMap/name"), "x");
-        assert_eq!(name("/spec/volumes/2/configMap/name"), "y");
+        assert_eq!(name("/spec/volumes/1/configMap/name"), "a-0123456789");
+        assert_eq!(name("/spec/volumes/2/configMap/name"), "other-abcdefghij");
     }
 
     #[test]
     fn a_malformed_annotation_changes_nothing_at_all() {
-        let long = format!("a={}", "x".repeat(254));
+        let of = |source: &str, stem: &str| format!("{PIN},{source}={stem}-0123456789");
+        let too_long = of(&"x".repeat(254), &"x".repeat(242));
         for pins in [
             "",
             ",",
             "=",
             "a",
             "a=",
-            "=x",
-            "a=x,",
-            ",a=x",
-            "a=x,,b=y",
-            "a=x,garbage",
-            "a=x=y",
-            "a=x,a=y",
-            "a=x,a=x",
-            "a=x,b=X",
-            "a=x,b=../y",
-            "a=x,b_=y",
-            "a =x",
-            "a=ä",
-            "a=x\0",
-            "a=-x",
-            "a=x..y",
-            "a=a",
-            "a=b,b=c",
-            "a=b,b=a",
-            &long,
+            "=a-0123456789",
+            "a=a-0123456789,",
+            ",a=a-0123456789",
+            "a=a-0123456789,,b=b-0123456789",
+            "a=a-0123456789,garbage",
+            "a=a-0123456789=b-0123456789",
+            "a=a-0123456789,a=a-9876543210",
+            "a=a-0123456789,a=a-0123456789",
+            "a=a-0123456789,B=B-0123456789",
+            "a=a-0123456789,b=../b-0123456789",
+            "a=a-0123456789,b_=b_-0123456789",
+            "a =a-0123456789",
+            "a=\u{e4}-0123456789",
+            "a=a-0123456789\0",
+            "-a=-a-0123456789",
+            "a..b=a..b-0123456789",
+            "a=a-0123456789,a-0123456789=a-0123456789-9876543210",
+            &too_long,
         ] {
             assert_eq!(patch(&pod(&json!(pins))), [], "{pins:?}");
         }
-        for pins in [json!(null), json!(1), json!(["a=x"]), json!({"a": "x"})] {
+        for pins in [json!(null), json!(1), json!([PIN]), json!({"a": COPY})] {
             assert_eq!(patch(&pod(&pins)), [], "{pins}");
         }
-        let longest = format!("a={}", "x".repeat(253));
-        for pins in [&*longest, " a=x\n", "b=y, a=x"] {
+        let longest = of(&"x".repeat(253), &"x".repeat(242));
+        let dotted = of(
+            &format!("{}.{}", "x".repeat(241), "y".repeat(11)),
+            &"x".repeat(241),
+        );
+        for pins in [
+            &*longest,
+            &dotted,
+            " a=a-0123456789\n",
+            "b=b-0123456789, a=a-0123456789",
+        ] {
             assert_eq!(patch(&pod(&json!(pins))).len(), 6, "{pins:?}");
+        }
+    }
+
+    /// Whoever reviews the pod template would see the name of the ConfigMap, and not the one that its pods use.
+    #[test]
+    fn a_pin_to_anything_but_a_copy_of_the_config_map_changes_nothing_at_all() {
+        for pins in [
+            "a=prod-db",
+            "a=a",
+            "a=b,b=c",
+            "a=b-0123456789",
+            "a=aa-0123456789",
+            "a=a-x-0123456789",
+            "a=a0123456789",
+            "a=a-012345678",
+            "a=a-01234567890",
+            "a=a-012345678w",
+            "a=a-0123456789,other=prod-db",
+        ] {
+            assert_eq!(patch(&pod(&json!(pins))), [], "{pins:?}");
         }
     }
 
     #[test]
     fn a_pod_without_the_annotation_stays_as_it_is() {
-        let mut bare = pod(&json!("a=x"));
+        let mut bare = pod(&json!(PIN));
         for (path, value) in [
             ("/metadata/annotations", json!({"a": "b"})),
             ("/metadata/annotations", json!({})),
@@ -268,7 +301,7 @@ mod tests {
 
     #[test]
     fn nulls_and_fields_of_the_future_are_passed_over() {
-        let whole = pod(&json!("a=x"));
+        let whole = pod(&json!(PIN));
         let mut odd = whole.clone();
         let future = json!({"name": "a", "configMap": {"name": "a"}, "z": [null, {"a": 1.5e300}]});
         for path in [
@@ -313,7 +346,7 @@ mod tests {
             ("/spec/volumes/1/configMap/name", json!(1)),
             ("/spec/volumes/3/projected/sources", json!({})),
         ] {
-            let mut odd = pod(&json!("a=x"));
+            let mut odd = pod(&json!(PIN));
             match odd.pointer_mut(path) {
                 Some(place) => *place = value,
                 None => odd["spec"]["containers"][1]["env"][0]["valueFrom"] = value,
@@ -325,7 +358,7 @@ mod tests {
     fn crowded(containers: usize, variables: usize) -> Value {
         let env = json!({"name": "A", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "k"}}});
         let container = json!({"name": "c", "env": vec![env; variables]});
-        let mut pod = pod(&json!("a=x"));
+        let mut pod = pod(&json!(PIN));
         pod["spec"] = json!({"containers": vec![container; containers]});
         pod
     }
@@ -333,7 +366,7 @@ mod tests {
     #[test]
     fn a_pod_of_64_containers_with_64_variables_each_is_pinned() {
         let patched = patched(&crowded(64, 64)).to_string();
-        assert_eq!(patched.matches(r#""name":"x""#).count(), 64 * 64);
+        assert_eq!(patched.matches(r#""name":"a-0123456789""#).count(), 64 * 64);
         assert!(
             !patched.contains(r#""name":"a","key""#)
                 && !patched.contains(r#""key":"k","name":"a""#)

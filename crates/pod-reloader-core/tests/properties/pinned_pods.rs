@@ -50,16 +50,17 @@ fn pod(choices: &mut Choices<'_>) -> Value {
     pod
 }
 
-const PINNED: [&str; 10] = [
-    "one=one-copy",
-    "one=x,two=y",
-    "two.three=a.b, one=x\n",
-    "one=x,two=y,two.three=z",
-    "one=two,two=x",
-    "one=x,one=x",
-    "one=x,",
+const PINNED: [&str; 11] = [
+    "one=one-0123456789",
+    "one=one-0123456789,two=two-abcdefghij",
+    "two.three=two.three-0123456789, one=one-0123456789\n",
+    "one=one-0123456789,two=two-0123456789,two.three=two.three-0123456789",
+    "one=one-0123456789,one-0123456789=one-0123456789-0123456789",
+    "one=one-0123456789,one=one-0123456789",
+    "one=one-0123456789,",
     "one=Bad_Name",
-    "other=x",
+    "one=one-0123456789,two=x",
+    "other=other-0123456789",
     "",
 ];
 
@@ -123,8 +124,10 @@ fn pins(pod: &Value) -> Option<BTreeMap<&str, &str>> {
     let mut pins = BTreeMap::new();
     for pin in value.split(',') {
         let (source, copy) = pin.trim().split_once('=')?;
+        let digits = copy.strip_prefix(source)?.strip_prefix('-')?;
+        let is_copy = digits.len() == 10 && digits.chars().all(|it| it.is_digit(32));
         let are_names = is_subdomain(source) && is_subdomain(copy);
-        if !are_names || pins.insert(source, copy).is_some() {
+        if !are_names || !is_copy || pins.insert(source, copy).is_some() {
             return None;
         }
     }

@@ -551,7 +551,14 @@ async fn a_new_pod_uses_the_copies_that_its_annotation_names() {
 #[tokio::test]
 async fn a_pod_that_cannot_be_pinned_is_allowed_as_it_is() {
     let router = webhook(Apiserver::Down).await;
-    for pins in ["", "garbage", "app=x,app=y", "app=x,garbage", "other=x"] {
+    for pins in [
+        "",
+        "garbage",
+        "app=app-0123456789,app=app-9876543210",
+        "app=app-0123456789,garbage",
+        "app=prod-db",
+        "other=other-0123456789",
+    ] {
         let answer = pods_answer(&router, &create_pod(&pod(pins))).await;
         let allowed = json!({"uid": "review-1", "allowed": true});
         assert_eq!(answer["response"], allowed, "{pins}");
@@ -561,7 +568,7 @@ async fn a_pod_that_cannot_be_pinned_is_allowed_as_it_is() {
 #[tokio::test]
 async fn only_new_pods_are_pinned() {
     let router = webhook(Apiserver::Down).await;
-    let whole = create_pod(&pod("app=x"));
+    let whole = create_pod(&pod("app=app-0123456789"));
     assert!(!operations(&pods_answer(&router, &whole).await).is_empty());
     for (member, value) in [
         ("operation", json!("UPDATE")),
@@ -581,7 +588,7 @@ async fn pods_are_answered_before_the_hash_keys_are_read() {
     let (webhook, _keys) = parts(Apiserver::Slow);
     let answer = pods_answer(
         &webhook.router(SwitchedOn::default()),
-        &create_pod(&pod("app=x")),
+        &create_pod(&pod("app=app-0123456789")),
     )
     .await;
     assert!(!operations(&answer).is_empty());
@@ -589,7 +596,7 @@ async fn pods_are_answered_before_the_hash_keys_are_read() {
 
 #[tokio::test]
 async fn a_large_pod_is_answered_too() {
-    let mut pod = pod("app=x");
+    let mut pod = pod("app=app-0123456789");
     let variables = json!([{"name": "LARGE", "value": "x".repeat(2 * LARGE_REVIEW)}]);
     pod["spec"]["containers"][0]["env"] = variables;
     let answer = pods_answer(&webhook(Apiserver::Down).await, &create_pod(&pod)).await;
@@ -606,7 +613,7 @@ async fn what_is_no_review_of_a_pod_is_refused() {
         let answer = call(&router, post("/pods", body)).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{body}");
     }
-    let mut text = post("/pods", &create_pod(&pod("app=x")).to_string());
+    let mut text = post("/pods", &create_pod(&pod("app=app-0123456789")).to_string());
     text.headers_mut().remove(header::CONTENT_TYPE);
     let answer = call(&router, text).await;
     assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
@@ -626,7 +633,7 @@ async fn reviews_of_workloads_and_of_pods_share_their_limits() {
     let create = create(&deployment("app:1")).to_string();
     let review = || router.clone().oneshot(post("/mutate", &create));
     let waiting = begun((0..REVIEWS_AT_ONCE).map(|_| review()));
-    let pod = create_pod(&pod("app=x")).to_string();
+    let pod = create_pod(&pod("app=app-0123456789")).to_string();
     let answer = call(&router, post("/pods", &pod)).await;
     assert!(answer.says_later(), "{answer:?}");
     drop(waiting);

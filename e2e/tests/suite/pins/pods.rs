@@ -125,17 +125,30 @@ async fn without_anybody_pods_use_the_live_objects(scene: &Scene) -> Result<()> 
 
 async fn odd_pods_start_as_expected(scene: &Scene) -> Result<()> {
     pins_are_in_force(scene).await?;
-    let long = |length: usize| format!("app={}", "x".repeat(length));
-    let (longest, too_long) = (long(253), long(254));
-    let longest_name = "x".repeat(253);
-    let both = [("app", "x"), ("other", "y.z-1")];
-    let pinned: [(&str, &[(&str, &str)]); 6] = [
-        ("app=app-0123456789", &[("app", COPY)]),
-        ("app=x,other=y.z-1", &both),
-        ("other=y.z-1,absent=z,app=x", &both),
-        ("a.b-c=x", &[]),
-        ("\u{a0}app=x , other=y.z-1\u{2003}\n", &both),
-        (&longest, &[("app", &longest_name)]),
+    let of = |source: &str, stem: &str| format!("app={COPY},{source}={stem}-0123456789");
+    let longest = of(&"x".repeat(253), &"x".repeat(242));
+    let dotted = of(
+        &format!("{}.{}", "x".repeat(241), "y".repeat(11)),
+        &"x".repeat(241),
+    );
+    let too_long = of(&"x".repeat(254), &"x".repeat(242));
+    let not_cut = of(&"x".repeat(243), &"x".repeat(241));
+    let both = [("app", COPY), ("other", "other-abcdefghij")];
+    let app = [("app", COPY)];
+    let pinned: [(&str, &[(&str, &str)]); 7] = [
+        ("app=app-0123456789", &app),
+        ("app=app-0123456789,other=other-abcdefghij", &both),
+        (
+            "other=other-abcdefghij,absent=absent-0123456789,app=app-0123456789",
+            &both,
+        ),
+        ("a.b-c=a.b-c-0123456789", &[]),
+        (
+            "\u{a0}app=app-0123456789 , other=other-abcdefghij\u{2003}\n",
+            &both,
+        ),
+        (&longest, &app),
+        (&dotted, &app),
     ];
     let malformed = [
         "",
@@ -144,28 +157,38 @@ async fn odd_pods_start_as_expected(scene: &Scene) -> Result<()> {
         "=",
         "app",
         "app=",
-        "=x",
-        "app=x,",
-        ",app=x",
-        "app=x,,other=y",
-        "app=x,garbage",
-        "app=x=y",
-        "app=x,app=y",
-        "app=x,app=x",
-        "app=x,other=Y",
-        "app=x,other=../y",
-        "app=x,other_=y",
-        "app =x",
-        "app=\u{e4}",
-        "app=-x",
-        "app=x.",
-        "app=x..y",
+        "=app-0123456789",
+        "app=app-0123456789,",
+        ",app=app-0123456789",
+        "app=app-0123456789,,other=other-0123456789",
+        "app=app-0123456789,garbage",
+        "app=app-0123456789=app-0123456789",
+        "app=app-0123456789,app=app-9876543210",
+        "app=app-0123456789,app=app-0123456789",
+        "app=app-0123456789,Other=Other-0123456789",
+        "app=app-0123456789,other=../other-0123456789",
+        "app=app-0123456789,other_=other_-0123456789",
+        "app =app-0123456789",
+        "app=\u{e4}-0123456789",
+        "-app=-app-0123456789",
+        "app=app.-0123456789",
+        "a..b=a..b-0123456789",
         // A second invocation would find the names of copies.
-        "app=other,other=z",
-        "app=other,other=app",
+        "app=app-0123456789,app-0123456789=app-0123456789-0123456789",
+        "{\"app\":\"app-0123456789\"}",
+        // Anything else but copies of the ConfigMap: a reviewer of the template would not see what its pods use.
+        "app=prod-db",
         "app=app",
-        "{\"app\":\"x\"}",
+        "app=other,other=app",
+        "app=other-0123456789",
+        "app=app-more-0123456789",
+        "app=app0123456789",
+        "app=app-012345678",
+        "app=app-01234567890",
+        "app=app-012345678w",
+        "app=app-0123456789,other=prod-db",
         &too_long,
+        &not_cut,
     ];
     let malformed = malformed.iter().map(|pins| (*pins, &[][..]));
     for (pins, in_force) in pinned.into_iter().chain(malformed) {
@@ -175,8 +198,8 @@ async fn odd_pods_start_as_expected(scene: &Scene) -> Result<()> {
     let unpinned = names(&created(scene, None, &spec()).await?);
     ensure!(unpinned == expected(&spec(), &[]), "{unpinned:?}");
     for spec in odd_specs() {
-        let pod = created(scene, Some("app=x"), &spec).await?;
-        let (names, expected) = (names(&pod), expected(&spec, &[("app", "x")]));
+        let pod = created(scene, Some(&format!("app={COPY}")), &spec).await?;
+        let (names, expected) = (names(&pod), expected(&spec, &[("app", COPY)]));
         ensure!(names == expected, "{spec}: {names:?}");
     }
     Ok(())
