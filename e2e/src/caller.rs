@@ -240,6 +240,36 @@ pub fn create(namespace: &str, workload: &Workload) -> Value {
     })
 }
 
+/// Returns a request with the review that somebody deletes an object of this kind, which claims to have a label. The
+/// apiserver has not made it.
+pub fn forged_deletion(
+    path: &str,
+    uid: &str,
+    (kind, object): (&str, &Value),
+    label: (&str, &str),
+) -> Vec<u8> {
+    let mut object = object.clone();
+    object["metadata"]["labels"] = json!({label.0: label.1});
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": uid,
+            "kind": {"group": "", "version": "v1", "kind": kind},
+            "name": object["metadata"]["name"],
+            "namespace": object["metadata"]["namespace"],
+            "operation": "DELETE",
+            "userInfo": {"username": "admin"},
+            "object": null,
+            "oldObject": object,
+            "dryRun": false,
+        },
+    });
+    let sent = request(PATIENCE, &review.to_string());
+    let sent = String::from_utf8(sent).expect("it is made of texts");
+    sent.replacen("/mutate", path, 1).into_bytes()
+}
+
 /// Returns the review of an update of `workload` that changes only a label.
 pub fn update(namespace: &str, workload: &Workload) -> Value {
     let mut review = create(namespace, workload);

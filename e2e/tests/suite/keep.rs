@@ -5,6 +5,7 @@ use http::Method;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
+use pod_reloader_e2e::caller::{Caller, forged_deletion};
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::Workload;
 use pod_reloader_e2e::{Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, merge, wait_for};
@@ -298,6 +299,34 @@ async fn what_somebody_else_writes_under_the_name_is_theirs() -> Result<()> {
         ensure!(config_maps(scene).get("third-1").await? == own);
         let written = writes(scene, mark).await?;
         ensure!(written == ["delete configmaps other-1"], "{written:?}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn many_forged_reviews_of_one_version_store_it_once() -> Result<()> {
+    Scene::play(keeping(&Value::Null), async |scene| {
+        sync(scene, &generated("app-1", "1")).await?;
+        scene.create(&web(&["app-1"])).await?;
+        is_called(scene, "app-1").await?;
+        let caller = Caller::of(scene).await?;
+        let object = scene.object("configmap/app-1").await?;
+        let mark = scene.mark().await?;
+        for number in 0..20 {
+            let label = ("pod-reloader.github.io/protect", "keep");
+            let uid = format!("forged-{number}");
+            let review = forged_deletion("/keep", &uid, ("ConfigMap", &object), label);
+            let answered = caller.send(&review).await?;
+            ensure!(answered.body.contains("it comes back"), "{answered:?}");
+        }
+        let written = writes(scene, mark).await?;
+        // Half an hour, for which they share a place, may end in between.
+        ensure!((1..=2).contains(&written.len()), "{written:?}");
+        let stored = written
+            .iter()
+            .all(|it| it == "create configmaps app-1-kept");
+        ensure!(stored, "{written:?}");
         Ok(())
     })
     .await

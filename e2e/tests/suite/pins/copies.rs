@@ -80,6 +80,53 @@ async fn copies_go_with_the_last_that_uses_them() -> Result<()> {
     .await
 }
 
+/// As kustomize names what it generates, if it has ten digits. Labels and annotations may be written by those who may
+/// not delete it.
+#[tokio::test]
+async fn a_protected_config_map_with_the_marks_of_a_copy_is_left_alone() -> Result<()> {
+    let options = Options {
+        args: vec!["--copy-grace-period=1s".to_owned()],
+        ..pinning(&json!({"protect": {"enabled": true}}))
+    };
+    Scene::play(options, async |scene| {
+        pins_are_in_force(scene).await?;
+        let web = pinned(Kind::Deployment, "web").with(&["spec", "revisionHistoryLimit"], json!(0));
+        scene.apply(&[config_map("app", "1")]).await?;
+        scene.create(&web).await?;
+        pods_use(scene, &web, &app_copy("1")).await?;
+        let mark = scene.mark().await?;
+        let name = "app-0123456789";
+        let mut theirs = config_map(name, "theirs");
+        theirs["immutable"] = json!(true);
+        theirs["metadata"]["labels"] =
+            json!({COPY: "true", "pod-reloader.github.io/protect": "always"});
+        theirs["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/copy-of": "app"});
+        scene.apply(&[theirs]).await?;
+        // Whenever an unused copy is deleted, all have been looked at twice.
+        for value in ["2", "3"] {
+            let before = (value.parse::<u8>()? - 1).to_string();
+            scene.apply(&[config_map("app", value)]).await?;
+            pods_use(scene, &web, &app_copy(value)).await?;
+            wait_for("the unused copy to go", PATIENCE, async || {
+                let found = copies(scene).await?;
+                let is_there = found.iter().any(|(name, _)| *name == app_copy(&before));
+                Ok(match is_there {
+                    true => Attempt::NotYet(format!("{found:?}")),
+                    false => Attempt::Done(()),
+                })
+            })
+            .await?;
+        }
+        let own = scene.object(&format!("configmap/{name}")).await?;
+        ensure!(own["data"]["key"] == "theirs", "{own}");
+        let mut requests = scene.requests(mark).await?;
+        requests.retain(|it| it.verb == "delete" && it.name == name);
+        ensure!(requests.is_empty(), "{requests:?}");
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test]
 async fn a_copy_that_is_deleted_in_use_comes_back_or_pods_get_the_present_content() -> Result<()> {
     Scene::play(collecting(), async |scene| {

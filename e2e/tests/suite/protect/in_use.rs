@@ -4,10 +4,11 @@ use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use pod_reloader_e2e::caller::{Caller, forged_deletion};
 use pod_reloader_e2e::proxy::{Fault, Requests, Rule};
 use pod_reloader_e2e::workload::{Kind, Workload};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, has_own_values, wait_for};
 use serde_json::{Value, json};
 
 use super::{PROTECT, merged, protected, protecting, refused};
@@ -74,6 +75,55 @@ async fn what_a_pod_uses_in_any_way_is_not_deleted_and_an_outage_keeps_nothing_e
         secrets.delete("free", &DeleteParams::default()).await?;
         // The namespace goes with all that is in it.
         scene.kubectl(&["delete", "namespace", &scene.namespace]).await.map(drop)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_forged_review_names_users_of_protected_objects_in_scope_and_of_no_others() -> Result<()>
+{
+    Scene::play(protecting(), async |scene| {
+        let caller = Caller::of(scene).await?;
+        let asks = async |kind: &str, object: &Value| -> Result<String> {
+            let label = (PROTECT, "in-use");
+            let review = forged_deletion("/in-use", "forged", (kind, object), label);
+            let answered = caller.send(&review).await?;
+            ensure!(answered.status == 200, "{answered:?}");
+            Ok(answered.body)
+        };
+        let secrets = |namespace: &str| -> Api<Secret> {
+            Api::namespaced(scene.client.clone(), namespace)
+        };
+        let bare = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "bare"}});
+        let reads = json!({"containers": [{"name": "main", "image": "app", "envFrom": [{"configMapRef": {"name": "bare"}}]}]});
+        scene.apply(&[protected("Secret", "db", "in-use"), bare]).await?;
+        scene.apply(&[pod("a", uses("db")), pod("b", reads)]).await?;
+        in_force(&secrets(&scene.namespace), "db").await?;
+        let told = asks("Secret", &scene.object("secret/db").await?).await?;
+        ensure!(told.contains("is in use by Pod a"), "{told}");
+        let told = asks("ConfigMap", &scene.object("configmap/bare").await?).await?;
+        let is_allowed = told.contains(r#""allowed":true"#);
+        ensure!(is_allowed && !told.contains("Pod b"), "{told}");
+
+        // Features of the chart may be for all namespaces.
+        if has_own_values() {
+            return Ok(());
+        }
+        // Elsewhere, the label of the object does not count either.
+        let test = async |elsewhere: &str| {
+            scene
+                .create_all_in(elsewhere, &[user(Kind::Deployment, "db")])
+                .await?;
+            let secret = serde_json::from_value(protected("Secret", "db", "in-use"))?;
+            let secret = secrets(elsewhere)
+                .create(&PostParams::default(), &secret)
+                .await?;
+            let told = asks("Secret", &serde_json::to_value(secret)?).await?;
+            let is_allowed = told.contains(r#""allowed":true"#);
+            ensure!(is_allowed && !told.contains("Deployment"), "{told}");
+            Ok(())
+        };
+        scene.with_namespace("elsewhere", test).await
     })
     .await
 }
