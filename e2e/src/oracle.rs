@@ -194,15 +194,39 @@ async fn read(client: &Client, kind: &str, namespace: &str, name: &str) -> Resul
     Ok(objects.get_opt(name).await?.map(|object| object.data))
 }
 
-/// Computes the name of the copy of a ConfigMap `source` with this data.
-pub fn copy_name(source: &str, data: &[(&str, &str)]) -> String {
+/// Reads the key under which `installation` names new copies.
+///
+/// # Errors
+/// When it cannot be read.
+pub async fn naming_key(client: &Client, installation: &Installation) -> Result<Vec<u8>> {
+    writing_key(client, installation).await
+}
+
+/// Computes the name of the copy of a ConfigMap `source` of this namespace with this data.
+///
+/// # Errors
+/// When `key` is no key.
+pub fn copy_name(
+    key: &[u8],
+    namespace: &str,
+    source: &str,
+    data: &[(&str, &str)],
+) -> Result<String> {
     let data: BTreeMap<_, _> = data.iter().copied().collect();
     let digest = digests(&serde_json::json!({ "data": data })).whole;
-    let digits = digest.iter().take(10).map(|byte| match byte % 32 {
+    let mut message = Vec::new();
+    for part in ["pin name", namespace, source, &hex(&digest)] {
+        push(&mut message, part);
+    }
+    let mac = Hmac::<Sha256>::new_from_slice(key)?
+        .chain_update(message)
+        .finalize()
+        .into_bytes();
+    let digits = mac.iter().take(10).map(|byte| match byte % 32 {
         digit @ 0..10 => char::from(b'0' + digit),
         letter => char::from(b'a' + letter - 10),
     });
-    format!("{source}-{}", digits.collect::<String>())
+    Ok(format!("{source}-{}", digits.collect::<String>()))
 }
 
 fn digests(object: &Value) -> Digests {

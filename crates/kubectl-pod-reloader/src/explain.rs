@@ -114,7 +114,7 @@ fn explanation(
     if let Some(wait) = &findings.waits_for {
         meaning = format!("{meaning}; {wait}");
     }
-    let pinning = Pinning::of(seen, &findings.found);
+    let pinning = Pinning::of(seen, &findings.found, &findings.undone);
     if is_current && pinning.is_undone() {
         meaning += ", apart from what was undone";
     }

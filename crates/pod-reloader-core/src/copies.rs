@@ -9,9 +9,9 @@ use serde_json::value::RawValue;
 use crate::digest::{Aspects, ConfigObject, Digest, Objects, Presence};
 use crate::hash::Keyring;
 use crate::manifest::{Data, config_map};
-use crate::mark::{COPY, Marks};
+use crate::mark::{COPY, IS_COPY, Marks, STANDS_IN};
 use crate::name::Name;
-use crate::pins::{COPY_OF, Kept, Pins, claim, copy_name};
+use crate::pins::{COPY_OF, CopyNames, Kept, Pins, claim, plain_copy_name};
 use crate::reference::{ConfigKind, Reference};
 use crate::seal::SEAL;
 use crate::workload::Workload;
@@ -33,11 +33,16 @@ pub struct NotTheContent;
 
 impl Copy {
     /// Returns the copy with this name, if it is one of a ConfigMap with this digest.
-    pub fn named(name: &Name, source: Reference, digest: Digest) -> Option<Self> {
-        let own = copy_name(&source.name, &digest);
-        (own == *name).then_some(Self {
+    pub fn named(
+        name: &Name,
+        source: Reference,
+        digest: Digest,
+        names: &CopyNames<'_>,
+    ) -> Option<Self> {
+        let is_its_name = names.is_name_of(name, &source.name, &digest);
+        is_its_name.then(|| Self {
             source,
-            name: own,
+            name: name.clone(),
             digest,
         })
     }
@@ -56,7 +61,7 @@ impl Copy {
         let object = ConfigObject::parse(source, Aspects::default());
         let is_right = object.is_ok_and(|object| object.digest == self.digest);
         match is_right {
-            true => manifest(&self.reference(), &self.source.name, source, keys),
+            true => manifest(&self.reference(), &self.source.name, IS_COPY, source, keys),
             false => Err(NotTheContent),
         }
     }
@@ -67,14 +72,25 @@ impl Copy {
     }
 }
 
-/// Returns a ConfigMap of ours as JSON, with the content of another one as the apiserver sends it.
+/// Returns what stands in for a copy whose content nobody knows any more, as JSON: it has the content that the ConfigMap
+/// has now, as the apiserver sends it.
 ///
 /// # Errors
 ///
 /// That is no ConfigMap.
-pub fn manifest(
+pub fn stand_in(
+    copy: &Reference,
+    source_name: &Name,
+    source: &[u8],
+    keys: &Keyring,
+) -> Result<Vec<u8>, NotTheContent> {
+    manifest(copy, source_name, STANDS_IN, source, keys)
+}
+
+fn manifest(
     copy: &Reference,
     copy_of: &Name,
+    label: &str,
     source: &[u8],
     keys: &Keyring,
 ) -> Result<Vec<u8>, NotTheContent> {
@@ -89,7 +105,7 @@ pub fn manifest(
     let content: Content<'_> = serde_json::from_slice(source).map_err(|_| NotTheContent)?;
     let metadata = json!({
         "name": copy.name.as_str(),
-        "labels": {COPY: "true"},
+        "labels": {COPY: label},
         "annotations": {COPY_OF: copy_of.as_str(), SEAL: keys.seal(&claim(copy, copy_of))},
     });
     let data = Data {
@@ -104,7 +120,24 @@ pub type Copies = BTreeMap<Name, Presence>;
 
 impl Workload {
     /// Returns the copies of these objects that the workload's pods are to use. None if it pins nothing.
-    pub fn copies<'a>(&'a self, objects: &'a Objects) -> impl Iterator<Item = Copy> + 'a {
+    pub fn copies<'a>(
+        &'a self,
+        objects: &'a Objects,
+        names: &'a CopyNames<'_>,
+    ) -> impl Iterator<Item = Copy> + 'a {
+        let pinned = self.pinned(objects);
+        pinned.map(move |(source, digest)| Copy {
+            source: source.clone(),
+            name: names.name_for(&source.name, digest),
+            digest: *digest,
+        })
+    }
+
+    /// Returns those of these objects of which copies are kept, each with the digest of its content.
+    fn pinned<'a>(
+        &'a self,
+        objects: &'a Objects,
+    ) -> impl Iterator<Item = (&'a Reference, &'a Digest)> + 'a {
         let pinning = self.pinning.as_deref().filter(|_| self.has_slots());
         let objects = objects.iter().filter(move |_| pinning.is_some());
         objects.filter_map(move |(source, object)| match object {
@@ -113,19 +146,22 @@ impl Workload {
                     && pinning?.includes(&source.name)
                     && self.references.tracks(source, object) =>
             {
-                Some(Copy {
-                    source: source.clone(),
-                    name: copy_name(&source.name, &present.digest),
-                    digest: present.digest,
-                })
+                Some((source, &present.digest))
             }
             _ => None,
         })
     }
 
+    /// Returns the names of copies, of which those that the workload has are there already.
+    pub fn copy_names<'a>(&'a self, keys: &'a Keyring) -> CopyNames<'a> {
+        let Kept { pins, undone } = self.kept();
+        let names = CopyNames::new(keys, &self.id.namespace);
+        names.and(&pins).and(&undone)
+    }
+
     /// Returns the pins for these objects.
-    pub fn pins_for(&self, objects: &Objects) -> Pins {
-        let copies = self.copies(objects);
+    pub fn pins_for(&self, objects: &Objects, names: &CopyNames<'_>) -> Pins {
+        let copies = self.copies(objects, names);
         copies.map(|copy| (copy.source.name, copy.name)).collect()
     }
 
@@ -170,26 +206,54 @@ impl Workload {
         kept: &Kept,
         objects: Objects,
         copies: &Copies,
+        names: &CopyNames<'_>,
     ) -> Option<(Objects, Pins)> {
-        let present = self.pins_for(&objects);
-        let is_present = |source: &Name, copy: &Name| present.get(source.as_str()) == Some(copy);
+        let present = self.digests(&objects);
+        let is_present = |source: &Name, copy: &Name| {
+            let digest = present.get(source);
+            digest.is_some_and(|digest| names.is_name_of(copy, source, digest))
+        };
         let undone = kept.undone.filtered(is_present);
         let preferred = kept
             .pins
             .filtered(|source, _| undone.get(source.as_str()).is_some());
-        Some((self.with_copies(objects, &preferred, copies)?, undone))
+        Some((
+            self.with_copies(objects, &preferred, copies, names)?,
+            undone,
+        ))
+    }
+
+    /// Returns the digests of the ConfigMaps of which copies are kept.
+    fn digests(&self, objects: &Objects) -> BTreeMap<Name, Digest> {
+        let pinned = self.pinned(objects);
+        pinned
+            .map(|(source, digest)| (source.name.clone(), *digest))
+            .collect()
     }
 
     /// Returns the pins of the content that is undone when the workload gets `pins`: what it has had so far, or had
     /// undone before, as far as `objects` still have it. What has come since is not undone.
-    pub fn undone_by(&self, pins: &Pins, before: &Kept, objects: &Objects) -> Pins {
-        let present = self.pins_for(objects);
-        present.filtered(|source, copy| {
-            let source = source.as_str();
-            let is_new = |pins: &Pins| pins.get(source) != Some(copy);
-            pins.get(source).is_some_and(|it| it != copy)
-                && !(is_new(&before.pins) && is_new(&before.undone))
-        })
+    pub fn undone_by(
+        &self,
+        pins: &Pins,
+        before: &Kept,
+        objects: &Objects,
+        names: &CopyNames<'_>,
+    ) -> Pins {
+        let undone = self.pinned(objects).filter_map(|(source, digest)| {
+            let name = &source.name;
+            let is_present = |copy: &Name| names.is_name_of(copy, name, digest);
+            // Pods with these pins have the same content.
+            if is_present(pins.get(name.as_str())?) {
+                return None;
+            }
+            let mut had = [&before.pins, &before.undone]
+                .into_iter()
+                .filter_map(|pins| pins.get(name.as_str()));
+            let had = had.find(|copy| is_present(copy))?;
+            Some((name.clone(), had.clone()))
+        });
+        undone.collect()
     }
 
     /// Returns `objects` with the content of the copies that `pins` names. `None` if one of them is not there,
@@ -199,12 +263,13 @@ impl Workload {
         mut objects: Objects,
         pins: &Pins,
         copies: &Copies,
+        names: &CopyNames<'_>,
     ) -> Option<Objects> {
         for (source, copy) in pins.iter() {
             let Some(Presence::Present(object)) = copies.get(source) else {
                 return None;
             };
-            if !is_copy(object) || copy_name(source, &object.digest) != *copy {
+            if !is_copy(object) || !names.is_name_of(copy, source, &object.digest) {
                 return None;
             }
             // One that is no longer tracked makes no difference.
@@ -235,7 +300,7 @@ impl Workload {
     /// Returns true if the workload has been rolled out without pins, because it pinned nothing then.
     pub(crate) fn lacks_pins(&self, objects: &Objects) -> bool {
         let is_bare = self.slots().any(|(_, slot)| slot.state.pins.is_none());
-        is_bare && self.copies(objects).next().is_some()
+        is_bare && self.pinned(objects).next().is_some()
     }
 
     fn has_slots(&self) -> bool {
@@ -246,10 +311,10 @@ impl Workload {
 /// Returns true if this object, which has the marks of a copy of `source` but no seal, can only be a copy that a version
 /// of pod-reloader has made which made no seals: nobody can change its content, and its name is made of that.
 pub fn is_of_earlier_version(object: &ConfigObject, source: &Name, name: &Name) -> bool {
-    is_copy(object) && copy_name(source, &object.digest) == *name
+    is_copy(object) && plain_copy_name(source, &object.digest) == *name
 }
 
-/// Returns true if this object says that we have made it, and nobody can have changed its content since.
+/// Returns true if this object says that we have made it as a copy, and nobody can have changed its content since.
 fn is_copy(object: &ConfigObject) -> bool {
     object.marks.contain(Marks::COPY | Marks::IMMUTABLE)
 }

@@ -399,6 +399,14 @@ impl Keyring {
         self.0.iter().position(|key| has_made(key).is_ok())
     }
 
+    /// Returns the MAC over `texts` under each key, the one for writing first.
+    pub(crate) fn macs_of<'a>(
+        &'a self,
+        texts: &'a [&'a str],
+    ) -> impl Iterator<Item = [u8; 32]> + 'a {
+        self.0.iter().map(move |key| key.mac_of(texts))
+    }
+
     fn key(&self, id: KeyId) -> Option<&HashKey> {
         self.0.iter().find(|key| key.id == id)
     }

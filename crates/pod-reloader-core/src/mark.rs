@@ -24,7 +24,7 @@ impl Marks {
     pub const NOT_SELECTED: Self = Self(1 << 5);
     /// [`HOLD`](crate::annotations::HOLD) holds it back. This mark does not decide whether the object is tracked.
     pub const HELD: Self = Self(1 << 6);
-    /// The label [`COPY`] says that we have made it. This mark does not decide whether the object
+    /// The label [`COPY`] says that we have made it, as a copy. This mark does not decide whether the object
     /// is tracked.
     pub const COPY: Self = Self(1 << 7);
 
@@ -60,8 +60,12 @@ pub const STAKATER_MATCH: &str = "reloader.stakater.com/match";
 /// Label of a config object: in Stackable's dialect, `"true"` keeps it from being tracked.
 pub const STACKABLE_IGNORE: &str = "restarter.stackable.tech/ignore";
 
-/// Label of a ConfigMap: we have made it, as a copy for [`pins`](crate::pins).
+/// Label of a ConfigMap: we have made it for [`pins`](crate::pins). Its value is [`IS_COPY`] or [`STANDS_IN`].
 pub const COPY: &str = "pod-reloader.cs.sap.com/copy";
+/// Value of [`COPY`]: the ConfigMap has the content that its name says.
+pub const IS_COPY: &str = "true";
+/// Value of [`COPY`]: nobody knows the content that its name says any more, and it has other content in its place.
+pub const STANDS_IN: &str = "stands-in";
 
 /// Returns true if a value of the annotation [`HOLD`](crate::annotations::HOLD) holds, on a workload as on a
 /// config object.

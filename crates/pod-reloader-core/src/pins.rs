@@ -1,6 +1,7 @@
 //! Pins: the copies that the pods of one revision use in place of ConfigMaps.
 //!
-//! A copy is an immutable ConfigMap whose name says which content it has. The pod template names the copies in
+//! A copy is an immutable ConfigMap whose name says which content it has, to those who have the keys of the config hash:
+//! names are in pod templates, and from a plain digest, a short content could be guessed. The pod template names the copies in
 //! an annotation, [`PINS`](crate::annotations::PINS), and only pods get their names in place of the others. So a
 //! revision keeps the configuration that it was rolled out with, and an undo brings it back.
 
@@ -9,6 +10,7 @@ use std::fmt;
 
 use crate::annotations::{ALL_CONFIG_MAPS, ON_FAILURE, PIN, REVERTED, UNDONE};
 use crate::digest::Digest;
+use crate::hash::Keyring;
 use crate::name::{MAX_LENGTH, Name};
 use crate::reference::Reference;
 use crate::seal::{Claim, Purpose};
@@ -22,7 +24,7 @@ pub const MAX_PINS: usize = 1024;
 
 /// The digits of a copy's name.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
-/// The number of digits in a copy's name: 50 bits of the digest.
+/// The number of digits in a copy's name: 50 bits.
 const DIGITS: usize = 10;
 
 /// The copies to use, by the name of the ConfigMap that each stands for.
@@ -95,9 +97,82 @@ impl fmt::Display for Pins {
     }
 }
 
-/// Returns the name of the copy of a ConfigMap whose content has this digest.
-pub fn copy_name(source: &Name, digest: &Digest) -> Name {
-    let digits = digest.as_bytes()[..DIGITS].iter();
+/// The names of the copies of ConfigMaps in one namespace.
+///
+/// # Guarantees
+///
+/// A name that pods have for their content stays, whichever key or earlier version has made it, so neither an upgrade
+/// nor another key restarts anything. Only content that has no name yet gets one under the key for writing.
+#[derive(Clone, Debug)]
+pub struct CopyNames<'a> {
+    keys: &'a Keyring,
+    namespace: &'a Name,
+    /// The names that are there already.
+    present: Vec<Pins>,
+}
+
+impl<'a> CopyNames<'a> {
+    /// Returns the names in a namespace, none of which is there yet.
+    pub fn new(keys: &'a Keyring, namespace: &'a Name) -> Self {
+        Self {
+            keys,
+            namespace,
+            present: Vec::new(),
+        }
+    }
+
+    /// Returns the names, of which these are there already.
+    #[must_use]
+    pub fn and(mut self, present: &Pins) -> Self {
+        self.present.push(present.clone());
+        self
+    }
+
+    /// Returns the name of the copy of a ConfigMap whose content has this digest: the one that is there, or a new one.
+    pub fn name_for(&self, source: &Name, digest: &Digest) -> Name {
+        let mut present = self
+            .present
+            .iter()
+            .filter_map(|pins| pins.get(source.as_str()));
+        match present.find(|name| self.is_name_of(name, source, digest)) {
+            Some(name) => name.clone(),
+            None => {
+                let mac =
+                    self.keys
+                        .writing()
+                        .mac_of(&texts(self.namespace, source, &text_of(digest)));
+                named(source, &mac)
+            }
+        }
+    }
+
+    /// Returns true if this is the name of the copy of a ConfigMap whose content has this digest, under any key, or as
+    /// earlier versions named it.
+    pub fn is_name_of(&self, name: &Name, source: &Name, digest: &Digest) -> bool {
+        let digest_text = text_of(digest);
+        let texts = texts(self.namespace, source, &digest_text);
+        let mut names = self.keys.macs_of(&texts).map(|mac| named(source, &mac));
+        names.any(|it| it == *name) || plain_copy_name(source, digest) == *name
+    }
+}
+
+/// Returns what the digits in the name of a copy are made of.
+fn texts<'a>(namespace: &'a Name, source: &'a Name, digest: &'a str) -> [&'a str; 4] {
+    ["pin name", namespace.as_str(), source.as_str(), digest]
+}
+
+fn text_of(digest: &Digest) -> String {
+    hex::encode(digest.as_bytes())
+}
+
+/// Returns the name that earlier versions gave to the copy of a ConfigMap whose content has this digest. It tells who
+/// reads it 50 bits of the digest.
+pub fn plain_copy_name(source: &Name, digest: &Digest) -> Name {
+    named(source, digest.as_bytes())
+}
+
+fn named(source: &Name, bytes: &[u8; 32]) -> Name {
+    let digits = bytes[..DIGITS].iter();
     let digits = digits.map(|byte| char::from(ALPHABET[usize::from(byte % 32)]));
     let name = format!("{}-{}", stem(source), digits.collect::<String>());
     Name::parse(&name).expect("the beginning of a name, a dash and digits are a name")
@@ -213,7 +288,7 @@ fn pinned(value: &str) -> Option<Option<Box<[Name]>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::digest_of;
+    use crate::fixtures::{digest_of, keyring};
     use serde_json::json;
 
     fn name(text: &str) -> Name {
@@ -265,12 +340,55 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_copy_says_what_it_is_a_copy_of() {
-        let (one, other) = (json!({"data": {"a": "1"}}), json!({"data": {"a": "2"}}));
-        let copy = copy_name(&name("app"), &digest_of(&one));
+    fn the_name_of_a_copy_says_what_it_is_a_copy_of_to_those_who_have_the_key() {
+        let digests = ["1", "2"].map(|it| digest_of(&json!({"data": {"a": it}})));
+        let name_in = |namespace: &str, key: u8, source: &str, digest: &Digest| {
+            let (keys, namespace) = (keyring(&[key]), name(namespace));
+            CopyNames::new(&keys, &namespace).name_for(&name(source), digest)
+        };
+        let copy = name_in("shop", 1, "app", &digests[0]);
         assert!(copy.as_str().starts_with("app-") && copy.as_str().len() == "app-".len() + DIGITS);
-        assert_eq!(copy, copy_name(&name("app"), &digest_of(&one)));
-        assert_ne!(copy, copy_name(&name("app"), &digest_of(&other)));
+        assert_eq!(copy, name_in("shop", 1, "app", &digests[0]));
+        for other in [
+            name_in("shop", 1, "app", &digests[1]),
+            name_in("shop", 2, "app", &digests[0]),
+            name_in("bank", 1, "app", &digests[0]),
+            plain_copy_name(&name("app"), &digests[0]),
+        ] {
+            assert_ne!(copy, other);
+        }
+        let digits = |name: &Name| name.as_str().rsplit_once('-').unwrap().1.to_owned();
+        assert_ne!(
+            digits(&copy),
+            digits(&name_in("shop", 1, "web", &digests[0]))
+        );
+    }
+
+    #[test]
+    fn a_name_stays_as_long_as_the_content_does_and_its_key_is_known() {
+        let (app, shop) = (name("app"), name("shop"));
+        let [one, two] = ["1", "2"].map(|it| digest_of(&json!({"data": {"a": it}})));
+        let old = keyring(&[1]);
+        let of_old_key = CopyNames::new(&old, &shop).name_for(&app, &one);
+        let rotated = keyring(&[2, 1]);
+        for earlier in [of_old_key.clone(), plain_copy_name(&app, &one)] {
+            let pins = Pins::from_iter([(app.clone(), earlier.clone())]);
+            let names = CopyNames::new(&rotated, &shop)
+                .and(&Pins::default())
+                .and(&pins);
+            assert_eq!(names.name_for(&app, &one), earlier);
+            let new = names.name_for(&app, &two);
+            assert_eq!(
+                new,
+                CopyNames::new(&keyring(&[2]), &shop).name_for(&app, &two)
+            );
+            assert!(names.is_name_of(&earlier, &app, &one));
+            assert!(!names.is_name_of(&earlier, &app, &two));
+        }
+        let without = keyring(&[2]);
+        let without = CopyNames::new(&without, &shop);
+        assert!(!without.is_name_of(&of_old_key, &app, &one));
+        assert!(without.is_name_of(&plain_copy_name(&app, &one), &app, &one));
     }
 
     #[test]
@@ -280,7 +398,7 @@ mod tests {
             "a".repeat(253),
             format!("{}.{}", "a".repeat(241), "b".repeat(11)),
         ] {
-            let copy = copy_name(&name(&source), &digest);
+            let copy = plain_copy_name(&name(&source), &digest);
             assert!(copy.as_str().len() <= MAX_LENGTH, "{copy}");
             assert!(is_copy_name(&name(&source), &copy));
         }

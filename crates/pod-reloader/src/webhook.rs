@@ -262,11 +262,11 @@ impl Webhook {
     ) -> Result<Option<Facts>, ReadError> {
         let (workload, pins) = (pending.workload(), pending.copies_to_read());
         let copies = self.source.copies(workload, &pins).await?;
-        let Some(facts) = pending.facts(objects, &copies) else {
+        let Some(facts) = pending.facts(objects, &copies, keys) else {
             warn!(workload = %workload.id, "a copy is gone that the pods have in place of what was undone");
             return Ok(None);
         };
-        let missing = pending.copies(&facts);
+        let missing = pending.copies(&facts, keys);
         if missing.is_empty() || pending.is_dry_run() {
             return Ok(Some(facts));
         }

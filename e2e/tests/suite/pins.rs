@@ -12,7 +12,8 @@ mod secrecy;
 mod undone;
 mod unpinned;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -56,18 +57,42 @@ pub(crate) async fn pinned_web(scene: &Scene) -> Result<Workload> {
     let web = pinned(Kind::Deployment, "web");
     scene.apply(&[config_map("app", "1")]).await?;
     scene.create(&web).await?;
-    pods_use(scene, &web, &app_copy("1")).await?;
+    pods_use(scene, &web, &app_copy(scene, "1")).await?;
     Ok(web)
 }
 
 /// Returns the pins for ConfigMap `app` with this value: what `app_copy` says of it.
-pub(crate) fn app_pins(value: &str) -> String {
-    format!("app={}", app_copy(value))
+pub(crate) fn app_pins(scene: &Scene, value: &str) -> String {
+    format!("app={}", app_copy(scene, value))
 }
 
 /// Returns the name of the copy of a ConfigMap `app` whose only value is `value`.
-pub(crate) fn app_copy(value: &str) -> String {
-    oracle::copy_name("app", &[("key", value)])
+pub(crate) fn app_copy(scene: &Scene, value: &str) -> String {
+    copy_of(scene, "app", value)
+}
+
+/// Returns the name of the copy of a ConfigMap whose only value is `value`.
+///
+/// # Panics
+///
+/// Pins are not known to be in force.
+pub(crate) fn copy_of(scene: &Scene, source: &str, value: &str) -> String {
+    let keys = KEYS.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = keys.get(&scene.namespace);
+    let key = key.expect("pins are in force, so the key was read");
+    let name = oracle::copy_name(key, &scene.namespace, source, &[("key", value)]);
+    name.expect("HMAC takes keys of any length")
+}
+
+/// The keys under which copies get their names, by the namespace of the scene.
+static KEYS: Mutex<BTreeMap<String, Vec<u8>>> = Mutex::new(BTreeMap::new());
+
+/// Reads the key under which the copies of a scene get their names.
+async fn read_key(scene: &Scene) -> Result<()> {
+    let key = oracle::naming_key(&scene.client, &scene.installation).await?;
+    let mut keys = KEYS.lock().unwrap_or_else(PoisonError::into_inner);
+    keys.insert(scene.namespace.clone(), key);
+    Ok(())
 }
 
 /// Returns an annotation of the pod template of a workload.

@@ -6,7 +6,7 @@ use futures::stream::{self, StreamExt};
 use pod_reloader_core::digest::{Aspects, ConfigObject};
 use pod_reloader_core::mark::Marks;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::pins::copy_name;
+use pod_reloader_core::pins::is_copy_name;
 use pod_reloader_core::reference::ConfigKind;
 use serde::Deserialize;
 
@@ -67,7 +67,7 @@ async fn content(
     })?;
     let object = ConfigObject::parse(&body, Aspects::default());
     let is_copy = object.is_ok_and(|it| {
-        it.marks.contain(Marks::COPY | Marks::IMMUTABLE) && copy_name(source, &it.digest) == *copy
+        it.marks.contain(Marks::COPY | Marks::IMMUTABLE) && is_copy_name(source, copy)
     });
     match serde_json::from_slice(&body) {
         Ok(content) if is_copy => Ok(content),

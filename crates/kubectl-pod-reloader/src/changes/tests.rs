@@ -146,6 +146,8 @@ async fn a_copy_that_is_gone_is_named() {
 async fn what_is_no_copy_is_not_shown() {
     let mut forged = copy_of("app", json!({"color": "blue"}));
     forged["data"]["color"] = json!("confidential");
+    // It has other content, because nobody knew that of the copy any more.
+    forged["metadata"]["labels"] = json!({"pod-reloader.cs.sap.com/copy": "stands-in"});
     let mut bare = copy_of("app", json!({"color": "red"}));
     bare["metadata"]["labels"] = json!({});
     let (text, json, _) = told(shop(&[forged, bare]), Compare::Values).await;

@@ -11,7 +11,7 @@ use kube::client::Body;
 use pod_reloader_core::annotations::{CONFIG_HASH, PINS};
 use pod_reloader_core::digest::{Aspects, ConfigObject};
 use pod_reloader_core::name::Name;
-use pod_reloader_core::pins::copy_name;
+use pod_reloader_core::pins::plain_copy_name;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tower::service_fn;
@@ -383,7 +383,7 @@ pub(crate) fn copy_of(source: &str, data: Value) -> Value {
 /// Gives a copy the name for its content.
 pub(crate) fn named_as_copy(mut copy: Value, source: &str) -> Value {
     let read = ConfigObject::parse(copy.to_string().as_bytes(), Aspects::default());
-    let name = copy_name(&Name::parse(source).unwrap(), &read.unwrap().digest);
+    let name = plain_copy_name(&Name::parse(source).unwrap(), &read.unwrap().digest);
     copy["metadata"]["name"] = json!(name.as_str());
     copy
 }

@@ -7,6 +7,7 @@ use pod_reloader_core::discovery::Consumption;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::sync_status::SyncStatus;
 
+use super::pinning::undone_copies;
 use crate::cluster::{Cluster, Unseen};
 use crate::due::{self, Wait};
 use crate::gates;
@@ -21,6 +22,8 @@ pub(super) struct Findings {
     pub(super) uses: BTreeMap<Reference, Vec<Consumption>>,
     /// The objects that are tracked or used.
     pub(super) found: Found,
+    /// The copies of the content that was undone.
+    pub(super) undone: Found,
     /// Notes on objects that could not be listed.
     unlisted: Vec<String>,
     /// The sync status, unless the workload is not managed.
@@ -47,6 +50,7 @@ impl Findings {
         Self {
             uses,
             found,
+            undone: undone_copies(cluster, seen).await,
             unlisted,
             reply,
             events,

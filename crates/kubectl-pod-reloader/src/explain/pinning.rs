@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use pod_reloader_core::annotations::UNDONE;
-use pod_reloader_core::digest::Presence;
+use pod_reloader_core::digest::{Aspects, Presence};
 use pod_reloader_core::name::Name;
-use pod_reloader_core::pins::{Kept, copy_name};
+use pod_reloader_core::pins::Kept;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use serde::Serialize;
 
-use crate::objects::Found;
+use crate::cluster::Cluster;
+use crate::objects::{self, Found};
 use crate::print::Piece;
 use crate::revisions::Stamps;
 use crate::workloads::Seen;
@@ -33,7 +34,8 @@ pub(super) struct Pinning {
 }
 
 impl Pinning {
-    pub(super) fn of(seen: &Seen<'_>, found: &Found) -> Self {
+    /// Returns the pins, given the objects of the workload and the copies of the content that was undone.
+    pub(super) fn of(seen: &Seen<'_>, found: &Found, copies: &Found) -> Self {
         let pins = Stamps::present(seen).pins;
         // Without its settings, nobody knows whether the operator lets workloads pin anything.
         let is_pinned = match seen.operator {
@@ -43,10 +45,10 @@ impl Pinning {
         if !is_pinned {
             return Self::default();
         }
-        let undone = seen.object["metadata"]["annotations"][UNDONE].as_str();
-        let kept = Kept::parse(pins.as_deref(), undone);
+        let kept = kept(seen);
         let undone = kept.undone.iter();
-        let undone = undone.filter(|(source, copy)| is_still_there(seen, found, source, copy));
+        let undone =
+            undone.filter(|(source, copy)| is_still_there(seen, found, copies, source, copy));
         let by_name = |(source, copy): (&Name, &Name)| (source.to_string(), copy.to_string());
         Self {
             pins: Some(kept.pins.iter().map(by_name).collect()),
@@ -93,17 +95,45 @@ impl Pinning {
     }
 }
 
-/// Returns true if a ConfigMap has the content of this copy, as far as the user may see it.
-fn is_still_there(seen: &Seen<'_>, found: &Found, source: &Name, copy: &Name) -> bool {
-    let reference = Reference {
+/// Reads the copies of the content that was undone.
+pub(super) async fn undone_copies(cluster: &Cluster, seen: &Seen<'_>) -> Found {
+    let undone = kept(seen).undone;
+    let copies = undone.iter().map(|(_, copy)| config_map(seen, copy));
+    objects::read(cluster, &copies.collect(), Aspects::default()).await
+}
+
+fn kept(seen: &Seen<'_>) -> Kept {
+    let undone = seen.object["metadata"]["annotations"][UNDONE].as_str();
+    Kept::parse(Stamps::present(seen).pins.as_deref(), undone)
+}
+
+/// Returns true if a ConfigMap has the content that was undone, as far as the user may see it. Only the operator has the
+/// keys that tell this from the name of the copy. If the copy is gone, the annotation counts: the operator removes it
+/// when there is other content.
+fn is_still_there(
+    seen: &Seen<'_>,
+    found: &Found,
+    copies: &Found,
+    source: &Name,
+    copy: &Name,
+) -> bool {
+    let copy = copies.objects.get(&config_map(seen, copy));
+    match found.objects.get(&config_map(seen, source)) {
+        Some(Presence::Absent) => false,
+        Some(object) => {
+            let is_there = |copy: &&Presence| matches!(copy, Presence::Present(_));
+            let copy = copy.filter(is_there);
+            copy.is_none_or(|copy| copy.same_content(object))
+        }
+        None => true,
+    }
+}
+
+fn config_map(seen: &Seen<'_>, name: &Name) -> Reference {
+    Reference {
         kind: ConfigKind::ConfigMap,
         namespace: seen.workload.id.namespace.clone(),
-        name: source.clone(),
-    };
-    match found.objects.get(&reference) {
-        Some(Presence::Present(object)) => copy_name(source, &object.digest) == *copy,
-        Some(Presence::Absent) => false,
-        None => true,
+        name: name.clone(),
     }
 }
 
@@ -121,7 +151,7 @@ mod tests {
         format!("app={}", copy["metadata"]["name"].as_str().unwrap())
     }
 
-    /// Explains Deployment `web` with these pins, whose ConfigMap is green.
+    /// Explains Deployment `web` with these pins, whose ConfigMap is green. There are copies of all colours but black.
     async fn explained(pins: Option<&str>, undone: Option<&str>) -> (String, Value) {
         let mut web = deployment("web");
         web["metadata"]["annotations"] = json!({
@@ -135,13 +165,15 @@ mod tests {
         };
         let mut app = copy_of("app", json!({"color": "green"}));
         app["metadata"]["name"] = json!("app");
+        let copies = ["blue", "green", "red"].map(|it| copy_of("app", json!({"color": it})));
+        let objects = [&[app][..], &copies[..]].concat();
         let cluster = Canned::shop()
             .with(
                 "/apis/apps/v1/deployments",
                 json!({"items": [pinning_operator()]}),
             )
             .with_all("/apis/apps/v1/namespaces/shop/deployments", &[web])
-            .with_all("/api/v1/namespaces/shop/configmaps", &[app])
+            .with_all("/api/v1/namespaces/shop/configmaps", &objects)
             .reporting("current")
             .cluster();
         let operators = Operators::find(&cluster, None).await;
@@ -179,6 +211,13 @@ mod tests {
             !text.contains("Undone") && json.get("undone").is_none(),
             "{text}"
         );
+    }
+
+    #[tokio::test]
+    async fn what_nobody_can_compare_is_undone_as_the_annotation_says() {
+        let (blue, black) = (pins("blue"), pins("black"));
+        let (_, json) = explained(Some(&blue), Some(&black)).await;
+        assert_eq!(json["undone"], json!(["app"]));
     }
 
     #[tokio::test]

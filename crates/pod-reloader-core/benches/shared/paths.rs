@@ -36,7 +36,7 @@ pub(crate) fn admission_read(
     let Step::Read(pending) = step else {
         panic!("the pod template stays the same");
     };
-    let facts = pending.facts(read(objects), &Copies::new());
+    let facts = pending.facts(read(objects), &Copies::new(), keys);
     let answer = pending.answer(facts.as_ref(), keys, FirstStamp::Rollout);
     response(&request.uid, &answer.patch, &answer.warnings)
 }

@@ -2,7 +2,7 @@
 
 use crate::copies::Copies;
 use crate::digest::Objects;
-use crate::pins::{Kept, Pins};
+use crate::pins::{CopyNames, Kept, Pins};
 use crate::workload::Workload;
 
 /// What was read for an answer.
@@ -31,9 +31,10 @@ impl Facts {
         stored: &Kept,
         objects: Objects,
         copies: &Copies,
+        names: &CopyNames<'_>,
     ) -> Option<Self> {
         let Some(pins) = asked_for else {
-            let (objects, undone) = workload.without_undone(kept, objects, copies)?;
+            let (objects, undone) = workload.without_undone(kept, objects, copies, names)?;
             return Some(Self {
                 objects,
                 undone,
@@ -42,9 +43,9 @@ impl Facts {
                 lost: None,
             });
         };
-        match workload.with_copies(objects.clone(), &pins, copies) {
+        match workload.with_copies(objects.clone(), &pins, copies, names) {
             Some(brought_back) => Some(Self {
-                undone: workload.undone_by(&pins, stored, &objects),
+                undone: workload.undone_by(&pins, stored, &objects, names),
                 objects: brought_back,
                 is_undo: true,
                 has_copies: true,
@@ -53,7 +54,7 @@ impl Facts {
             None => {
                 // The copies that were read are others.
                 let none = Copies::new();
-                let facts = Self::of(workload, None, kept, stored, objects, &none)?;
+                let facts = Self::of(workload, None, kept, stored, objects, &none, names)?;
                 Some(Self {
                     lost: Some(pins),
                     ..facts
@@ -63,8 +64,8 @@ impl Facts {
     }
 
     /// Returns the pins that the pods are to have. Empty ones say that there are no copies.
-    pub(super) fn pins(&self, workload: &Workload) -> Option<String> {
-        let pins = workload.pins_for(&self.objects);
+    pub(super) fn pins(&self, workload: &Workload, names: &CopyNames<'_>) -> Option<String> {
+        let pins = workload.pins_for(&self.objects, names);
         match self.has_copies {
             _ if pins.is_empty() => None,
             true => Some(pins.to_string()),

@@ -9,7 +9,7 @@ use crate::decision::{
 use crate::digest::Objects;
 use crate::gate;
 use crate::hash::{ConfigHash, Keyring, Verdict};
-use crate::pins::{Kept, Pins};
+use crate::pins::{CopyNames, Kept, Pins};
 use crate::sap;
 use crate::sync_status::SyncStatus;
 use crate::texts::MAX_ANNOTATIONS_SIZE;
@@ -70,7 +70,7 @@ impl Pending {
     }
 
     /// Returns the facts, given what was read. `None` if a copy that the pods use is not there any more.
-    pub fn facts(&self, objects: Objects, copies: &Copies) -> Option<Facts> {
+    pub fn facts(&self, objects: Objects, copies: &Copies, keys: &Keyring) -> Option<Facts> {
         let (kept, stored) = (self.kept(), self.stored_pins());
         Facts::of(
             &self.workload,
@@ -79,12 +79,21 @@ impl Pending {
             &stored,
             objects,
             copies,
+            &self.names(keys),
         )
     }
 
     /// Returns the copies that must be there before the pods use them.
-    pub fn copies(&self, facts: &Facts) -> Vec<Copy> {
-        self.workload.copies(&facts.objects).collect()
+    pub fn copies(&self, facts: &Facts, keys: &Keyring) -> Vec<Copy> {
+        let names = self.names(keys);
+        self.workload.copies(&facts.objects, &names).collect()
+    }
+
+    /// Returns the names of copies, of which those of the request and of the stored object are there already.
+    fn names<'a>(&'a self, keys: &'a Keyring) -> CopyNames<'a> {
+        let Kept { pins, undone } = self.stored_pins();
+        let names = self.workload.copy_names(keys);
+        names.and(&pins).and(&undone)
     }
 
     /// Returns true if the request brings back the pins of an earlier revision.
@@ -199,7 +208,7 @@ impl Pending {
         if is_moot || self.workload.references.is_empty() {
             return self.write(self.unchanged(), DesiredPins::NONE, Outcome::Unchanged);
         }
-        let pins = facts.pins(&self.workload);
+        let pins = facts.pins(&self.workload, &self.names(keys));
         let undone = Some(facts.undone.to_string()).filter(|it| !it.is_empty());
         let pins = DesiredPins::These {
             pins: pins.as_deref(),

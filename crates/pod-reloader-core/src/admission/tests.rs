@@ -56,7 +56,7 @@ fn answered(review: &Value, object: Option<ConfigObject>) -> Answer {
     match step(review) {
         Step::Answer(_) => panic!("it did not want to read"),
         Step::Read(pending) => {
-            let facts = pending.facts(objects(&[("a", object)]), &Copies::new());
+            let facts = pending.facts(objects(&[("a", object)]), &Copies::new(), &keyring(&[1]));
             pending.answer(facts.as_ref(), &keyring(&[1]), FirstStamp::Rollout)
         }
     }
@@ -241,7 +241,11 @@ fn only_a_change_of_the_template_moves_to_the_newest_hash_key() {
         Step::Answer(answer) => key_after(review, &answer),
         Step::Read(pending) => {
             assert!(pending.lacks_key(&keyring(&[1])));
-            let facts = pending.facts(objects(&[("a", holding("1"))]), &Copies::new());
+            let facts = pending.facts(
+                objects(&[("a", holding("1"))]),
+                &Copies::new(),
+                &keyring(&[1]),
+            );
             let keys = keyring(&[1, 2]);
             key_after(
                 review,
@@ -673,7 +677,11 @@ fn a_status_query_is_answered_about_the_workload_that_is_stored() {
             Step::Answer(answer) => answer,
             Step::Read(pending) => {
                 assert_eq!(pending.workload().references.named().count(), 1);
-                let facts = pending.facts(objects(&[("a", holding("1"))]), &Copies::new());
+                let facts = pending.facts(
+                    objects(&[("a", holding("1"))]),
+                    &Copies::new(),
+                    &keyring(&[1]),
+                );
                 pending.answer(facts.as_ref(), &keyring(&[1]), FirstStamp::Rollout)
             }
         };

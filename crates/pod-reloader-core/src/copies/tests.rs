@@ -21,9 +21,21 @@ fn name(text: &str) -> Name {
     Name::parse(text).unwrap()
 }
 
+fn keys() -> Keyring {
+    keyring(&[1])
+}
+
 /// Returns the name of the copy of a ConfigMap that holds this value.
 fn copy_of(source: &str, value: &str) -> String {
-    copy_name(&name(source), &holding(value).unwrap().digest).to_string()
+    named_under(&keys(), source, value)
+}
+
+/// Returns the name of the copy under a key.
+fn named_under(keys: &Keyring, source: &str, value: &str) -> String {
+    let namespace = name("ns");
+    let names = CopyNames::new(keys, &namespace);
+    let digest = holding(value).unwrap().digest;
+    names.name_for(&name(source), &digest).to_string()
 }
 
 /// Returns a copy that holds this value, as it is read.
@@ -59,17 +71,14 @@ fn digest(objects: &Objects, of: &str) -> Option<Digest> {
 #[test]
 fn each_tracked_config_map_that_exists_and_is_asked_for_has_a_copy() {
     let objects = objects(&[("a", holding("1")), ("b", None)]);
-    let both = read(pinned()).pins_for(&objects);
+    let pins_of = |workload: Workload| workload.pins_for(&objects, &workload.copy_names(&keys()));
+    let both = pins_of(read(pinned()));
     assert_eq!(both.to_string(), format!("a={}", copy_of("a", "1")));
     let other = read(deployment("web").lists("a,b").annotation("pin", "b"));
-    assert!(other.pins_for(&objects).is_empty());
-    assert!(
-        read(deployment("web").lists("a"))
-            .pins_for(&objects)
-            .is_empty()
-    );
+    assert!(pins_of(other).is_empty());
+    assert!(pins_of(read(deployment("web").lists("a"))).is_empty());
     let switched_off = pinned().build();
-    assert!(switched_off.pins_for(&objects).is_empty());
+    assert!(pins_of(switched_off).is_empty());
 }
 
 #[test]
@@ -84,7 +93,9 @@ fn a_secret_is_never_copied() {
             .annotation("pin", "a"),
     );
     let objects = Objects::from([(secret, Presence::Present(holding("1").unwrap()))]);
-    assert_eq!(workload.copies(&objects).count(), 0);
+    let keys = keys();
+    let names = workload.copy_names(&keys);
+    assert_eq!(workload.copies(&objects, &names).count(), 0);
 }
 
 #[test]
@@ -92,6 +103,8 @@ fn what_was_undone_has_the_content_of_the_copy_until_it_changes() {
     let pins = format!("a={},b={}", copy_of("a", "good"), copy_of("b", "1"));
     let workload = undone(pinned(), &pins, &format!("a={}", copy_of("a", "bad")));
     let kept = workload.kept();
+    let keys = keys();
+    let names = workload.copy_names(&keys);
     let copies = Copies::from([(name("a"), copy("good"))]);
     assert_eq!(
         kept.preferred().to_string(),
@@ -99,14 +112,16 @@ fn what_was_undone_has_the_content_of_the_copy_until_it_changes() {
     );
 
     let now = objects(&[("a", holding("bad")), ("b", holding("2"))]);
-    let (seen, undone) = workload.without_undone(&kept, now, &copies).unwrap();
+    let (seen, undone) = workload
+        .without_undone(&kept, now, &copies, &names)
+        .unwrap();
     assert_eq!(digest(&seen, "a"), Some(holding("good").unwrap().digest));
     assert_eq!(digest(&seen, "b"), Some(holding("2").unwrap().digest));
     assert_eq!(undone.to_string(), format!("a={}", copy_of("a", "bad")));
 
     let later = objects(&[("a", holding("better")), ("b", holding("1"))]);
     let (seen, undone) = workload
-        .without_undone(&kept, later.clone(), &copies)
+        .without_undone(&kept, later.clone(), &copies, &names)
         .unwrap();
     assert_eq!((seen, undone), (later, Pins::default()));
 }
@@ -118,7 +133,9 @@ fn only_an_immutable_copy_of_ours_with_the_right_content_counts() {
     let now = || objects(&[("a", holding("bad"))]);
     let seen = |copy: Option<Presence>| {
         let copies = copy.map(|copy| (name("a"), copy)).into_iter().collect();
-        workload.without_undone(&workload.kept(), now(), &copies)
+        let keys = keys();
+        let names = workload.copy_names(&keys);
+        workload.without_undone(&workload.kept(), now(), &copies, &names)
     };
     assert!(seen(Some(copy("good"))).is_some());
     for wrong in [
@@ -158,13 +175,10 @@ fn a_copy_has_the_content_and_nothing_else_of_the_config_map() {
     });
     let body = source.to_string();
     let object = ConfigObject::parse(body.as_bytes(), Aspects::default()).unwrap();
-    let copy = Copy::named(
-        &copy_name(&name("a"), &object.digest),
-        reference("a"),
-        object.digest,
-    );
-    let copy = copy.unwrap();
-    let keys = keyring(&[1]);
+    let (keys, namespace) = (keys(), name("ns"));
+    let names = CopyNames::new(&keys, &namespace);
+    let own = names.name_for(&name("a"), &object.digest);
+    let copy = Copy::named(&own, reference("a"), object.digest, &names).unwrap();
     let manifest = copy.manifest(body.as_bytes(), &keys).unwrap();
     let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
     let expected = json!({
@@ -187,14 +201,14 @@ fn a_copy_has_the_content_and_nothing_else_of_the_config_map() {
     let changed = body.replace("AAEC", "AAED");
     assert_eq!(copy.manifest(changed.as_bytes(), &keys), Err(NotTheContent));
     assert_eq!(
-        Copy::named(&name("a-0000000000"), reference("a"), object.digest),
+        Copy::named(&name("a-0000000000"), reference("a"), object.digest, &names),
         None
     );
 }
 
 #[test]
 fn a_copy_of_an_earlier_version_has_the_content_that_its_name_says_for_good() {
-    let name_of = |value: &str| name(&copy_of("a", value));
+    let name_of = |value: &str| plain_copy_name(&name("a"), &holding(value).unwrap().digest);
     let is = |object: Presence, name: &Name| match object {
         Presence::Present(object) => is_of_earlier_version(&object, &self::name("a"), name),
         Presence::Absent => false,
@@ -204,4 +218,48 @@ fn a_copy_of_an_earlier_version_has_the_content_that_its_name_says_for_good() {
     // Without the label, or not immutable.
     let bare = holding("1").map_or(Presence::Absent, Presence::Present);
     assert!(!is(bare, &name_of("1")));
+}
+
+/// An upgrade, or another key, restarts nothing and undoes nothing.
+#[test]
+fn names_of_earlier_versions_and_of_earlier_keys_stay_with_their_content() {
+    let plain = |source: &str, value: &str| {
+        let digest = holding(value).unwrap().digest;
+        plain_copy_name(&name(source), &digest).to_string()
+    };
+    let old = keyring(&[1]);
+    let of_old_key = |source: &str, value: &str| named_under(&old, source, value);
+    let rotated = keyring(&[2, 1]);
+    for named in [&plain as &dyn Fn(&str, &str) -> String, &of_old_key] {
+        let pins = format!("a={},b={}", named("a", "good"), named("b", "1"));
+        let workload = undone(pinned(), &pins, &format!("a={}", named("a", "bad")));
+        let names = workload.copy_names(&rotated);
+        let copies = Copies::from([(name("a"), copy("good"))]);
+        let now = objects(&[("a", holding("bad")), ("b", holding("2"))]);
+        let kept = workload.kept();
+        let seen = workload.without_undone(&kept, now, &copies, &names);
+        let (seen, still_undone) = seen.unwrap();
+        assert_eq!(still_undone, kept.undone);
+        // The content of `a` has a name, that of `b` gets one under the key for writing.
+        let next = workload.pins_for(&seen, &names);
+        let of_b = named_under(&keyring(&[2]), "b", "2");
+        let expected = format!("a={},b={of_b}", named("a", "good"));
+        assert_eq!(next.to_string(), expected);
+    }
+}
+
+#[test]
+fn content_that_has_two_names_is_not_undone_by_itself() {
+    let plain = |value: &str| plain_copy_name(&name("a"), &holding(value).unwrap().digest);
+    let workload = undone(pinned(), &format!("a={}", copy_of("a", "1")), "");
+    let keys = keys();
+    let names = workload.copy_names(&keys);
+    let objects = objects(&[("a", holding("1"))]);
+    let before = workload.kept();
+    let undone_by = |copy: Name| {
+        let pins = Pins::from_iter([(name("a"), copy)]);
+        workload.undone_by(&pins, &before, &objects, &names)
+    };
+    assert!(undone_by(plain("1")).is_empty());
+    assert_eq!(undone_by(plain("0")), before.pins);
 }

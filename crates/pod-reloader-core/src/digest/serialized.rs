@@ -12,7 +12,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::{DataKeys, Digest};
 use crate::annotations::HOLD;
-use crate::mark::{COPY, Marks, STACKABLE_IGNORE, STAKATER_IGNORE, STAKATER_MATCH, is_hold};
+use crate::mark::{
+    COPY, IS_COPY, Marks, STACKABLE_IGNORE, STAKATER_IGNORE, STAKATER_MATCH, is_hold,
+};
 use crate::raw::{Sorted, Text};
 use crate::release::{self, Release, Tool};
 use crate::texts::Texts;
@@ -177,7 +179,7 @@ impl Serialized<'_> {
             }
         });
         self.metadata.annotations.marks
-            | when(labels.get(COPY).is_some(), Marks::COPY)
+            | when(labels.get(COPY) == Some(IS_COPY), Marks::COPY)
             | when(self.immutable == Some(true), Marks::IMMUTABLE)
             | when(is_ignored, Marks::STACKABLE_IGNORE)
             | selected

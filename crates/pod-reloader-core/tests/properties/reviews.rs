@@ -40,7 +40,7 @@ pub(crate) fn hold(body: &[u8]) {
 
 /// Returns the answer, given these objects, and no copies.
 fn answered(pending: &Pending, objects: Option<&Objects>) -> Answer {
-    let facts = objects.and_then(|it| pending.facts(it.clone(), &Copies::new()));
+    let facts = objects.and_then(|it| pending.facts(it.clone(), &Copies::new(), &keys()));
     pending.answer(facts.as_ref(), &keys(), FirstStamp::Rollout)
 }
 

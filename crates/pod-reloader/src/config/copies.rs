@@ -1,12 +1,12 @@
 //! Makes the copies of ConfigMaps that pods use, and reads them.
 
 use futures::future::try_join_all;
-use pod_reloader_core::copies::{Copies, Copy, NotTheContent, is_of_earlier_version, manifest};
+use pod_reloader_core::copies::{Copies, Copy, NotTheContent, is_of_earlier_version, stand_in};
 use pod_reloader_core::digest::{DataKeys, Presence};
 use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::mark::Marks;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::pins::Pins;
+use pod_reloader_core::pins::{CopyNames, Pins};
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::revision::{CopyMetadata, Origin};
 use pod_reloader_core::workload::Workload;
@@ -161,7 +161,8 @@ impl Source {
         let Presence::Present(object) = self.read(source, DataKeys::new()).await? else {
             return Ok(Restored::Nothing);
         };
-        if let Some(copy) = Copy::named(name, source.clone(), object.digest) {
+        let names = CopyNames::new(keys, &source.namespace);
+        if let Some(copy) = Copy::named(name, source.clone(), object.digest, &names) {
             self.make_one(&copy, keys).await?;
             return Ok(Restored::Copy);
         }
@@ -169,7 +170,7 @@ impl Source {
             return Ok(Restored::Nothing);
         }
         let copy = Reference::config_map(&source.namespace, name);
-        let make = |body: &[u8]| manifest(&copy, &source.name, body, keys);
+        let make = |body: &[u8]| stand_in(&copy, &source.name, body, keys);
         let Some(manifest) = self.manifest_of(source, make).await? else {
             return Ok(Restored::Nothing);
         };
@@ -239,7 +240,7 @@ impl Source {
     async fn state_of(&self, copy: &Copy) -> Result<State, NotCopied> {
         match self.read(&copy.reference(), DataKeys::new()).await? {
             Presence::Present(object) if copy.is(&object) => Ok(State::IsThere),
-            Presence::Present(object) if object.marks.contain(Marks::COPY | Marks::IMMUTABLE) => {
+            Presence::Present(object) if object.marks.contain(Marks::IMMUTABLE) => {
                 Ok(State::HasOtherContent(object.uid))
             }
             Presence::Present(_) => Err(NotCopied::Taken(copy.name.clone())),
@@ -254,7 +255,6 @@ enum State {
     IsThere,
     /// Nothing.
     IsMissing,
-    /// An object with this UID that looks like ours: such ones get other content when nobody knows the content of the
-    /// copy.
+    /// An object with this UID that may stand in for the copy, because nobody knew its content.
     HasOtherContent(Box<str>),
 }

@@ -2,11 +2,11 @@
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{Workload, config_map};
-use pod_reloader_e2e::{Options, Scene, oracle};
+use pod_reloader_e2e::{Options, Scene};
 use serde_json::json;
 
 use super::pods::pins_are_in_force;
-use super::{PIN, UNDONE, annotation, has_pins, pinning, pods_use};
+use super::{PIN, UNDONE, annotation, copy_of, has_pins, pinning, pods_use};
 use crate::gitops::{self, Sync, deployed_by, each_has_no_drift, each_rolled};
 use crate::helm_releases::{self, Flavour};
 
@@ -162,7 +162,7 @@ async fn each_has(
     undone: Option<&str>,
 ) -> Result<()> {
     for web in all {
-        let copy = |value: &str| oracle::copy_name(&web.name, &[("key", value)]);
+        let copy = |value: &str| copy_of(scene, &web.name, value);
         let pins = |value: &str| format!("{}={}", web.name, copy(value));
         has_pins(scene, web, &pins(value)).await?;
         pods_use(scene, web, &copy(value)).await?;

@@ -24,7 +24,7 @@ pub(super) fn collecting() -> Options {
 pub(super) async fn are(scene: &Scene, values: &[&str]) -> Result<()> {
     let mut expected: Vec<_> = values
         .iter()
-        .map(|value| (app_copy(value), Some((*value).to_owned())))
+        .map(|value| (app_copy(scene, value), Some((*value).to_owned())))
         .collect();
     expected.sort();
     wait_for("only copies that are in use", PATIENCE, async || {
@@ -58,8 +58,8 @@ async fn copies_go_with_the_last_that_uses_them() -> Result<()> {
         for value in ["1", "2", "3", "4"] {
             scene.apply(&[config_map("app", value)]).await?;
             for workload in &all {
-                has_pins(scene, workload, &app_pins(value)).await?;
-                pods_use(scene, workload, &app_copy(value)).await?;
+                has_pins(scene, workload, &app_pins(scene, value)).await?;
+                pods_use(scene, workload, &app_copy(scene, value)).await?;
             }
         }
         are(scene, &["2", "3", "4"]).await?;
@@ -93,7 +93,7 @@ async fn a_protected_config_map_with_the_marks_of_a_copy_is_left_alone() -> Resu
         let web = pinned(Kind::Deployment, "web").with(&["spec", "revisionHistoryLimit"], json!(0));
         scene.apply(&[config_map("app", "1")]).await?;
         scene.create(&web).await?;
-        pods_use(scene, &web, &app_copy("1")).await?;
+        pods_use(scene, &web, &app_copy(scene, "1")).await?;
         let mark = scene.mark().await?;
         let name = "app-0123456789";
         let mut theirs = config_map(name, "theirs");
@@ -106,10 +106,12 @@ async fn a_protected_config_map_with_the_marks_of_a_copy_is_left_alone() -> Resu
         for value in ["2", "3"] {
             let before = (value.parse::<u8>()? - 1).to_string();
             scene.apply(&[config_map("app", value)]).await?;
-            pods_use(scene, &web, &app_copy(value)).await?;
+            pods_use(scene, &web, &app_copy(scene, value)).await?;
             wait_for("the unused copy to go", PATIENCE, async || {
                 let found = copies(scene).await?;
-                let is_there = found.iter().any(|(name, _)| *name == app_copy(&before));
+                let is_there = found
+                    .iter()
+                    .any(|(name, _)| *name == app_copy(scene, &before));
                 Ok(match is_there {
                     true => Attempt::NotYet(format!("{found:?}")),
                     false => Attempt::Done(()),
@@ -137,18 +139,18 @@ async fn a_copy_that_is_deleted_in_use_comes_back_or_pods_get_the_present_conten
                 .await
                 .map(drop)
         };
-        delete(app_copy("1")).await?;
+        delete(app_copy(scene, "1")).await?;
         are(scene, &["1"]).await?;
 
         scene.apply(&[config_map("app", "2")]).await?;
-        pods_use(scene, &web, &app_copy("2")).await?;
+        pods_use(scene, &web, &app_copy(scene, "2")).await?;
         scene
             .kubectl(&["rollout", "undo", "deployment/web"])
             .await?;
-        pods_use(scene, &web, &app_copy("1")).await?;
+        pods_use(scene, &web, &app_copy(scene, "1")).await?;
         // Nobody knows the first content any more.
-        delete(app_copy("1")).await?;
-        let name = format!("configmap/{}", app_copy("1"));
+        delete(app_copy(scene, "1")).await?;
+        let name = format!("configmap/{}", app_copy(scene, "1"));
         wait_for("something that pods can start with", PATIENCE, async || {
             let object = scene.object(&name).await;
             Ok(match object.as_ref().map(|it| &it["data"]["key"]) {
@@ -196,7 +198,7 @@ async fn without_room_for_a_copy_the_rollout_goes_on_without() -> Result<()> {
         let after = scene.snapshot(&web).await?;
         ensure!(after.new_revisions(&before) == 1, "{before:?} {after:?}");
         scene.apply(&[config_map("app", "3")]).await?;
-        pods_use(scene, &web, &app_copy("3")).await?;
+        pods_use(scene, &web, &app_copy(scene, "3")).await?;
         are(scene, &["1", "3"]).await.context("the second is none")
     })
     .await

@@ -26,19 +26,19 @@ async fn a_pod_that_comes_back_has_the_copy_of_its_own_revision() -> Result<()> 
             .with(&["spec", "replicas"], json!(2))
             .with(&["spec", "template", "spec"], spec());
         scene.create(&web).await?;
-        let first = all_use(scene, &app_copy("1"), &BTreeSet::new()).await?;
+        let first = all_use(scene, &app_copy(scene, "1"), &BTreeSet::new()).await?;
 
         refuse_pods_with(scene, &["2"]).await?;
         scene.apply(&[config_map("app", "2")]).await?;
-        has_pins(scene, &web, &app_pins("2")).await?;
+        has_pins(scene, &web, &app_pins(scene, "2")).await?;
         let sets = scene.snapshot(&web).await?.revisions;
         ensure!(sets.len() == 2, "{sets:?}");
         let delete = ["delete", "pods", "--selector=app=web", "--wait=false"];
         scene.kubectl(&delete).await?;
-        let second = all_use(scene, &app_copy("1"), &first).await?;
+        let second = all_use(scene, &app_copy(scene, "1"), &first).await?;
 
         allows_pods(scene).await?;
-        all_use(scene, &app_copy("2"), &second).await?;
+        all_use(scene, &app_copy(scene, "2"), &second).await?;
         Ok(())
     })
     .await

@@ -31,12 +31,12 @@ async fn an_operator_that_is_killed_after_a_copy_goes_on_or_collects_it() -> Res
             scene.operator.process().kill().await;
             held.remove();
             scene
-                .object(&format!("configmap/{}", app_copy(copied)))
+                .object(&format!("configmap/{}", app_copy(scene, copied)))
                 .await?;
             scene.apply(&[config_map("app", rolled_out)]).await?;
             scene.operator.start_again().await?;
-            has_pins(scene, &web, &app_pins(rolled_out)).await?;
-            pods_use(scene, &web, &app_copy(rolled_out)).await?;
+            has_pins(scene, &web, &app_pins(scene, rolled_out)).await?;
+            pods_use(scene, &web, &app_copy(scene, rolled_out)).await?;
         }
         scene.quiet().await?;
         let after = scene.snapshot(&web).await?;
@@ -68,7 +68,7 @@ async fn a_leader_that_was_frozen_after_a_copy_moves_nothing_back() -> Result<()
         scene.apply(&[config_map("app", "3")]).await?;
         let next = scene.leader().await?;
         ensure!(next.port != leader.port, "it leads again");
-        has_pins(scene, &web, &app_pins("3")).await?;
+        has_pins(scene, &web, &app_pins(scene, "3")).await?;
         late.remove();
         leader.operator.process().resume()?;
         wait_for("it to step down", PATIENCE, async || {
@@ -79,8 +79,8 @@ async fn a_leader_that_was_frozen_after_a_copy_moves_nothing_back() -> Result<()
         })
         .await?;
         scene.quiet().await?;
-        pods_use(scene, &web, &app_copy("3")).await?;
-        has_pins(scene, &web, &app_pins("3")).await?;
+        pods_use(scene, &web, &app_copy(scene, "3")).await?;
+        has_pins(scene, &web, &app_pins(scene, "3")).await?;
         let after = scene.snapshot(&web).await?;
         ensure!(after.new_revisions(&before) == 1, "{before:?}, {after:?}");
         are(scene, &["1", "3"]).await

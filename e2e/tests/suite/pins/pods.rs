@@ -11,7 +11,7 @@ use pod_reloader_e2e::{Attempt, PATIENCE, Scene, lacks_mutating_policies, wait_f
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::{PINS, pinning};
+use super::{PINS, pinning, read_key};
 
 #[tokio::test]
 async fn by_the_policy_the_pods_of_a_pinned_workload_use_copies() -> Result<()> {
@@ -258,6 +258,7 @@ fn odd_specs() -> Vec<Value> {
 /// Waits until a new pod would use a copy.
 /// Waits until new pods are pinned: a policy takes effect a moment after it was made.
 pub(crate) async fn pins_are_in_force(scene: &Scene) -> Result<()> {
+    read_key(scene).await?;
     wait_for("a pod to be pinned", PATIENCE, async || {
         let probe = probe(scene).await?;
         Ok(match probe == [COPY] {

@@ -23,7 +23,7 @@ fn reverting(name: &str) -> Workload {
 pub(super) async fn refuse_pods_with(scene: &Scene, values: &[&str]) -> Result<()> {
     let bad: Vec<_> = values
         .iter()
-        .map(|value| format!("'{}'", app_pins(value)))
+        .map(|value| format!("'{}'", app_pins(scene, value)))
         .collect();
     let pins = format!("object.metadata.?annotations[?'{PINS}'].orValue('')");
     let unless = format!("!({pins} in [{}])", bad.join(", "));
@@ -37,7 +37,7 @@ async fn is_healthy(scene: &Scene, workload: &Workload) -> Result<()> {
 
 /// Waits until the change from `good` to `bad` has been put back.
 async fn is_put_back(scene: &Scene, web: &Workload, good: &str, bad: &str) -> Result<()> {
-    let undone = app_pins(bad);
+    let undone = app_pins(scene, bad);
     wait_for("the earlier configuration", PATIENCE, async || {
         let own = annotation(scene, web, UNDONE).await?;
         Ok(match own.as_deref() == Some(&undone) {
@@ -46,9 +46,9 @@ async fn is_put_back(scene: &Scene, web: &Workload, good: &str, bad: &str) -> Re
         })
     })
     .await?;
-    has_pins(scene, web, &app_pins(good)).await?;
+    has_pins(scene, web, &app_pins(scene, good)).await?;
     is_healthy(scene, web).await?;
-    pods_use(scene, web, &app_copy(good)).await
+    pods_use(scene, web, &app_copy(scene, good)).await
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_bad_configuration_is_put_back_once_for_each_content() -> Result<()> {
         ensure!(after.new_revisions(&before) == 2, "{before:?} {after:?}");
         // Five restarts are the limit: the third bad content, and then the next one waits.
         scene.apply(&[config_map("app", "worst")]).await?;
-        has_pins(scene, &web, &app_pins("worst")).await?;
+        has_pins(scene, &web, &app_pins(scene, "worst")).await?;
         scene.event(&web, "RestartedTooOften").await?;
         let metrics = scene.operator.metrics().await?;
         ensure!(
@@ -97,7 +97,7 @@ async fn nothing_is_put_back_that_was_unhealthy_or_more_than_config() -> Result<
         scene.apply(&[config_map("app", "sick")]).await?;
         scene.create(&sick).await?;
         scene.apply(&[config_map("app", "bad")]).await?;
-        has_pins(scene, &sick, &app_pins("bad")).await?;
+        has_pins(scene, &sick, &app_pins(scene, "bad")).await?;
         let note = scene.event(&sick, "ConfigNotReverted").await?;
         ensure!(note.contains("not healthy before"), "{note}");
 
@@ -109,7 +109,7 @@ async fn nothing_is_put_back_that_was_unhealthy_or_more_than_config() -> Result<
         scene
             .apply(&[config_map("app", "bad"), with_image.manifest()])
             .await?;
-        has_pins(scene, &released, &app_pins("bad")).await?;
+        has_pins(scene, &released, &app_pins(scene, "bad")).await?;
         scene.quiet().await?;
         let object: Value = scene.object(&released.reference()).await?;
         let image = &object["spec"]["template"]["spec"]["containers"][0]["image"];

@@ -51,7 +51,7 @@ async fn the_template_of_an_earlier_revision_of_a_rollout_is_an_undo() -> Result
         ensure!(generation(&second) == generation(&first) + 1, "{second}");
         let mut names: Vec<_> = copies(scene).await?.into_iter().map(|it| it.0).collect();
         names.sort();
-        let mut expected = ["1", "2", "3"].map(app_copy);
+        let mut expected = ["1", "2", "3"].map(|value| app_copy(scene, value));
         expected.sort();
         ensure!(names == expected, "{names:?}");
         Ok(())
@@ -61,7 +61,7 @@ async fn the_template_of_an_earlier_revision_of_a_rollout_is_an_undo() -> Result
 
 /// Waits until the Rollout has the pins for this value, and asserts that `undone` is undone.
 async fn has(scene: &Scene, value: &str, undone: Option<&str>) -> Result<Value> {
-    let pins = app_pins(value);
+    let pins = app_pins(scene, value);
     let object = wait_for("the pins of the Rollout", PATIENCE, async || {
         let object = scene.object(ROLLOUT).await?;
         let own = &object["spec"]["template"]["metadata"]["annotations"][PINS];
@@ -72,7 +72,10 @@ async fn has(scene: &Scene, value: &str, undone: Option<&str>) -> Result<Value> 
     })
     .await?;
     let own = object["metadata"]["annotations"][UNDONE].as_str();
-    ensure!(own == undone.map(app_pins).as_deref(), "{own:?}");
+    ensure!(
+        own == undone.map(|value| app_pins(scene, value)).as_deref(),
+        "{own:?}"
+    );
     Ok(object)
 }
 

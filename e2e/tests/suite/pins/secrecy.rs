@@ -25,9 +25,9 @@ async fn no_secret_is_copied_and_no_config_leaves_its_copies() -> Result<()> {
             .await?;
         let web = pinned(Kind::Deployment, "web").lists_secrets("app");
         scene.create(&web).await?;
-        pods_use(scene, &web, &app_copy(&configs[0])).await?;
+        pods_use(scene, &web, &app_copy(scene, &configs[0])).await?;
         scene.apply(&[config_map("app", &configs[1])]).await?;
-        pods_use(scene, &web, &app_copy(&configs[1])).await?;
+        pods_use(scene, &web, &app_copy(scene, &configs[1])).await?;
         let undo = ["rollout", "undo", "deployment/web"];
         scene.kubectl(&undo).await?;
         scene.event(&web, "ConfigUndone").await?;
@@ -47,9 +47,9 @@ async fn no_secret_is_copied_and_no_config_leaves_its_copies() -> Result<()> {
             })
         })
         .await?;
-        has_pins(scene, &web, &app_pins(&configs[0])).await?;
+        has_pins(scene, &web, &app_pins(scene, &configs[0])).await?;
         only_configs_are_copied(scene, &configs, &secrets).await?;
-        let delete = ["delete", "configmap", &app_copy(&configs[0])];
+        let delete = ["delete", "configmap", &app_copy(scene, &configs[0])];
         scene.kubectl(&delete).await?;
         scene.event(&web, "CopyLost").await?;
         only_configs_are_copied(scene, &configs, &secrets).await?;

@@ -25,25 +25,25 @@ async fn an_undo_brings_the_first_content_back_and_stays_until_the_next_change()
             .await?;
         for workload in &all {
             scene.create(workload).await?;
-            has_pins(scene, workload, &app_pins("1")).await?;
+            has_pins(scene, workload, &app_pins(scene, "1")).await?;
         }
         for value in ["2", "bad"] {
             scene.apply(&[config_map("app", value)]).await?;
             for workload in &all {
-                has_pins(scene, workload, &app_pins(value)).await?;
-                pods_use(scene, workload, &app_copy(value)).await?;
+                has_pins(scene, workload, &app_pins(scene, value)).await?;
+                pods_use(scene, workload, &app_copy(scene, value)).await?;
             }
         }
         for workload in &all {
             let undo = ["rollout", "undo", &workload.reference(), "--to-revision=1"];
             scene.kubectl(&undo).await?;
-            pods_use(scene, workload, &app_copy("1")).await?;
+            pods_use(scene, workload, &app_copy(scene, "1")).await?;
             scene.event(workload, "ConfigUndone").await?;
         }
         are_undone(scene, &all).await?;
         let mut copies = copies(scene).await?;
         copies.sort();
-        let mut expected = ["1", "2", "bad"].map(|it| (app_copy(it), Some(it.to_owned())));
+        let mut expected = ["1", "2", "bad"].map(|it| (app_copy(scene, it), Some(it.to_owned())));
         expected.sort();
         ensure!(copies == expected, "{copies:?}");
 
@@ -66,8 +66,8 @@ async fn an_undo_brings_the_first_content_back_and_stays_until_the_next_change()
         are_undone(scene, &all).await?;
         scene.apply(&[config_map("app", "good")]).await?;
         for workload in &all {
-            has_pins(scene, workload, &app_pins("good")).await?;
-            pods_use(scene, workload, &app_copy("good")).await?;
+            has_pins(scene, workload, &app_pins(scene, "good")).await?;
+            pods_use(scene, workload, &app_copy(scene, "good")).await?;
             let undone = annotation(scene, workload, UNDONE).await?;
             ensure!(undone.is_none(), "{undone:?}");
             scene.right(workload).await?;
@@ -80,11 +80,11 @@ async fn an_undo_brings_the_first_content_back_and_stays_until_the_next_change()
 /// Asserts that the change from "1" to "bad" is undone for all of these.
 async fn are_undone(scene: &Scene, all: &[Workload]) -> Result<()> {
     for workload in all {
-        pods_use(scene, workload, &app_copy("1")).await?;
+        pods_use(scene, workload, &app_copy(scene, "1")).await?;
         let undone = annotation(scene, workload, UNDONE).await?;
-        ensure!(undone == Some(app_pins("bad")), "{undone:?}");
+        ensure!(undone == Some(app_pins(scene, "bad")), "{undone:?}");
         let pins = template_annotation(scene, workload, PINS).await?;
-        ensure!(pins == Some(app_pins("1")), "{pins:?}");
+        ensure!(pins == Some(app_pins(scene, "1")), "{pins:?}");
     }
     Ok(())
 }
@@ -112,8 +112,8 @@ async fn whoever_asks_for_pins_gets_them_in_one_rollout() -> Result<()> {
         pods_use(scene, &web, "app").await?;
         let pin = format!("{PIN}=configmaps");
         scene.kubectl(&["annotate", "deployment/web", &pin]).await?;
-        has_pins(scene, &web, &app_pins("1")).await?;
-        pods_use(scene, &web, &app_copy("1")).await?;
+        has_pins(scene, &web, &app_pins(scene, "1")).await?;
+        pods_use(scene, &web, &app_copy(scene, "1")).await?;
         scene.quiet().await?;
         let after = scene.snapshot(&web).await?;
         ensure!(after.new_revisions(&before) == 1, "{before:?} {after:?}");

@@ -19,7 +19,7 @@ async fn pods_of_an_outage_use_the_config_map_itself_and_users_are_told() -> Res
         let web = pinned(Kind::Deployment, "web");
         scene.apply(&[config_map("app", "1")]).await?;
         let before = scene.create(&web).await?;
-        pods_use(scene, &web, &app_copy("1")).await?;
+        pods_use(scene, &web, &app_copy(scene, "1")).await?;
         let delete = ["delete", "pods", "--selector=app=web", "--wait=false"];
 
         scene.operator.stop().await;
@@ -33,7 +33,7 @@ async fn pods_of_an_outage_use_the_config_map_itself_and_users_are_told() -> Res
         scene.rolls_not(&web, &before).await?;
 
         scene.kubectl(&delete).await?;
-        pods_use(scene, &web, &app_copy("1")).await?;
+        pods_use(scene, &web, &app_copy(scene, "1")).await?;
         scene.operator.shows(metric, "0").await
     })
     .await

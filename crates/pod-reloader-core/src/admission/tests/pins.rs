@@ -2,14 +2,16 @@
 
 use super::*;
 use crate::digest::{Aspects, Presence};
-use crate::pins::{MAX_PINS, copy_name};
+use crate::pins::{CopyNames, MAX_PINS};
 
 const PINS: &str = "/spec/template/metadata/annotations/pod-reloader.cs.sap.com~1pins";
 const UNDONE: &str = "/metadata/annotations/pod-reloader.cs.sap.com~1undone";
 
 fn pin_of(value: &str) -> String {
-    let a = Name::parse("a").unwrap();
-    format!("a={}", copy_name(&a, &holding(value).unwrap().digest))
+    let [a, namespace] = ["a", "ns"].map(|it| Name::parse(it).unwrap());
+    let keys = keyring(&[1]);
+    let names = CopyNames::new(&keys, &namespace);
+    format!("a={}", names.name_for(&a, &holding(value).unwrap().digest))
 }
 
 fn copy(value: &str) -> Presence {
@@ -73,7 +75,11 @@ fn answer(review: &Value, live: &str, copies: &[&str], can_copy: bool) -> Answer
                     copy.map_or(Presence::Absent, |(_, it)| it.clone()),
                 )
             });
-            let facts = pending.facts(objects(&[("a", holding(live))]), &copies.collect());
+            let facts = pending.facts(
+                objects(&[("a", holding(live))]),
+                &copies.collect(),
+                &keyring(&[1]),
+            );
             let facts = facts.map(|it| if can_copy { it } else { it.without_copies() });
             pending.answer(facts.as_ref(), &keyring(&[1]), FirstStamp::Rollout)
         }
@@ -252,7 +258,7 @@ fn an_undo_after_the_config_map_was_deleted_keeps_the_copy() {
         panic!("an undo is read for");
     };
     let copies = [(Name::parse("a").unwrap(), copy("good"))].into();
-    let facts = pending.facts(objects(&[("a", None)]), &copies);
+    let facts = pending.facts(objects(&[("a", None)]), &copies, &keyring(&[1]));
     let answer = pending.answer(facts.as_ref(), &keyring(&[1]), FirstStamp::Rollout);
     assert_eq!(after(&undo, &answer).pins, Some(pin_of("good")));
 }

@@ -13,7 +13,7 @@ use pod_reloader_core::digest::{Aspects, ConfigObject};
 use pod_reloader_core::hash::{HashKey, KEY_LENGTH};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::limit::Limits;
-use pod_reloader_core::pins::{COPY_OF, copy_name};
+use pod_reloader_core::pins::{COPY_OF, plain_copy_name};
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::seal::{Claim, Purpose, SEAL};
 use serde_json::{Value, json};
@@ -199,7 +199,7 @@ fn earlier_name(content: &str) -> String {
     let object =
         json!({"metadata": {"uid": "u", "resourceVersion": "1"}, "data": {"key": content}});
     let object = ConfigObject::parse(object.to_string().as_bytes(), Aspects::default());
-    copy_name(&name("app"), &object.unwrap().digest).to_string()
+    plain_copy_name(&name("app"), &object.unwrap().digest).to_string()
 }
 
 impl Keeper {

@@ -50,8 +50,10 @@ impl Reconciler {
         }
         let source = self.digests.source();
         let copies = source.copies(workload, &preferred).await?;
+        let keys = self.hash_keys().await?;
+        let names = workload.copy_names(&keys);
         let objects = std::mem::take(&mut snapshot.objects);
-        match workload.without_undone(&kept, objects, &copies) {
+        match workload.without_undone(&kept, objects, &copies, &names) {
             Some((objects, undone)) => Ok(Some(Snapshot {
                 objects,
                 undone,
@@ -163,12 +165,13 @@ impl Reconciler {
         workload: &Workload,
         snapshot: &Snapshot,
     ) -> Result<Pinned, RestartError> {
-        let copies: Vec<_> = workload.copies(&snapshot.objects).collect();
+        let keys = self.hash_keys().await?;
+        let names = workload.copy_names(&keys);
+        let copies: Vec<_> = workload.copies(&snapshot.objects, &names).collect();
         if copies.is_empty() {
             return Ok(Pinned::As(None));
         }
-        let pins = workload.pins_for(&snapshot.objects).to_string();
-        let keys = self.hash_keys().await?;
+        let pins = workload.pins_for(&snapshot.objects, &names).to_string();
         match self.digests.source().make(&copies, &keys).await {
             Ok(bytes) => {
                 if bytes * REVISIONS > LARGE {

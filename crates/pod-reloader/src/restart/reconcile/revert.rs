@@ -5,6 +5,7 @@ use kube::core::DynamicResourceScope;
 use pod_reloader_core::decision::unless_reloaded;
 use pod_reloader_core::digest::Objects;
 use pod_reloader_core::foreign::Foreign;
+use pod_reloader_core::hash::Keyring;
 use pod_reloader_core::patch::{self, Stamp};
 use pod_reloader_core::pins::{Kept, Pins};
 use pod_reloader_core::revision::{
@@ -128,36 +129,30 @@ impl Reconciler {
             pins: present.copies(),
             undone: Pins::default(),
         };
-        let undone = workload.undone_by(&pins, &had, &now.objects);
+        let keys = self.hash_keys().await?;
+        let names = workload.copy_names(&keys).and(&pins);
+        let undone = workload.undone_by(&pins, &had, &now.objects, &names);
         // Something has changed that no watch has shown yet, or is about to be written.
         if undone.is_empty() {
             return Ok(Err("its ConfigMaps have changed since"));
         }
-        let Some(objects) = workload.with_copies(now.objects, &pins, &copies) else {
+        let Some(objects) = workload.with_copies(now.objects, &pins, &copies, &names) else {
             return Ok(Err("a copy of the earlier config is gone"));
         };
         if self.trials.has_put_back(&workload.id, &undone) {
             return Ok(Err("it was put back before"));
         }
         Ok(Ok(Earlier {
-            config_hash: self.hash_of(workload, &objects).await?,
-            pins: workload.pins_for(&objects),
+            config_hash: Self::hash_of(workload, &objects, &keys),
+            pins: workload.pins_for(&objects, &names),
             undone,
         }))
     }
 
-    async fn hash_of(
-        &self,
-        workload: &Workload,
-        objects: &Objects,
-    ) -> Result<String, RestartError> {
-        let keys = match self.keys.keyring() {
-            Some(keys) => keys,
-            None => self.keys.read_since(Instant::now()).await?,
-        };
+    fn hash_of(workload: &Workload, objects: &Objects, keys: &Keyring) -> String {
         let hash = keys.hash(&workload.references.contents(objects));
         let baseline = workload.markers.baseline.as_deref();
-        Ok(unless_reloaded(baseline, hash, &keys).to_string())
+        unless_reloaded(baseline, hash, keys).to_string()
     }
 
     /// Returns the revisions of a workload, the present one last.

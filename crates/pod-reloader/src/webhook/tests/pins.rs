@@ -1,7 +1,7 @@
 //! A write of a workload that pins: the copies are there before the answer names them.
 
 use parking_lot::Mutex;
-use pod_reloader_core::pins::copy_name;
+use pod_reloader_core::pins::CopyNames;
 
 use super::*;
 
@@ -63,7 +63,10 @@ fn pinned() -> Value {
 
 fn copy() -> String {
     let app = ConfigObject::parse(config_map().to_string().as_bytes(), Aspects::default());
-    copy_name(&Name::parse("app").unwrap(), &app.unwrap().digest).to_string()
+    let [app_name, namespace] = ["app", "ns"].map(|it| Name::parse(it).unwrap());
+    let keys = Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap();
+    let names = CopyNames::new(&keys, &namespace);
+    names.name_for(&app_name, &app.unwrap().digest).to_string()
 }
 
 async fn annotations_of(router: &Router, review: &Value) -> Value {

@@ -1,7 +1,7 @@
 //! Pins: copies come before the patch that names them, and what was undone stays undone.
 
 use pod_reloader_core::annotations::{DEADLINE, HOLD, ON_FAILURE, PIN, PINS, UNDONE};
-use pod_reloader_core::pins::copy_name;
+use pod_reloader_core::pins::{CopyNames, plain_copy_name};
 
 use super::stages::{becomes, changes, right, staged, with_pods};
 use super::*;
@@ -52,7 +52,17 @@ fn reverting(name: &str) -> Value {
 fn pins_of(value: &str) -> String {
     let json = json!({"metadata": {"uid": "u", "resourceVersion": "1"}, "data": {"key": value}});
     let object = ConfigObject::parse(json.to_string().as_bytes(), Aspects::default()).unwrap();
-    format!("app={}", copy_name(&name("app"), &object.digest))
+    let keys = Keyring::new(vec![HashKey::new([7; KEY_LENGTH])]).unwrap();
+    let namespace = name("ns");
+    let names = CopyNames::new(&keys, &namespace);
+    format!("app={}", names.name_for(&name("app"), &object.digest))
+}
+
+/// Returns the pins as earlier versions wrote them.
+fn earlier_pins_of(value: &str) -> String {
+    let json = json!({"metadata": {"uid": "u", "resourceVersion": "1"}, "data": {"key": value}});
+    let object = ConfigObject::parse(json.to_string().as_bytes(), Aspects::default()).unwrap();
+    format!("app={}", plain_copy_name(&name("app"), &object.digest))
 }
 
 fn pins(operator: &Operator, name: &str) -> Value {
@@ -164,6 +174,22 @@ async fn what_was_undone_stays_undone_until_it_changes() {
     operator.sees("web");
     pass(Duration::from_secs(1)).await;
     assert_eq!(operator.metrics.undone.get(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pins_of_an_earlier_version_restart_nobody_and_stay_with_their_content() {
+    let operator = pinning([pinned("web")]).await;
+    let mut earlier = operator.apiserver.deployment("web");
+    earlier["spec"]["template"]["metadata"]["annotations"][PINS] = json!(earlier_pins_of("good"));
+    operator.apiserver.write_deployment(earlier);
+    operator.sees("web");
+    operator.apiserver.forget_calls();
+    pass(Duration::from_secs(3600)).await;
+    assert_eq!(operator.patches().len(), 0);
+    // The next restart is for other content.
+    changes(&operator, "2").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(pins(&operator, "web"), json!(pins_of("2")));
 }
 
 #[tokio::test(start_paused = true)]
