@@ -1,9 +1,9 @@
 //! Pins: the copies that the pods of one revision use in place of ConfigMaps.
 //!
 //! A copy is an immutable ConfigMap whose name says which content it has, to those who have the keys of the config hash:
-//! names are in pod templates, and from a plain digest, a short content could be guessed. The pod template names the copies in
-//! an annotation, [`PINS`](crate::annotations::PINS), and only pods get their names in place of the others. So a
-//! revision keeps the configuration that it was rolled out with, and an undo brings it back.
+//! names are in pod templates, and from a plain digest, a short content could be guessed. The pod template names the
+//! copies in an annotation, [`PINS`](crate::annotations::PINS), and only pods get their names in place of the others. So
+//! a revision keeps the configuration that it was rolled out with, and an undo brings it back.
 
 use std::collections::BTreeMap;
 use std::fmt;
