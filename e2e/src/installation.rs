@@ -281,6 +281,30 @@ impl Installation {
         })
     }
 
+    /// Returns the same installation for the writer, the process that writes Secrets and custom resources. `None` if the
+    /// chart renders none with these values.
+    ///
+    /// # Errors
+    /// When the apiserver does not answer.
+    pub async fn writer(&self) -> Result<Option<Self>> {
+        let mut writer = Self {
+            deployment: format!("{}-writer", self.deployment),
+            // Nobody calls it.
+            port: free_port()?,
+            ..self.clone()
+        };
+        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &self.namespace);
+        if deployments
+            .get_metadata_opt(&writer.deployment)
+            .await?
+            .is_none()
+        {
+            return Ok(None);
+        }
+        writer.mount().await?;
+        Ok(Some(writer))
+    }
+
     /// Returns `values`, and the values for an installation beside the control plane. Beneath them are those of the
     /// file that [`VALUES_VARIABLE`] names.
     ///
@@ -293,6 +317,7 @@ impl Installation {
             "image": {"repository": "registry.example.com/pod-reloader"},
             // The replicas are processes.
             "replicaCount": 0,
+            "writer": {"replicaCount": 0},
             "service": {"type": "ExternalName", "externalName": "localhost", "port": self.port},
         });
         // The chart asks for it, and nothing enforces it here.

@@ -43,11 +43,23 @@ use crate::{
 /// Stands for the namespace of the scene in the values, the labels and the selection of [`Options`].
 pub const THIS_NAMESPACE: &str = "THIS-NAMESPACE";
 
+/// The processes of the chart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// The one that answers reviews and restarts workloads.
+    #[default]
+    Controller,
+    /// The one that writes Secrets and custom resources.
+    Writer,
+}
+
 /// Settings of a [`Scene`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The operator's `--settle-period`.
     pub settle_period: &'static str,
+    /// The process that the test is about: [`Scene::operator`]. If the chart renders both, the other one runs beside it.
+    pub part: Part,
     /// Further arguments of the operator.
     pub args: Vec<String>,
     /// Failure policy of the webhook.
@@ -84,6 +96,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             settle_period: "300ms",
+            part: Part::default(),
             args: Vec::new(),
             failure_policy: "Fail",
             match_conditions: true,
@@ -125,6 +138,8 @@ pub struct Scene {
     /// Proxy between that operator and the apiserver, if [`Options::proxied`] or [`Options::selection`] asks for it.
     pub proxy: Option<Proxy>,
     replicas: Replicas,
+    /// The process of the chart that the test is not about, if there are two.
+    other: Option<Replica>,
     audit_log: AuditLog,
     /// Position in the audit log before the operator existed.
     began: Mark,
@@ -206,8 +221,20 @@ impl Scene {
             options.released,
         )
         .await?;
+        let writer = installation.writer().await?;
+        let (installation, other) = match options.part {
+            Part::Controller => (installation, writer),
+            Part::Writer => (writer.context("the chart renders no writer")?, Some(installation)),
+        };
         let (replicas, first) =
             Replicas::start(&control_plane, &installation, directory.path(), &options).await?;
+        let other = match other {
+            Some(other) => {
+                let directory = directory.path().join("other");
+                Some(Replica::start(&control_plane, &other, &directory, &options).await?)
+            }
+            None => None,
+        };
         let scene = Self {
             audit_log,
             began,
@@ -218,15 +245,16 @@ impl Scene {
             client,
             proxy: first.proxy,
             replicas,
+            other,
             options,
             directory,
         };
-        for replica in scene.replicas() {
+        for replica in scene.processes() {
             replica.operator.ready().await?;
         }
         scene.webhook_called().await?;
         if !scene.options.running {
-            for replica in scene.replicas() {
+            for replica in scene.processes() {
                 replica.operator.stop().await;
             }
         }
@@ -248,6 +276,20 @@ impl Scene {
         let outcome = test(&name).await;
         delete_namespace(&self.client, &name).await?;
         outcome
+    }
+
+    /// Returns the process of the chart that the test is not about.
+    ///
+    /// # Errors
+    /// When the chart renders one process only.
+    pub fn other(&self) -> Result<&Operator> {
+        let other = self.other.as_ref().map(|it| &it.operator);
+        other.context("the chart renders one process only")
+    }
+
+    /// Returns all replicas, and that process.
+    fn processes(&self) -> impl Iterator<Item = Replica> {
+        self.replicas().into_iter().chain(self.other.clone())
     }
 
     /// Waits until the apiserver calls the webhook.
@@ -759,7 +801,7 @@ impl Scene {
             Ok(kept) => eprintln!("--- the logs are in {}", kept.display()),
             Err(error) => eprintln!("--- the logs cannot be kept: {error:#}"),
         }
-        for replica in self.replicas() {
+        for replica in self.processes() {
             let log = replica.operator.log().unwrap_or_default();
             let lines: Vec<_> = log.lines().rev().take(200).collect();
             eprintln!("--- log of the operator");
@@ -789,7 +831,7 @@ impl Scene {
             .context("the test program is in no folder of cargo's")?;
         let kept = built.join("test-logs").join(&self.namespace);
         fs::create_dir_all(&kept)?;
-        for replica in self.replicas() {
+        for replica in self.processes() {
             let log = format!("operator-{}.log", replica.port);
             fs::write(kept.join(log), replica.operator.log()?)?;
         }
@@ -804,7 +846,7 @@ impl Scene {
     }
 
     async fn clear(&self) {
-        for replica in self.replicas() {
+        for replica in self.processes() {
             replica.operator.process().kill().await;
         }
         if self.control_plane.is_own() {

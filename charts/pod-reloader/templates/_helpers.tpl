@@ -13,10 +13,37 @@
 {{- end -}}
 {{- end -}}
 
+{{- /* The process: "controller", which answers reviews and restarts workloads, or "writer", which writes Secrets and
+custom resources. Templates for the writer get a context that says so. */ -}}
+{{- define "pod-reloader.part" -}}
+{{- .Part | default "controller" -}}
+{{- end -}}
+
+{{- /* The name of its Deployment and of what belongs to that. */ -}}
+{{- define "pod-reloader.partName" -}}
+{{- if eq (include "pod-reloader.part" .) "writer" -}}
+{{ include "pod-reloader.fullname" . | trunc 56 | trimSuffix "-" }}-writer
+{{- else -}}
+{{ include "pod-reloader.fullname" . }}
+{{- end -}}
+{{- end -}}
+
+{{- /* The controllers that it runs, empty for all that are switched on. */ -}}
+{{- define "pod-reloader.controllers" -}}
+{{- if include "pod-reloader.hasWriter" . -}}
+{{- eq (include "pod-reloader.part" .) "writer" | ternary "sync,bind" "restart,keep" -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Whether there is a writer: "true", or empty. */ -}}
+{{- define "pod-reloader.hasWriter" -}}
+{{- if or .Values.sync.enabled (include "pod-reloader.boundKinds" . | fromJson).items -}}true{{- end -}}
+{{- end -}}
+
 {{- define "pod-reloader.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "pod-reloader.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
-app.kubernetes.io/component: controller
+app.kubernetes.io/component: {{ include "pod-reloader.part" . }}
 {{- end -}}
 
 {{- define "pod-reloader.labels" -}}
@@ -27,10 +54,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{- define "pod-reloader.serviceAccountName" -}}
-{{- .Values.serviceAccount.name | default (include "pod-reloader.fullname" .) -}}
+{{- $account := eq (include "pod-reloader.part" .) "writer" | ternary .Values.writer.serviceAccount .Values.serviceAccount -}}
+{{- $account.name | default (include "pod-reloader.partName" .) -}}
 {{- end -}}
 
-{{- /* The operator's name to the apiserver. */ -}}
+{{- /* Its name to the apiserver. */ -}}
 {{- define "pod-reloader.username" -}}
 system:serviceaccount:{{ .Release.Namespace }}:{{ include "pod-reloader.serviceAccountName" . }}
 {{- end -}}

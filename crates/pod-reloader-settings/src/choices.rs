@@ -14,6 +14,19 @@ pub enum Reconcile {
     Off,
 }
 
+/// A controller: a part of the operator that works while its replica leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ControllerName {
+    /// Restarts workloads.
+    Restart,
+    /// Brings ConfigMaps back that are deleted while they are in use.
+    Keep,
+    /// Copies ConfigMaps and Secrets to namespaces.
+    Sync,
+    /// Keeps fields of custom resources equal to keys.
+    Bind,
+}
+
 /// [`FirstStamp`] on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FirstStampArg {

@@ -21,12 +21,14 @@ use pod_reloader_core::scope::{Labels, Scope};
 use pod_reloader_core::selector;
 use pod_reloader_core::staging::{Defaults, Staged};
 
-pub use self::choices::{FirstStampArg, LogFormat, NotifyFormat, NotifyOn, Reconcile, TlsVersion};
+pub use self::choices::{
+    ControllerName, FirstStampArg, LogFormat, NotifyFormat, NotifyOn, Reconcile, TlsVersion,
+};
 pub use self::values::{
-    BoundKinds, CustomKinds, IgnoredKind, Namespaces, OptionalAddress, PlacesOfReleases, Spoken,
+    BoundKinds, Controllers, CustomKinds, IgnoredKind, Namespaces, OptionalAddress, PlacesOfReleases, Spoken,
 };
 use self::values::{
-    address, custom_resources, duration, field_bindings, ignored_kind, log_level, memory, name,
+    address, controllers, custom_resources, duration, field_bindings, ignored_kind, log_level, memory, name,
     namespaces, optional_address, places, proxy, resync_period, spoken, staged,
 };
 
@@ -245,6 +247,10 @@ pub struct Args {
     /// Mode of the reconcile loop: restart workloads, only report which it would restart, or do nothing.
     #[arg(long, env = "POD_RELOADER_RECONCILE", default_value = "on")]
     pub reconcile: Reconcile,
+
+    /// Controllers to run of those that are switched on, comma-separated: restart, keep (ConfigMaps that come back), sync (copies), bind (fields). * stands for all, -NAME for all but this one.
+    #[arg(long, env = "POD_RELOADER_CONTROLLERS", value_name = "NAMES", default_value = "*", allow_hyphen_values = true, value_parser = controllers)]
+    pub controllers: Controllers,
 
     /// Treatment of a workload that has just opted in: a rollout, or a baseline (a record of the current content) and no rollout.
     #[arg(long, env = "POD_RELOADER_FIRST_STAMP", default_value = "rollout")]

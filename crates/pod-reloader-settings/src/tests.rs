@@ -58,6 +58,25 @@ fn the_help_and_the_chart_name_every_dialect() {
 }
 
 #[test]
+fn controllers_are_named_as_in_kube_controller_manager() {
+    use ControllerName::{Bind, Keep, Restart, Sync};
+    let running = |text: &str| {
+        let set = controllers(text).unwrap();
+        [Restart, Keep, Sync, Bind].map(|it| set.include(it))
+    };
+    assert_eq!(running("*"), [true; 4]);
+    assert_eq!(running("sync,bind"), [false, false, true, true]);
+    assert_eq!(running("*, -sync,-bind"), [true, true, false, false]);
+    assert_eq!(running("*,-sync,sync"), [true; 4], "it is named");
+    assert_eq!(running("-sync"), [false; 4], "no others are named");
+    for wrong in ["", "all", "restart,", "-*", "Sync"] {
+        assert!(controllers(wrong).is_err(), "{wrong}");
+    }
+    let error = controllers("copy").unwrap_err();
+    assert_eq!(error, "\"copy\" is none of restart, keep, sync, bind");
+}
+
+#[test]
 fn the_flags_of_saps_controller_are_understood() {
     let args = Args::parse_from([
         "pod-reloader",

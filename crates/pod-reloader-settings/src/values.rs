@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use http::Uri;
 use pod_reloader_core::dialect::Dialect;
 use pod_reloader_core::duration::{self, MAX_SETTLE_PERIOD};
@@ -12,6 +13,8 @@ use pod_reloader_core::kind::{CustomResource, WorkloadKind};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 use pod_reloader_core::staging::Staged;
+
+use crate::choices::ControllerName;
 
 /// Namespaces to manage, none for all. This is one value with commas, so the last of two flags wins.
 #[derive(Clone, Debug)]
@@ -32,6 +35,17 @@ pub struct CustomKinds(pub Vec<WorkloadKind>);
 /// Kinds whose fields may be bound, also in one value.
 #[derive(Clone, Debug)]
 pub struct BoundKinds(pub Vec<BoundKind>);
+
+/// Controllers to run, also in one value with commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controllers(Vec<ControllerName>);
+
+impl Controllers {
+    /// Returns true if this one is to run, provided that it is switched on.
+    pub fn include(&self, controller: ControllerName) -> bool {
+        self.0.contains(&controller)
+    }
+}
 
 /// A kind that is never tracked, or none: see [`OptionalAddress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +139,29 @@ pub(super) fn namespaces(text: &str) -> Result<Namespaces, String> {
         .map(name)
         .collect::<Result<_, _>>()
         .map(Namespaces)
+}
+
+/// Parses names of controllers as kube-controller-manager does: `*` stands for all, `-name` for all but this one.
+pub(super) fn controllers(text: &str) -> Result<Controllers, String> {
+    let (mut are_all, mut named, mut excluded) = (false, Vec::new(), Vec::new());
+    for word in text.split(',').map(str::trim) {
+        let (list, name) = match word.strip_prefix('-') {
+            Some(name) => (&mut excluded, name),
+            None => (&mut named, word),
+        };
+        match name {
+            "*" if word == "*" => are_all = true,
+            name => list.push(ControllerName::from_str(name, false).map_err(|_| {
+                let known = ControllerName::value_variants().iter();
+                let known = known.filter_map(ValueEnum::to_possible_value);
+                let known: Vec<_> = known.map(|it| it.get_name().to_owned()).collect();
+                format!("{name:?} is none of {}", known.join(", "))
+            })?),
+        }
+    }
+    let all = ControllerName::value_variants().iter().copied();
+    let runs = |it: &ControllerName| named.contains(it) || (are_all && !excluded.contains(it));
+    Ok(Controllers(all.filter(runs).collect()))
 }
 
 /// Parses namespaces, or `*` for all of them.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use pod_reloader_core::limit;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::scope::Scope;
-use pod_reloader_settings::{Args, Reconcile, TlsVersion};
+use pod_reloader_settings::{Args, ControllerName, Reconcile, TlsVersion};
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -296,20 +296,9 @@ impl Parts {
         let (events, send_events) = Events::new(self.clients.events.clone());
         self.tasks
             .spawn("events", on(reconciling.clone(), send_events));
-        let mut controllers: Vec<Arc<dyn Controller>> =
-            vec![Arc::new(self.restarts(events.clone(), reconciling))];
-        match (self.args.field_bindings.0.is_empty(), self.args.reconcile) {
-            (false, Reconcile::On) => controllers.push(Arc::new(self.bindings(events.clone()))),
-            (false, _) => warn!("not binding fields: --reconcile is not on"),
-            (true, _) => {}
-        }
-        match (self.args.sync, self.args.reconcile) {
-            (true, Reconcile::On) => controllers.push(Arc::new(self.syncs(events))),
-            (true, _) => warn!("not copying to namespaces: --reconcile is not on"),
-            (false, _) => {}
-        }
-        if self.keeps() {
-            controllers.push(Arc::new(self.keeping()));
+        let controllers = self.controllers(events, reconciling);
+        if controllers.is_empty() {
+            warn!("nothing to do while leading: --controllers names none that is switched on");
         }
         let (reconciling, heartbeat) = (reconciling.clone(), self.heartbeat.clone());
         let term = move || {
@@ -331,6 +320,33 @@ impl Parts {
             self.stop.clone(),
         );
         self.tasks.spawn_draining("leader election", election);
+    }
+
+    /// Returns those controllers that are switched on, and that this process runs.
+    fn controllers(&mut self, events: Events, reconciling: &Handle) -> Vec<Arc<dyn Controller>> {
+        let chosen = self.args.controllers.clone();
+        let runs = |controller, is_on| is_on && chosen.include(controller);
+        let writes = self.args.reconcile == Reconcile::On;
+        let mut controllers: Vec<Arc<dyn Controller>> = Vec::new();
+        if runs(ControllerName::Restart, true) {
+            controllers.push(Arc::new(self.restarts(events.clone(), reconciling)));
+        }
+        if runs(ControllerName::Bind, !self.args.field_bindings.0.is_empty()) {
+            match writes {
+                true => controllers.push(Arc::new(self.bindings(events.clone()))),
+                false => warn!("not binding fields: --reconcile is not on"),
+            }
+        }
+        if runs(ControllerName::Sync, self.args.sync) {
+            match writes {
+                true => controllers.push(Arc::new(self.syncs(events))),
+                false => warn!("not copying to namespaces: --reconcile is not on"),
+            }
+        }
+        if runs(ControllerName::Keep, self.keeps()) {
+            controllers.push(Arc::new(self.keeping()));
+        }
+        controllers
     }
 
     fn restarts(&mut self, events: Events, reconciling: &Handle) -> Restarts {

@@ -90,7 +90,7 @@ impl Replicas {
 }
 
 impl Replica {
-    async fn start(
+    pub(super) async fn start(
         control_plane: &ControlPlane,
         installation: &Installation,
         directory: &Path,

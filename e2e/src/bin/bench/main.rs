@@ -23,7 +23,7 @@ use std::{env, ffi::OsString, fs, path::PathBuf};
 use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
 use pod_reloader_e2e::{
-    Component, ControlPlane, ControlPlaneOptions, Options, Process, Program, Scene,
+    Component, ControlPlane, ControlPlaneOptions, Options, Part, Process, Program, Scene,
 };
 
 use self::figures::Figures;
@@ -134,12 +134,22 @@ async fn scene(settle_period: &'static str) -> Result<Scene> {
 }
 
 /// The same with these values.
-async fn scene_with(settle_period: &'static str, mut values: serde_json::Value) -> Result<Scene> {
+async fn scene_with(settle_period: &'static str, values: serde_json::Value) -> Result<Scene> {
+    scene_of(Part::Controller, settle_period, values).await
+}
+
+/// Starts a scene like [`scene_with`], about this process of the chart.
+async fn scene_of(
+    part: Part,
+    settle_period: &'static str,
+    mut values: serde_json::Value,
+) -> Result<Scene> {
     // Same as the chart's default.
     values["webhook"] = serde_json::json!({"timeoutSeconds": 3});
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let options = Options {
         settle_period,
+        part,
         args: vec!["--log-level=info".to_owned()],
         failure_policy: "Ignore",
         everywhere: true,

@@ -8,7 +8,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use pod_reloader_e2e::{Attempt, Operator, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Operator, Part, Scene, wait_for};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::changes::{Bench, PATIENCE, at_rest, told};
 use crate::figures::{Figures, Spread};
 use crate::memory::{Memory, create_secrets};
 use crate::subject::Subject;
-use crate::{clear, scene_with, without_controllers};
+use crate::{clear, scene_of, without_controllers};
 
 /// The name of the source and of its copies.
 const SHARED: &str = "shared";
@@ -28,7 +28,8 @@ const AT_ONCE: usize = 16;
 /// Measures without a settle period.
 pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     let (count, secrets) = if quick { (100, 2_000) } else { (1_000, 20_000) };
-    let scene = scene_with("0s", json!({"sync": {"enabled": true}})).await?;
+    let values = json!({"sync": {"enabled": true}});
+    let scene = scene_of(Part::Writer, "0s", values).await?;
     without_controllers(&scene).await?;
     let copies = Copies::begin(&scene, count).await?;
     let what = format!("requests for {count} copies that come");

@@ -79,7 +79,7 @@ async fn a_required_field_is_filled_as_the_object_is_created_and_refused_without
 
         // Without the webhook, the apiserver refuses what it always refuses, and nothing else.
         scene.kubectl(&["delete", "harbor", "registry"]).await?;
-        scene.operator.stop().await;
+        scene.other()?.stop().await;
         let output = scene
             .kubectl_output(&["create", "--filename=-"], &manifest)
             .await?;
@@ -90,7 +90,6 @@ async fn a_required_field_is_filled_as_the_object_is_created_and_refused_without
         scene
             .kubectl_with_input(&["create", "--filename=-"], &placeholder)
             .await?;
-        scene.operator.start_again().await?;
         wait_for("the fields to follow", PATIENCE, async || {
             let has = has(scene, ["AKIA1", "images", "eu-1"]).await;
             Ok(has.map_or_else(|error| Attempt::NotYet(error.to_string()), Attempt::Done))

@@ -1,0 +1,349 @@
+{{- /* A Deployment: that of the operator, or of the writer, which serves no webhook and sends no notifications. */ -}}
+{{- define "pod-reloader.deployment" -}}
+{{- $isWriter := eq (include "pod-reloader.part" .) "writer" }}
+{{- $notifies := and (not $isWriter) .Values.notifications.existingSecret }}
+{{- $mountedTls := and (not $isWriter) (include "pod-reloader.mountedTlsSecret" .) }}
+{{- $clientCA := and (not $isWriter) (or .Values.webhook.clientCA.configMap .Values.webhook.clientCA.secret) }}
+{{- $replicas := $isWriter | ternary .Values.writer.replicaCount .Values.replicaCount }}
+{{- $hostNetwork := and (not $isWriter) .Values.hostNetwork }}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ include "pod-reloader.partName" . }}
+  namespace: {{ .Release.Namespace | quote }}
+  labels:
+    {{- include "pod-reloader.labels" . | nindent 4 }}
+    pod-reloader.cs.sap.com/ignored: "true"
+spec:
+  replicas: {{ $replicas }}
+  {{- if and $hostNetwork (gt (int $replicas) 1) }}
+  # No two replicas fit on one node: an old one makes room for a new one.
+  strategy:
+    type: RollingUpdate
+    rollingUpdate:
+      maxSurge: 0
+      maxUnavailable: 1
+  {{- end }}
+  selector:
+    matchLabels:
+      {{- include "pod-reloader.selectorLabels" . | nindent 6 }}
+  template:
+    metadata:
+      {{- with .Values.podAnnotations }}
+      annotations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      labels:
+        {{- include "pod-reloader.selectorLabels" . | nindent 8 }}
+        {{- with .Values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      {{- with .Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      serviceAccountName: {{ include "pod-reloader.serviceAccountName" . }}
+      automountServiceAccountToken: true
+      enableServiceLinks: false
+      {{- with .Values.priorityClassName }}
+      priorityClassName: {{ . }}
+      {{- end }}
+      hostNetwork: {{ $hostNetwork }}
+      dnsPolicy: {{ .Values.dnsPolicy }}
+      # It goes on serving for 15 s after SIGTERM, until nobody calls it any more.
+      terminationGracePeriodSeconds: 30
+      {{- with .Values.podSecurityContext }}
+      securityContext:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with .Values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- else }}
+      affinity:
+        podAntiAffinity:
+          # Where nodes have no zone, the scheduler heeds none of the soft constraints below.
+          preferredDuringSchedulingIgnoredDuringExecution:
+            - weight: 100
+              podAffinityTerm:
+                topologyKey: kubernetes.io/hostname
+                matchLabelKeys: [pod-template-hash]
+                labelSelector:
+                  matchLabels:
+                    {{- include "pod-reloader.selectorLabels" . | nindent 20 }}
+      {{- end }}
+      {{- with .Values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      topologySpreadConstraints:
+        {{- range .Values.topologySpreadConstraints }}
+        - {{- toYaml . | nindent 10 }}
+          {{- if not .labelSelector }}
+          labelSelector:
+            matchLabels:
+              {{- include "pod-reloader.selectorLabels" $ | nindent 14 }}
+          {{- end }}
+        {{- else }}
+        - maxSkew: 1
+          topologyKey: kubernetes.io/hostname
+          nodeTaintsPolicy: Honor
+          matchLabelKeys: [pod-template-hash]
+          whenUnsatisfiable: {{ .Values.defaultHostNameSpreadPolicy }}
+          labelSelector:
+            matchLabels:
+              {{- include "pod-reloader.selectorLabels" . | nindent 14 }}
+        - maxSkew: 1
+          topologyKey: topology.kubernetes.io/zone
+          nodeTaintsPolicy: Honor
+          matchLabelKeys: [pod-template-hash]
+          whenUnsatisfiable: {{ .Values.defaultZoneSpreadPolicy }}
+          labelSelector:
+            matchLabels:
+              {{- include "pod-reloader.selectorLabels" . | nindent 14 }}
+        {{- end }}
+      containers:
+        - name: controller
+          image: {{ required "image.repository is required, because no image is published yet: build one with `make image`, push it to a registry of yours with `make push`, and name it with --set image.repository=REGISTRY/NAME (docs/install.md#the-image)" .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+          imagePullPolicy: {{ .Values.image.pullPolicy }}
+          args:
+            - --leader-elect
+            - --leader-election-lease={{ include "pod-reloader.partName" . }}
+            - --hash-keys-secret={{ include "pod-reloader.hashKeysSecret" . }}
+            {{- with .Values.watch.namespaces }}
+            - --namespaces={{ join "," . }}
+            {{- end }}
+            {{- with .Values.ignoreNamespaces }}
+            - --namespaces-to-ignore={{ join "," . }}
+            {{- end }}
+            {{- with include "pod-reloader.selectorFlag" .Values.webhook.namespaceSelector }}
+            - {{ printf "--namespace-selector=%s" . | quote }}
+            {{- end }}
+            {{- if not $isWriter }}
+            {{- with include "pod-reloader.selectorFlag" .Values.webhook.objectSelector }}
+            - {{ printf "--workload-selector=%s" . | quote }}
+            {{- end }}
+            {{- with include "pod-reloader.dialects" . }}
+            {{- if ne . "pod-reloader" }}
+            - --dialects={{ . }}
+            {{- end }}
+            {{- end }}
+            {{- if .Values.autoReloadAll }}
+            - --auto-all
+            {{- end }}
+            {{- if .Values.ignoreSecrets }}
+            - --resources-to-ignore=secrets
+            {{- end }}
+            {{- if .Values.ignoreConfigMaps }}
+            - --resources-to-ignore=configmaps
+            {{- end }}
+            {{- with .Values.resourceLabelSelector }}
+            - {{ printf "--resource-label-selector=%s" . | quote }}
+            {{- end }}
+            {{- with (include "pod-reloader.customResources" . | fromJson).items }}
+            - {{ printf "--custom-resources=%s" (toJson .) | squote }}
+            {{- end }}
+            {{- if .Values.runCronJobsOnChange }}
+            - --run-cronjobs-on-change
+            {{- end }}
+            {{- if .Values.httpReload.enabled }}
+            - --http-reload
+            {{- end }}
+            {{- if include "pod-reloader.unsticks" . }}
+            - --unstick-after={{ .Values.unstick.after }}
+            {{- end }}
+            - --settle-period={{ .Values.settlePeriod }}
+            - --release-wait={{ .Values.releaseWait }}
+            {{- with .Values.flux.namespaces }}
+            - {{ printf "--flux-namespaces=%s" (join "," .) | quote }}
+            {{- end }}
+            {{- with .Values.argoCD.namespaces }}
+            - {{ printf "--argo-cd-namespaces=%s" (join "," .) | quote }}
+            {{- end }}
+            {{- with .Values.staged }}
+            {{- if ne .default "false" }}
+            - --staged={{ .default }}
+            {{- end }}
+            - --soak={{ .soak }}
+            - --restart-deadline={{ .deadline }}
+            {{- end }}
+            {{- if .Values.namespaceAnnotations }}
+            - --namespace-annotations
+            {{- end }}
+            {{- with .Values.maxConcurrentRestarts }}
+            {{- if .cluster }}
+            - --max-concurrent-restarts={{ int64 .cluster }}
+            {{- end }}
+            {{- if .namespace }}
+            - --max-concurrent-restarts-per-namespace={{ int64 .namespace }}
+            {{- end }}
+            {{- end }}
+            {{- if .Values.secretProviderClasses.enabled }}
+            - --secret-provider-classes
+            {{- end }}
+            {{- if .Values.pin.enabled }}
+            - --pin
+            {{- end }}
+            {{- if .Values.protect.enabled }}
+            - --protect
+            {{- if .Values.protect.templates }}
+            - --protect-templates
+            {{- end }}
+            {{- end }}
+            {{- end }}
+            {{- with include "pod-reloader.controllers" . }}
+            - --controllers={{ . }}
+            {{- end }}
+            {{- if .Values.sync.enabled }}
+            - --sync
+            {{- end }}
+            {{- with (include "pod-reloader.boundKinds" . | fromJson).items }}
+            - {{ printf "--field-bindings=%s" (toJson .) | squote }}
+            {{- end }}
+            {{- if not $isWriter }}
+            - --max-restarts={{ int64 .Values.maxRestarts }}
+            {{- end }}
+            - --namespace-memory={{ .Values.namespaceMemory }}
+            - --reconcile={{ .Values.reconcile }}
+            {{- if not $isWriter }}
+            - --first-stamp={{ .Values.firstStamp }}
+            - --webhook-bind-address=:{{ .Values.webhook.port }}
+            - --webhook-tls-min-version={{ .Values.webhook.tlsMinVersion }}
+            {{- if $mountedTls }}
+            - --webhook-tls-directory=/etc/pod-reloader/tls
+            {{- else }}
+            - --webhook-tls-secret={{ include "pod-reloader.ownTlsSecret" . }}
+            - --webhook-service={{ include "pod-reloader.fullname" . }}
+            - --webhook-configuration={{ include "pod-reloader.fullname" . }}
+            {{- end }}
+            {{- if $clientCA }}
+            - --webhook-client-ca-file=/etc/pod-reloader/client-ca/ca.crt
+            {{- end }}
+            {{- if $notifies }}
+            {{- with .Values.notifications }}
+            - --notify-url-file=/etc/pod-reloader/notifications/url
+            - --notify-format={{ .format }}
+            - --notify-on={{ .notifyOn }}
+            {{- with .cluster }}
+            - {{ printf "--notify-cluster=%s" . | quote }}
+            {{- end }}
+            {{- with .proxy }}
+            - {{ printf "--notify-proxy=%s" . | quote }}
+            {{- end }}
+            {{- if .caConfigMap }}
+            - --notify-ca-file=/etc/pod-reloader/notifications-ca/ca.crt
+            {{- end }}
+            {{- end }}
+            {{- end }}
+            {{- end }}
+            - --log-level={{ .Values.log.level }}
+            - --log-format={{ .Values.log.format }}
+            {{- with .Values.extraArgs }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          env:
+            - name: POD_NAMESPACE
+              valueFrom:
+                fieldRef:
+                  fieldPath: metadata.namespace
+            {{- with .Values.extraEnv }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          ports:
+            {{- if not $isWriter }}
+            - name: webhook
+              containerPort: {{ .Values.webhook.port }}
+            {{- end }}
+            - name: metrics
+              containerPort: 8080
+            - name: probes
+              containerPort: 8081
+          livenessProbe:
+            httpGet:
+              port: probes
+              path: /healthz
+          readinessProbe:
+            periodSeconds: 5
+            httpGet:
+              port: probes
+              path: /readyz
+          resources:
+            {{- toYaml ($isWriter | ternary .Values.writer.resources .Values.resources) | nindent 12 }}
+          {{- with .Values.securityContext }}
+          securityContext:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+          {{- if or $mountedTls $clientCA $notifies }}
+          volumeMounts:
+            {{- if $mountedTls }}
+            - name: tls
+              mountPath: /etc/pod-reloader/tls
+              readOnly: true
+            {{- end }}
+            {{- if $clientCA }}
+            - name: client-ca
+              mountPath: /etc/pod-reloader/client-ca
+              readOnly: true
+            {{- end }}
+            {{- if $notifies }}
+            - name: notifications
+              mountPath: /etc/pod-reloader/notifications
+              readOnly: true
+            {{- if .Values.notifications.caConfigMap }}
+            - name: notifications-ca
+              mountPath: /etc/pod-reloader/notifications-ca
+              readOnly: true
+            {{- end }}
+            {{- end }}
+          {{- end }}
+      {{- if or $mountedTls $clientCA $notifies }}
+      volumes:
+        {{- if $mountedTls }}
+        - name: tls
+          secret:
+            secretName: {{ $mountedTls }}
+        {{- end }}
+        {{- with .Values.webhook.clientCA.configMap }}
+        - name: client-ca
+          configMap:
+            name: {{ . }}
+            items:
+              - key: ca.crt
+                path: ca.crt
+        {{- end }}
+        {{- with .Values.webhook.clientCA.secret }}
+        - name: client-ca
+          secret:
+            secretName: {{ . }}
+            items:
+              - key: ca.crt
+                path: ca.crt
+        {{- end }}
+        {{- with .Values.notifications }}
+        {{- if .existingSecret }}
+        - name: notifications
+          secret:
+            secretName: {{ .existingSecret }}
+            # Without it no notifications are sent, and all else goes on.
+            optional: true
+            items:
+              - key: {{ .key | quote }}
+                path: url
+        {{- if .caConfigMap }}
+        - name: notifications-ca
+          configMap:
+            name: {{ .caConfigMap }}
+            optional: true
+            items:
+              - key: ca.crt
+                path: ca.crt
+        {{- end }}
+        {{- end }}
+        {{- end }}
+      {{- end }}
+{{- end -}}
