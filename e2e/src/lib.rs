@@ -52,7 +52,7 @@ pub use operator::Operator;
 pub use oracles::{CANARY, Expected, FailedCalls, Oracles};
 pub use process::{Process, Program};
 pub use programs::{PROGRAMS_VARIABLE, Programs, of_the_workspace, prometheus};
-pub use scene::{Options, Part, Replica, Scene, Snapshot, THIS_NAMESPACE, crowd};
+pub use scene::{Options, Replica, Scene, Snapshot, THIS_NAMESPACE, Tested, crowd};
 pub use tool::{Output, Tool};
 pub use version::{OPERATOR_VARIABLE, Version, chart};
 pub use wait::{Attempt, PATIENCE, wait_for};

@@ -45,7 +45,7 @@ pub const THIS_NAMESPACE: &str = "THIS-NAMESPACE";
 
 /// The processes of the chart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum Tested {
     /// The one that answers reviews and restarts workloads.
     #[default]
     Controller,
@@ -59,7 +59,7 @@ pub struct Options {
     /// The operator's `--settle-period`.
     pub settle_period: &'static str,
     /// The process that the test is about: [`Scene::operator`]. If the chart renders both, the other one runs beside it.
-    pub part: Part,
+    pub tested: Tested,
     /// Further arguments of the operator.
     pub args: Vec<String>,
     /// Failure policy of the webhook.
@@ -96,7 +96,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             settle_period: "300ms",
-            part: Part::default(),
+            tested: Tested::default(),
             args: Vec::new(),
             failure_policy: "Fail",
             match_conditions: true,
@@ -222,9 +222,12 @@ impl Scene {
         )
         .await?;
         let writer = installation.writer().await?;
-        let (installation, other) = match options.part {
-            Part::Controller => (installation, writer),
-            Part::Writer => (writer.context("the chart renders no writer")?, Some(installation)),
+        let (installation, other) = match options.tested {
+            Tested::Controller => (installation, writer),
+            Tested::Writer => (
+                writer.context("the chart renders no writer")?,
+                Some(installation),
+            ),
         };
         let (replicas, first) =
             Replicas::start(&control_plane, &installation, directory.path(), &options).await?;

@@ -25,11 +25,12 @@ pub use self::choices::{
     ControllerName, FirstStampArg, LogFormat, NotifyFormat, NotifyOn, Reconcile, TlsVersion,
 };
 pub use self::values::{
-    BoundKinds, Controllers, CustomKinds, IgnoredKind, Namespaces, OptionalAddress, PlacesOfReleases, Spoken,
+    BoundKinds, Controllers, CustomKinds, IgnoredKind, Namespaces, OptionalAddress,
+    PlacesOfReleases, Spoken,
 };
 use self::values::{
-    address, controllers, custom_resources, duration, field_bindings, ignored_kind, log_level, memory, name,
-    namespaces, optional_address, places, proxy, resync_period, spoken, staged,
+    address, controllers, custom_resources, duration, field_bindings, ignored_kind, log_level,
+    memory, name, namespaces, optional_address, places, proxy, resync_period, spoken, staged,
 };
 
 /// Restarts pods when the ConfigMaps and Secrets that they read change.

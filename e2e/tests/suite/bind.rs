@@ -8,7 +8,7 @@ mod siblings;
 
 use anyhow::Result;
 use pod_reloader_e2e::crds::crd;
-use pod_reloader_e2e::{Attempt, ControlPlane, Options, PATIENCE, Part, Scene, merge, wait_for};
+use pod_reloader_e2e::{Attempt, ControlPlane, Options, PATIENCE, Scene, Tested, merge, wait_for};
 use serde_json::{Value, json};
 
 use crate::custom::managed::install;
@@ -32,7 +32,7 @@ pub(crate) fn binding_fields(values: Value) -> Options {
     });
     merge(&mut all, &values);
     Options {
-        part: Part::Writer,
+        tested: Tested::Writer,
         values: all,
         ..Options::default()
     }

@@ -20,7 +20,7 @@ use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostPar
 use kube::{Api, ResourceExt};
 use pod_reloader_e2e::workload::config_map;
 use pod_reloader_e2e::{
-    Attempt, AuditEvent, Mark, Options, PATIENCE, Part, Scene, THIS_NAMESPACE, full, merge,
+    Attempt, AuditEvent, Mark, Options, PATIENCE, Scene, THIS_NAMESPACE, Tested, full, merge,
     proxy::Selection, wait_for,
 };
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ pub(crate) fn copying(values: Value) -> Options {
     });
     merge(&mut all, &values);
     Options {
-        part: Part::Writer,
+        tested: Tested::Writer,
         everywhere: true,
         values: all,
         namespace_labels: vec![format!("sync-test={THIS_NAMESPACE}")],

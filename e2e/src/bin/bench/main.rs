@@ -23,7 +23,7 @@ use std::{env, ffi::OsString, fs, path::PathBuf};
 use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
 use pod_reloader_e2e::{
-    Component, ControlPlane, ControlPlaneOptions, Options, Part, Process, Program, Scene,
+    Component, ControlPlane, ControlPlaneOptions, Options, Process, Program, Scene, Tested,
 };
 
 use self::figures::Figures;
@@ -135,12 +135,12 @@ async fn scene(settle_period: &'static str) -> Result<Scene> {
 
 /// The same with these values.
 async fn scene_with(settle_period: &'static str, values: serde_json::Value) -> Result<Scene> {
-    scene_of(Part::Controller, settle_period, values).await
+    scene_of(Tested::Controller, settle_period, values).await
 }
 
 /// Starts a scene like [`scene_with`], about this process of the chart.
 async fn scene_of(
-    part: Part,
+    tested: Tested,
     settle_period: &'static str,
     mut values: serde_json::Value,
 ) -> Result<Scene> {
@@ -149,7 +149,7 @@ async fn scene_of(
     let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let options = Options {
         settle_period,
-        part,
+        tested,
         args: vec!["--log-level=info".to_owned()],
         failure_policy: "Ignore",
         everywhere: true,

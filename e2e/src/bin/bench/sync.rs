@@ -8,7 +8,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use pod_reloader_e2e::{Attempt, Operator, Part, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Operator, Scene, Tested, wait_for};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -29,7 +29,7 @@ const AT_ONCE: usize = 16;
 pub(crate) async fn measure(figures: &mut Figures, quick: bool) -> Result<()> {
     let (count, secrets) = if quick { (100, 2_000) } else { (1_000, 20_000) };
     let values = json!({"sync": {"enabled": true}});
-    let scene = scene_of(Part::Writer, "0s", values).await?;
+    let scene = scene_of(Tested::Writer, "0s", values).await?;
     without_controllers(&scene).await?;
     let copies = Copies::begin(&scene, count).await?;
     let what = format!("requests for {count} copies that come");
