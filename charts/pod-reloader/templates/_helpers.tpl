@@ -63,6 +63,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 system:serviceaccount:{{ .Release.Namespace }}:{{ include "pod-reloader.serviceAccountName" . }}
 {{- end -}}
 
+{{- define "pod-reloader.usernameOfWriter" -}}
+{{- include "pod-reloader.username" (merge (dict "Part" "writer") .) -}}
+{{- end -}}
+
 {{- /* Where the webhook's certificate is: a mounted Secret of cert-manager or of the user, or one that the operator keeps. */ -}}
 {{- define "pod-reloader.mountedTlsSecret" -}}
 {{- if .Values.webhook.certManager.enabled -}}
@@ -389,6 +393,15 @@ scope: Namespaced
 {{- fail (printf "fieldBindings.kinds: %s is named twice, or is one of customResources, which pod-reloader restarts" $kind) -}}
 {{- end -}}
 {{- $kinds = append $kinds $kind -}}
+{{- end -}}
+{{- dict "items" $items | toJson -}}
+{{- end -}}
+
+{{- /* Those of them whose fields the webhook fills in new objects, in JSON. */ -}}
+{{- define "pod-reloader.filledKinds" -}}
+{{- $items := list -}}
+{{- range (include "pod-reloader.boundKinds" . | fromJson).items -}}
+{{- if .fillOnCreate -}}{{- $items = append $items . -}}{{- end -}}
 {{- end -}}
 {{- dict "items" $items | toJson -}}
 {{- end -}}
