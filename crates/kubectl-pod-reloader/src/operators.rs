@@ -259,7 +259,7 @@ const OF_AN_OPERATOR: &str = "labelSelector=app.kubernetes.io/component%3Dcontro
 impl Operator {
     /// Parses a Deployment. The `String` describes settings that could not be read. Returns `None` if the
     /// Deployment is not an operator's.
-    fn of(deployment: Value) -> Option<Result<(Self, Option<String>), Unread>> {
+    pub(crate) fn of(deployment: Value) -> Option<Result<(Self, Option<String>), Unread>> {
         let metadata = &deployment["metadata"];
         let name = metadata["name"].as_str()?.to_owned();
         let namespace = Name::parse(metadata["namespace"].as_str()?).ok()?;

@@ -9,6 +9,7 @@ mod replicas;
 mod syncs;
 mod webhook;
 mod workloads;
+mod writer;
 
 use serde::{Serialize, Serializer};
 
@@ -20,6 +21,7 @@ use self::replicas::replicas;
 use self::syncs::{Syncs, syncs};
 use self::webhook::{certificate, webhook};
 use self::workloads::{Managed, Replies, Warnings};
+use self::writer::writer;
 use crate::cluster::{Cluster, Unseen};
 use crate::history;
 use crate::operators::{Operator, Operators, Unread};
@@ -172,8 +174,9 @@ async fn of_read(
     };
     let managed: Vec<_> = all.managed.iter().filter(is_its).collect();
     let answer = reach(cluster, operator, &managed);
-    let ((leader, alive), (webhook, report), policy) = tokio::join!(
+    let ((leader, alive), writer, (webhook, report), policy) = tokio::join!(
         leader(cluster, operator),
+        writer(cluster, operator),
         webhook(cluster, &operator.name, answer),
         policy(cluster, &operator.name)
     );
@@ -182,6 +185,7 @@ async fn of_read(
         None => alive,
     };
     let mut checks = vec![replicas(&operator.deployment, alive), leader];
+    checks.extend(writer);
     checks.extend(webhook);
     checks.extend(report.map(|report| certificate(&report)));
     checks.push(policy);
