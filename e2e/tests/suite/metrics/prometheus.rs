@@ -18,6 +18,8 @@ use super::of_all_controllers;
 
 /// Job name that a PodMonitor gives to the targets of release pod-reloader in namespace pod-reloader.
 const JOB: &str = "pod-reloader/pod-reloader";
+/// The same for the writer of that release.
+const WRITERS_JOB: &str = "pod-reloader/pod-reloader-writer";
 
 #[tokio::test]
 async fn each_alert_fires_when_it_should_and_not_before() -> Result<()> {
@@ -106,7 +108,8 @@ async fn a_prometheus_has_an_answer_to_every_query_and_no_alert() -> Result<()> 
     .await
 }
 
-/// A Prometheus that scrapes one operator, and evaluates the rules of the chart.
+/// A Prometheus that scrapes one operator, which runs all controllers, also as the writer, and evaluates the rules of the
+/// chart.
 struct Prometheus {
     process: Process,
     promtool: PathBuf,
@@ -122,7 +125,11 @@ impl Prometheus {
         let config = json!({
             "global": {"scrape_interval": "5s", "scrape_timeout": "5s", "evaluation_interval": "1s"},
             "rule_files": ["rules.yaml"],
-            "scrape_configs": [scraped(JOB, target), scraped("itself", &address)],
+            "scrape_configs": [
+                scraped(JOB, target),
+                scraped(WRITERS_JOB, target),
+                scraped("itself", &address),
+            ],
         });
         let file = |name: &str| directory.path().join(name);
         fs::write(file("rules.yaml"), rules()?.to_string())?;
