@@ -48,6 +48,8 @@ pub struct Installation {
     directory: PathBuf,
     /// Name of its Deployment.
     deployment: String,
+    /// Label of what the chart renders for this process.
+    component: &'static str,
     service_account: String,
     args: Vec<String>,
     /// Mounted Secrets, each with the argument that names its path on this machine.
@@ -115,6 +117,7 @@ impl Installation {
             client: control_plane.admin_client().await?,
             directory: directory.join("mounted"),
             deployment: deployment.to_owned(),
+            component: "controller",
             service_account: deployment.to_owned(),
             args: Vec::new(),
             mounted: Vec::new(),
@@ -289,6 +292,7 @@ impl Installation {
     pub async fn writer(&self) -> Result<Option<Self>> {
         let mut writer = Self {
             deployment: format!("{}-writer", self.deployment),
+            component: "writer",
             // Nobody calls it.
             port: free_port()?,
             ..self.clone()
@@ -344,6 +348,14 @@ impl Installation {
         let mut other = self.clone();
         other.args.retain(|it| it != argument);
         other
+    }
+
+    /// Returns a selector of what the chart renders for this process.
+    pub fn selector(&self) -> String {
+        format!(
+            "app.kubernetes.io/instance={},app.kubernetes.io/component={}",
+            self.namespace, self.component
+        )
     }
 
     /// Returns the operator's user name at the apiserver.

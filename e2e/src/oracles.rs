@@ -107,7 +107,7 @@ impl<'a> Oracles<'a> {
         self.scene.quiet().await?;
         self.all_right(expected.within).await?;
         self.no_needless_rollout(expected).await?;
-        for replica in self.scene.replicas() {
+        for replica in self.scene.processes() {
             bounded(&replica.operator)?;
             self.clear(&replica.operator).await?;
         }

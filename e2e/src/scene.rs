@@ -139,12 +139,18 @@ pub struct Scene {
     pub proxy: Option<Proxy>,
     replicas: Replicas,
     /// The process of the chart that the test is not about, if there are two.
-    other: Option<Replica>,
+    other: Option<Other>,
     audit_log: AuditLog,
     /// Position in the audit log before the operator existed.
     began: Mark,
     options: Options,
     directory: TempDir,
+}
+
+/// The process of the chart that a test is not about.
+struct Other {
+    installation: Installation,
+    replica: Replica,
 }
 
 /// The state of a workload at some point in time.
@@ -232,9 +238,14 @@ impl Scene {
         let (replicas, first) =
             Replicas::start(&control_plane, &installation, directory.path(), &options).await?;
         let other = match other {
-            Some(other) => {
+            Some(installation) => {
                 let directory = directory.path().join("other");
-                Some(Replica::start(&control_plane, &other, &directory, &options).await?)
+                let replica =
+                    Replica::start(&control_plane, &installation, &directory, &options).await?;
+                Some(Other {
+                    installation,
+                    replica,
+                })
             }
             None => None,
         };
@@ -286,13 +297,26 @@ impl Scene {
     /// # Errors
     /// When the chart renders one process only.
     pub fn other(&self) -> Result<&Operator> {
-        let other = self.other.as_ref().map(|it| &it.operator);
+        Ok(&self.the_other()?.replica.operator)
+    }
+
+    /// Returns the installation of that process.
+    ///
+    /// # Errors
+    /// Same as [`Scene::other`].
+    pub fn others_installation(&self) -> Result<&Installation> {
+        Ok(&self.the_other()?.installation)
+    }
+
+    fn the_other(&self) -> Result<&Other> {
+        let other = self.other.as_ref();
         other.context("the chart renders one process only")
     }
 
     /// Returns all replicas, and that process.
-    fn processes(&self) -> impl Iterator<Item = Replica> {
-        self.replicas().into_iter().chain(self.other.clone())
+    pub fn processes(&self) -> impl Iterator<Item = Replica> {
+        let other = self.other.as_ref().map(|it| it.replica.clone());
+        self.replicas().into_iter().chain(other)
     }
 
     /// Waits until the apiserver calls the webhook.
@@ -336,7 +360,14 @@ impl Scene {
     /// # Errors
     /// When the apiserver gives no token.
     pub async fn operators_client(&self) -> Result<Client> {
-        let installation = &self.installation;
+        self.client_of(&self.installation).await
+    }
+
+    /// Returns a client with the token of an installation.
+    ///
+    /// # Errors
+    /// When the apiserver gives no token.
+    pub async fn client_of(&self, installation: &Installation) -> Result<Client> {
         let token = self
             .control_plane
             .service_account_token(&installation.namespace, installation.service_account())
@@ -717,7 +748,19 @@ impl Scene {
     /// # Errors
     /// When the log cannot be read.
     pub async fn requests(&self, mark: Mark) -> Result<Vec<AuditEvent>> {
-        let username = self.installation.username();
+        self.requests_of(&self.installation, mark).await
+    }
+
+    /// Returns requests like [`Scene::requests`], of another installation.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub async fn requests_of(
+        &self,
+        installation: &Installation,
+        mark: Mark,
+    ) -> Result<Vec<AuditEvent>> {
+        let username = installation.username();
         let mut events = self.audit_log.naming(&username, mark).await?;
         let own = &self.installation.namespace;
         events.retain(|event| event.user == username);

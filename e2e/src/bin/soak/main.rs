@@ -93,7 +93,7 @@ async fn main() -> Result<ExitCode> {
         tell_each_minute(&scene, &history, &report, &memory, began, end),
     );
     users.restore_config().await;
-    for replica in scene.replicas() {
+    for replica in scene.processes() {
         replica.proxy()?.clear();
     }
     let verdict = Verdict::pass(&scene, &users.population, &history).await?;
@@ -101,7 +101,7 @@ async fn main() -> Result<ExitCode> {
         report
             .into_inner()
             .close(&scene, &history, &memory.into_inner(), &verdict, seed)?;
-    for replica in scene.replicas() {
+    for replica in scene.processes() {
         replica.operator.process().kill().await;
     }
     scene.control_plane.stop().await;

@@ -185,7 +185,7 @@ impl Report {
 fn keep_logs(scene: &Scene, seed: u64) -> Result<()> {
     let directory = env::temp_dir().join(format!("pod-reloader-soak-{seed}"));
     fs::create_dir_all(&directory)?;
-    for (at, replica) in scene.replicas().iter().enumerate() {
+    for (at, replica) in scene.processes().enumerate() {
         fs::write(
             directory.join(format!("replica-{at}.log")),
             replica.operator.log()?,

@@ -144,7 +144,7 @@ async fn told(scene: &Scene) -> Result<Vec<String>> {
         "--output=yaml",
     ];
     let mut places = HashMap::from([("Events".to_owned(), scene.tool().run(&events).await?)]);
-    for (at, replica) in scene.replicas().iter().enumerate() {
+    for (at, replica) in scene.processes().enumerate() {
         places.insert(format!("the log of replica {at}"), replica.operator.log()?);
         places.insert(
             format!("the metrics of replica {at}"),

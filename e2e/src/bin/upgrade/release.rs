@@ -3,7 +3,7 @@
 use anyhow::Result;
 use pod_reloader_e2e::workload::secret;
 use pod_reloader_e2e::{
-    ControlPlane, ControlPlaneOptions, Options, Scene, Version, crds::crd, merge,
+    ControlPlane, ControlPlaneOptions, Operator, Options, Scene, Version, crds::crd, merge,
 };
 use serde_json::{Value, json};
 
@@ -15,6 +15,8 @@ use crate::sentinels::Sentinels;
 pub(crate) struct Release {
     pub(crate) scene: Scene,
     options: Options,
+    /// The process that writes Secrets and custom resources, while a feature needs it.
+    writer: Option<Operator>,
     sentinels: Option<Sentinels>,
 }
 
@@ -34,6 +36,7 @@ impl Release {
         Ok(Self {
             scene,
             options,
+            writer: None,
             sentinels: None,
         })
     }
@@ -85,6 +88,7 @@ impl Release {
         if self.scene.installation.args() != args {
             self.replace_replicas().await?;
         }
+        self.replace_writer().await?;
         self.quiet(values).await
     }
 
@@ -110,6 +114,19 @@ impl Release {
             self.scene.add_replica().await?;
             old.operator.stop().await;
             self.scene.forget(&old);
+        }
+        Ok(())
+    }
+
+    /// Stops the writer, and starts another one if the chart renders one.
+    async fn replace_writer(&mut self) -> Result<()> {
+        if let Some(old) = self.writer.take() {
+            old.stop().await;
+        }
+        if let Some(writer) = self.scene.installation.writer().await? {
+            let directory = self.scene.directory().join("writer");
+            let started = self.scene.start_replica(&writer, &directory, &[]);
+            self.writer = Some(started.await?);
         }
         Ok(())
     }
@@ -144,6 +161,7 @@ impl Release {
         for replica in self.scene.replicas() {
             replica.operator.process().kill().await;
         }
+        drop(self.writer);
         self.scene.control_plane.stop().await;
     }
 }
