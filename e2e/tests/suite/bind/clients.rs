@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use pod_reloader_e2e::{Attempt, AuditEvent, Mark, PATIENCE, Scene, Tool, wait_for};
 use serde_json::{Value, json};
 
-use super::fields::{STORES, bind, has, is, secret, store, writes};
+use super::fields::{STORES, bind, has, is, rests, secret, store, writes};
 use super::{binding_fields, with_definitions};
 use crate::sync::are_paced;
 
@@ -137,7 +137,7 @@ async fn who_keeps_writing_a_placeholder_is_named_and_met_once_a_minute() -> Res
             "{}",
             output.stderr
         );
-        scene.quiet().await?;
+        rests(scene).await?;
         for name in ["argo", "kubectl"] {
             let written = writes_to(scene, mark, name).await?;
             ensure!(written.len() >= 2, "{written:?}");

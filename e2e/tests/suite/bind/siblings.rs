@@ -115,6 +115,7 @@ async fn each_value_is_in_its_field_alone_and_nobody_repeats_it() -> Result<()> 
         let encoded = encoded.trim_matches('"').trim_end_matches('=');
         for (what, text) in [
             ("log", scene.operator.log()?),
+            ("log of the operator", scene.other()?.log()?),
             ("status", bindings),
             ("events", events),
             ("metrics", scene.operator.metrics().await?),

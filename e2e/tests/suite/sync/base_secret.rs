@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use pod_reloader_e2e::workload::Workload;
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, THIS_NAMESPACE, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, THIS_NAMESPACE, Tested, wait_for};
 use serde_json::{Value, json};
 
 use super::{Namespaces, SHARED, apply_sync, becomes, play, rests, shown, source, sync, writes};
@@ -25,6 +25,7 @@ async fn a_protected_base_secret_reaches_a_hundred_namespaces_and_rolls_every_co
     let selector =
         json!([{"key": "copies-of", "operator": "In", "values": [THIS_NAMESPACE, here]}]);
     let options = Options {
+        tested: Tested::Writer,
         everywhere: true,
         values: json!({
             "protect": {"enabled": true},
@@ -95,7 +96,9 @@ async fn a_protected_base_secret_reaches_a_hundred_namespaces_and_rolls_every_co
         let copied = writes(scene, mark).await?;
         let is_once = copied.len() == TEAMS && copied.iter().all(|it| it.verb == "update");
         ensure!(is_once, "{:?}", shown(&copied));
-        let mut restarts = scene.requests(mark).await?;
+        let mut restarts = scene
+            .requests_of(scene.others_installation()?, mark)
+            .await?;
         restarts
             .retain(|it| it.resource == "deployments" && it.verb == "patch" && it.name == "web");
         ensure!(restarts.len() == TEAMS, "{:?}", shown(&restarts));

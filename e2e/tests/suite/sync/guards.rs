@@ -130,7 +130,7 @@ async fn metadata_that_decides_is_refused(scene: &Scene, sync: &Value, user: &st
 }
 
 #[tokio::test]
-async fn the_operators_token_writes_copies_and_nothing_else() -> Result<()> {
+async fn the_writers_token_writes_copies_and_nothing_else() -> Result<()> {
     play(copying(json!({"pin": {"enabled": true}})), async |scene| {
         let namespaces = Namespaces::of(scene);
         let a = namespaces.create("a", true).await?;
@@ -194,16 +194,18 @@ async fn the_operators_token_writes_copies_and_nothing_else() -> Result<()> {
     .await
 }
 
-/// Copies of ClusterConfigSyncs and those of pins share a policy, which mixes up neither.
+/// Copies of ClusterConfigSyncs are those of the writer, and those of pins are those of the operator.
 async fn config_maps(scene: &Scene, client: &Client, namespace: &str) -> Result<()> {
     use k8s_openapi::api::core::v1::ConfigMap;
     let mark = json!({COPY_OF: format!("x/y@{namespace}"), SEAL: "0".repeat(32)});
     let pinned = json!({"pod-reloader.cs.sap.com/copy-of": "app"});
     let label = json!({"pod-reloader.cs.sap.com/copy": "true"});
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let operator = scene.client_of(scene.others_installation()?).await?;
+    let as_operator: Api<ConfigMap> = Api::namespaced(operator, namespace);
     let as_admin: Api<ConfigMap> = Api::namespaced(scene.client.clone(), namespace);
-    for (name, metadata, immutable, may_replace, may_delete) in [
-        ("synced", json!({"annotations": mark}), false, true, true),
+    for (name, metadata, immutable, is_writers, is_operators) in [
+        ("synced", json!({"annotations": mark}), false, true, false),
         (
             "app-0123456789",
             json!({"annotations": pinned, "labels": label}),
@@ -222,16 +224,16 @@ async fn config_maps(scene: &Scene, client: &Client, namespace: &str) -> Result<
             ..PostParams::default()
         };
         let replaced = api.replace(name, &params, &stored).await.map(drop);
-        answered(replaced, may_replace, &format!("replace {name}"))?;
+        answered(replaced, is_writers, &format!("replace {name}"))?;
         let params = DeleteParams {
             dry_run: true,
             ..DeleteParams::default()
         };
-        answered(
-            api.delete(name, &params).await.map(drop),
-            may_delete,
-            &format!("delete {name}"),
-        )?;
+        let deleted = api.delete(name, &params).await.map(drop);
+        answered(deleted, is_writers, &format!("delete {name}"))?;
+        let deleted = as_operator.delete(name, &params).await.map(drop);
+        let what = format!("delete {name} as the operator");
+        answered(deleted, is_operators, &what)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The policies bind the operator to objects that it would call its own: each row of the table that its rules are tested
+//! The policies bind the writer to objects that it would call its own: each row of the table that its rules are tested
 //! with.
 
 use anyhow::{Context, Result};
@@ -31,8 +31,7 @@ fn secret() -> String {
 }
 
 #[tokio::test]
-async fn the_policies_let_the_operator_write_and_delete_what_the_table_of_marks_says() -> Result<()>
-{
+async fn the_policies_let_the_writer_write_and_delete_what_the_table_of_marks_says() -> Result<()> {
     let rows = include_str!("../../../../crates/pod-reloader-core/tests/marks.json");
     let mut rows: Vec<Row> = serde_json::from_str(rows)?;
     // What is refused comes first, and waits until the policies are in force.
@@ -48,7 +47,7 @@ async fn the_policies_let_the_operator_write_and_delete_what_the_table_of_marks_
         let uid = read_sync(scene, owner).await?["metadata"]["uid"].clone();
         let table = Table {
             scene,
-            operator: scene.operators_client().await?,
+            writer: scene.operators_client().await?,
             owner: json!({
                 "apiVersion": "pod-reloader.github.io/v1alpha1",
                 "kind": "ClusterConfigSync",
@@ -80,7 +79,7 @@ async fn the_policies_let_the_operator_write_and_delete_what_the_table_of_marks_
 
 struct Table<'a> {
     scene: &'a Scene,
-    operator: Client,
+    writer: Client,
     /// The reference to the ClusterConfigSync: the garbage collector deletes what has an owner that is not there.
     owner: Value,
 }
@@ -109,7 +108,7 @@ impl Table<'_> {
         in_full(&object, namespace, name)
     }
 
-    /// Waits until the answers to the operator's token are those of the row.
+    /// Waits until the answers to the writer's token are those of the row.
     async fn answers(&self, row: &Row, path: &str, stored: &Value) -> Result<()> {
         let mut copy = stored.clone();
         // Data and type stay, because some cannot change.
@@ -130,7 +129,7 @@ impl Table<'_> {
         .await
     }
 
-    /// Returns true if the operator may do this, and false if a policy refuses it. Nothing is done.
+    /// Returns true if the writer may do this, and false if a policy refuses it. Nothing is done.
     async fn may(&self, method: Method, path: &str, body: &Value) -> Result<bool> {
         let body = match body {
             Value::Null => Vec::new(),
@@ -141,7 +140,7 @@ impl Table<'_> {
             .uri(format!("{path}?dryRun=All"))
             .header("content-type", "application/json")
             .body(body)?;
-        match self.operator.request::<Value>(request).await {
+        match self.writer.request::<Value>(request).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status))
                 if status.message.contains("ValidatingAdmissionPolicy") =>

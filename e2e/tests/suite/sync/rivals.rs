@@ -57,7 +57,7 @@ async fn of_two_syncs_the_older_has_the_namespace_and_nothing_flips() -> Result<
         )?;
         let uid = secrets(scene, &a).get(SHARED).await?.metadata.uid;
         let mark = scene.mark().await?;
-        scene.quiet().await?;
+        rests(scene, &older).await?;
         has_copy(scene, &a, "1").await?;
         let written = writes(scene, mark).await?;
         ensure!(

@@ -48,6 +48,7 @@ async fn a_value_is_in_no_log_event_metric_or_status() -> Result<()> {
         ensure!(!encoded.is_empty());
         for (what, text) in [
             ("log", scene.operator.log()?),
+            ("log of the operator", scene.other()?.log()?),
             ("status", status),
             ("events", events),
             ("metrics", scene.operator.metrics().await?),
