@@ -114,7 +114,7 @@ async fn becomes(scene: &Scene, reason: &str) -> Result<Value> {
     .await
 }
 
-/// Makes the operator write fields of an object of each kind.
+/// Makes the writer fill fields of an object of each kind, from a source of each kind, and repeat an Event.
 pub(crate) async fn fields_of_each_kind(scene: &Scene) -> Result<()> {
     with_definitions(&scene.control_plane).await?;
     let of_store = json!({
@@ -127,22 +127,42 @@ pub(crate) async fn fields_of_each_kind(scene: &Scene) -> Result<()> {
     let store = json!({
         "apiVersion": "example.com/v1", "kind": "Store", "metadata": {"name": "store"}, "spec": {},
     });
+    let settings = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"port": "5432"},
+    });
+    let of_settings = json!({
+        "metadata": {"name": "settings"},
+        "spec": {
+            "source": {"kind": "ConfigMap", "name": "settings"},
+            "target": {"apiVersion": "example.com/v1", "kind": "Store", "name": "store"},
+            "fields": [{"key": "port", "path": "spec.port", "as": "Integer"}],
+        },
+    });
     let all = [
         s3("1", "images"),
+        settings,
         harbor(json!({})),
         store,
         harbor_s3(json!({})),
         harbor_s3(of_store),
+        harbor_s3(of_settings),
     ];
     scene.apply(&all).await?;
     becomes(scene, "Applied").await?;
-    wait_for("the field of the Store", PATIENCE, async || {
+    wait_for("the fields of the Store", PATIENCE, async || {
         let store = scene.custom_object("example.com/v1", "stores", "store");
-        let password = store.await?["spec"]["password"].clone();
-        Ok(match password == "1" {
+        let spec = store.await?["spec"].clone();
+        Ok(match spec["password"] == "1" && spec["port"] == 5432 {
             true => Attempt::Done(()),
-            false => Attempt::NotYet(password.to_string()),
+            false => Attempt::NotYet(spec.to_string()),
         })
     })
-    .await
+    .await?;
+    for _ in 0..2 {
+        scene.kubectl(&["delete", "secret", "s3"]).await?;
+        becomes(scene, "SourceNotFound").await?;
+        scene.apply(&[s3("1", "images")]).await?;
+        becomes(scene, "Applied").await?;
+    }
+    Ok(())
 }

@@ -111,7 +111,7 @@ fn source_named(name: &str, value: &str) -> Value {
     })
 }
 
-/// Makes the operator create, change and delete a copy of each kind.
+/// Makes the writer create, change and delete a copy of each kind, and repeat an Event.
 pub(crate) async fn copy_both_kinds(scene: &Scene) -> Result<()> {
     let namespaces = Namespaces::of(scene);
     let here = namespaces.create("both", true).await?;
@@ -150,7 +150,14 @@ pub(crate) async fn copy_both_kinds(scene: &Scene) -> Result<()> {
             },
         )
     })
-    .await
+    .await?;
+    for _ in 0..2 {
+        scene.kubectl(&["delete", "secret", SHARED]).await?;
+        becomes(scene, &both[0], "SourceNotFound").await?;
+        scene.apply(&[source("3")]).await?;
+        becomes(scene, &both[0], "Synced").await?;
+    }
+    Ok(())
 }
 
 async fn apply_sync(scene: &Scene, object: &Value) -> Result<()> {
