@@ -1,51 +1,35 @@
-//! The powers of a stolen operator token: the table of docs/security.md, tried row by row.
+//! The powers of a stolen token, of the operator or of the writer: the table of docs/security.md, tried row by row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use http::{Method, Request};
 use kube::Client;
-use pod_reloader_e2e::workload::{CONFIG_HASH, Kind, Workload};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, merge, wait_for};
+use pod_reloader_e2e::workload::{CONFIG_HASH, Kind, Workload, config_map, secret as secret_of};
+use pod_reloader_e2e::{
+    Attempt, Options, PATIENCE, Scene, THIS_NAMESPACE, Tested, merge, wait_for,
+};
 use serde_json::{Value, json};
 
 use self::Answer::{Policy, Rbac, Yes};
+use crate::bind;
 
 #[tokio::test]
 async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
     let options = Options {
         everywhere: true,
         // Leaves the workloads of other tests alone.
-        values: json!({"webhook": {"namespaceSelector": {"matchLabels": {"stolen-token": "x"}}}}),
-        namespace_labels: vec!["stolen-token=x".to_owned()],
+        values: selecting(),
+        namespace_labels: vec![format!("stolen-token={THIS_NAMESPACE}")],
         failure_policy: "Ignore",
         released: true,
         ..Options::default()
     };
     Scene::play(options.clone(), async |scene| {
         scene.operator.stop().await;
-        scene
-            .apply(&[
-                Workload::deployment("web").manifest(),
-                Workload::new(Kind::StatefulSet, "ready").manifest(),
-                Workload::new(Kind::StatefulSet, "stuck")
-                    .with(
-                        &["spec", "template", "spec", "schedulerName"],
-                        json!("nobody"),
-                    )
-                    .manifest(),
-                // Its node is nobody's, so it never becomes ready.
-                Workload::new(Kind::StatefulSet, "started")
-                    .with(&["spec", "template", "spec", "nodeName"], json!("nowhere"))
-                    .manifest(),
-                alone(),
-                copy("copy-0123456789"),
-                copy("renamed"),
-                kept("kept-by-somebody-else"),
-            ])
-            .await?;
+        scene.apply(&objects()).await?;
         // By default there is no namespace selector.
-        answers(scene, &[(LIST_NAMESPACES, Yes)]).await?;
+        answers(scene, Tested::Controller, &[(LIST_NAMESPACES, Yes)]).await?;
 
         let everywhere = options.values(&scene.namespace);
         let in_one = Options {
@@ -71,6 +55,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     (WRITE_COPIES, Yes),
                     (WRITE_KEPT, Yes),
                     (LIST_PODS, Yes),
+                    (LIST_REVISIONS, Yes),
                     (DELETE_PODS, Policy),
                     (DELETE_STUCK_PODS_AT_ONCE, Policy),
                     (DELETE_STUCK_PODS, Yes),
@@ -121,6 +106,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     (CHANGE_WORKLOADS, Rbac),
                     (RESTART_WORKLOADS, Rbac),
                     (MINT_BY_SECRET, Rbac),
+                    (CREATE_KEYS, Rbac),
                     (CREATE_SECRET, Rbac),
                     (CHANGE_OWN_WEBHOOK, Rbac),
                     (CHANGE_CA_BUNDLE, Rbac),
@@ -134,11 +120,113 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
             let mut all = base.clone();
             merge(&mut all, &values);
             scene.installation.clone().upgrade(&all).await?;
-            answers(scene, others).await.context(values)?;
+            let answered = answers(scene, Tested::Controller, others);
+            answered.await.context(values)?;
         }
         Ok(())
     })
     .await
+}
+
+#[tokio::test]
+async fn beside_a_writer_each_of_two_stolen_tokens_can_do_what_the_table_says() -> Result<()> {
+    let mut values = json!({
+        "sync": {"enabled": true},
+        "secretProviderClasses": {"enabled": true},
+        "namespaceAnnotations": true,
+    });
+    merge(&mut values, &selecting());
+    let operators = [
+        (LIST_NAMESPACES, Yes),
+        (LIST_PODS, Yes),
+        (LIST_MOUNTED, Yes),
+        (LIST_BINDINGS, Yes),
+    ];
+    both_tokens(true, values, &operators, &[]).await
+}
+
+#[tokio::test]
+async fn the_stolen_token_of_a_writer_that_only_fills_fields_writes_no_object_of_kubernetes()
+-> Result<()> {
+    let operators = [
+        (READ_SECRETS, Rbac),
+        (READ_CONFIG_MAPS, Rbac),
+        (LIST_BINDINGS, Yes),
+    ];
+    let writers = [
+        READ_SECRETS,
+        READ_CONFIG_MAPS,
+        CREATE_KEYS,
+        MINT_BY_SECRET,
+        CREATE_SECRET,
+        CHANGE_SECRETS,
+        WRITE_CONFIG_MAPS,
+        WRITE_COPIES,
+        WRITE_KEPT,
+        WRITE_SYNCED,
+        WRITE_SYNCED_ELSEWHERE,
+        LIST_SYNCS,
+        CHANGE_SYNC_STATUS,
+        REPLACE_CA,
+        LIST_NAMESPACES,
+    ];
+    let writers = writers.map(|row| (row, Rbac));
+    both_tokens(false, json!({}), &operators, &writers).await
+}
+
+/// Asserts that the tokens of both processes get the answers of the table, except for those of `operators` and `writers`,
+/// with bound fields and these values.
+async fn both_tokens(
+    everywhere: bool,
+    values: Value,
+    operators: &[(&str, Answer)],
+    writers: &[(&str, Answer)],
+) -> Result<()> {
+    let options = Options {
+        tested: Tested::Controller,
+        everywhere,
+        // What there is to copy and to fill belongs to other tests.
+        args: vec!["--reconcile=off".to_owned()],
+        namespace_labels: vec![format!("stolen-token={THIS_NAMESPACE}")],
+        failure_policy: "Ignore",
+        ..bind::binding_fields(values)
+    };
+    Scene::play(options, async |scene| {
+        bind::with_definitions(&scene.control_plane).await?;
+        scene.apply(&objects()).await?;
+        scene.apply(&[bind::harbor(json!({}))]).await?;
+        answers(scene, Tested::Controller, operators).await?;
+        answers(scene, Tested::Writer, writers).await
+    })
+    .await
+}
+
+/// Returns values that leave the workloads of other tests alone.
+fn selecting() -> Value {
+    let labels = json!({"stolen-token": THIS_NAMESPACE});
+    json!({"webhook": {"namespaceSelector": {"matchLabels": labels}}})
+}
+
+/// Returns the objects that [`tries`] asks about.
+fn objects() -> Vec<Value> {
+    let not_ready = |name: &str, field: &str, value: &str| {
+        Workload::new(Kind::StatefulSet, name)
+            .with(&["spec", "template", "spec", field], json!(value))
+            .manifest()
+    };
+    vec![
+        Workload::deployment("web").manifest(),
+        Workload::new(Kind::StatefulSet, "ready").manifest(),
+        not_ready("stuck", "schedulerName", "nobody"),
+        // Its node is nobody's, so it never becomes ready.
+        not_ready("started", "nodeName", "nowhere"),
+        alone(),
+        config_map("theirs", "1"),
+        secret_of("theirs", "1"),
+        copy("copy-0123456789"),
+        copy("renamed"),
+        kept("kept-by-somebody-else"),
+    ]
 }
 
 /// The apiserver's answer to a request.
@@ -146,14 +234,15 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
 enum Answer {
     /// The request would succeed.
     Yes,
-    /// The operator lacks the right.
+    /// The process lacks the right.
     Rbac,
-    /// The operator has the right, but a policy refuses this use of it.
+    /// The process has the right, but a policy refuses this use of it.
     Policy,
 }
 
-/// Returns the table's answers for the default values.
-fn documented() -> Result<BTreeMap<String, Answer>> {
+/// Returns the table's answers for a process: for the operator with the default values, and for the writer with copies
+/// and bound fields in all namespaces.
+fn documented(process: Tested) -> Result<BTreeMap<String, Answer>> {
     let page = include_str!("../../../docs/security.md");
     let (_, section) = page
         .split_once("\n## What a stolen token can do\n")
@@ -161,29 +250,46 @@ fn documented() -> Result<BTreeMap<String, Answer>> {
     let section = section.split("\n## ").next().unwrap_or_default();
     let rows = section.lines().filter(|line| line.starts_with("| "));
     let rows = rows.skip(2).map(|row| {
-        let mut cells = row.trim_matches('|').split(" | ").map(str::trim);
-        let (row, answer) = (cells.next(), cells.next());
-        let answer = match answer.context("a row has an answer")? {
+        let cells = row.trim_matches('|').split(" | ").map(str::trim);
+        let cells: Vec<_> = cells.collect();
+        let [row, of_operator, of_writer, _] = cells[..] else {
+            anyhow::bail!("{row}: not four cells");
+        };
+        let answer = match process {
+            Tested::Controller => of_operator,
+            Tested::Writer => of_writer,
+        };
+        let answer = match answer {
             "yes" => Yes,
             "no: RBAC" => Rbac,
             "no: policy" => Policy,
             other => anyhow::bail!("{other}: no answer"),
         };
-        Ok((row.context("a row has a name")?.to_owned(), answer))
+        Ok((row.to_owned(), answer))
     });
     rows.collect()
 }
 
-/// Asserts that the operator's token gets the answers of the table, except for `others`, once the policies
-/// are in force.
-async fn answers(scene: &Scene, others: &[(&str, Answer)]) -> Result<()> {
-    let mut expected = documented()?;
+/// Asserts that the token of a process gets the answers of the table, except for `others`, once the policies are in
+/// force.
+async fn answers(scene: &Scene, process: Tested, others: &[(&str, Answer)]) -> Result<()> {
+    let mut expected = documented(process)?;
     for (row, answer) in others {
         let answered = expected.get_mut(*row);
         *answered.with_context(|| format!("no row: {row}"))? = *answer;
     }
-    let client = scene.operators_client().await?;
-    let tries = tries(&scene.installation.namespace, &scene.namespace);
+    let installation = match process {
+        Tested::Controller => &scene.installation,
+        Tested::Writer => scene.others_installation()?,
+    };
+    let client = scene.client_of(installation).await?;
+    let own = &*scene.installation.namespace;
+    let writer = format!("{own}-writer");
+    let leases = match process {
+        Tested::Controller => [own, &*writer],
+        Tested::Writer => [&*writer, own],
+    };
+    let tries = tries(own, &scene.namespace, leases);
     let tried: BTreeSet<_> = tries.iter().map(|(row, _)| *row).collect();
     let documented: BTreeSet<_> = expected.keys().map(String::as_str).collect();
     ensure!(tried == documented, "{tried:#?}\n{documented:#?}");
@@ -201,6 +307,7 @@ async fn answers(scene: &Scene, others: &[(&str, Answer)]) -> Result<()> {
         })
     })
     .await
+    .with_context(|| format!("{process:?}"))
 }
 
 async fn answer(client: &Client, (method, path, body): &Try) -> Result<Answer> {
@@ -229,7 +336,7 @@ async fn answer(client: &Client, (method, path, body): &Try) -> Result<Answer> {
         Err(kube::Error::Api(status)) => match status.code {
             403 | 422 if status.message.contains("ValidatingAdmissionPolicy") => Ok(Policy),
             403 => Ok(Rbac),
-            // The operator has the right, but the object does not exist, or exists already.
+            // The process has the right, but the object does not exist, or exists already.
             404 | 409 => Ok(Yes),
             _ => Err(anyhow::anyhow!("{method} {path}: {}", status.message)),
         },
@@ -240,9 +347,11 @@ async fn answer(client: &Client, (method, path, body): &Try) -> Result<Answer> {
 /// Method, path, and body.
 type Try = (Method, String, Value);
 
-/// Returns one or more requests for each row. The operator is in the namespace `own`. A Deployment `web`, the pods
-/// `ready-0`, `stuck-0` and `started-0` of StatefulSets, a pod `alone`, and the ConfigMaps `copy-0123456789` and `renamed`, copies by their labels, are in `shop`.
-fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
+/// Returns one or more requests for each row. Both processes are in the namespace `own`, and have `leases`, first that of
+/// the process whose token is tried. A Deployment `web`, the pods `ready-0`, `stuck-0` and `started-0` of StatefulSets, a
+/// pod `alone`, a ConfigMap and a Secret `theirs`, and the ConfigMaps `copy-0123456789` and `renamed`, copies by their
+/// labels, are in `shop`.
+fn tries(own: &str, shop: &str, [lease, others_lease]: [&str; 2]) -> Vec<(&'static str, Try)> {
     let core = |namespace: &str, rest: &str| format!("/api/v1/namespaces/{namespace}/{rest}");
     let api = |group: &str, namespace: &str, rest: &str| {
         format!("/apis/{group}/v1/namespaces/{namespace}/{rest}")
@@ -253,6 +362,7 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
     let get = |path: String| (Method::GET, path, Value::Null);
     let post = |path: String, body: Value| (Method::POST, path, body);
     let patch = |path: String, body: Value| (Method::PATCH, path, body);
+    let put = |path: String, body: Value| (Method::PUT, path, body);
     let delete = |path: String| (Method::DELETE, path, Value::Null);
     let named = |name: &str| json!({"metadata": {"name": name}});
     let secret = |name: &str, kind: &str| {
@@ -296,6 +406,17 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
     let leases = |rest: &str| api("coordination.k8s.io", own, rest);
     let hash = json!({"metadata": {"annotations": {CONFIG_HASH: "evil"}}});
     let bound = format!("/apis/goharbor.io/v1beta1/namespaces/{shop}/harbors/registry");
+    let ours = "/apis/pod-reloader.github.io/v1alpha1";
+    let marked = |namespace: &str, kind: &str, seal: Option<String>| {
+        let mut marked = secret("another", kind);
+        let annotations = &mut marked["metadata"]["annotations"];
+        annotations[COPY_OF] = json!(format!("any/another@{namespace}"));
+        if let Some(seal) = seal {
+            annotations[SEAL] = json!(seal);
+        }
+        marked
+    };
+    let seal = || Some("0".repeat(32));
     vec![
         (READ_SECRETS, get(core("kube-public", "secrets/any"))),
         (READ_CONFIG_MAPS, get(core("kube-public", "configmaps/any"))),
@@ -314,6 +435,10 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
         (
             READ_KEYS,
             get(core(own, &format!("secrets/{}", hash_keys(own)))),
+        ),
+        (
+            CREATE_KEYS,
+            post(core(own, "secrets"), secret(&hash_keys(own), "Opaque")),
         ),
         (
             CHANGE_WORKLOADS,
@@ -386,11 +511,12 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
         ),
         (
             CHANGE_SECRETS,
-            patch(core(shop, "secrets/any"), json!({"data": {}})),
+            put(core(shop, "secrets/theirs"), named("theirs")),
         ),
+        (CHANGE_SECRETS, delete(core(shop, "secrets/theirs"))),
         (
             CHANGE_SECRETS,
-            patch(core(shop, "configmaps/any"), json!({"data": {}})),
+            put(core(shop, "configmaps/theirs"), named("theirs")),
         ),
         (
             WRITE_CONFIG_MAPS,
@@ -456,35 +582,28 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
         ),
         (
             WRITE_SYNCED,
-            post(core(shop, "secrets"), {
-                let mut marked = secret("another", "Opaque");
-                let mark = format!("any/another@{shop}");
-                marked["metadata"]["annotations"] = json!({COPY_OF: mark, SEAL: "0".repeat(32)});
-                marked
-            }),
+            post(core(shop, "secrets"), marked(shop, "Opaque", seal())),
         ),
         (
             WRITE_SYNCED_ELSEWHERE,
-            post(core("kube-public", "secrets"), {
-                let mut marked = secret("another", "Opaque");
-                let mark = "any/another@kube-public";
-                marked["metadata"]["annotations"] = json!({COPY_OF: mark, SEAL: "0".repeat(32)});
-                marked
-            }),
+            post(
+                core("kube-public", "secrets"),
+                marked("kube-public", "Opaque", seal()),
+            ),
         ),
         (
             WRITE_SYNCED_ELSEWHERE,
-            post(core(shop, "secrets"), {
-                let mut unsealed = secret("another", "Opaque");
-                let mark = format!("any/another@{shop}");
-                unsealed["metadata"]["annotations"] = json!({COPY_OF: mark});
-                unsealed
-            }),
+            post(core(shop, "secrets"), marked(shop, "Opaque", None)),
         ),
+        (
+            WRITE_SYNCED_ELSEWHERE,
+            post(core(shop, "secrets"), marked(shop, token, seal())),
+        ),
+        (LIST_SYNCS, get(format!("{ours}/clusterconfigsyncs"))),
         (
             CHANGE_SYNC_STATUS,
             patch(
-                "/apis/pod-reloader.github.io/v1alpha1/clusterconfigsyncs/any/status".to_owned(),
+                format!("{ours}/clusterconfigsyncs/any/status"),
                 json!({"status": {}}),
             ),
         ),
@@ -559,25 +678,37 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
             ),
         ),
         (
+            LIST_BINDINGS,
+            get(format!("{ours}/namespaces/{shop}/fieldbindings")),
+        ),
+        (
             CHANGE_BINDING_STATUS,
             patch(
-                format!(
-                    "/apis/pod-reloader.github.io/v1alpha1/namespaces/{shop}/fieldbindings/any/status"
-                ),
+                format!("{ours}/namespaces/{shop}/fieldbindings/any/status"),
                 json!({"status": {}}),
             ),
         ),
         (LIST_PODS, get(core(shop, "pods"))),
-        (LIST_PODS, get(api("apps", shop, "replicasets"))),
-        (LIST_PODS, get(api("apps", shop, "controllerrevisions"))),
+        (LIST_REVISIONS, get(api("apps", shop, "replicasets"))),
+        (
+            LIST_REVISIONS,
+            get(api("apps", shop, "controllerrevisions")),
+        ),
+        (
+            LIST_MOUNTED,
+            get(api(
+                "secrets-store.csi.x-k8s.io",
+                shop,
+                "secretproviderclasspodstatuses",
+            )),
+        ),
         (
             CHANGE_SECRETS,
             delete(core(own, &format!("secrets/{}", hash_keys(own)))),
         ),
         (
             REPLACE_CA,
-            (
-                Method::PUT,
+            put(
                 core(own, &format!("secrets/{own}-tls")),
                 json!({
                     "metadata": {"name": format!("{own}-tls")},
@@ -623,11 +754,19 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
         (
             TAKE_LEASE,
             patch(
-                leases(&format!("leases/{own}")),
+                leases(&format!("leases/{lease}")),
+                json!({"spec": {"holderIdentity": "evil"}}),
+            ),
+        ),
+        (
+            TAKE_OTHERS_LEASE,
+            patch(
+                leases(&format!("leases/{others_lease}")),
                 json!({"spec": {"holderIdentity": "evil"}}),
             ),
         ),
         (CREATE_LEASE, post(leases("leases"), named("evil"))),
+        (CREATE_LEASE, post(leases("leases"), named(others_lease))),
         (
             WRITE_EVENTS,
             post(api("events.k8s.io", shop, "events"), event),
@@ -649,6 +788,10 @@ fn tries(own: &str, shop: &str) -> Vec<(&'static str, Try)> {
         ),
         (GAIN_RIGHTS, get(IMPERSONATED.to_owned())),
         (GAIN_RIGHTS, delete(format!("{POLICIES}/{own}-guard"))),
+        (
+            GAIN_RIGHTS,
+            delete(format!("{POLICIES}/{own}-writer-guard")),
+        ),
         (LIST_NAMESPACES, get("/api/v1/namespaces".to_owned())),
     ]
 }
@@ -706,7 +849,8 @@ const READ_SECRETS: &str = "read any Secret, also the token of a ServiceAccount 
 const READ_RELEASES: &str =
     "read the Kustomizations of Flux or the Applications of Argo CD, and the values that they hold";
 const READ_CONFIG_MAPS: &str = "read any ConfigMap";
-const READ_KEYS: &str = "read the keys of the hash, and try guesses of what a hash covers";
+const READ_KEYS: &str = "read the keys of the hash, try guesses of what a hash covers, and make [seals](copy.md#marks-and-seals)";
+const CREATE_KEYS: &str = "create the Secret with these keys, if it is missing";
 const CHANGE_WORKLOADS: &str = "change a workload in any way: run any image, as any ServiceAccount";
 const RESTART_WORKLOADS: &str = "restart a workload, by the annotations of pod-reloader";
 const CREATE_WORKLOADS: &str = "create or delete workloads, create pods, or run a command in one";
@@ -726,22 +870,27 @@ const WRITE_CONFIG_MAPS: &str = "create a ConfigMap, or delete one";
 const WRITE_COPIES: &str = "create an immutable ConfigMap with the label, annotation and name of a copy, or delete one that has them";
 const WRITE_KEPT: &str = "create a ConfigMap with the label `pod-reloader.github.io/kept` and no other, or delete one that nobody else has written";
 const WRITE_SYNCED: &str = "write a ConfigMap or Secret that is marked as the copy of a ClusterConfigSync in its namespace";
-const WRITE_SYNCED_ELSEWHERE: &str = "write such an object in `kube-*`, or without a seal";
+const WRITE_SYNCED_ELSEWHERE: &str =
+    "write such an object in `kube-*`, without a seal, or of a type that is never copied";
+const LIST_SYNCS: &str = "read ClusterConfigSyncs";
 const CHANGE_SYNC_STATUS: &str = "change the status of a ClusterConfigSync";
 const READ_BOUND: &str =
     "read custom resources whose fields may be bound, and the values that they hold";
 const CHANGE_BOUND: &str = "change the spec of a custom resource whose fields may be bound";
 const CHANGE_BOUND_METADATA: &str = "change anything else of it";
+const LIST_BINDINGS: &str = "read FieldBindings";
 const CHANGE_BINDING_STATUS: &str = "change the status of a FieldBinding";
-const LIST_PODS: &str =
-    "list pods, ReplicaSets and ControllerRevisions, with the variables that are written there";
-const REPLACE_CA: &str = "replace the CA and the certificate of its webhook";
-const CHANGE_OWN_WEBHOOK: &str =
-    "change its own webhook configuration: read and change what others write, of any kind";
+const LIST_PODS: &str = "list pods, with the variables that are written there";
+const LIST_REVISIONS: &str = "list ReplicaSets and ControllerRevisions, with the same";
+const LIST_MOUNTED: &str =
+    "list SecretProviderClassPodStatuses, with the IDs and versions of what is mounted";
+const REPLACE_CA: &str = "replace the CA and the certificate of the webhook";
+const CHANGE_OWN_WEBHOOK: &str = "change the webhook configuration of the release: read and change what others write, of any kind";
 const CHANGE_CA_BUNDLE: &str =
-    "change the `caBundle` of its own webhook configuration, so that the webhook cannot be called";
+    "change the `caBundle` of that webhook configuration, so that the webhook cannot be called";
 const CHANGE_OTHER_WEBHOOK: &str = "change another webhook configuration, or create or delete one";
-const TAKE_LEASE: &str = "take its Lease, so that nobody reconciles";
+const TAKE_LEASE: &str = "take its own Lease, so that its controllers stop";
+const TAKE_OTHERS_LEASE: &str = "take the Lease of the other process";
 const CREATE_LEASE: &str = "create another Lease in its own namespace";
 const WRITE_EVENTS: &str = "write Events";
 const GAIN_RIGHTS: &str = "change roles, bindings or policies, or impersonate somebody";
