@@ -359,6 +359,62 @@ fn the_policies_about_authors_stay_as_long_as_the_definitions_of_their_kinds() -
 }
 
 #[test]
+fn what_others_can_call_has_no_right_to_write_secrets_or_custom_resources() -> Result<()> {
+    const WRITES: [&str; 6] = [
+        "create",
+        "update",
+        "patch",
+        "delete",
+        "deletecollection",
+        "*",
+    ];
+    let kinds = r#"[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
+    let kinds = format!("--set-json=fieldBindings.kinds={kinds}");
+    let on = "--set=sync.enabled=true,namespaceAnnotations=true,secretProviderClasses.enabled=true";
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&template(&[on, &kinds])?)?;
+    let of_process = |component: &'static str| {
+        let label = "app.kubernetes.io/component";
+        let is_of = move |it: &&Value| it["metadata"]["labels"][label] == component;
+        objects.iter().filter(is_of)
+    };
+    // The Roles for their own namespace are left out: the operator has two Secrets there.
+    let grants = |component: &'static str| {
+        let roles = of_process(component).filter(|it| {
+            let kind = it["kind"].as_str().unwrap_or_default();
+            let name = it["metadata"]["name"].as_str().unwrap_or_default();
+            ["Role", "ClusterRole"].contains(&kind) && !name.ends_with("-own")
+        });
+        let rules = roles.flat_map(|it| it["rules"].as_array().into_iter().flatten());
+        let writes = rules.filter(|rule| {
+            let has = |field: &str, words: &[&str]| {
+                let mut all = rule[field].as_array().into_iter().flatten();
+                all.any(|it| words.iter().any(|word| it == word))
+            };
+            let is_meant = has("resources", &["secrets", "*"])
+                || has("apiGroups", &["example.com", "pod-reloader.github.io", "*"]);
+            is_meant && has("verbs", &WRITES)
+        });
+        writes.collect::<Vec<_>>()
+    };
+    let granted = grants("controller");
+    ensure!(granted.is_empty(), "{granted:?}");
+    ensure!(grants("writer").len() == 4, "{:?}", grants("writer"));
+
+    let deployment = of_process("writer").find(|it| it["kind"] == "Deployment");
+    let deployment = deployment.context("a Deployment of the writer")?;
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let ports = container["ports"].as_array().into_iter().flatten();
+    let ports: Vec<_> = ports.map(|port| port["name"].as_str()).collect();
+    ensure!(
+        ports == [Some("metrics"), Some("probes")],
+        "others can call it: {ports:?}"
+    );
+    let called = of_process("writer").find(|it| it["kind"] == "Service");
+    ensure!(called.is_none(), "{called:?}");
+    Ok(())
+}
+
+#[test]
 fn a_runbook_is_linked_where_its_url_is_known() -> Result<()> {
     let rules = "--set=prometheusRule.enabled=true,podMonitor.enabled=true";
     ensure!(!template(&[rules])?.contains("runbook_url"));

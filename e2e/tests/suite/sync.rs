@@ -6,6 +6,7 @@ mod faults;
 mod foreign;
 mod guards;
 mod marks;
+mod processes;
 mod rivals;
 mod secrecy;
 mod takeover;
