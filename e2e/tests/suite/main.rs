@@ -32,6 +32,7 @@ mod leaders;
 mod lifecycle;
 mod limits;
 mod manifests;
+mod marks;
 mod metrics;
 mod modes;
 mod namespaces;

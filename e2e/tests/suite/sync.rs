@@ -5,7 +5,6 @@ mod copies;
 mod faults;
 mod foreign;
 mod guards;
-mod marks;
 mod processes;
 mod rivals;
 mod secrecy;
@@ -80,7 +79,7 @@ pub(crate) fn copying(values: Value) -> Options {
 
 /// Returns the ClusterConfigSync of Secret `shared` of the scene, with some fields of its own. It selects the
 /// namespaces of the scene.
-fn sync(scene: &Scene, name: &str, fields: Value) -> Value {
+pub(crate) fn sync(scene: &Scene, name: &str, fields: Value) -> Value {
     let mut object = json!({
         "apiVersion": "pod-reloader.github.io/v1alpha1",
         "kind": "ClusterConfigSync",
@@ -98,7 +97,7 @@ fn sync(scene: &Scene, name: &str, fields: Value) -> Value {
 }
 
 /// Returns Secret `shared` with a value.
-fn source(value: &str) -> Value {
+pub(crate) fn source(value: &str) -> Value {
     source_named(SHARED, value)
 }
 
@@ -161,7 +160,7 @@ pub(crate) async fn copy_both_kinds(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-async fn apply_sync(scene: &Scene, object: &Value) -> Result<()> {
+pub(crate) async fn apply_sync(scene: &Scene, object: &Value) -> Result<()> {
     let apply = ["apply", "--filename=-"];
     scene
         .kubectl_with_input(&apply, &object.to_string())
@@ -177,13 +176,13 @@ async fn delete_sync(scene: &Scene, object: &Value) -> Result<()> {
 }
 
 /// The namespaces of a scene that can get copies.
-struct Namespaces<'a> {
+pub(crate) struct Namespaces<'a> {
     scene: &'a Scene,
     api: Api<Namespace>,
 }
 
 impl<'a> Namespaces<'a> {
-    fn of(scene: &'a Scene) -> Self {
+    pub(crate) fn of(scene: &'a Scene) -> Self {
         let api = Api::all(scene.client.clone());
         Self { scene, api }
     }
@@ -193,7 +192,7 @@ impl<'a> Namespaces<'a> {
     }
 
     /// Creates a namespace. Only one that `is_selected` gets a copy.
-    async fn create(&self, suffix: &str, is_selected: bool) -> Result<String> {
+    pub(crate) async fn create(&self, suffix: &str, is_selected: bool) -> Result<String> {
         let mut labels = BTreeMap::from([("scene".to_owned(), self.scene.namespace.clone())]);
         if is_selected {
             labels.insert("copies-of".to_owned(), self.scene.namespace.clone());
@@ -324,11 +323,11 @@ async fn becomes(scene: &Scene, object: &Value, reason: &str) -> Result<Value> {
     .await
 }
 
-fn name_of(sync: &Value) -> Result<&str> {
+pub(crate) fn name_of(sync: &Value) -> Result<&str> {
     sync["metadata"]["name"].as_str().context("it has a name")
 }
 
-async fn read_sync(scene: &Scene, name: &str) -> Result<Value> {
+pub(crate) async fn read_sync(scene: &Scene, name: &str) -> Result<Value> {
     let get = Request::new(SYNCS).get(name, &GetParams::default())?;
     Ok(scene.client.request(get).await?)
 }
