@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use super::{PROTECT, editor, merged, protected, protecting, refused};
 
+/// An annotation of ours, and not of the protection.
+const HOLD: &str = "pod-reloader.cs.sap.com/hold";
 const WORDS: &str = "to change or delete it, you need the verb unprotect on it";
 
 #[tokio::test]
@@ -19,7 +21,9 @@ async fn only_who_may_unprotect_an_object_touches_it_also_while_no_operator_runs
         let editor = editor(scene).await?;
         for kind in ["Secret", "ConfigMap"] {
             for name in ["base", "other"] {
-                scene.apply(&[protected(kind, name, "always")]).await?;
+                let held = json!({"metadata": {"annotations": {HOLD: "true"}}});
+                let object = merged(protected(kind, name, "always"), held);
+                scene.apply(&[object]).await?;
             }
         }
         let secrets = ApiResource::erase::<Secret>(&());
@@ -78,6 +82,10 @@ async fn touch(api: &Api<DynamicObject>) -> Result<()> {
         ("another key", json!({"data": {"more": "Mg=="}})),
         ("immutable", json!({"immutable": true})),
         ("no label", json!({"metadata": {"labels": {PROTECT: null}}})),
+        (
+            "no annotation of ours",
+            json!({"metadata": {"annotations": {HOLD: null}}}),
+        ),
         // What would let somebody else write or delete it.
         (
             "the mark of a copy",
