@@ -51,6 +51,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                 &[
                     (LIST_NAMESPACES, Yes),
                     (CHANGE_WORKLOADS, Policy),
+                    (CHANGE_OWN_WORKLOADS, Policy),
                     (WRITE_CONFIG_MAPS, Policy),
                     (WRITE_COPIES, Yes),
                     (WRITE_KEPT, Yes),
@@ -76,6 +77,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     (READ_SECRETS, Rbac),
                     (READ_CONFIG_MAPS, Rbac),
                     (READ_RELEASES, Yes),
+                    (CHANGE_OWN_WORKLOADS, Rbac),
                     (CREATE_JOB, Policy),
                     (CREATE_JOB_OF_CRON_JOB, Yes),
                     (CHANGE_OWN_WEBHOOK, Rbac),
@@ -90,6 +92,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     (LIST_NAMESPACES, Yes),
                     (READ_SECRETS, Rbac),
                     (CHANGE_WORKLOADS, Rbac),
+                    (CHANGE_OWN_WORKLOADS, Rbac),
                     (RESTART_WORKLOADS, Rbac),
                 ],
             ),
@@ -104,6 +107,7 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                 &[
                     (READ_CONFIG_MAPS, Rbac),
                     (CHANGE_WORKLOADS, Rbac),
+                    (CHANGE_OWN_WORKLOADS, Rbac),
                     (RESTART_WORKLOADS, Rbac),
                     (MINT_BY_SECRET, Rbac),
                     (CREATE_KEYS, Rbac),
@@ -137,6 +141,7 @@ async fn beside_a_writer_each_of_two_stolen_tokens_can_do_what_the_table_says() 
     });
     merge(&mut values, &selecting());
     let operators = [
+        (CHANGE_OWN_WORKLOADS, Policy),
         (LIST_NAMESPACES, Yes),
         (LIST_PODS, Yes),
         (LIST_MOUNTED, Yes),
@@ -151,6 +156,7 @@ async fn the_stolen_token_of_a_writer_that_only_fills_fields_writes_no_object_of
     let operators = [
         (READ_SECRETS, Rbac),
         (READ_CONFIG_MAPS, Rbac),
+        (CHANGE_OWN_WORKLOADS, Rbac),
         (LIST_BINDINGS, Yes),
     ];
     let writers = [
@@ -450,6 +456,13 @@ fn tries(own: &str, shop: &str, [lease, others_lease]: [&str; 2]) -> Vec<(&'stat
         (
             CHANGE_WORKLOADS,
             patch(web.clone(), json!({"spec": {"replicas": 0}})),
+        ),
+        (
+            CHANGE_OWN_WORKLOADS,
+            patch(
+                api("apps", own, &format!("deployments/{own}")),
+                json!({"spec": {"replicas": 1}}),
+            ),
         ),
         (RESTART_WORKLOADS, patch(web.clone(), template(hash))),
         (CREATE_WORKLOADS, delete(web)),
@@ -852,6 +865,8 @@ const READ_CONFIG_MAPS: &str = "read any ConfigMap";
 const READ_KEYS: &str = "read the keys of the hash, try guesses of what a hash covers, and make [seals](copy.md#marks-and-seals)";
 const CREATE_KEYS: &str = "create the Secret with these keys, if it is missing";
 const CHANGE_WORKLOADS: &str = "change a workload in any way: run any image, as any ServiceAccount";
+const CHANGE_OWN_WORKLOADS: &str =
+    "change a workload of its own namespace, such as the Deployment of the writer";
 const RESTART_WORKLOADS: &str = "restart a workload, by the annotations of pod-reloader";
 const CREATE_WORKLOADS: &str = "create or delete workloads, create pods, or run a command in one";
 const DELETE_STUCK_PODS: &str = "delete a pod that is not ready and belongs to a StatefulSet";
