@@ -3,16 +3,16 @@
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
 use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 use crate::plugin;
 
 use super::{
-    COPY_OF, Namespaces, SHARED, apply_sync, becomes, conflicts, copying, delete_sync, has_copy,
-    has_none, name_of, play, read_sync, rests, secrets, source, sync,
+    COPY_OF, Namespaces, SEAL, SHARED, apply_sync, becomes, conflicts, copying, delete_sync,
+    has_copy, has_none, name_of, play, read_sync, rests, secrets, source, sync,
 };
 
 #[tokio::test]
@@ -187,6 +187,101 @@ async fn an_object_that_somebody_gives_the_owner_or_the_mark_of_a_copy_is_not_to
         for (namespace, before) in [&owned, &marked].into_iter().zip(before) {
             let now = read(scene, namespace).await?;
             ensure!(now == before, "{now:?} {before:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn copies_of_an_earlier_version_and_under_earlier_keys_get_seals_and_none_is_deleted()
+-> Result<()> {
+    play(copying(Value::Null), async |scene| {
+        let namespaces = Namespaces::of(scene);
+        let [a, b, leaves] = [
+            namespaces.create("a", true).await?,
+            namespaces.create("b", true).await?,
+            namespaces.create("leaves", true).await?,
+        ];
+        scene.apply(&[source("1")]).await?;
+        let ours = sync(scene, "all", json!({}));
+        apply_sync(scene, &ours).await?;
+        for namespace in [&a, &b, &leaves] {
+            has_copy(scene, namespace, "1").await?;
+        }
+        becomes(scene, &ours, "Synced").await?;
+        let before = [read(scene, &a).await?, read(scene, &b).await?];
+        let are_same = async || -> Result<[Secret; 2]> {
+            let now = [read(scene, &a).await?, read(scene, &b).await?];
+            for (now, before) in now.iter().zip(&before) {
+                ensure!(now.metadata.uid == before.metadata.uid, "{now:?}");
+            }
+            Ok(now)
+        };
+
+        // As an earlier version leaves them. Meanwhile the source changes, and a namespace leaves.
+        scene.operator.stop().await;
+        let bare = json!({"metadata": {"annotations": {SEAL: null}}});
+        for namespace in [&a, &b, &leaves] {
+            let (params, patch) = (PatchParams::default(), Patch::Merge(&bare));
+            let copies = secrets(scene, namespace);
+            copies.patch(SHARED, &params, &patch).await?;
+        }
+        let name = name_of(&ours)?;
+        let status = r#"{"status": {"sealed": null}}"#;
+        let patch = ["patch", "clusterconfigsync", name, "--subresource=status"];
+        let of_status = ["--type=merge", "--patch", status];
+        scene.kubectl(&[&patch[..], &of_status].concat()).await?;
+        scene.apply(&[source("2")]).await?;
+        namespaces.select(&leaves, false).await?;
+        scene.operator.start_again().await?;
+        has_none(scene, &leaves).await?;
+        for namespace in [&a, &b] {
+            has_copy(scene, namespace, "2").await?;
+        }
+        wait_for("all copies to be sealed", PATIENCE, async || {
+            let status = becomes(scene, &ours, "Synced").await?;
+            Ok(match status["sealed"] == true {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(status.to_string()),
+            })
+        })
+        .await?;
+        let sealed = are_same().await?;
+
+        // Another key makes seals from now on, and the one before still verifies them.
+        scene.operator.stop().await;
+        let keys = scene.installation.hash_keys();
+        let get = ["get", "secret", &keys, "--output=json"];
+        let secret: Value = serde_json::from_str(&scene.operators_kubectl(&get).await?)?;
+        let entries = secret["data"].as_object().into_iter().flatten();
+        let mut data = json!({
+            "20260102T000000Z": format!("{}a2s=", "a2tr".repeat(10)),
+        });
+        for (name, key) in entries {
+            data["20260101T000000Z"] = key.clone();
+            data[name] = Value::Null;
+        }
+        let data = json!({"data": data}).to_string();
+        let patch = ["patch", "secret", &keys, "--type=merge", "--patch", &data];
+        scene.operators_kubectl(&patch).await?;
+        scene.operator.start_again().await?;
+        wait_for("new seals", PATIENCE, async || {
+            let now = are_same().await?;
+            let seals =
+                |all: &[Secret; 2]| all.clone().map(|it| it.annotations().get(SEAL).cloned());
+            let are_new = seals(&now)
+                .iter()
+                .zip(seals(&sealed))
+                .all(|(now, old)| *now != old);
+            Ok(match are_new {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet("the same".to_owned()),
+            })
+        })
+        .await?;
+        for namespace in [&a, &b] {
+            has_copy(scene, namespace, "2").await?;
         }
         Ok(())
     })
