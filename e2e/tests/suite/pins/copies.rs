@@ -228,8 +228,14 @@ async fn the_largest_config_map_is_copied_byte_by_byte() -> Result<()> {
         }
         let metadata = &copy["metadata"];
         ensure!(metadata["labels"] == json!({COPY: "true"}), "{metadata}");
-        let origin = json!({"pod-reloader.cs.sap.com/copy-of": "app"});
-        ensure!(metadata["annotations"] == origin, "{metadata}");
+        let seal = metadata["annotations"]["pod-reloader.github.io/seal"].as_str();
+        let seal = seal.context("no seal")?;
+        ensure!(seal.len() == 32, "{metadata}");
+        let ours = json!({
+            "pod-reloader.cs.sap.com/copy-of": "app",
+            "pod-reloader.github.io/seal": seal,
+        });
+        ensure!(metadata["annotations"] == ours, "{metadata}");
         let first = scene.snapshot(&web).await?;
         live["data"]["rest"] = json!("y".repeat(half - text.len()));
         scene.put_all(&[live]).await?;
