@@ -266,6 +266,7 @@ fn store() -> Value {
             }],
         },
         "large": {"type": "string"},
+        "items": any_list(),
     }))
 }
 
