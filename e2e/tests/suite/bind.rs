@@ -5,6 +5,7 @@ mod created;
 mod fields;
 mod guards;
 mod siblings;
+mod tenant;
 
 use anyhow::Result;
 use pod_reloader_e2e::crds::crd;
