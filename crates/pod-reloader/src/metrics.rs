@@ -95,7 +95,7 @@ pub(crate) struct Metrics {
     pub(crate) references: Gauge,
     /// Config objects for which a read is remembered.
     pub(crate) digests: Gauge,
-    /// 1 while this replica reconciles.
+    /// 1 while this replica leads.
     pub(crate) leading: Gauge,
     mode: Family<Labels<1>, Gauge>,
     heartbeat: Gauge<f64, AtomicU64>,
@@ -106,6 +106,15 @@ pub(crate) struct Metrics {
     certificate_not_after: Gauge<f64, AtomicU64>,
     /// The gauges that end with a term of reconciling.
     term: Vec<Gauge>,
+}
+
+/// The guard of a term of leadership.
+struct Leading(Metrics);
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.0.reset();
+    }
 }
 
 impl Metrics {
@@ -306,8 +315,18 @@ impl Metrics {
         add(&mut self.registry.lock());
     }
 
-    /// Resets whatever a term of reconciling has shown.
-    pub(crate) fn reset(&self) {
+    /// Works for a term of leadership, and shows that this replica leads. Dropping the future ends the term, and resets
+    /// whatever it has shown.
+    pub(crate) async fn shown_to_lead(self, term: impl Future<Output = ()>) {
+        // A task of the last term that was aborted late may have set metrics since.
+        self.reset();
+        self.leading.set(1);
+        let _leading = Leading(self);
+        term.await;
+    }
+
+    /// Resets whatever a term has shown.
+    fn reset(&self) {
         for gauge in &self.term {
             gauge.set(0);
         }
@@ -462,14 +481,16 @@ mod tests {
         );
     }
 
-    #[test]
-    fn the_end_of_a_term_resets_its_gauges_and_no_counter() {
+    #[tokio::test]
+    async fn the_end_of_a_term_resets_its_gauges_and_no_counter() {
         let metrics = Metrics::new();
+        let mut term = Box::pin(metrics.clone().shown_to_lead(std::future::pending()));
+        assert!(futures::poll!(&mut term).is_pending());
         metrics.missing_config.set(2);
-        metrics.leading.set(1);
         metrics.saved();
         metrics.certificate_not_after(SystemTime::UNIX_EPOCH + Duration::from_secs(60));
-        metrics.reset();
+        assert!(metrics.text().contains("pod_reloader_leading 1\n"));
+        drop(term);
         let text = metrics.text();
         for line in [
             "pod_reloader_missing_config_workloads 0",

@@ -130,7 +130,12 @@ impl Parts {
         metrics.add_kinds(scope.custom_kinds());
         metrics.mode(args.reconcile);
         let lease = clients.lease.clone();
-        let keys = Arc::new(Keys::new(lease, &namespace, &args.hash_keys_secret));
+        let keys = Keys::new(lease, &namespace, &args.hash_keys_secret);
+        // The writer has no right to make them, and waits until the operator has.
+        let keys = Arc::new(match args.controllers.include(ControllerName::Restart) {
+            true => keys,
+            false => keys.made_by_others(),
+        });
         let ourselves = Arc::default();
         let stop = CancellationToken::new();
         let mut tasks = Tasks::new(stop.clone());
@@ -301,11 +306,10 @@ impl Parts {
             warn!("nothing to do while leading: --controllers names none that is switched on");
         }
         let (reconciling, heartbeat) = (reconciling.clone(), self.heartbeat.clone());
+        let metrics = self.metrics.clone();
         let term = move || {
-            on(
-                reconciling.clone(),
-                term(controllers.clone(), heartbeat.clone()),
-            )
+            let term = term(controllers.clone(), heartbeat.clone());
+            on(reconciling.clone(), metrics.clone().shown_to_lead(term))
         };
         if !self.args.leader_elect {
             self.tasks.spawn("reconcile loop", term());

@@ -32,6 +32,8 @@ type Entries = BTreeMap<String, ByteString>;
 pub(crate) struct Keys {
     secrets: Api<Secret>,
     secret: Reference,
+    /// True if the Secret is created when it is missing.
+    makes: bool,
     last: watch::Sender<Option<Last>>,
     reading: tokio::sync::Mutex<()>,
 }
@@ -43,7 +45,8 @@ struct Last {
 }
 
 impl Keys {
-    /// Returns the keys in the Secret `name` of `namespace`, which have not been read yet.
+    /// Returns the keys in the Secret `name` of `namespace`, which have not been read yet. The
+    /// Secret is created when it is missing.
     pub(crate) fn new(client: Client, namespace: &Name, name: &Name) -> Self {
         Self {
             secrets: Api::namespaced(client, namespace.as_str()),
@@ -52,8 +55,17 @@ impl Keys {
                 namespace: namespace.clone(),
                 name: name.clone(),
             },
+            makes: true,
             last: watch::Sender::default(),
             reading: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Returns the same keys, whose Secret is never created by us.
+    pub(crate) fn made_by_others(self) -> Self {
+        Self {
+            makes: false,
+            ..self
         }
     }
 
@@ -87,12 +99,12 @@ impl Keys {
         }
     }
 
-    /// Reads the Secret. A missing Secret is created: with the keys that we know, so that deleting it by
+    /// Reads the Secret. A missing Secret may be created: with the keys that we know, so that deleting it by
     /// mistake has no effect, or else with a new key.
     async fn refresh(&self) -> Result<Arc<Keyring>, ReadError> {
         let began = Instant::now();
         let entries = match self.entries().await {
-            Err(error) if error.is_not_found() => match self.create().await {
+            Err(error) if error.is_not_found() && self.makes => match self.create().await {
                 // Another replica was faster.
                 Err(error) if error.is_conflict() => self.entries().await,
                 created => created,

@@ -69,7 +69,6 @@ impl Restarts {
             progress,
             self.metrics.clone(),
         ));
-        let _leading = Leading::new(self.metrics.clone());
         let watches = || watch::spawn(&self.clients.watch, &self.scope, &reconciler, &self.budget);
         let mut keeping = JoinSet::new();
         if self.scope.pins() {
@@ -107,24 +106,5 @@ impl Controller for Restarts {
 
     fn lead(&self) -> BoxFuture<'static, ()> {
         self.clone().term().boxed()
-    }
-}
-
-/// The guard of a term. It sets the gauge of leadership. Dropping it resets whatever the loop shows in
-/// metrics.
-struct Leading(Metrics);
-
-impl Leading {
-    fn new(metrics: Metrics) -> Self {
-        // A task of the last term that was aborted late may have set metrics since.
-        metrics.reset();
-        metrics.leading.set(1);
-        Self(metrics)
-    }
-}
-
-impl Drop for Leading {
-    fn drop(&mut self) {
-        self.0.reset();
     }
 }

@@ -138,7 +138,8 @@ async fn a_controller_that_panics_or_ends_by_itself_ends_the_term() {
         let both = Both::new(&Apiserver::with(&["a"]));
         let mut controllers = both.controllers();
         controllers.push(Arc::new(Ends(panics)));
-        let ended = tokio::spawn(term(controllers, both.heartbeat.clone())).await;
+        let term = term(controllers, both.heartbeat.clone());
+        let ended = tokio::spawn(both.metrics.clone().shown_to_lead(term)).await;
         assert_eq!(ended.is_err_and(|error| error.is_panic()), panics);
         sleep(Duration::from_secs(1)).await;
         assert_eq!(both.metrics.leading.get(), 0);
@@ -207,7 +208,8 @@ impl Both {
     }
 
     fn term(&self) -> impl Future<Output = ()> + use<> {
-        term(self.controllers(), self.heartbeat.clone())
+        let term = term(self.controllers(), self.heartbeat.clone());
+        self.metrics.clone().shown_to_lead(term)
     }
 }
 
