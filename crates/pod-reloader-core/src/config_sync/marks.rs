@@ -179,7 +179,7 @@ pub(crate) mod tests {
         assert_eq!(whose(&copy, &incomplete()), Whose::OursUnsealed);
         let mut others = copy.clone();
         others["ownerReferences"][0]["uid"] = json!("u-2");
-        let mut config_map = copy.clone();
+        let mut config_map = copy;
         config_map["ownerReferences"][0]["kind"] = json!("ConfigMap");
         for claimed in [
             others,

@@ -15,7 +15,7 @@ use super::fields::{STORES, bind, has, secret, store};
 use super::{binding_fields, with_definitions};
 
 /// The memory that the writer takes beside a namespace full of FieldBindings, in bytes.
-const LITTLE: usize = 96 << 20;
+const LITTLE: usize = 72 << 20;
 /// The maximum length of a path.
 const LONGEST_PATH: usize = 256;
 /// The maximum number of fields of a FieldBinding.

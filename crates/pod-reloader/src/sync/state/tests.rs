@@ -413,7 +413,7 @@ fn an_object_that_somebody_gives_the_owner_or_the_mark_of_a_copy_is_never_delete
     replayed["annotations"][SEAL] = copy_in("b", "pull").seal().unwrap().into();
     for forged in [owned, unsealed("a", "pull"), replayed] {
         let forged_in_a = [("a", target("3", forged.clone()))];
-        let mut state = listed(&[nowhere.clone()], &forged_in_a);
+        let mut state = listed(std::slice::from_ref(&nowhere), &forged_in_a);
         assert_eq!(task(&mut state, "pull", "a"), "nothing", "{forged}");
     }
     let mut state = listed(&[nowhere], &[("a", copy_in("a", "pull"))]);
@@ -463,7 +463,7 @@ fn copies_of_an_earlier_version_are_taken_over_until_all_of_them_have_a_seal() {
     let old = sync("pull", 1, of_earlier_version());
     let unsealed_in = |namespace: &str| target("7", unsealed(namespace, "pull"));
     let both = [("a", unsealed_in("a")), ("b", unsealed_in("b"))];
-    let mut state = listed(&[old.clone()], &both);
+    let mut state = listed(std::slice::from_ref(&old), &both);
     for namespace in ["a", "b"] {
         let copying = copying(&mut state, "pull", namespace, &[1]);
         assert!(!copying.seals.are_complete);
