@@ -20,7 +20,8 @@ use crate::secret_provider_class::{PodStatus, Rotated};
 use crate::workload::Workload;
 
 /// The time by which the clock of a node may be behind that of the apiserver, in which a pod gets its first versions.
-/// The driver rotates pods that are older than its poll interval, which is two minutes by default.
+/// Newer drivers rotate only pods that are older than their poll interval, which is two minutes by default; up to version
+/// 1.5, a pod may be rotated at any time.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(10);
 
 /// Returns the versions to which all pods of `workload` have been rotated. Empty if nothing is due: no pod was rotated,
@@ -74,7 +75,11 @@ fn is_rotated(status: &PodStatus, pod: &MountingPod) -> bool {
     match (status.created(), pod.created()) {
         (Some(status), Some(pod)) if status >= pod => true,
         _ => match (status.changed, pod.started()) {
-            (Some(changed), Some(started)) => changed.duration_since(started) > CLOCK_SKEW,
+            // Either by the clocks of apiserver and node, or by that of the apiserver alone.
+            (Some(changed), Some(started)) => {
+                let is_since_ready = || pod.last_change().is_some_and(|ready| changed > ready);
+                changed.duration_since(started) > CLOCK_SKEW || (pod.is_ready() && is_since_ready())
+            }
             // A container that has not started yet starts with what is mounted by then.
             _ => false,
         },

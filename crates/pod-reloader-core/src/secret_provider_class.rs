@@ -114,11 +114,15 @@ struct Fields {
     status: Status,
 }
 
-/// The time of the last change, by the managed fields.
-#[derive(Deserialize)]
-struct Managed {
-    #[serde(default, rename = "managedFields", deserialize_with = "last_change")]
-    last_change: Option<Timestamp>,
+/// Returns the time of the last change of an object with this unparsed metadata, by its managed fields. It is the
+/// apiserver's clock that it was read from.
+pub(crate) fn last_change_of(metadata: &RawValue) -> Option<Timestamp> {
+    #[derive(Deserialize)]
+    struct Managed {
+        #[serde(default, rename = "managedFields", deserialize_with = "last_change")]
+        last_change: Option<Timestamp>,
+    }
+    read_as::<Managed>(metadata)?.last_change
 }
 
 fn last_change<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
@@ -161,13 +165,13 @@ impl From<Fields> for PodStatus {
     fn from(fields: Fields) -> Self {
         let Fields { metadata, status } = fields;
         let class = status.secret_provider_class_name;
-        let managed: Option<Managed> = read_as(&metadata);
+        let changed = last_change_of(&metadata);
         let metadata: Metadata<Self> = read_as(&metadata).unwrap_or_default();
         Self {
             class: class.and_then(|class| Name::parse(&class).ok()),
             versions: versions(status.objects),
             generation: metadata.generation.unwrap_or_default(),
-            changed: managed.and_then(|it| it.last_change),
+            changed,
             metadata,
         }
     }

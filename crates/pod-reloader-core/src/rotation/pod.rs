@@ -3,11 +3,13 @@
 use jiff::Timestamp;
 use kube_core::DynamicResourceScope;
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 use crate::conditions::is_ready;
 use crate::metadata::{Metadata, Wanted, resource};
 use crate::owner::{self, REVISIONS};
-use crate::raw::{self, Text};
+use crate::raw::{self, Text, read_as};
+use crate::secret_provider_class::last_change_of;
 use crate::workload::WorkloadId;
 
 /// A pod that mounts secrets.
@@ -18,6 +20,7 @@ pub struct MountingPod {
     has_ended: bool,
     is_ready: bool,
     started: Option<Timestamp>,
+    last_change: Option<Timestamp>,
 }
 
 impl Wanted for MountingPod {
@@ -50,9 +53,17 @@ impl MountingPod {
         self.started
     }
 
-    /// Returns the name of the revision of the workload that the pod was made of. Kinds that name none have one.
+    /// Returns the time of the last change of the pod, by the apiserver's clock. A pod that is ready was changed when it
+    /// became so, after its containers had started.
+    pub(super) fn last_change(&self) -> Option<Timestamp> {
+        self.last_change
+    }
+
+    /// Returns what tells the revision of the workload that the pod was made of from others: its name, or else the UID of
+    /// the pod's owner, of which kinds that name no revision make a new one for each.
     pub(super) fn revision(&self) -> Option<&str> {
-        owner::revision(&self.metadata)
+        let owner = || Some(&*self.metadata.controller()?.uid);
+        owner::revision(&self.metadata).or_else(owner)
     }
 
     /// Returns true if the pod belongs to a workload whose selector it matches.
@@ -68,7 +79,8 @@ resource!(
 
 #[derive(Deserialize)]
 struct Fields {
-    metadata: Metadata<MountingPod>,
+    /// The unparsed metadata: its managed fields are parsed apart from the rest.
+    metadata: Box<RawValue>,
     #[serde(default)]
     status: Status,
 }
@@ -122,12 +134,15 @@ fn first_start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Time
 impl From<Fields> for MountingPod {
     fn from(fields: Fields) -> Self {
         let Fields { metadata, status } = fields;
+        let last_change = last_change_of(&metadata);
+        let metadata: Metadata<Self> = read_as(&metadata).unwrap_or_default();
         let starts = [status.init_container_statuses, status.container_statuses];
         Self {
             has_ended: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
                 || metadata.deletion_timestamp.is_some(),
             is_ready: status.is_ready,
             started: starts.into_iter().flatten().min(),
+            last_change,
             metadata,
         }
     }

@@ -165,6 +165,41 @@ fn a_rollout_that_is_under_way_brings_the_latest_versions_along() {
 }
 
 #[test]
+fn pods_without_the_name_of_a_revision_are_of_one_revision_if_they_have_one_owner() {
+    let mut object = web().json();
+    object["apiVersion"] = json!("apps.openshift.io/v1");
+    let resource = json!({
+        "group": "apps.openshift.io", "resource": "deploymentconfigs", "kind": "DeploymentConfig",
+        "podTemplates": ["spec.template"],
+    });
+    let resource: crate::kind::CustomResource = serde_json::from_value(resource).unwrap();
+    let object: crate::object::CustomObject = serde_json::from_value(object).unwrap();
+    let dialects = Dialects {
+        classes: true,
+        ..Dialects::default()
+    };
+    let reading = crate::workload::Reading::new(dialects, []);
+    let config = crate::object::Object::into_workload(
+        object,
+        resource.into_kind().unwrap(),
+        &reading,
+        &Default::default(),
+    );
+    let config = config.unwrap();
+    let of_controller = |mount: Mount, number: u8| {
+        let owner = json!([{"kind": "ReplicationController", "name": format!("web-{number}"), "uid": format!("uid-{number}"), "controller": true}]);
+        mount
+            .pod("/metadata/labels", json!({"app": "web"}))
+            .pod("/metadata/ownerReferences", owner)
+    };
+    let is_due = |mounts: &[Mount]| !of(&config, mounts).is_empty();
+    let old = || of_controller(rotated_to("2"), 1);
+    assert!(is_due(&[old(), old()]));
+    // A rollout is in progress, and brings the latest versions along.
+    assert!(!is_due(&[old(), of_controller(started_with("2"), 2)]));
+}
+
+#[test]
 fn statuses_of_other_pods_and_other_classes_do_not_count() {
     let others = started_with("1").pod("/metadata/ownerReferences/0/name", json!("web-2-5d4"));
     let bare = started_with("1").pod("/metadata/ownerReferences", json!(null));
@@ -224,6 +259,18 @@ fn a_status_that_a_stateful_set_pod_takes_over_is_judged_by_its_last_change() {
     // By a clock that is ahead of the node's.
     assert!(!is_due(&[taken_over("1", "2026-11-23T10:00:12Z")]));
     assert!(is_due(&[taken_over("2", "2026-11-23T10:05:00Z")]));
+    // Soon after its start, but after it had become ready by the same clock.
+    let ready_at = |mount: Mount, at: &str| {
+        let managed = json!([{"manager": "kubelet", "subresource": "status", "time": at}]);
+        mount.pod("/metadata/managedFields", managed)
+    };
+    let soon = || taken_over("2", "2026-11-23T10:00:14Z");
+    assert!(is_due(&[ready_at(soon(), "2026-11-23T10:00:11Z")]));
+    assert!(!is_due(&[ready_at(soon(), "2026-11-23T10:00:14Z")]));
+    assert!(!is_due(&[ready_at(
+        soon().not_ready(),
+        "2026-11-23T10:00:11Z"
+    )]));
     let not_started = at_the_start.pod("/status/containerStatuses", json!(null));
     assert!(!is_due(&[not_started]));
 }
