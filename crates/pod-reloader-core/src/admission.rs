@@ -9,20 +9,28 @@
 mod answer;
 mod facts;
 mod pending;
+mod settings;
 #[cfg(test)]
 mod tests;
+mod unsettled;
 
-use serde_json::value::RawValue;
+use json_patch::PatchOperation;
 
 pub use self::answer::{Answer, Outcome};
 use self::answer::{Stored, warnings};
 pub use self::facts::Facts;
 pub use self::pending::Pending;
+use self::settings::{Filled, Forgotten};
+use self::unsettled::Question;
+pub use self::unsettled::Unsettled;
 use crate::annotations;
 use crate::hash::Keyring;
-use crate::kind::WorkloadKind;
-use crate::object::{CustomObject, Object, WorkloadObject};
+use crate::kind::{SPEC_TEMPLATE, WorkloadKind};
+use crate::name::Name;
+use crate::object::Reviewed;
+use crate::raw::at;
 use crate::review::{InvalidReview, RawWorkload, Request};
+use crate::revision::kept_in;
 use crate::scope::Scope;
 use crate::sync_status::SyncStatus;
 use crate::workload::Workload;
@@ -34,6 +42,23 @@ pub enum Step {
     Answer(Answer),
     /// The answer depends on the objects that the workload references.
     Read(Box<Pending>),
+    /// It depends on the revisions of the workload what the request means.
+    Settle(Box<Unsettled>),
+}
+
+impl Step {
+    /// Returns the step for a request that was `filled` before, by this patch.
+    fn filled(self, filling: Vec<PatchOperation>, notice: Option<String>) -> Self {
+        match self {
+            Self::Answer(answer) => Self::Answer(answer.after(filling, notice)),
+            Self::Read(pending) => Self::Read(Box::new(Pending {
+                filling,
+                notice,
+                ..*pending
+            })),
+            Self::Settle(_) => self,
+        }
+    }
 }
 
 /// Begins to answer a review.
@@ -57,26 +82,201 @@ pub fn begin(
     let is_status_query = is_status_query(request);
     // A status query is about the stored object: an invented one would let anyone find out which objects
     // exist.
-    let (object, name) = match operation {
+    let (raw, name) = match operation {
         Operation::Update if is_status_query => (request.old_object, "oldObject"),
         _ => (request.object, "object"),
     };
-    let workload = workload(required(object, name)?, request, kind, scope)?;
-    if !scope.covers(&workload.id.namespace) {
+    let raw = required(raw, name)?;
+    let mut object = Reviewed::of(raw, kind).map_err(InvalidReview::at)?;
+    // A create may give the namespace in the URL only.
+    if let Some(namespace) = &request.namespace {
+        object.put_in(namespace);
+    }
+    let namespace = Name::parse(object.namespace());
+    let namespace = namespace.map_err(|_| InvalidReview::NoObject("namespace"))?;
+    if !scope.covers(&namespace) {
         return ignored;
     }
-    if !workload.is_opted_in() {
-        // A spelling mistake may be the reason why it does not opt in, so warnings are still given.
-        return Ok(Step::Answer(Answer {
-            warnings: warnings(&workload),
-            sync_status: is_status_query.then_some(SyncStatus::NotManaged),
-            ..Answer::default()
-        }));
+    if is_status_query {
+        return Ok(begin_status_query(object, kind, operation, scope));
     }
-    match operation {
-        _ if is_status_query => Ok(begin_status_query(workload, operation)),
-        Operation::Create => Ok(begin_create(workload, request)),
-        Operation::Update => begin_update(workload, request, kind, keys, ourselves),
+    let sender = field_manager(request);
+    let mut begun = Begun {
+        kind,
+        is_dry_run: request.dry_run == Some(true),
+        update: None,
+    };
+    let (question, filled) = match operation {
+        Operation::Create => (Some(Question::TakesOver), Filled::default()),
+        Operation::Update => {
+            let raw_of = |part, name| {
+                RawWorkload::of(required(part, name)?, kind).map_err(InvalidReview::at)
+            };
+            let new = raw_of(request.object, "object")?;
+            let old = raw_of(request.old_object, "oldObject")?;
+            let update = Update::of(&old, &new, request, kind, scope, ourselves);
+            let forgotten = Forgotten::all(&old, &new, scope.reading());
+            let may_be_undo = kind == WorkloadKind::DEPLOYMENT
+                && sender.is_none()
+                && new.has_uid
+                && !update.has_same_template
+                && !forgotten.is_empty();
+            let filled = match new.has_uid {
+                true => Filled::default(),
+                false => {
+                    let outlives = |it: &&Forgotten| it.outlives_manifest(&old, sender);
+                    Filled::with(forgotten.iter().filter(outlives))
+                }
+            };
+            begun.update = Some(update);
+            let question = may_be_undo.then_some(Question::Undoes { forgotten });
+            (question, filled)
+        }
+    };
+    let unsettled = question.and_then(|question| {
+        let kept = kept_in(kind).filter(|_| kind.is_built_in())?;
+        let selector = object.pod_selector()?;
+        let template = at(raw, SPEC_TEMPLATE)?.to_owned();
+        Some((question, kept, selector, template))
+    });
+    let reading = scope.reading();
+    let invalid = |_| InvalidReview::NoObject("namespace");
+    let Some((question, kept, selector, template)) = unsettled else {
+        return Ok(match filled.is_empty() {
+            true => begun.step(object.read(kind, reading).map_err(invalid)?, false, keys),
+            false => begun.go_on(object, &filled, false, MANIFEST, scope, keys),
+        });
+    };
+    let asked = object.clone().read(kind, reading).map_err(invalid)?;
+    let takes_over = matches!(question, Question::TakesOver);
+    if takes_over && !(asked.is_opted_in() && carries_hash(&asked)) {
+        return Ok(begun.step(asked, false, keys));
+    }
+    Ok(Step::Settle(Box::new(Unsettled {
+        begun,
+        asked,
+        object,
+        kept,
+        selector,
+        template,
+        question,
+    })))
+}
+
+/// A request whose workload is about to be read.
+#[derive(Debug)]
+struct Begun {
+    kind: WorkloadKind,
+    is_dry_run: bool,
+    /// What the request changes. `None` for a create.
+    update: Option<Update>,
+}
+
+/// What an update changes, and what it says of itself.
+#[derive(Debug)]
+struct Update {
+    stored: Stored,
+    /// True if the pod templates are the same, apart from our annotations.
+    has_same_template: bool,
+    /// True if the request set the config hash annotation itself.
+    claims_hash: bool,
+    /// True if pins stand in the manifest that was applied.
+    applies_pins: bool,
+    /// True if the request comes from our loop.
+    is_ours: bool,
+}
+
+impl Update {
+    fn of(
+        old: &RawWorkload<'_>,
+        new: &RawWorkload<'_>,
+        request: &Request<'_>,
+        kind: WorkloadKind,
+        scope: &Scope,
+        ourselves: &str,
+    ) -> Self {
+        let sender = field_manager(request);
+        let stored = Stored {
+            stamps: old.stamps(),
+            baseline: old.baseline.as_deref().map(Into::into),
+            undone: old.undone.as_deref().map(Into::into),
+        };
+        let is_claimed = |manager: &str| new.claims_config_hash(kind, manager);
+        Self {
+            has_same_template: new.same_templates_but_for_ours(old),
+            // Whoever has undone something has brought an earlier hash along.
+            claims_hash: stored.undone.is_none() && sender.is_some_and(is_claimed),
+            applies_pins: scope.pins() && new.applies_pins(kind),
+            is_ours: request.user_info.username.as_deref() == Some(ourselves)
+                && sender == Some(annotations::FIELD_MANAGER),
+            stored,
+        }
+    }
+}
+
+impl Begun {
+    /// Goes on with the object of the request, once it is `filled`. `why` says why its settings stay, and `takes_over`
+    /// whether pods run its template already.
+    fn go_on(
+        self,
+        mut object: Reviewed,
+        filled: &Filled,
+        takes_over: bool,
+        why: &str,
+        scope: &Scope,
+        keys: &Keyring,
+    ) -> Step {
+        let (kind, reading) = (self.kind, scope.reading());
+        let asked = object.clone().read(kind, reading);
+        filled.fill(&mut object);
+        // The namespace has been found valid before.
+        let (Ok(asked), Ok(workload)) = (asked, object.read(kind, reading)) else {
+            return Step::Answer(Answer::default());
+        };
+        let filling = filled.patch(&asked);
+        let step = self.step(workload, takes_over, keys);
+        step.filled(filling, filled.warning(why))
+    }
+
+    /// Returns the next step for a workload: objects are read only if it is new, or if its pod template really changes.
+    fn step(self, workload: Workload, takes_over: bool, keys: &Keyring) -> Step {
+        if !workload.is_opted_in() {
+            // A spelling mistake may be the reason why it does not opt in, so warnings are still given.
+            return Step::Answer(Answer {
+                warnings: warnings(&workload),
+                ..Answer::default()
+            });
+        }
+        let carries_hash = carries_hash(&workload);
+        let Some(update) = self.update else {
+            return match carries_hash {
+                true => Step::Read(Box::new(Pending {
+                    is_dry_run: self.is_dry_run,
+                    takes_over,
+                    ..Pending::create(workload)
+                })),
+                false => Step::Answer(Answer::unchanged(&workload)),
+            };
+        };
+        let has_same_template = update.has_same_template || !carries_hash;
+        if has_same_template && update.is_ours && has_our_form(&workload, &update.stored, keys) {
+            return Step::Answer(Answer {
+                outcome: Outcome::Unchanged,
+                ..Answer::default()
+            });
+        }
+        let pending = Pending {
+            applies_pins: workload.pinning.is_some() && update.applies_pins,
+            stored: Some(update.stored),
+            claims_hash: update.claims_hash,
+            has_same_template,
+            is_dry_run: self.is_dry_run,
+            ..Pending::create(workload)
+        };
+        match !has_same_template || pending.asks_for_undo() {
+            true => Step::Read(Box::new(pending)),
+            false => Step::Answer(pending.answer_unread(keys)),
+        }
     }
 }
 
@@ -104,7 +304,22 @@ fn is_status_query(request: &Request<'_>) -> bool {
 }
 
 /// Begins to answer a status query.
-fn begin_status_query(workload: Workload, operation: Operation) -> Step {
+fn begin_status_query(
+    object: Reviewed,
+    kind: WorkloadKind,
+    operation: Operation,
+    scope: &Scope,
+) -> Step {
+    let Ok(workload) = object.read(kind, scope.reading()) else {
+        return Step::Answer(Answer::default());
+    };
+    if !workload.is_opted_in() {
+        return Step::Answer(Answer {
+            warnings: warnings(&workload),
+            sync_status: Some(SyncStatus::NotManaged),
+            ..Answer::default()
+        });
+    }
     match operation {
         // A workload that does not exist yet has no sync status.
         Operation::Create => Step::Answer(Answer {
@@ -118,129 +333,30 @@ fn begin_status_query(workload: Workload, operation: Operation) -> Step {
     }
 }
 
-/// Begins to answer the creation of a workload that has opted in.
-fn begin_create(workload: Workload, request: &Request<'_>) -> Step {
-    match carries_hash(&workload) {
-        true => Step::Read(Box::new(Pending {
-            is_dry_run: request.dry_run == Some(true),
-            ..Pending::create(workload)
-        })),
-        false => Step::Answer(Answer::unchanged(&workload)),
-    }
-}
-
-/// Begins to answer an update: objects are read only if the pod template really changes.
-fn begin_update(
-    workload: Workload,
-    request: &Request<'_>,
-    kind: WorkloadKind,
-    keys: &Keyring,
-    ourselves: &str,
-) -> Result<Step, InvalidReview> {
-    let raw = |part, name| RawWorkload::of(required(part, name)?, kind).map_err(InvalidReview::at);
-    let new = raw(request.object, "object")?;
-    let old = raw(request.old_object, "oldObject")?;
-    let same_template = new.same_templates_but_for_ours(&old);
-    let stored = Stored {
-        stamps: old.stamps(),
-        baseline: old.baseline.map(Into::into),
-        undone: old.undone.map(Into::into),
-    };
-    let is_claimed = |manager: &str| new.claims_config_hash(kind, manager);
-    // Whoever has undone something has brought an earlier hash along.
-    let claims_hash = stored.undone.is_none() && field_manager(request).is_some_and(is_claimed);
-    let applies_pins = workload.pinning.is_some() && new.applies_pins(kind);
-    if !same_template && carries_hash(&workload) {
-        return Ok(Step::Read(Box::new(Pending {
-            workload,
-            stored: Some(stored),
-            claims_hash,
-            is_status_query: false,
-            has_same_template: false,
-            applies_pins,
-            is_dry_run: request.dry_run == Some(true),
-        })));
-    }
-    if is_our_own_write(&workload, &stored, request, keys, ourselves) {
-        return Ok(Step::Answer(Answer {
-            outcome: Outcome::Unchanged,
-            ..Answer::default()
-        }));
-    }
-    let pending = Pending {
-        workload,
-        stored: Some(stored),
-        claims_hash,
-        is_status_query: false,
-        has_same_template: true,
-        applies_pins,
-        is_dry_run: request.dry_run == Some(true),
-    };
-    Ok(match pending.asks_for_undo() {
-        true => Step::Read(Box::new(pending)),
-        false => Step::Answer(pending.answer_unread(keys)),
-    })
-}
-
 /// Returns true if the workload has a config hash annotation. One that is restarted by a time has none, so
 /// there is nothing to read for.
 fn carries_hash(workload: &Workload) -> bool {
     workload.slots().next().is_some()
 }
 
-fn workload(
-    object: &RawValue,
-    request: &Request<'_>,
-    kind: WorkloadKind,
-    scope: &Scope,
-) -> Result<Workload, InvalidReview> {
-    if kind.is_built_in() {
-        read::<WorkloadObject>(object, request, kind, scope)
-    } else {
-        read::<CustomObject>(object, request, kind, scope)
-    }
-}
-
-fn read<O: Object>(
-    object: &RawValue,
-    request: &Request<'_>,
-    kind: WorkloadKind,
-    scope: &Scope,
-) -> Result<Workload, InvalidReview> {
-    let mut object: O = serde_json::from_str(object.get()).map_err(InvalidReview::at)?;
-    // A create may give the namespace in the URL only.
-    if let Some(namespace) = &request.namespace {
-        object.meta_mut().namespace = Some(namespace.clone());
-    }
-    scope
-        .read(kind, object)
-        .map_err(|_| InvalidReview::NoObject("namespace"))
-}
-
 fn required<T>(part: Option<T>, name: &'static str) -> Result<T, InvalidReview> {
     part.ok_or(InvalidReview::NoObject(name))
 }
 
-/// Returns true if the loop wrote this: as our user, under our field manager, and in our form, which leaves
-/// the config hash unchanged or sets one made under a known key.
-fn is_our_own_write(
-    workload: &Workload,
-    stored: &Stored,
-    request: &Request<'_>,
-    keys: &Keyring,
-    ourselves: &str,
-) -> bool {
-    request.user_info.username.as_deref() == Some(ourselves)
-        && field_manager(request) == Some(annotations::FIELD_MANAGER)
-        && workload
-            .slots()
-            .zip(stored.hashes(workload))
-            .all(|((_, slot), stored)| {
-                let own = slot.state.config_hash.as_deref();
-                own == stored || own.is_some_and(|value| keys.knows(value))
-            })
+/// Returns true if a write has the form that the loop gives it: it leaves the config hash unchanged, or sets one made under
+/// a known key.
+fn has_our_form(workload: &Workload, stored: &Stored, keys: &Keyring) -> bool {
+    let mut slots = workload.slots().zip(stored.hashes(workload));
+    slots.all(|((_, slot), stored)| {
+        let own = slot.state.config_hash.as_deref();
+        own == stored || own.is_some_and(|value| keys.knows(value))
+    })
 }
 
 fn field_manager<'a>(request: &'a Request<'_>) -> Option<&'a str> {
     request.options.as_ref()?.field_manager.as_deref()
 }
+
+/// The reason why a manifest that replaces a workload leaves settings as they are.
+const MANIFEST: &str = "the manifest does not have it, and somebody else has set it; to remove it, use kubectl annotate \
+                        or kubectl label";

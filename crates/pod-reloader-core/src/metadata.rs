@@ -22,6 +22,8 @@ pub(crate) trait Wanted {
     const LABELS: &'static [&'static str] = &[];
     /// The keys of the annotations.
     const ANNOTATIONS: &'static [&'static str] = &[];
+    /// True if all annotations are kept, as far as an object can have so many.
+    const ALL_ANNOTATIONS: bool = false;
 }
 
 /// The metadata of an object of kind `K`.
@@ -88,8 +90,16 @@ impl<K: Wanted> Metadata<K> {
 
     /// Returns the value of an annotation, which must be a wanted one.
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
-        debug_assert!(K::ANNOTATIONS.contains(&key), "{key} is not wanted");
+        debug_assert!(
+            K::ALL_ANNOTATIONS || K::ANNOTATIONS.contains(&key),
+            "{key} is not wanted"
+        );
         self.annotations.get(key)
+    }
+
+    /// Returns the wanted annotations.
+    pub(crate) fn into_annotations(self) -> Texts {
+        self.annotations
     }
 
     /// Returns the owners.
@@ -197,7 +207,7 @@ impl<'de, K: Wanted> Deserialize<'de> for Metadata<K> {
 fn labels<'de, D: Deserializer<'de>, K: Wanted>(
     deserializer: D,
 ) -> Result<(Texts, usize), D::Error> {
-    Texts::counted_among(K::LABELS, deserializer)
+    Texts::those_counted(|key| K::LABELS.contains(&key), deserializer)
 }
 
 fn annotations<'de, D, K>(deserializer: D) -> Result<Option<(Texts, usize)>, D::Error>
@@ -209,7 +219,8 @@ where
 
     impl<'de, K: Wanted> Deserialize<'de> for Annotations<K> {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            let annotations = Texts::counted_among(K::ANNOTATIONS, deserializer)?;
+            let is_wanted = |key: &str| K::ALL_ANNOTATIONS || K::ANNOTATIONS.contains(&key);
+            let annotations = Texts::those_counted(is_wanted, deserializer)?;
             Ok(Self(annotations, PhantomData))
         }
     }

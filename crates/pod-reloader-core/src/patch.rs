@@ -146,7 +146,7 @@ pub(crate) fn change_undone(workload: &Workload, undone: Option<&str>) -> Vec<Pa
 }
 
 /// Changes the value at a path whose first `depth` fields exist from `own` to `value`.
-fn change(
+pub(crate) fn change(
     path: &[&str],
     depth: usize,
     own: Option<&str>,

@@ -56,6 +56,7 @@ foreign! {
     crate::reload_round::ReloadingPod,
     crate::revision::ControllerRevision,
     crate::revision::CopyMetadata,
+    crate::revision::PastReplicaSet,
     crate::revision::Pod: POD_SPEC,
     crate::revision::ReplicaSet,
     crate::rotation::MountingPod,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 pub(crate) use self::raw_workload::RawWorkload;
+pub(crate) use self::template::same_template_but_for_ours;
 
 /// The request of an `admission.k8s.io/v1` AdmissionReview. Fields that are not needed are skipped, and the
 /// two objects are left unparsed.

@@ -18,6 +18,7 @@ use crate::pins::{COPY_OF, Pins, claim, is_copy_name};
 use crate::raw::{NULL, Sorted, at, read_as};
 use crate::reference::{ConfigKind, Reference};
 use crate::seal::{SEAL, Sealed};
+use crate::texts::Texts;
 
 /// The annotations in which a ReplicaSet has its number.
 const NUMBERS: [&str; 2] = [
@@ -25,7 +26,7 @@ const NUMBERS: [&str; 2] = [
     "rollout.argoproj.io/revision",
 ];
 /// The labels that a controller adds to the pod template of a ReplicaSet.
-const HASHES: [&str; 2] = ["pod-template-hash", "rollouts-pod-template-hash"];
+pub(crate) const HASHES: [&str; 2] = ["pod-template-hash", "rollouts-pod-template-hash"];
 
 /// The kind of object in which a controller keeps revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,6 +267,69 @@ fn annotation(template: &RawValue, key: &str) -> Option<Box<str>> {
     read_as(at(template, &["metadata", "annotations", key])?)
 }
 
+/// What the cluster keeps of a workload in one revision, whether the workload is still there or not.
+#[derive(Clone, Debug)]
+pub struct Remains {
+    /// The UID of the controller that owns the revision. `None` if nobody does.
+    pub(crate) owner: Option<Box<str>>,
+    /// Its number, 0 if it has none.
+    pub(crate) number: i64,
+    /// The annotations that the workload had last with this revision. Only ReplicaSets tell: a ControllerRevision has those
+    /// of the time at which it was made.
+    pub(crate) annotations: Option<Texts>,
+    /// The unparsed pod template.
+    pub(crate) template: Option<Box<RawValue>>,
+}
+
+impl Remains {
+    /// Returns an annotation of the pod template.
+    pub(crate) fn of_template(&self, key: &str) -> Option<Box<str>> {
+        annotation(self.template.as_deref()?, key)
+    }
+}
+
+/// An object in which the cluster keeps a revision.
+pub trait KeepsRevision: Resource {
+    /// Returns what it keeps.
+    fn remains(self) -> Remains;
+}
+
+/// A ReplicaSet, as far as it tells what its Deployment was.
+#[derive(Clone, Debug, Deserialize)]
+pub struct PastReplicaSet {
+    metadata: Metadata<Self>,
+    #[serde(default)]
+    spec: Templated,
+}
+
+impl Wanted for PastReplicaSet {
+    const ALL_ANNOTATIONS: bool = true;
+}
+
+impl KeepsRevision for PastReplicaSet {
+    fn remains(self) -> Remains {
+        let annotation = |key: &&str| self.metadata.annotation(key);
+        let number = NUMBERS.iter().find_map(annotation);
+        Remains {
+            owner: owner(&self.metadata).map(Into::into),
+            number: number.and_then(|it| it.parse().ok()).unwrap_or_default(),
+            annotations: Some(self.metadata.into_annotations()),
+            template: self.spec.template,
+        }
+    }
+}
+
+impl KeepsRevision for ControllerRevision {
+    fn remains(self) -> Remains {
+        Remains {
+            owner: owner(&self.metadata).map(Into::into),
+            number: self.revision,
+            annotations: None,
+            template: self.template().map(ToOwned::to_owned),
+        }
+    }
+}
+
 /// The metadata of a ConfigMap with the label of copies.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CopyMetadata {
@@ -332,6 +396,10 @@ impl CopyMetadata {
 
 resource!(
     ReplicaSet, DynamicResourceScope, of_metadata: false,
+    group: "apps", version: "v1", kind: "ReplicaSet", plural: "replicasets"
+);
+resource!(
+    PastReplicaSet, DynamicResourceScope, of_metadata: false,
     group: "apps", version: "v1", kind: "ReplicaSet", plural: "replicasets"
 );
 resource!(

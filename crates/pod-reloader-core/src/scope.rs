@@ -193,6 +193,11 @@ impl Scope {
         object.into_workload(kind, &self.reading, inherited)
     }
 
+    /// Returns what is read of a workload.
+    pub(crate) fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
     /// Returns the namespaces to watch. `None` stands for all of them.
     pub fn watched(&self) -> Vec<Option<Name>> {
         match self.namespaces() {

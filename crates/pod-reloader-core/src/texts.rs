@@ -39,7 +39,19 @@ impl Texts {
         keys: &[&str],
         deserializer: D,
     ) -> Result<Self, D::Error> {
-        Ok(Self::counted_among(keys, deserializer)?.0)
+        Self::those(|key| keys.contains(&key), deserializer)
+    }
+
+    /// Reads the entries whose keys are wanted. All others are dropped as they are read.
+    ///
+    /// # Errors
+    ///
+    /// This is not a map of texts.
+    pub(crate) fn those<'de, D: Deserializer<'de>>(
+        is_wanted: impl Fn(&str) -> bool,
+        deserializer: D,
+    ) -> Result<Self, D::Error> {
+        Ok(Self::those_counted(is_wanted, deserializer)?.0)
     }
 
     /// Does the same, and counts all entries that there are.
@@ -47,14 +59,14 @@ impl Texts {
     /// # Errors
     ///
     /// This is not a map of texts.
-    pub(crate) fn counted_among<'de, D: Deserializer<'de>>(
-        keys: &[&str],
+    pub(crate) fn those_counted<'de, D: Deserializer<'de>>(
+        is_wanted: impl Fn(&str) -> bool,
         deserializer: D,
     ) -> Result<(Self, usize), D::Error> {
         let found = (Builder::default(), 0);
         let (texts, count) = raw::fold_map(deserializer, found, |(texts, count), key, value| {
             *count += 1;
-            if keys.contains(&key) {
+            if is_wanted(key) {
                 texts.add(key, value);
             }
         })?;
@@ -71,6 +83,12 @@ impl Texts {
     ) -> Result<Self, D::Error> {
         let texts = raw::fold_map(deserializer, Builder::without_limit(), Builder::add)?;
         Ok(texts.build())
+    }
+
+    /// Returns the same entries with `others`, which count if both have a key.
+    #[must_use]
+    pub(crate) fn with(&self, others: &[(&str, &str)]) -> Self {
+        self.iter().chain(others.iter().copied()).collect()
     }
 
     /// Returns true if there are no entries.

@@ -242,6 +242,12 @@ impl Reading {
         }
     }
 
+    /// Returns true if this annotation of a workload is read.
+    pub(crate) fn reads_annotation(&self, key: &str) -> bool {
+        let is_asked = self.annotations.binary_search_by(|it| (**it).cmp(key));
+        is_asked.is_ok() || self.prefixes.iter().any(|prefix| key.starts_with(prefix))
+    }
+
     pub(crate) fn annotations_of(&self, annotations: &Texts) -> Values {
         Values::of(annotations, &self.annotations, &self.prefixes)
     }

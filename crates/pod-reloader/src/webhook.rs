@@ -21,7 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, header};
 use jiff::Timestamp;
-use pod_reloader_core::admission::{Answer, Facts, Pending, Step, begin};
+use pod_reloader_core::admission::{Answer, Facts, Pending, Step, Unsettled, begin};
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::digest::Objects;
 use pod_reloader_core::error::chain;
@@ -163,9 +163,14 @@ impl Webhook {
             namespace,
             step,
         } = self.begin(body, keys.clone(), deadline).await?;
+        let step = match step {
+            Step::Settle(unsettled) => self.settle(*unsettled, &keys, deadline).await,
+            step => step,
+        };
         let mut answer = match step {
-            Step::Answer(answer) => answer,
             Step::Read(pending) => self.read(pending, keys, deadline).await,
+            Step::Answer(answer) => answer,
+            Step::Settle(_) => Answer::default(),
         };
         if let Some(sync_status) = answer.sync_status {
             // It comes first, because the apiserver truncates warnings that are too long in total.
@@ -211,6 +216,26 @@ impl Webhook {
             namespace: request.namespace.unwrap_or_default(),
             step,
         })
+    }
+
+    /// Finds out what a request means by the revisions of its workload. Without them, the request means what it says, or
+    /// what is safe.
+    async fn settle(&self, unsettled: Unsettled, keys: &Keyring, deadline: Instant) -> Step {
+        // The hash must still get there in time.
+        let half = (deadline - Instant::now()) / 2;
+        let remains = match timeout(half, self.source.remains(&unsettled)).await {
+            Ok(Ok(remains)) => Some(remains),
+            Ok(Err(error)) => {
+                let (namespace, error) = (unsettled.namespace(), chain(&error));
+                warn!(%namespace, error, "cannot read the revisions of a workload");
+                None
+            }
+            Err(_) => {
+                warn!(namespace = %unsettled.namespace(), "cannot read the revisions of a workload in time");
+                None
+            }
+        };
+        unsettled.settle(remains.as_deref(), &self.scope, keys)
     }
 
     /// Reads the objects that the answer depends on, and a key that is missing. If that fails or takes too

@@ -57,6 +57,7 @@ mod scope;
 mod secrecy;
 mod secret_provider_classes;
 mod server;
+mod settings;
 mod share;
 mod staged;
 mod stolen_token;

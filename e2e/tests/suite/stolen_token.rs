@@ -56,7 +56,6 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     (WRITE_COPIES, Yes),
                     (WRITE_KEPT, Yes),
                     (LIST_PODS, Yes),
-                    (LIST_REVISIONS, Yes),
                     (DELETE_PODS, Policy),
                     (DELETE_STUCK_PODS_AT_ONCE, Policy),
                     (DELETE_STUCK_PODS, Yes),

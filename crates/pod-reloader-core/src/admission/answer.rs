@@ -84,6 +84,8 @@ pub(super) enum Desired<'a> {
     Hash(&'a str),
     /// This hash, with a baseline that says what it stands for.
     WithBaseline(&'a str, &'a str),
+    /// No value, with a baseline that says what the pods have.
+    Baseline(&'a str),
     /// No value at all.
     Nothing,
 }
@@ -151,6 +153,19 @@ impl Answer {
         }
     }
 
+    /// Returns the answer to a request that was filled before, by this patch.
+    pub(super) fn after(
+        mut self,
+        mut filling: Vec<PatchOperation>,
+        notice: Option<String>,
+    ) -> Self {
+        filling.append(&mut self.patch);
+        self.patch = patch::once(filling);
+        // It comes first, because the apiserver truncates warnings that are too long in total.
+        self.warnings.splice(0..0, notice);
+        self
+    }
+
     /// Turns the config hash of the request into `desired`. A sender who tries to replace the stored value
     /// gets a warning. If the stored value stays, its baseline stays too: without it, the value would say
     /// nothing.
@@ -167,7 +182,7 @@ impl Answer {
         let wanted_pins = pins.of_templates(workload, stored);
         let mut patch = patch::change_templates(workload, |at| [wanted[at], wanted_pins[at]]);
         let baseline = match desired {
-            Desired::WithBaseline(_, baseline) => Some(baseline),
+            Desired::WithBaseline(_, baseline) | Desired::Baseline(baseline) => Some(baseline),
             _ => {
                 let value = old.iter().copied().flatten().next();
                 let is_its_own = |baseline: &&str| wanted == old && speaks_of(baseline, value);
@@ -214,7 +229,7 @@ pub(super) fn wanted<'a>(
     let of = |old| match desired {
         Desired::Stored => old,
         Desired::Hash(hash) | Desired::WithBaseline(hash, _) => Some(hash),
-        Desired::Nothing => None,
+        Desired::Nothing | Desired::Baseline(_) => None,
     };
     stored.hashes(workload).map(of).collect()
 }

@@ -1,5 +1,7 @@
 //! Decides how to answer a review whose answer depends on objects, once these were read.
 
+use json_patch::PatchOperation;
+
 use super::answer::{Answer, Desired, DesiredPins, OVERRIDDEN, Outcome, Stored, wanted};
 use super::facts::Facts;
 use crate::copies::{Copies, Copy};
@@ -32,6 +34,12 @@ pub struct Pending {
     pub(super) applies_pins: bool,
     /// True if nothing will be stored.
     pub(super) is_dry_run: bool,
+    /// True if a new workload takes over pods that run its template already.
+    pub(super) takes_over: bool,
+    /// The patch that adds what the request does not say.
+    pub(super) filling: Vec<PatchOperation>,
+    /// The warning about that.
+    pub(super) notice: Option<String>,
 }
 
 impl Pending {
@@ -45,6 +53,9 @@ impl Pending {
             has_same_template: false,
             applies_pins: false,
             is_dry_run: false,
+            takes_over: false,
+            filling: Vec::new(),
+            notice: None,
         }
     }
 
@@ -143,6 +154,16 @@ impl Pending {
     /// the stored config hash stays, and a new workload gets none unless it is being restored. `first_stamp`
     /// says how the loop treats a newly opted-in workload, so that a status query is told the same.
     pub fn answer(&self, facts: Option<&Facts>, keys: &Keyring, first_stamp: FirstStamp) -> Answer {
+        let answer = self.answer_filled(facts, keys, first_stamp);
+        answer.after(self.filling.clone(), self.notice.clone())
+    }
+
+    fn answer_filled(
+        &self,
+        facts: Option<&Facts>,
+        keys: &Keyring,
+        first_stamp: FirstStamp,
+    ) -> Answer {
         if self.is_status_query {
             return self.answer_status_query(facts, keys, first_stamp);
         }
@@ -202,6 +223,9 @@ impl Pending {
     /// Returns the answer to a write, given the current state of the objects.
     fn answer_by(&self, facts: &Facts, keys: &Keyring, first_stamp: FirstStamp) -> Answer {
         let objects = &facts.objects;
+        if self.takes_over {
+            return self.answer_taking_over(objects, keys);
+        }
         let contents = self.workload.references.contents(objects);
         let is_moot = contents.is_empty() && self.current().is_none();
         // Nothing is tracked yet, so the loop will write a baseline that says so.
@@ -272,6 +296,24 @@ impl Pending {
             }
         }
         self.write(Desired::Hash(&hash()), pins, Outcome::Set)
+    }
+
+    /// Returns the answer to the creation of a workload around pods that run its template already: they have what they have,
+    /// and nothing restarts them now. If they have something else than the objects, the loop restarts them as after any
+    /// other change.
+    fn answer_taking_over(&self, objects: &Objects, keys: &Keyring) -> Answer {
+        let decision = decide(&self.workload, objects, keys, FirstStamp::Baseline);
+        let baseline = match &decision {
+            Decision::Baseline(baseline) => Some(&**baseline),
+            Decision::Unchanged | Decision::MissingConfig(_) | Decision::Set { .. } => None,
+        };
+        let desired = match (self.workload.config_hash(), baseline) {
+            (Some(value), Some(baseline)) => Desired::WithBaseline(value, baseline),
+            (Some(value), None) => Desired::Hash(value),
+            (None, Some(baseline)) => Desired::Baseline(baseline),
+            (None, None) => Desired::Nothing,
+        };
+        self.write(desired, self.unchanged_pins(), Outcome::Unchanged)
     }
 
     /// Returns the answer to a status query, by the rule of the loop.

@@ -1,4 +1,5 @@
 mod pins;
+mod revisions;
 
 use super::answer::{MAX_WARNINGS, OVERRIDDEN};
 use super::*;
@@ -48,13 +49,13 @@ fn step(review: &Value) -> Step {
 fn answered_at_once(review: &Value) -> Answer {
     match step(review) {
         Step::Answer(answer) => answer,
-        Step::Read(_) => panic!("it wants to read"),
+        Step::Read(_) | Step::Settle(_) => panic!("it wants to read"),
     }
 }
 
 fn answered(review: &Value, object: Option<ConfigObject>) -> Answer {
     match step(review) {
-        Step::Answer(_) => panic!("it did not want to read"),
+        Step::Answer(_) | Step::Settle(_) => panic!("it did not want to read"),
         Step::Read(pending) => {
             let facts = pending.facts(objects(&[("a", object)]), &Copies::new(), &keyring(&[1]));
             pending.answer(facts.as_ref(), &keyring(&[1]), FirstStamp::Rollout)
@@ -64,7 +65,7 @@ fn answered(review: &Value, object: Option<ConfigObject>) -> Answer {
 
 fn answered_unread(review: &Value) -> Answer {
     match step(review) {
-        Step::Answer(_) => panic!("it did not want to read"),
+        Step::Answer(_) | Step::Settle(_) => panic!("it did not want to read"),
         Step::Read(pending) => pending.answer(None, &keyring(&[1]), FirstStamp::Rollout),
     }
 }
@@ -239,6 +240,7 @@ fn only_a_change_of_the_template_moves_to_the_newest_hash_key() {
     let old = || deployment("web").stamped(&older);
     let decided = |review: &Value| match step(review) {
         Step::Answer(answer) => key_after(review, &answer),
+        Step::Settle(_) => panic!("it asks for revisions"),
         Step::Read(pending) => {
             assert!(pending.lacks_key(&keyring(&[1])));
             let facts = pending.facts(
@@ -434,6 +436,7 @@ fn a_misspelt_annotation_gets_a_warning_and_nothing_else() {
         let misspelt = deployment("web").annotation("config-maps", "a").json();
         let mut review = review(None, deployment("web"));
         review["request"]["operation"] = json!(operation);
+        review["request"]["oldObject"] = deployment("web").json();
         review["request"]["object"] = misspelt;
         let answer = answered_at_once(&review);
         let warning = "pod-reloader: unknown annotation pod-reloader.cs.sap.com/config-maps; \
@@ -675,6 +678,7 @@ fn a_status_query_is_answered_about_the_workload_that_is_stored() {
         review["request"]["options"]["fieldManager"] = json!(annotations::STATUS_QUERY);
         let answer = match step(&review) {
             Step::Answer(answer) => answer,
+            Step::Settle(_) => panic!("it asks for revisions"),
             Step::Read(pending) => {
                 assert_eq!(pending.workload().references.named().count(), 1);
                 let facts = pending.facts(

@@ -16,7 +16,7 @@ pub(super) struct PodTemplate {
     pub(super) spec: Option<PodSpec>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct TemplateMetadata {
     pub(super) annotations: Option<Annotations>,
 }
@@ -42,6 +42,21 @@ impl<'de> Deserialize<'de> for Annotations {
             all: all.build(),
             ours: ours.build(),
         })
+    }
+}
+
+impl PodTemplate {
+    /// Returns an annotation of ours.
+    pub(super) fn own(&self, key: &str) -> Option<&str> {
+        self.metadata.as_ref()?.annotations.as_ref()?.ours.get(key)
+    }
+
+    /// Adds annotations of ours, or replaces them.
+    pub(super) fn give(&mut self, ours: &[(&str, &str)]) {
+        let metadata = self.metadata.get_or_insert_default();
+        let own = metadata.annotations.get_or_insert_default();
+        own.all = own.all.with(ours);
+        own.ours = own.ours.with(ours);
     }
 }
 

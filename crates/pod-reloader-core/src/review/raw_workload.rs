@@ -2,19 +2,23 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::template::{is_empty, same_template_but_for_ours};
-use crate::annotations;
+use crate::annotations::{self, Place};
 use crate::kind::WorkloadKind;
-use crate::raw::{self, at, read_as};
+use crate::raw::{self, Text, at, read_as};
 use crate::texts::Texts;
 
 /// A workload in a review, taken apart as far as the answer needs.
 pub(crate) struct RawWorkload<'a> {
     /// The pod templates, in the order that the kind lists them, as far as they exist.
     templates: Vec<Option<&'a RawValue>>,
+    /// True if it has a UID. Whoever updates an object without one has not read it: the apiserver gives it its UID later.
+    pub(crate) has_uid: bool,
+    annotations: Option<&'a RawValue>,
+    labels: Option<&'a RawValue>,
     managed_fields: Option<&'a RawValue>,
     /// The baseline in the metadata.
     pub(crate) baseline: Option<String>,
@@ -36,14 +40,14 @@ impl<'a> RawWorkload<'a> {
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Metadata<'a> {
-            #[serde(default, deserialize_with = "of_use")]
-            annotations: Texts,
+            #[serde(borrow)]
+            uid: Option<Text<'a>>,
+            #[serde(borrow)]
+            annotations: Option<&'a RawValue>,
+            #[serde(borrow)]
+            labels: Option<&'a RawValue>,
             #[serde(borrow)]
             managed_fields: Option<&'a RawValue>,
-        }
-        fn of_use<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
-            let keys = [annotations::BASELINE, annotations::UNDONE, LAST_APPLIED];
-            Texts::among(&keys, deserializer)
         }
         #[derive(Deserialize)]
         struct WithTemplate<'a> {
@@ -60,14 +64,63 @@ impl<'a> RawWorkload<'a> {
             let templates = templates.map(|template| at(object.spec?, &template.path[1..]));
             (object.metadata, templates.collect())
         };
-        let annotation = |key: &str| metadata.annotations.get(key).map(Into::into);
+        let keys = [annotations::BASELINE, annotations::UNDONE, LAST_APPLIED];
+        let of_use = |it: &'a RawValue| Texts::among(&keys, it);
+        let own = metadata.annotations.map(of_use).transpose()?;
+        let own = own.unwrap_or_default();
+        let annotation = |key: &str| own.get(key).map(Into::into);
         Ok(Self {
             templates,
+            has_uid: metadata.uid.is_some_and(|uid| !uid.is_empty()),
+            annotations: metadata.annotations,
+            labels: metadata.labels,
             managed_fields: metadata.managed_fields,
             baseline: annotation(annotations::BASELINE),
             undone: annotation(annotations::UNDONE),
             last_applied: annotation(LAST_APPLIED),
         })
+    }
+
+    /// Returns the annotations or the labels that are wanted, of both, if they are not the same.
+    pub(crate) fn texts_unlike(
+        &self,
+        other: &Self,
+        place: Place,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Option<[Texts; 2]> {
+        let of = |workload: &Self| match place {
+            Place::Label => workload.labels.map(RawValue::get),
+            _ => workload.annotations.map(RawValue::get),
+        };
+        let read = |text: Option<&str>| {
+            let mut text = serde_json::Deserializer::from_str(text?);
+            Texts::those(&is_wanted, &mut text).ok()
+        };
+        let (own, other) = (of(self), of(other));
+        (own != other).then(|| [own, other].map(|text| read(text).unwrap_or_default()))
+    }
+
+    /// Returns true if somebody has set this annotation or label of the metadata, and `is_one` holds for everybody who
+    /// has.
+    pub(crate) fn is_set_by(&self, place: Place, key: &str, is_one: impl Fn(&str) -> bool) -> bool {
+        let parent = match place {
+            Place::Label => "f:labels",
+            _ => "f:annotations",
+        };
+        let field = format!("f:{key}");
+        let look = |(somebody, all): &mut (bool, bool), entry: Entry<'_>| {
+            let has_it = |fields| at(fields, &["f:metadata", parent, &field]).is_some();
+            if entry.fields_v1.is_some_and(has_it) {
+                *somebody = true;
+                *all &= entry.manager.is_some_and(|manager| is_one(&manager));
+            }
+        };
+        let seen = self.managed_fields.map(|entries| {
+            let mut entries = serde_json::Deserializer::from_str(entries.get());
+            raw::fold(&mut entries, (false, true), look)
+        });
+        // Entries that cannot be read prove nothing.
+        matches!(seen, Some(Ok((true, true))))
     }
 
     /// Returns config hash and pins of each template.

@@ -4,10 +4,11 @@ use serde_json::value::RawValue;
 
 use crate::annotations::OF_TEMPLATES;
 use crate::raw::{NULL, Sorted, Text, elements};
+use crate::revision::HASHES;
 
-/// Returns true if both templates are the same apart from our annotations and from the order of members. A part that is
-/// absent is the same as an empty one.
-pub(super) fn same_template_but_for_ours(one: &RawValue, other: &RawValue) -> bool {
+/// Returns true if both templates are the same apart from our annotations, from what controllers add to a template that they
+/// keep, and from the order of members. A part that is absent is the same as an empty one.
+pub(crate) fn same_template_but_for_ours(one: &RawValue, other: &RawValue) -> bool {
     if one.get() == other.get() {
         return true;
     }
@@ -31,6 +32,7 @@ struct Template<'a> {
     whole: Sorted<'a>,
     metadata: Option<Sorted<'a>>,
     annotations: Option<Sorted<'a>>,
+    labels: Option<Sorted<'a>>,
 }
 
 impl<'a> Template<'a> {
@@ -39,23 +41,27 @@ impl<'a> Template<'a> {
         let inner = |object: &Sorted<'a>, name| object.get(name).map(Sorted::of).transpose().ok();
         let whole = Sorted::of(template.get()).ok()?;
         let metadata = inner(&whole, "metadata")?;
-        let annotations = match &metadata {
-            Some(metadata) => inner(metadata, "annotations")?,
-            None => None,
+        let of_metadata = |name| match &metadata {
+            Some(metadata) => inner(metadata, name),
+            None => Some(None),
         };
+        let annotations = of_metadata("annotations")?;
+        let labels = of_metadata("labels")?;
         Some(Self {
             whole,
             metadata,
             annotations,
+            labels,
         })
     }
 
     /// Returns the parts, each with the members that are apart from it: they are parts of their own, or ours.
-    fn parts(&self) -> [(Option<&Sorted<'a>>, &'static [&'static str]); 3] {
+    fn parts(&self) -> [(Option<&Sorted<'a>>, &'static [&'static str]); 4] {
         [
-            (Some(&self.whole), &["metadata"]),
-            (self.metadata.as_ref(), &["annotations"]),
+            (Some(&self.whole), &["metadata", OF_REVISIONS]),
+            (self.metadata.as_ref(), &["annotations", "labels"]),
             (self.annotations.as_ref(), &OF_TEMPLATES),
+            (self.labels.as_ref(), &HASHES),
         ]
     }
 }
@@ -115,6 +121,9 @@ fn same_scalar(one: &str, other: &str) -> bool {
     let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
     value(one).is_some_and(|one| value(other) == Some(one))
 }
+
+/// The member that ControllerRevisions have beside those of the template.
+const OF_REVISIONS: &str = "$patch";
 
 /// The maximum depth to which a pod template is compared, if its text differs from the old one's.
 const MAX_DEPTH: usize = 128;

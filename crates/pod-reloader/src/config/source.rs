@@ -8,13 +8,18 @@ use futures::io::AsyncBufReadExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
-use kube::Client;
 use kube::api::ListParams;
-use kube::core::ListMeta;
+use kube::core::{DynamicResourceScope, ListMeta};
+use kube::{Client, Resource};
+use pod_reloader_core::admission::Unsettled;
 use pod_reloader_core::digest::{Aspects, ConfigObject, DataKeys, Objects, Presence};
+use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::mark::COPY;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
+use pod_reloader_core::revision::{
+    ControllerRevision, KeepsRevision, KeptIn, PastReplicaSet, Remains,
+};
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::Workload;
 use serde::Deserialize;
@@ -27,7 +32,7 @@ use crate::metrics::Reads;
 use crate::runtime::budget::{Budget, Share};
 use crate::runtime::client::within;
 use crate::runtime::error::CallError;
-use crate::runtime::resources::{Resources, api, next_page};
+use crate::runtime::resources::{PAGE, Resources, api, next_page};
 use pod_reloader_core::error::chain;
 
 #[cfg(test)]
@@ -193,6 +198,33 @@ impl Source {
             .buffer_unordered(READS_AT_ONCE)
             .try_collect()
             .await
+    }
+
+    /// Lists the revisions that matter to a review.
+    pub(crate) async fn remains(&self, unsettled: &Unsettled) -> Result<Vec<Remains>, CallError> {
+        match unsettled.kept_in() {
+            KeptIn::ReplicaSets => self.remains_in::<PastReplicaSet>(unsettled).await,
+            KeptIn::ControllerRevisions => self.remains_in::<ControllerRevision>(unsettled).await,
+        }
+    }
+
+    async fn remains_in<K>(&self, unsettled: &Unsettled) -> Result<Vec<Remains>, CallError>
+    where
+        K: KeepsRevision + Resource<DynamicType = (), Scope = DynamicResourceScope> + Foreign,
+    {
+        let api = api::<K>(&self.client, Some(unsettled.namespace()), ());
+        let revisions = Resources::new(api, "revision", &self.budget);
+        let revisions = revisions.with_labels(unsettled.selector().to_owned());
+        let mut found = Vec::new();
+        let mut limit = PAGE;
+        let listed = revisions.list(&mut limit, |revision: K| {
+            let remains = revision.remains();
+            if unsettled.is_about(&remains) {
+                found.push(remains);
+            }
+        });
+        within(self.deadline, listed).await?;
+        Ok(found)
     }
 
     /// Lists the current objects of a kind in a namespace, among those that the watches show, with

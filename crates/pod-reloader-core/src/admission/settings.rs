@@ -1,0 +1,166 @@
+//! The settings of a workload: the annotations and labels by which people tell pod-reloader what to do with it. A write
+//! whose sender does not know them leaves them as they are.
+
+use json_patch::PatchOperation;
+
+use crate::annotations::{self, KEYS, OF_TEMPLATES, PREFIX, Place};
+use crate::object::Reviewed;
+use crate::patch;
+use crate::review::RawWorkload;
+use crate::texts::Texts;
+use crate::workload::{Reading, Workload};
+
+/// A setting that a request takes away or changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Forgotten {
+    pub(super) place: Place,
+    pub(super) key: Box<str>,
+    /// The stored value.
+    pub(super) stored: Box<str>,
+    /// The value of the request.
+    asked: Option<Box<str>>,
+}
+
+impl Forgotten {
+    /// Returns the settings that `new` takes away or changes, of those that are read.
+    pub(super) fn all(
+        old: &RawWorkload<'_>,
+        new: &RawWorkload<'_>,
+        reading: &Reading,
+    ) -> Vec<Self> {
+        let mut all = Vec::new();
+        for place in [Place::Annotation, Place::Label] {
+            let is_setting = |key: &str| is_setting(key, place, reading);
+            let Some([old, new]) = old.texts_unlike(new, place, is_setting) else {
+                continue;
+            };
+            let of = |(key, stored): (&str, &str)| Self {
+                place,
+                key: key.into(),
+                stored: stored.into(),
+                asked: new.get(key).map(Into::into),
+            };
+            let forgotten = old.iter().map(of);
+            all.extend(forgotten.filter(|it| it.asked.as_ref() != Some(&it.stored)));
+        }
+        all
+    }
+
+    /// Returns true if a manifest that replaces the workload leaves the setting as it is: it says nothing of it, and
+    /// neither its sender nor another manifest has set it.
+    pub(super) fn outlives_manifest(&self, old: &RawWorkload<'_>, sender: Option<&str>) -> bool {
+        let is_person = |manager: &str| Some(manager) != sender && !MANIFESTS.contains(&manager);
+        self.asked.is_none() && old.is_set_by(self.place, &self.key, is_person)
+    }
+
+    /// Returns true if an undo leaves the setting as it is: the request has it as the workload had it with the earlier
+    /// revision, so nobody has written that now.
+    pub(super) fn outlives_undo(&self, earlier: &Texts) -> bool {
+        self.place == Place::Annotation && self.asked.as_deref() == earlier.get(&self.key)
+    }
+}
+
+/// Returns true if this annotation or label is a setting. What we write ourselves is none.
+fn is_setting(key: &str, place: Place, reading: &Reading) -> bool {
+    let own = KEYS.iter().find(|own| own.key == key);
+    match (own, place) {
+        (Some(own), _) => own.place == place && !own.is_ours,
+        (None, Place::Label) => reading.dialects.label_keys().any(|it| it == key),
+        (None, _) => !key.starts_with(PREFIX) && reading.reads_annotation(key),
+    }
+}
+
+/// The field managers with which kubectl writes whole manifests. What was in the last manifest and is not in the next one
+/// is to go.
+const MANIFESTS: [&str; 3] = [
+    "kubectl-create",
+    "kubectl-replace",
+    "kubectl-client-side-apply",
+];
+
+/// What a request does not say, and what stays in its place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Filled {
+    pub(super) annotations: Vec<(Box<str>, Box<str>)>,
+    pub(super) labels: Vec<(Box<str>, Box<str>)>,
+    /// The annotations of ours in the pod template.
+    pub(super) template: Vec<(&'static str, Box<str>)>,
+}
+
+impl Filled {
+    /// Returns these settings, as they are stored.
+    pub(super) fn with<'a>(settings: impl IntoIterator<Item = &'a Forgotten>) -> Self {
+        let mut filled = Self::default();
+        for Forgotten {
+            place, key, stored, ..
+        } in settings
+        {
+            let all = match place {
+                Place::Label => &mut filled.labels,
+                _ => &mut filled.annotations,
+            };
+            all.push((key.clone(), stored.clone()));
+        }
+        filled
+    }
+
+    /// Returns true if nothing was missing.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Fills an object.
+    pub(super) fn fill(&self, object: &mut Reviewed) {
+        fn pairs(all: &[(Box<str>, Box<str>)]) -> Vec<(&str, &str)> {
+            all.iter().map(|(key, value)| (&**key, &**value)).collect()
+        }
+        object.give(&pairs(&self.annotations), &pairs(&self.labels));
+        let template = self.template.iter();
+        let template: Vec<_> = template.map(|(key, value)| (*key, &**value)).collect();
+        object.give_template(&template);
+    }
+
+    /// Returns the patch that fills the object of which `workload` was read.
+    pub(super) fn patch(&self, workload: &Workload) -> Vec<PatchOperation> {
+        let markers = &workload.markers;
+        let of = |parent, has_parent, all: &[(Box<str>, Box<str>)]| {
+            let depth = if has_parent { 2 } else { 1 };
+            let adds = all.iter();
+            let adds = adds.map(|(key, value)| {
+                patch::change(&["metadata", parent, key], depth, None, Some(value))
+            });
+            adds.flatten().collect::<Vec<_>>()
+        };
+        let mut all = of("annotations", markers.has_annotations, &self.annotations);
+        all.extend(of("labels", markers.has_labels, &self.labels));
+        let given = |key: &str| {
+            let mut given = self.template.iter();
+            given
+                .find(|(own, _)| *own == key)
+                .map(|(_, value)| &**value)
+        };
+        if !self.template.is_empty() {
+            all.extend(patch::change_templates(workload, |_| {
+                OF_TEMPLATES.map(given)
+            }));
+        }
+        patch::once(all)
+    }
+
+    /// Returns the warning that names the settings that stay, if any do. `why` says for which reason.
+    pub(super) fn warning(&self, why: &str) -> Option<String> {
+        let annotations = self.annotations.iter();
+        let settings = annotations.filter(|(key, _)| **key != *annotations::BASELINE);
+        let keys: Vec<_> = settings
+            .chain(&self.labels)
+            .map(|(key, _)| &**key)
+            .collect();
+        (!keys.is_empty()).then(|| format!("pod-reloader: {} as before: {why}", stay(&keys)))
+    }
+}
+
+/// Returns a text such as `a stays` or `a, b stay`.
+fn stay(keys: &[&str]) -> String {
+    let verb = if keys.len() == 1 { "stays" } else { "stay" };
+    format!("{} {verb}", keys.join(", "))
+}

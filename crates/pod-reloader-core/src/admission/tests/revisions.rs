@@ -1,0 +1,457 @@
+//! What the revisions of a workload tell about a review: settings that outlive an undo, and pods that a new workload takes
+//! over.
+
+use super::*;
+use crate::revision::{ControllerRevision, KeepsRevision, PastReplicaSet, Remains};
+
+const P: &str = "pod-reloader.cs.sap.com";
+
+/// Returns a Deployment with a selector, as every real one has.
+fn web() -> Builder {
+    deployment("web").with("/spec/selector", json!({"matchLabels": {"app": "web"}}))
+}
+
+/// Returns a ReplicaSet with the template of this Deployment, and the annotations that the Deployment had.
+fn replica_set(of: Builder, number: u32, owner: Option<&str>) -> Remains {
+    let deployment = of.json();
+    let mut annotations = deployment["metadata"]["annotations"].clone();
+    if annotations.is_null() {
+        annotations = json!({});
+    }
+    annotations["deployment.kubernetes.io/revision"] = json!(number.to_string());
+    let owners = owner
+        .map(|uid| json!([{"controller": true, "kind": "Deployment", "name": "web", "uid": uid}]));
+    let mut template = deployment["spec"]["template"].clone();
+    template["metadata"]["labels"]["pod-template-hash"] = json!("5d8c");
+    let object = json!({
+        "metadata": {"name": "web-5d8c", "namespace": "ns", "annotations": annotations, "ownerReferences": owners},
+        "spec": {"replicas": 1, "template": template},
+    });
+    let object: PastReplicaSet = serde_json::from_str(&object.to_string()).unwrap();
+    object.remains()
+}
+
+fn of(old: Option<Builder>, new: Builder, sender: Option<&str>) -> Value {
+    let mut review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "review-1",
+            "kind": {"group": "apps", "version": "v1", "kind": "Deployment"},
+            "operation": if old.is_some() { "UPDATE" } else { "CREATE" },
+            "namespace": "ns",
+            "userInfo": {"username": "admin"},
+            "object": new.json(),
+            "oldObject": old.map(Builder::json),
+        },
+    });
+    if let Some(sender) = sender {
+        review["request"]["options"] = json!({"fieldManager": sender});
+    }
+    review
+}
+
+/// Returns the answer to a review that asks for revisions, and the object after it. `None` if it asks for none.
+fn settled(
+    review: &Value,
+    revisions: Option<&[Remains]>,
+    content: &str,
+) -> Option<(Answer, Value)> {
+    let scope = Scope::new([], Name::parse("operator").unwrap());
+    let keys = keyring(&[1]);
+    let Step::Settle(unsettled) = step(review) else {
+        return None;
+    };
+    let about = revisions.map(|all| {
+        let about = all.iter().filter(|it| unsettled.is_about(it));
+        about.cloned().collect::<Vec<_>>()
+    });
+    let answer = match unsettled.settle(about.as_deref(), &scope, &keys) {
+        Step::Answer(answer) => answer,
+        Step::Read(pending) => {
+            let objects = objects(&[("a", holding(content))]);
+            let facts = pending.facts(objects, &Copies::new(), &keys);
+            pending.answer(facts.as_ref(), &keys, FirstStamp::Rollout)
+        }
+        Step::Settle(_) => panic!("it asks twice"),
+    };
+    let after = after(review, &answer);
+    Some((answer, after))
+}
+
+fn after(review: &Value, answer: &Answer) -> Value {
+    let mut object = review["request"]["object"].clone();
+    json_patch::patch(&mut object, &Patch(answer.patch.clone())).unwrap();
+    object
+}
+
+fn annotation<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object["metadata"]["annotations"][format!("{P}/{key}")].as_str()
+}
+
+fn template_hash(object: &Value) -> Option<&str> {
+    object["spec"]["template"]["metadata"]["annotations"][annotations::CONFIG_HASH].as_str()
+}
+
+/// A Deployment that was undone: as it is, as the request brings back its first revision, and that revision.
+struct Undo {
+    now: Builder,
+    asked: Builder,
+    first: Builder,
+}
+
+impl Undo {
+    fn review(self) -> (Value, Vec<Remains>) {
+        let first = replica_set(self.first, 1, Some("uid-1"));
+        (of(Some(self.now), self.asked, None), vec![first])
+    }
+}
+
+#[test]
+fn what_was_set_since_outlives_an_undo() {
+    let first = || {
+        web()
+            .lists("a")
+            .annotation("restart-window", "Sat 00:00-04:00 UTC")
+            .image("1")
+    };
+    let now = web().lists("a").annotation("hold", "true").image("2");
+    let now = now.annotation("restart-window", "Sun 00:00-04:00 UTC");
+    let undo = Undo {
+        now,
+        asked: first(),
+        first: first(),
+    };
+    let (review, revisions) = undo.review();
+    let (answer, object) = settled(&review, Some(&revisions), "1").unwrap();
+    assert_eq!(annotation(&object, "hold"), Some("true"));
+    assert_eq!(
+        annotation(&object, "restart-window"),
+        Some("Sun 00:00-04:00 UTC")
+    );
+    assert_eq!(annotation(&object, "configmaps"), Some("a"));
+    assert_eq!(template_hash(&object), Some(&*hash("1")));
+    let warning = "pod-reloader: pod-reloader.cs.sap.com/hold, pod-reloader.cs.sap.com/restart-window stay as before: an undo";
+    assert!(
+        answer.warnings[0].starts_with(warning),
+        "{:?}",
+        answer.warnings
+    );
+}
+
+#[test]
+fn an_undo_to_a_time_before_the_opt_in_keeps_the_opt_in() {
+    for now in [
+        web().lists("a"),
+        web().lists("a").annotation("settle-period", "1s"),
+    ] {
+        let undo = Undo {
+            now: now.image("2"),
+            asked: web().image("1"),
+            first: web().image("1"),
+        };
+        let (review, revisions) = undo.review();
+        let (_, object) = settled(&review, Some(&revisions), "1").unwrap();
+        assert_eq!(annotation(&object, "configmaps"), Some("a"));
+        assert_eq!(template_hash(&object), Some(&*hash("1")));
+    }
+}
+
+#[test]
+fn what_was_removed_since_comes_back_with_an_undo_as_before() {
+    let first = || web().lists("a").annotation("hold", "true").image("1");
+    let undo = Undo {
+        now: web().lists("a").image("2"),
+        asked: first(),
+        first: first(),
+    };
+    let (review, _) = undo.review();
+    // Nothing that stands on the workload is lost, so nobody asks.
+    assert!(settled(&review, None, "1").is_none());
+}
+
+#[test]
+fn what_a_person_writes_together_with_an_old_template_counts() {
+    let first = || web().lists("a").image("1");
+    let undo = Undo {
+        now: web()
+            .lists("a")
+            .annotation("hold", "true")
+            .annotation("stage", "2")
+            .image("2"),
+        asked: first().annotation("hold", "false"),
+        first: first(),
+    };
+    let (review, revisions) = undo.review();
+    let (_, object) = settled(&review, Some(&revisions), "1").unwrap();
+    assert_eq!(annotation(&object, "hold"), Some("false"));
+    assert_eq!(annotation(&object, "stage"), Some("2"));
+}
+
+#[test]
+fn a_new_template_without_a_setting_is_no_undo() {
+    let now = || web().lists("a").annotation("hold", "true").image("2");
+    let review = of(Some(now()), web().lists("a").image("3"), None);
+    let first = replica_set(web().lists("a").image("1"), 1, Some("uid-1"));
+    let of_another = replica_set(web().lists("a").image("3"), 1, Some("uid-2"));
+    for revisions in [vec![], vec![first, of_another]] {
+        let (answer, object) = settled(&review, Some(&revisions), "1").unwrap();
+        assert_eq!(annotation(&object, "hold"), None);
+        assert!(answer.warnings.is_empty(), "{:?}", answer.warnings);
+    }
+    // Whoever says who he is edits, applies or rolls back a release.
+    for sender in [
+        "kubectl-edit",
+        "kubectl-client-side-apply",
+        "helm",
+        "argocd-controller",
+    ] {
+        let review = of(Some(now()), web().lists("a").image("1"), Some(sender));
+        assert!(settled(&review, Some(&[]), "1").is_none(), "{sender}");
+    }
+}
+
+#[test]
+fn a_setting_stays_if_nobody_can_tell_whether_it_is_an_undo() {
+    let undo = Undo {
+        now: web().lists("a").annotation("hold", "true").image("2"),
+        asked: web().lists("a").image("1"),
+        first: web(),
+    };
+    let (review, _) = undo.review();
+    let (_, object) = settled(&review, None, "1").unwrap();
+    assert_eq!(annotation(&object, "hold"), Some("true"));
+}
+
+/// Returns the object after it was replaced by a manifest, which has no UID.
+fn replaced(now: Builder, managers: &Value, manifest: Builder, sender: &str) -> (Answer, Value) {
+    let now = now.with("/metadata/managedFields", managers.clone());
+    let mut review = of(Some(now), manifest, Some(sender));
+    review["request"]["object"]["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .remove("uid");
+    let answer = match step(&review) {
+        Step::Answer(answer) => answer,
+        Step::Read(pending) => pending.answer(None, &keyring(&[1]), FirstStamp::Rollout),
+        Step::Settle(_) => panic!("a manifest asks for no revisions"),
+    };
+    let after = after(&review, &answer);
+    (answer, after)
+}
+
+fn managers(all: &[(&str, &str, &str)]) -> Value {
+    let of = |(manager, parent, key): &(&str, &str, &str)| {
+        let field = format!("f:{P}/{key}");
+        json!({"manager": manager, "operation": "Update", "fieldsV1": {"f:metadata": {*parent: {field: {}}}}})
+    };
+    all.iter().map(of).collect()
+}
+
+#[test]
+fn a_manifest_that_replaces_a_workload_leaves_what_somebody_else_has_set() {
+    let now = || {
+        web()
+            .lists("a")
+            .annotation("hold", "true")
+            .annotation("stage", "1")
+            .label("ignored", "false")
+    };
+    let own = |key| ("kubectl-create", "f:annotations", key);
+    let all = managers(&[
+        own("configmaps"),
+        ("kubectl-annotate", "f:annotations", "hold"),
+        own("stage"),
+        ("kubectl-label", "f:labels", "ignored"),
+    ]);
+    for image in ["1", "2"] {
+        let manifest = web().lists("a").image(image);
+        let (answer, object) = replaced(now().image("1"), &all, manifest, "kubectl-replace");
+        assert_eq!(annotation(&object, "hold"), Some("true"));
+        assert_eq!(
+            annotation(&object, "stage"),
+            None,
+            "it was in the last manifest"
+        );
+        assert_eq!(
+            object["metadata"]["labels"][format!("{P}/ignored")],
+            "false"
+        );
+        assert!(
+            answer.warnings[0].contains("kubectl annotate"),
+            "{:?}",
+            answer.warnings
+        );
+    }
+    // What the manifest says counts.
+    let manifest = web().lists("a").annotation("hold", "false").image("1");
+    let (_, object) = replaced(now().image("1"), &all, manifest, "kubectl-replace");
+    assert_eq!(annotation(&object, "hold"), Some("false"));
+}
+
+#[test]
+fn a_manifest_takes_away_what_its_sender_has_set() {
+    for (setter, sender, stays) in [
+        ("argocd-controller", "argocd-controller", false),
+        ("helm", "argocd-controller", true),
+        ("kubectl-client-side-apply", "kubectl-replace", false),
+        ("kubectl-edit", "kubectl-replace", true),
+    ] {
+        let now = web().lists("a").annotation("hold", "true").image("1");
+        let all = managers(&[(setter, "f:annotations", "hold")]);
+        let (_, object) = replaced(now, &all, web().lists("a").image("1"), sender);
+        assert_eq!(
+            annotation(&object, "hold").is_some(),
+            stays,
+            "{setter} {sender}"
+        );
+    }
+    // Two have set it, or nobody knows who.
+    let both = [
+        ("kubectl-annotate", "f:annotations", "hold"),
+        ("kubectl-create", "f:annotations", "hold"),
+    ];
+    for all in [
+        managers(&both),
+        json!([]),
+        json!([{"manager": 1}]),
+        json!(null),
+    ] {
+        let now = web().lists("a").annotation("hold", "true").image("1");
+        let (_, object) = replaced(now, &all, web().lists("a").image("1"), "kubectl-replace");
+        assert_eq!(annotation(&object, "hold"), None, "{all}");
+    }
+}
+
+#[test]
+fn a_replacement_that_drops_the_opt_in_of_another_manager_keeps_the_hash() {
+    let now = web().lists("a").stamped(&hash("1")).image("1");
+    let all = managers(&[("kubectl-annotate", "f:annotations", "configmaps")]);
+    let (_, object) = replaced(now, &all, web().image("1"), "kubectl-replace");
+    assert_eq!(
+        (annotation(&object, "configmaps"), template_hash(&object)),
+        (Some("a"), Some(&*hash("1")))
+    );
+}
+
+#[test]
+fn a_workload_around_pods_without_a_hash_gets_a_baseline_and_no_hash() {
+    let review = of(None, web().lists("a").image("1"), None);
+    let orphan = replica_set(web().image("1"), 1, None);
+    let (answer, object) = settled(&review, Some(&[orphan]), "1").unwrap();
+    assert_eq!(template_hash(&object), None);
+    assert_eq!(
+        annotation(&object, "baseline"),
+        Some(&*format!("={}", hash("1")))
+    );
+    assert_eq!(
+        (answer.outcome, answer.warnings.len()),
+        (Outcome::Unchanged, 0)
+    );
+    // Only ReplicaSets know the baseline that the workload had: the content has changed since.
+    let last = web()
+        .annotation("baseline", &format!("={}", hash("0")))
+        .image("1");
+    let (_, object) = settled(&review, Some(&[replica_set(last, 1, None)]), "1").unwrap();
+    assert_eq!(
+        annotation(&object, "baseline"),
+        Some(&*format!("={}", hash("0")))
+    );
+    assert_eq!(template_hash(&object), None);
+}
+
+#[test]
+fn a_workload_around_pods_with_a_hash_gets_theirs() {
+    let review = of(None, web().lists("a").image("1"), None);
+    let around = |value: &str| {
+        let orphan = replica_set(web().stamped(value).image("1"), 3, None);
+        let older = replica_set(web().stamped(&hash("9")).image("1"), 2, None);
+        settled(&review, Some(&[orphan, older]), "1").unwrap().1
+    };
+    assert_eq!(template_hash(&around(&hash("1"))), Some(&*hash("1")));
+    // The content has changed: the loop restarts the pods, when it may.
+    let object = around(&hash("0"));
+    assert_eq!(
+        (template_hash(&object), annotation(&object, "baseline")),
+        (Some(&*hash("0")), None)
+    );
+    // Made under another key, or by something else: it stands for what there is.
+    let objects = objects(&[("a", holding("1"))]);
+    let foreign = keyring(&[7]).hash(&Contents::whole(&objects)).to_string();
+    let object = around(&foreign);
+    assert_eq!(template_hash(&object), Some(&*foreign));
+    assert_eq!(
+        annotation(&object, "baseline"),
+        Some(&*format!("{foreign}={}", hash("1")))
+    );
+}
+
+#[test]
+fn a_workload_around_its_pods_is_held_as_it_was() {
+    let review = of(
+        None,
+        web().lists("a").annotation("stage", "2").image("1"),
+        None,
+    );
+    let had = web()
+        .lists("b")
+        .annotation("auto", "true")
+        .annotation("stage", "1");
+    let had = had
+        .annotation("hold", "true")
+        .stamped(&hash("1"))
+        .image("1");
+    let (answer, object) = settled(&review, Some(&[replica_set(had, 1, None)]), "1").unwrap();
+    let of = |key| annotation(&object, key);
+    assert_eq!((of("hold"), of("stage")), (Some("true"), Some("2")));
+    // What is tracked is what the new manifest says.
+    assert_eq!((of("configmaps"), of("auto")), (Some("a"), None));
+    assert!(
+        answer.warnings[0].contains("/hold stays as before"),
+        "{:?}",
+        answer.warnings
+    );
+}
+
+#[test]
+fn the_pods_with_the_hash_of_the_manifest_are_taken_over() {
+    let review = of(None, web().lists("a").stamped(&hash("0")).image("1"), None);
+    let revisions =
+        ["5", "0"].map(|value| replica_set(web().stamped(&hash(value)).image("1"), 1, None));
+    let (_, object) = settled(&review, Some(&revisions), "1").unwrap();
+    assert_eq!(template_hash(&object), Some(&*hash("0")));
+}
+
+#[test]
+fn pods_of_another_template_or_owner_are_not_taken_over() {
+    let review = of(None, web().lists("a").image("1"), None);
+    let another = replica_set(web().image("2"), 1, None);
+    let owned = replica_set(web().image("1"), 1, Some("uid-2"));
+    for revisions in [None, Some(vec![]), Some(vec![another, owned])] {
+        let (answer, object) = settled(&review, revisions.as_deref(), "1").unwrap();
+        assert_eq!(
+            (template_hash(&object), answer.outcome),
+            (Some(&*hash("1")), Outcome::Set)
+        );
+    }
+}
+
+#[test]
+fn a_controller_revision_has_its_template_in_another_order_and_with_a_directive() {
+    let template = r#"{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"app":"web"}},"spec":{"containers":[{"image":"1","name":"main"}],"volumes":[]}}"#;
+    let object = format!(
+        r#"{{"metadata":{{"name":"web-1","namespace":"ns"}},"revision":2,"data":{{"spec":{{"template":{template}}}}}}}"#
+    );
+    let object: ControllerRevision = serde_json::from_str(&object).unwrap();
+    let orphan = object.remains();
+    for kind in ["StatefulSet", "DaemonSet"] {
+        let mut review = of(None, web().lists("a").image("1"), None);
+        review["request"]["kind"]["kind"] = json!(kind);
+        let (_, object) = settled(&review, Some(std::slice::from_ref(&orphan)), "1").unwrap();
+        assert_eq!(template_hash(&object), None, "{kind}");
+        assert_eq!(
+            annotation(&object, "baseline"),
+            Some(&*format!("={}", hash("1")))
+        );
+    }
+}
