@@ -66,6 +66,8 @@ pub(crate) fn told_by(event: &Event) -> Option<&str> {
     let waits = [
         "RestartPending",
         "RestartHalted",
+        // The objects that are not tracked: the operator does not tell of them in its answers.
+        "MissingConfig",
         "WaitingForStage",
         "WaitingForRelease",
         "WaitingForTogether",

@@ -257,7 +257,7 @@ impl Object<'_> {
             _ => true,
         };
         let needs = needs.iter();
-        let needs = needs.filter(|it| it.reference == *self.reference && concerns(&it.key));
+        let needs = needs.filter(|(needed, key)| needed == self.reference && concerns(key));
         Some(Row {
             kind: workload.id.kind.to_string(),
             name: workload.id.name.to_string(),
@@ -279,7 +279,7 @@ impl Object<'_> {
                     remark.map(ToOwned::to_owned)
                 }),
             needs: needs
-                .map(|it| it.key.as_deref().unwrap_or("the object").to_owned())
+                .map(|(_, key)| key.as_deref().unwrap_or("the object").to_owned())
                 .collect(),
         })
     }

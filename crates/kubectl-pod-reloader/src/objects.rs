@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::stream::{self, StreamExt};
 use pod_reloader_core::config_sync::source_of;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Objects, Presence};
-use pod_reloader_core::discovery::Requirement;
 use pod_reloader_core::mark::is_hold;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
@@ -150,12 +149,7 @@ pub(crate) async fn read(
 /// Describes what is missing without which the pods of a workload could not start.
 pub(crate) fn missing(seen: &Seen<'_>, found: &Found) -> Vec<String> {
     let missing = seen.workload.missing(&found.objects);
-    missing
-        .map(|Requirement { reference, key }| match key {
-            Some(key) => format!("key {key} of {} {}", reference.kind, reference.name),
-            None => format!("{} {}", reference.kind, reference.name),
-        })
-        .collect()
+    missing.map(|unmet| unmet.to_string()).collect()
 }
 
 /// Returns references to the objects of a kind, in one namespace or in all.

@@ -302,6 +302,7 @@ async fn unless_current(
 /// Says that the pods could not start, and what they lack.
 async fn lacking(cluster: &Cluster, seen: &Seen<'_>) -> String {
     let needed = seen.workload.requirements.iter();
+    let needed = needed.chain(&seen.workload.untracked_requirements);
     let needed = needed.map(|it| it.reference.clone()).collect();
     let found = objects::read(cluster, &needed, Aspects::default()).await;
     let missing = objects::missing(seen, &found);

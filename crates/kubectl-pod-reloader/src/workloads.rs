@@ -7,7 +7,7 @@ mod namespaces;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pod_reloader_core::annotations::STATUS_QUERY;
-use pod_reloader_core::discovery::{Consumption, PodSpec, Requirement};
+use pod_reloader_core::discovery::{Consumption, PodSpec};
 use pod_reloader_core::kind::WorkloadKind;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::Reference;
@@ -95,13 +95,14 @@ impl Seen<'_> {
         uses
     }
 
-    /// Returns everything without which its pods do not start, tracked or not.
-    pub(crate) fn needs(&self) -> BTreeSet<Requirement> {
+    /// Returns everything without which its pods do not start, tracked or not: objects, or keys of them.
+    pub(crate) fn needs(&self) -> BTreeSet<(Reference, Option<Box<str>>)> {
         let namespace = &self.workload.id.namespace;
         let pod_specs = self.pod_specs();
         let needs = pod_specs.iter();
         needs
             .flat_map(|it| it.requirements(namespace, |_| true))
+            .map(|requirement| (requirement.reference, requirement.key))
             .collect()
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::dialects::OptIn;
 use crate::digest::{Contents, Objects};
-use crate::discovery::Requirement;
+use crate::discovery::Unmet;
 use crate::hash::{ConfigHash, KeyId, Keyring, Verdict};
 use crate::sap;
 use crate::workload::{Restart, Workload};
@@ -24,7 +24,7 @@ pub enum Decision {
     /// Leave the workload unchanged: what it carries stands for the contents.
     Unchanged,
     /// Leave the workload unchanged because its pods could not start: these objects or keys are missing.
-    MissingConfig(Vec<Requirement>),
+    MissingConfig(Vec<Unmet>),
     /// Set this config hash, which restarts the pods.
     Set {
         /// The config hash.
@@ -74,7 +74,8 @@ impl Cause {
 ///
 /// # Caveats
 ///
-/// `objects` must hold every reference of the workload, each from one consistent read.
+/// `objects` must hold every reference of the workload, each from one consistent read. Without the
+/// [untracked objects that the pods need](Workload::untracked_needs), the last guarantee does not cover them.
 pub fn decide(
     workload: &Workload,
     objects: &Objects,
@@ -115,12 +116,16 @@ pub fn decide(
         }
         decision => decision,
     };
-    // This holds even for a hash that stands for an absent object: no pod starts until the object exists.
-    let missing: Vec<_> = workload.missing(objects).cloned().collect();
+    // This holds even for a hash that stands for an absent object: no pod starts until the object exists. Objects that
+    // are not tracked matter only to pods that are about to start.
+    let mut missing = workload.missing_tracked(objects);
+    if matches!(decision, Decision::Set { .. }) {
+        missing.append(&mut workload.missing_untracked(objects));
+    }
     if missing.is_empty() {
         decision
     } else {
-        Decision::MissingConfig(missing)
+        Decision::MissingConfig(missing.into_iter().collect())
     }
 }
 

@@ -68,8 +68,8 @@ impl Presence {
 pub struct ConfigObject {
     /// The digest of the whole content.
     pub digest: Digest,
-    /// The keys that were asked for, sorted, each with the digest of its entry, if present.
-    entries: Box<[(Box<str>, Option<Digest>)]>,
+    /// The keys that were asked for, sorted, each with its entry, if present.
+    entries: Box<[(Box<str>, Option<Entry>)]>,
     /// True if every key was asked for.
     has_all_entries: bool,
     /// The marks in the metadata that decide whether the object is tracked. Not part of the digest.
@@ -82,6 +82,14 @@ pub struct ConfigObject {
     pub created: Option<Timestamp>,
     /// The releases that the object belongs to. Not part of the digest.
     pub releases: Box<[Release]>,
+}
+
+/// What is remembered of one entry of a config object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    digest: Digest,
+    /// True if it is in `binaryData`.
+    is_binary: bool,
 }
 
 /// Keys of the data of config objects.
@@ -216,6 +224,12 @@ impl ConfigObject {
         self.entry(key).is_some()
     }
 
+    /// Returns true if the entry with this key is in `binaryData`, from which the kubelet takes no variable. The key must
+    /// have been asked for.
+    pub fn is_binary(&self, key: &str) -> bool {
+        self.found(key).is_some_and(|entry| entry.is_binary)
+    }
+
     /// Returns the keys of which only one of both objects has an entry, or a different one. All keys of both must
     /// have been asked for.
     pub(crate) fn differing_keys<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
@@ -232,6 +246,10 @@ impl ConfigObject {
 
     /// Returns the digest of the entry with this key, if present. The key must have been asked for.
     pub(crate) fn entry(&self, key: &str) -> Option<&Digest> {
+        self.found(key).map(|entry| &entry.digest)
+    }
+
+    fn found(&self, key: &str) -> Option<&Entry> {
         match self.place(key) {
             Ok(at) => self.entries[at].1.as_ref(),
             Err(_) => {
@@ -329,6 +347,8 @@ mod tests {
     fn keys_of_both_maps_are_known() {
         let object = config_map(&json!({"data": {"a": "1"}, "binaryData": {"b": "AA=="}}));
         assert!(object.has("a") && object.has("b") && !object.has("c"));
+        let is_binary = ["a", "b", "c"].map(|key| object.is_binary(key));
+        assert_eq!(is_binary, [false, true, false]);
     }
 
     #[test]

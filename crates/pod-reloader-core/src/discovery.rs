@@ -1,6 +1,7 @@
 //! Discovery: the ConfigMaps and Secrets that a pod spec uses, and how.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
@@ -26,6 +27,34 @@ pub struct Requirement {
     pub reference: Reference,
     /// The key of the object, if the pod spec names one.
     pub key: Option<Box<str>>,
+    /// True if the key becomes a variable. The kubelet takes variables from `data`, and files from `binaryData`, too.
+    pub is_variable: bool,
+}
+
+/// An object, or one key of it, without which a pod does not start, and that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Unmet {
+    /// The object.
+    pub reference: Reference,
+    /// The key, if the object is there and lacks it.
+    pub key: Option<Box<str>>,
+    /// True if the object has the key where the kubelet does not look for it: in `binaryData`.
+    pub is_binary: bool,
+}
+
+impl fmt::Display for Unmet {
+    /// Writes `ConfigMap app`, or `key level of ConfigMap app` and the reason if the key is in the wrong place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reference { kind, name, .. } = &self.reference;
+        match &self.key {
+            None => write!(f, "{kind} {name}"),
+            Some(key) => write!(f, "key {key} of {kind} {name}"),
+        }?;
+        match self.is_binary {
+            true => f.write_str(" (it is in binaryData, and variables come from data alone)"),
+            false => Ok(()),
+        }
+    }
 }
 
 /// One use of a ConfigMap or Secret in a pod spec.
@@ -73,18 +102,30 @@ impl PodSpec {
     /// Returns the objects and keys that a pod in `namespace` cannot start without. These are env, envFrom,
     /// volumes and projected volumes of containers and init containers, unless they are `optional`, and the
     /// Secrets of volume drivers. Image pull secrets are not included, because the kubelet goes on without
-    /// them. Only objects for which `is_listed` returns true are included, and only the first
-    /// [`MAX_REQUIREMENTS`].
+    /// them. Volumes that no container mounts are not included, because the kubelet does not set them up. Nor
+    /// is the key that a `subPath` names: the kubelet makes an empty directory in its place. Only objects for
+    /// which `is_listed` returns true are included, and only the first [`MAX_REQUIREMENTS`].
     pub fn requirements(
         &self,
         namespace: &Name,
         is_listed: impl Fn(&Reference) -> bool,
     ) -> BTreeSet<Requirement> {
-        self.sources()
-            .filter(|(_, source)| source.optional != Some(true))
-            .filter_map(|(kind, source)| Some((reference(namespace, kind, source)?, source)))
-            .filter(|(reference, _)| is_listed(reference))
-            .flat_map(|(reference, source)| requirements_of(reference, source))
+        let variables = self.env().flat_map(|(kind, source)| {
+            let key = source.key.as_deref().unwrap_or_default();
+            needed(namespace, kind, source, [key], true)
+        });
+        let wholes = self
+            .env_from()
+            .chain(self.secrets_of_mounted_drivers())
+            .flat_map(|(kind, source)| needed(namespace, kind, source, None, false));
+        let files = self.mounted_files().flat_map(|(kind, source)| {
+            let keys = source.items.iter().map(Item::key);
+            needed(namespace, kind, source, keys, false)
+        });
+        variables
+            .chain(wholes)
+            .chain(files)
+            .filter(|requirement| is_listed(&requirement.reference))
             .take(MAX_REQUIREMENTS)
             .collect()
     }
@@ -217,6 +258,29 @@ impl PodSpec {
             .chain(drivers)
     }
 
+    /// Returns every source of files in a volume that a container mounts.
+    fn mounted_files(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
+        self.mounted_volumes().flat_map(Volume::sources)
+    }
+
+    /// Returns the Secrets that the drivers of mounted volumes need.
+    fn secrets_of_mounted_drivers(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
+        let secrets = self.mounted_volumes().flat_map(|it| &it.driver_secrets);
+        secrets.map(|it| (ConfigKind::Secret, it))
+    }
+
+    fn mounted_volumes(&self) -> impl Iterator<Item = &Volume> {
+        let mounts = self.all_containers().flat_map(|it| &it.volume_mounts);
+        let mounted: BTreeSet<_> = mounts.filter_map(|it| it.name.as_deref()).collect();
+        let is_mounted = move |volume: &&Volume| {
+            volume
+                .name
+                .as_deref()
+                .is_some_and(|it| mounted.contains(it))
+        };
+        self.volumes.iter().filter(is_mounted)
+    }
+
     fn env(&self) -> impl Iterator<Item = (ConfigKind, &Source)> {
         self.all_containers().flat_map(Container::env)
     }
@@ -248,16 +312,29 @@ fn name(source: &Source) -> Option<Name> {
     Name::parse(source.name.as_deref()?).ok()
 }
 
-/// Returns the keys that `source` names, or the object itself if it names none.
-fn requirements_of(reference: Reference, source: &Source) -> impl Iterator<Item = Requirement> {
-    let key = source.key.as_deref();
-    let keys = key.into_iter().chain(source.items.iter().map(Item::key));
-    let names_none = source.key.is_none() && source.items.is_empty();
-    let object = names_none.then_some(None);
-    keys.map(Some).chain(object).map(move |key| Requirement {
+/// Returns what a pod needs of the object that `source` names: these keys, or the object itself if there are none.
+/// Nothing if the source is optional.
+fn needed<'a>(
+    namespace: &Name,
+    kind: ConfigKind,
+    source: &Source,
+    keys: impl IntoIterator<Item = &'a str>,
+    is_variable: bool,
+) -> Vec<Requirement> {
+    let is_optional = source.optional == Some(true);
+    let Some(reference) = reference(namespace, kind, source).filter(|_| !is_optional) else {
+        return Vec::new();
+    };
+    let requirement = |key: Option<&str>| Requirement {
         reference: reference.clone(),
         key: key.map(Into::into),
-    })
+        is_variable,
+    };
+    let keys: Vec<_> = keys.into_iter().map(|key| requirement(Some(key))).collect();
+    match keys.is_empty() {
+        true => vec![requirement(None)],
+        false => keys,
+    }
 }
 
 fn used<'a>(

@@ -48,16 +48,36 @@ impl Builder {
 
     pub(crate) fn requires(mut self, config_map: &str, key: Option<&str>) -> Self {
         let items = key.map(|key| json!([{"key": key, "path": key}]));
-        let volume = json!({"configMap": {"name": config_map, "items": items}});
-        if let Some(volumes) = self.0["spec"]["template"]["spec"]["volumes"].as_array_mut() {
-            volumes.push(volume);
+        let spec = &mut self.0["spec"]["template"]["spec"];
+        if let Some(volumes) = spec["volumes"].as_array_mut() {
+            let name = format!("needed-{}", volumes.len());
+            volumes.push(json!({"name": name, "configMap": {"name": config_map, "items": items}}));
+            if let Some(containers) = spec["containers"].as_array_mut() {
+                let mounts = json!([{"name": name, "mountPath": "/needed"}]);
+                containers.push(json!({"name": name, "volumeMounts": mounts}));
+            }
+        }
+        self
+    }
+
+    /// Makes the pods take a variable from a key of a ConfigMap or Secret: `source` is one of `configMapKeyRef` and
+    /// `secretKeyRef`.
+    pub(crate) fn takes(mut self, source: &str, name: &str, key: &str) -> Self {
+        let from = json!({(source): {"name": name, "key": key}});
+        let container = json!({"name": "takes", "env": [{"name": "A", "valueFrom": from}]});
+        if let Some(containers) = self.0["spec"]["template"]["spec"]["containers"].as_array_mut() {
+            containers.push(container);
         }
         self
     }
 
     pub(crate) fn image(mut self, image: &str) -> Self {
-        self.0["spec"]["template"]["spec"]["containers"] =
-            json!([{"name": "main", "image": image}]);
+        let spec = &mut self.0["spec"]["template"]["spec"];
+        let others = spec["containers"].as_array().into_iter().flatten();
+        let others = others.filter(|it| it["name"] != "main").cloned();
+        let main = json!({"name": "main", "image": image});
+        let containers: Value = [main].into_iter().chain(others).collect();
+        spec["containers"] = containers;
         self
     }
 

@@ -30,6 +30,7 @@ impl Workload {
             uid,
             references,
             requirements,
+            untracked_requirements,
             templates,
             restart,
             markers,
@@ -59,6 +60,10 @@ impl Workload {
             + ours.map(of_ours).sum::<usize>()
             + of_references(references)
             + requirements.iter().map(of_requirement).sum::<usize>()
+            + untracked_requirements
+                .iter()
+                .map(of_requirement)
+                .sum::<usize>()
             + of_values(&markers.annotations)
             + of_values(&markers.labels)
             + advice.len() * (size_of::<Advice>() + ESCAPED)
@@ -114,7 +119,12 @@ fn of_references(references: &References) -> usize {
     objects + claims.sum::<usize>() + patterns.sum::<usize>() + rejected
 }
 
-fn of_requirement(Requirement { reference, key }: &Requirement) -> usize {
+fn of_requirement(requirement: &Requirement) -> usize {
+    let Requirement {
+        reference,
+        key,
+        is_variable: _,
+    } = requirement;
     // Missing requirements are stored a second time, to remember what was reported.
     let key = key.as_deref().map_or(0, text);
     3 * size_of::<Requirement>() + text(reference.name.as_str()) + 2 * key

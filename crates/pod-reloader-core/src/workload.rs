@@ -11,7 +11,7 @@ use crate::advice::Advice;
 use crate::annotations;
 use crate::dialects::{Dialects, OptIn};
 use crate::digest::{Objects, Presence};
-use crate::discovery::Requirement;
+use crate::discovery::{Requirement, Unmet};
 use crate::gate::Gates;
 use crate::http_reload::HttpReload;
 use crate::kind::{Template, WorkloadKind};
@@ -66,8 +66,10 @@ pub struct Workload {
     pub opt_in: OptIn,
     /// The objects that the workload tracks.
     pub references: References,
-    /// The objects and keys that the pods need in order to start, sorted.
+    /// The objects and keys that the pods need in order to start, among the objects that may be tracked, sorted.
     pub requirements: Box<[Requirement]>,
+    /// The objects and keys that the pods need in order to start, among all other objects that may be read, sorted.
+    pub untracked_requirements: Box<[Requirement]>,
     /// The pod templates, in the order that the kind lists them.
     pub templates: Box<[TemplateState]>,
     /// The way in which the pods are restarted.
@@ -444,33 +446,84 @@ impl Workload {
     /// cannot start without them.
     pub fn data_keys<'a>(&'a self, reference: &'a Reference) -> impl Iterator<Item = &'a str> {
         let requirements = self.requirements.iter();
+        let requirements = requirements.chain(&self.untracked_requirements);
         let required = requirements.filter(move |it| it.reference == *reference);
         let required = required.filter_map(|it| it.key.as_deref());
         self.references.data_keys(reference).chain(required)
     }
 
-    /// Returns the tracked objects and keys that the pods need in order to start and that are missing.
-    pub fn missing<'a>(&'a self, objects: &'a Objects) -> impl Iterator<Item = &'a Requirement> {
-        self.requirements.iter().filter(|requirement| {
-            match (objects.get(&requirement.reference), &requirement.key) {
-                // Objects matched by a pattern are read only if they exist, so an unread match is missing.
-                (None, _) => {
-                    objects.len() < MAX_REFERENCES
-                        && self.references.matches(&requirement.reference)
-                }
-                (Some(Presence::Absent), _) => true,
-                (Some(Presence::Present(_)), None) => false,
-                (Some(Presence::Present(object)), Some(key)) => !object.has(key),
+    /// Returns the objects that the pods need in order to start and that are not tracked: each once, sorted.
+    pub fn untracked_needs(&self) -> impl Iterator<Item = &Reference> {
+        let requirements = &self.untracked_requirements;
+        let of_one = requirements.chunk_by(|one, next| one.reference == next.reference);
+        of_one.map(|requirements| &requirements[0].reference)
+    }
+
+    /// Returns the objects and keys that the pods need in order to start and that are missing: each once, sorted.
+    ///
+    /// # Caveats
+    ///
+    /// `objects` must hold every object that may be tracked. Of those that are not tracked, only the ones in `objects`
+    /// are considered.
+    pub fn missing(&self, objects: &Objects) -> impl Iterator<Item = Unmet> {
+        let mut missing = self.missing_tracked(objects);
+        missing.append(&mut self.missing_untracked(objects));
+        missing.into_iter()
+    }
+
+    /// Does the same for objects that may be tracked.
+    pub(crate) fn missing_tracked(&self, objects: &Objects) -> BTreeSet<Unmet> {
+        let tracked = self.requirements.iter();
+        let missing = tracked.filter_map(|it| match objects.get(&it.reference) {
+            Some(object) => unmet(it, object),
+            // Objects matched by a pattern are read only if they exist, so an unread match is missing.
+            None => {
+                let is_left_out = objects.len() >= MAX_REFERENCES;
+                let is_match = !is_left_out && self.references.matches(&it.reference);
+                is_match.then(|| absent(it))
             }
-        })
+        });
+        missing.collect()
+    }
+
+    /// Does the same for objects that are not tracked.
+    pub fn missing_untracked(&self, objects: &Objects) -> BTreeSet<Unmet> {
+        let untracked = self.untracked_requirements.iter();
+        let missing = untracked.filter_map(|it| unmet(it, objects.get(&it.reference)?));
+        missing.collect()
+    }
+}
+
+/// Returns what `object` lacks of a requirement, by the rules of the kubelet.
+fn unmet(requirement: &Requirement, object: &Presence) -> Option<Unmet> {
+    let Presence::Present(object) = object else {
+        return Some(absent(requirement));
+    };
+    let key = requirement.key.as_ref()?;
+    let is_binary = requirement.is_variable && object.is_binary(key);
+    (is_binary || !object.has(key)).then(|| Unmet {
+        key: Some(key.clone()),
+        is_binary,
+        ..absent(requirement)
+    })
+}
+
+fn absent(requirement: &Requirement) -> Unmet {
+    Unmet {
+        reference: requirement.reference.clone(),
+        key: None,
+        is_binary: false,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::Restart;
+    use crate::dialects::Dialects;
+    use crate::digest::ConfigObject;
     use crate::duration::MAX_SETTLE_PERIOD;
-    use crate::fixtures::{config_map, deployment, objects};
+    use crate::fixtures::{Builder, config_map, deployment, objects};
+    use crate::reference::ConfigKind;
     use serde_json::json;
     use std::time::Duration;
 
@@ -508,6 +561,82 @@ mod tests {
         assert_eq!(with(None), 1);
         assert_eq!(with(Some(config_map(&json!({"data": {"other": ""}})))), 1);
         assert_eq!(with(Some(config_map(&json!({"data": {"k": ""}})))), 0);
+        assert_eq!(with(Some(config_map(&json!({"binaryData": {"k": ""}})))), 0);
+    }
+
+    /// Returns what is missing of a workload that tracks ConfigMap `a`, in words.
+    fn missing(workload: Builder, now: &[(&str, Option<ConfigObject>)]) -> Vec<String> {
+        let workload = workload.lists("a").build();
+        let missing = workload.missing(&objects(now));
+        missing.map(|it| it.to_string()).collect()
+    }
+
+    #[test]
+    fn a_variable_is_missing_if_its_key_is_in_binary_data_and_a_file_is_not() {
+        let binary = || Some(config_map(&json!({"binaryData": {"k": "/w=="}})));
+        let takes = || deployment("web").takes("configMapKeyRef", "a", "k");
+        let words =
+            "key k of ConfigMap a (it is in binaryData, and variables come from data alone)";
+        assert_eq!(missing(takes(), &[("a", binary())]), [words]);
+        let both = takes().requires("a", Some("k"));
+        assert_eq!(missing(both, &[("a", binary())]), [words]);
+        let file = deployment("web").requires("a", Some("k"));
+        assert!(missing(file, &[("a", binary())]).is_empty());
+        let text = config_map(&json!({"data": {"k": ""}, "binaryData": {"other": "/w=="}}));
+        assert!(missing(takes(), &[("a", Some(text))]).is_empty());
+    }
+
+    #[test]
+    fn an_object_that_is_absent_is_missing_once_however_many_keys_are_needed() {
+        let workload = deployment("web")
+            .takes("configMapKeyRef", "a", "k")
+            .takes("configMapKeyRef", "a", "l")
+            .requires("a", Some("k"))
+            .requires("a", None);
+        assert_eq!(missing(workload, &[("a", None)]), ["ConfigMap a"]);
+    }
+
+    #[test]
+    fn an_untracked_object_is_missing_if_it_was_read() {
+        let workload = || {
+            deployment("web")
+                .takes("configMapKeyRef", "other", "k")
+                .requires("file", None)
+        };
+        let there = || ("a", Some(config_map(&json!({}))));
+        assert!(missing(workload(), &[there()]).is_empty());
+        let lacks = config_map(&json!({"data": {"x": ""}}));
+        assert_eq!(
+            missing(
+                workload(),
+                &[there(), ("other", Some(lacks)), ("file", None)]
+            ),
+            ["ConfigMap file", "key k of ConfigMap other"]
+        );
+        let needs = workload().lists("a").build();
+        let needs = needs.untracked_needs().map(|it| it.name.to_string());
+        assert_eq!(needs.collect::<Vec<_>>(), ["file", "other"]);
+    }
+
+    #[test]
+    fn untracked_objects_of_a_kind_that_may_not_be_read_are_not_needed() {
+        let workload = || {
+            deployment("web")
+                .lists("a")
+                .takes("configMapKeyRef", "c", "k")
+                .takes("secretKeyRef", "s", "k")
+        };
+        let needs = |ignored| {
+            let dialects = Dialects {
+                ignored,
+                ..Dialects::default()
+            };
+            let workload = workload().read_in(dialects);
+            let needs = workload.untracked_needs().map(|it| it.name.to_string());
+            needs.collect::<Vec<_>>()
+        };
+        assert_eq!(needs(None), ["c", "s"]);
+        assert_eq!(needs(Some(ConfigKind::Secret)), ["c"]);
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(super) fn rows(
         let keys = references.extent(reference);
         let presence = found.objects.get(reference);
         let needs = needed.iter();
-        let needs = needs.filter(|it| it.reference == *reference);
+        let needs = needs.filter(|(needed, _)| needed == reference);
         let Tags { protect, copy_of } = found.tags.get(reference).cloned().unwrap_or_default();
         ObjectRow {
             kind: reference.kind.to_string(),
@@ -76,7 +76,7 @@ pub(super) fn rows(
                 .map(|way| consumption(*way))
                 .collect(),
             needs: needs
-                .map(|it| it.key.as_deref().unwrap_or("the object").to_owned())
+                .map(|(_, key)| key.as_deref().unwrap_or("the object").to_owned())
                 .collect(),
             remark: remark(reference, protect.as_deref(), copy_of.as_ref(), operators),
             protect,

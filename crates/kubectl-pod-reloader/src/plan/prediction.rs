@@ -207,7 +207,9 @@ impl Before {
     async fn and_after(cluster: &Cluster, case: &Case<'_>, edits: &Edits) -> (Self, Vec<String>) {
         let after = case.after();
         let before = case.now.as_ref().unwrap_or(after);
-        let named: BTreeSet<Reference> = before.workload.references.named().cloned().collect();
+        let named = before.workload.references.named();
+        let needs = after.workload.untracked_needs();
+        let named: BTreeSet<Reference> = named.chain(needs).cloned().collect();
         let (found, unseen) = objects::of_workload(cluster, after, named.iter()).await;
         let mut now = found.objects;
         // An object that the user may not see stays as it is, unless it is in the manifests.
@@ -223,7 +225,8 @@ impl Before {
         let mut then = now.clone();
         for (reference, edit) in &edits.config {
             let mention = |seen: &Seen<'_>| seen.workload.references.mention(reference);
-            if mention(before) || mention(after) {
+            let is_needed = || after.workload.untracked_needs().any(|it| it == reference);
+            if mention(before) || mention(after) || is_needed() {
                 now.extend(edit.presence(aspects).map(|it| (reference.clone(), it)));
                 then.extend(
                     edit.presence_after(aspects)

@@ -10,7 +10,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
-use super::{DataKeys, Digest};
+use super::{DataKeys, Digest, Entry};
 use crate::annotations::HOLD;
 use crate::mark::{
     COPY, IS_COPY, Marks, STACKABLE_IGNORE, STAKATER_IGNORE, STAKATER_MATCH, is_hold,
@@ -126,8 +126,8 @@ impl<'de> Deserialize<'de> for Annotations {
 pub(super) struct Digests {
     /// The digest of all entries in sorted order, tagged and length-prefixed, so different contents cannot collide.
     pub(super) all: Digest,
-    /// The keys asked for, or all keys: sorted, each with the digest of its entry, if present.
-    pub(super) entries: Box<[(Box<str>, Option<Digest>)]>,
+    /// The keys asked for, or all keys: sorted, each with its entry, if present.
+    pub(super) entries: Box<[(Box<str>, Option<Entry>)]>,
 }
 
 impl Serialized<'_> {
@@ -140,12 +140,16 @@ impl Serialized<'_> {
         let mut all = Sha256::new();
         let asked_for = asked.into_iter().flatten();
         let mut entries: BTreeMap<Box<str>, _> = asked_for.map(|key| (key.clone(), None)).collect();
-        self.each(|kind, key, value| {
-            kind.add_to(&mut all, key, value);
+        self.each(|map, key, value| {
+            map.add_to(&mut all, key, value);
             if asked.is_none_or(|asked| asked.contains(key)) {
                 let mut own = Sha256::new();
-                kind.add_to(&mut own, key, value);
-                entries.insert(key.into(), Some(Digest(own.finalize().into())));
+                map.add_to(&mut own, key, value);
+                let entry = Entry {
+                    digest: Digest(own.finalize().into()),
+                    is_binary: matches!(map, Map::Binary),
+                };
+                entries.insert(key.into(), Some(entry));
             }
         })?;
         Ok(Digests {
@@ -155,12 +159,12 @@ impl Serialized<'_> {
     }
 
     /// Passes each entry to `act`, those of `data` first, sorted by key.
-    fn each(&self, mut act: impl FnMut(Entry, &str, &str)) -> Result<(), serde_json::Error> {
-        for (kind, entries) in [(Entry::Data, self.data), (Entry::Binary, self.binary_data)] {
+    fn each(&self, mut act: impl FnMut(Map, &str, &str)) -> Result<(), serde_json::Error> {
+        for (map, entries) in [(Map::Data, self.data), (Map::Binary, self.binary_data)] {
             let Some(entries) = entries else { continue };
             for (key, value) in Sorted::of_any_size(entries.get())?.iter() {
                 let value: Option<Text<'_>> = serde_json::from_str(value)?;
-                act(kind, &key, value.as_deref().unwrap_or_default());
+                act(map, &key, value.as_deref().unwrap_or_default());
             }
         }
         Ok(())
@@ -188,12 +192,12 @@ impl Serialized<'_> {
 
 /// The map that an entry is in.
 #[derive(Clone, Copy)]
-enum Entry {
+enum Map {
     Data = 1,
     Binary = 2,
 }
 
-impl Entry {
+impl Map {
     fn add_to(self, sha: &mut Sha256, key: &str, value: &str) {
         sha.update([self as u8]);
         for part in [key, value] {

@@ -150,7 +150,7 @@ struct VolumeFields {
     cinder: Option<Driver>,
     csi: Option<Csi>,
     flex_volume: Option<Driver>,
-    iscsi: Option<Driver>,
+    iscsi: Option<Iscsi>,
     rbd: Option<Driver>,
     #[serde(rename = "scaleIO")]
     scale_io: Option<Driver>,
@@ -169,7 +169,6 @@ impl From<VolumeFields> for Volume {
             fields.cephfs,
             fields.cinder,
             fields.flex_volume,
-            fields.iscsi,
             fields.rbd,
             fields.scale_io,
             fields.storageos,
@@ -177,6 +176,7 @@ impl From<VolumeFields> for Volume {
         let driver_secrets = drivers
             .into_iter()
             .filter_map(|driver| driver?.secret_ref)
+            .chain(fields.iscsi.and_then(Iscsi::secret))
             .chain(fields.azure_file)
             .chain(fields.csi.and_then(|csi| csi.node_publish_secret_ref));
         Self {
@@ -206,6 +206,29 @@ struct ProjectedSource {
 #[serde(rename_all = "camelCase")]
 struct Driver {
     secret_ref: Option<Source>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Iscsi {
+    secret_ref: Option<Source>,
+    chap_auth_discovery: Option<bool>,
+    chap_auth_session: Option<bool>,
+}
+
+impl Iscsi {
+    /// Returns the Secret, which the kubelet reads only for CHAP.
+    fn secret(self) -> Option<Source> {
+        let chap = [self.chap_auth_discovery, self.chap_auth_session];
+        let secret = self.secret_ref?;
+        Some(match chap.contains(&Some(true)) {
+            true => secret,
+            false => Source {
+                optional: Some(true),
+                ..secret
+            },
+        })
+    }
 }
 
 #[derive(Deserialize)]

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 #[test]
 fn the_first_requirements_are_used_if_there_are_more_than_memory_has_room_for() {
     let items: Vec<_> = (0..10_000).map(|n| json!({"key": n.to_string()})).collect();
-    let volume = |name: &str| json!({"configMap": {"name": name, "items": items}});
-    let spec = json!({"volumes": [volume("other"), volume("listed")]});
+    let volume = |name: &str| json!({"name": name, "configMap": {"name": name, "items": items}});
+    let spec = mounting(&json!({"volumes": [volume("other"), volume("listed")]}));
     let spec: PodSpec = serde_json::from_value(spec).unwrap();
     let is_listed = |reference: &Reference| reference.name.as_str() == "listed";
     let requirements = spec.requirements(&Name::parse("ns").unwrap(), is_listed);
@@ -24,14 +24,24 @@ fn parts_of_a_pod_spec_that_name_no_object_are_not_stored() {
     assert!(spec.volumes.is_empty());
 }
 
+/// Adds a container that mounts every volume.
+fn mounting(pod_spec: &Value) -> Value {
+    let mut pod_spec = pod_spec.clone();
+    let volumes = pod_spec["volumes"].as_array().into_iter().flatten();
+    let mounts: Value = volumes.map(|it| json!({"name": it["name"]})).collect();
+    pod_spec["initContainers"] = json!([{"volumeMounts": mounts}]);
+    pod_spec
+}
+
 fn requirements(pod_spec: &Value) -> Vec<String> {
     let pod_spec: PodSpec = serde_json::from_value(pod_spec.clone()).unwrap();
     pod_spec
         .requirements(&Name::parse("ns").unwrap(), |_| true)
         .iter()
-        .map(|Requirement { reference, key }| match key {
-            Some(key) => format!("{reference}[{key}]"),
-            None => reference.to_string(),
+        .map(|it| match (&it.key, it.is_variable) {
+            (Some(key), true) => format!("{}[${key}]", it.reference),
+            (Some(key), false) => format!("{}[{key}]", it.reference),
+            (None, _) => it.reference.to_string(),
         })
         .collect()
 }
@@ -45,7 +55,7 @@ fn env_needs_its_key() {
             {"name": "C", "value": "literal"},
             {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         ]}]})),
-        ["ConfigMap ns/c[k]", "Secret ns/s[k]"]
+        ["ConfigMap ns/c[$k]", "Secret ns/s[$k]"]
     );
 }
 
@@ -62,7 +72,7 @@ fn env_from_needs_the_object_also_in_init_containers() {
 #[test]
 fn volumes_need_the_object_or_their_items() {
     assert_eq!(
-        requirements(&json!({"volumes": [
+        requirements(&mounting(&json!({"volumes": [
             {"name": "a", "configMap": {"name": "c"}},
             {"name": "b", "secret": {"secretName": "s", "items": [{"key": "k", "path": "p"}]}},
             {"name": "c", "projected": {"sources": [
@@ -71,7 +81,7 @@ fn volumes_need_the_object_or_their_items() {
                 {"serviceAccountToken": {"path": "token"}},
             ]}},
             {"name": "d", "emptyDir": {}},
-        ]})),
+        ]}))),
         [
             "ConfigMap ns/c",
             "ConfigMap ns/pc[k]",
@@ -82,9 +92,55 @@ fn volumes_need_the_object_or_their_items() {
 }
 
 #[test]
+fn a_volume_that_nothing_mounts_is_not_needed() {
+    let spec = json!({
+        "containers": [{"volumeMounts": [{"name": "other"}, {"name": ""}]}],
+        "volumes": [
+            {"name": "a", "configMap": {"name": "c"}},
+            {"name": "b", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "s"}}},
+            {"name": "", "secret": {"secretName": "s"}},
+            {"secret": {"secretName": "s"}},
+        ],
+    });
+    assert!(requirements(&spec).is_empty());
+    assert_eq!(
+        requirements(&mounting(&spec)),
+        ["ConfigMap ns/c", "Secret ns/s"]
+    );
+}
+
+#[test]
+fn a_sub_path_needs_the_object_and_not_its_key() {
+    let needs = |mount: Value| {
+        requirements(&json!({
+            "containers": [{"volumeMounts": [mount]}],
+            "volumes": [{"name": "v", "configMap": {"name": "c"}}],
+        }))
+    };
+    let by_path = json!({"name": "v", "subPath": "k"});
+    assert_eq!(needs(by_path), ["ConfigMap ns/c"]);
+    let by_expression = json!({"name": "v", "subPathExpr": "$(K)"});
+    assert_eq!(needs(by_expression), ["ConfigMap ns/c"]);
+}
+
+#[test]
+fn a_variable_and_a_file_need_a_key_in_different_ways() {
+    let items = json!([{"key": "k", "path": "p"}]);
+    let from = json!({"configMapKeyRef": {"name": "c", "key": "k"}});
+    let spec = json!({
+        "containers": [{"env": [{"name": "A", "valueFrom": from}]}],
+        "volumes": [{"name": "v", "configMap": {"name": "c", "items": items}}],
+    });
+    assert_eq!(
+        requirements(&mounting(&spec)),
+        ["ConfigMap ns/c[k]", "ConfigMap ns/c[$k]"]
+    );
+}
+
+#[test]
 fn optional_sources_are_not_needed() {
     assert_eq!(
-        requirements(&json!({
+        requirements(&mounting(&json!({
             "containers": [{
                 "env": [{"name": "A", "valueFrom":
                     {"configMapKeyRef": {"name": "c", "key": "k", "optional": true}}}],
@@ -95,28 +151,32 @@ fn optional_sources_are_not_needed() {
                 {"name": "b", "projected": {"sources": [{"secret": {"name": "s", "optional": true}}]}},
                 {"name": "c", "secret": {"secretName": "needed", "optional": false}},
             ],
-        })),
+        }))),
         ["Secret ns/needed"]
     );
 }
 
 #[test]
 fn a_name_that_no_object_can_have_is_not_a_requirement() {
-    assert!(requirements(&json!({"volumes": [{"configMap": {"name": "../x"}}]})).is_empty());
-    assert!(requirements(&json!({"volumes": [{"configMap": {}}]})).is_empty());
+    for source in [json!({"name": "../x"}), json!({})] {
+        let spec = mounting(&json!({"volumes": [{"name": "v", "configMap": source}]}));
+        assert!(requirements(&spec).is_empty());
+    }
 }
 
 #[test]
 fn drivers_need_their_secret_and_image_pulls_go_on_without() {
     assert_eq!(
-        requirements(&json!({
+        requirements(&mounting(&json!({
             "imagePullSecrets": [{"name": "registry"}],
             "volumes": [
                 {"name": "a", "csi": {"driver": "d", "nodePublishSecretRef": {"name": "csi"}}},
                 {"name": "b", "azureFile": {"secretName": "azure", "shareName": "s"}},
+                {"name": "c", "iscsi": {"chapAuthSession": true, "secretRef": {"name": "chap"}}},
+                {"name": "d", "iscsi": {"chapAuthSession": false, "secretRef": {"name": "unread"}}},
             ],
-        })),
-        ["Secret ns/azure", "Secret ns/csi"]
+        }))),
+        ["Secret ns/azure", "Secret ns/chap", "Secret ns/csi"]
     );
 }
 

@@ -75,7 +75,9 @@ impl Parts {
         references.rejected.append(&mut classes.rejected);
         let opt_in = opt_in.max(classes.opt_in);
         let classes = tracked(classes.names, self.selector.as_deref());
-        let requirements = requirements(&pod_specs, &namespace, &references);
+        let needs = Needs::of(&pod_specs, &namespace, &references, |kind| {
+            reading.dialects.ignored != Some(kind)
+        });
         let pinning = match reading.pins {
             true => Pinning::read(|key| subject.annotation(key)),
             false => None,
@@ -120,7 +122,8 @@ impl Parts {
         });
         warnings.truncate(advice::MAX_ADVICE);
         Ok(Workload {
-            requirements: requirements.into_iter().collect(),
+            requirements: needs.tracked.into_iter().collect(),
+            untracked_requirements: needs.untracked.into_iter().collect(),
             references,
             restart,
             http_reload,
@@ -215,30 +218,59 @@ fn advice(subject: &Subject<'_>, reading: &Reading) -> Vec<Advice> {
     advice::on(places, &reading.dialects)
 }
 
-/// Returns what the pods need in order to start, among the objects that may be tracked. Regular expressions
-/// are matched with no more objects than may be tracked.
-fn requirements(
-    pod_specs: &[&PodSpec],
-    namespace: &Name,
-    references: &References,
-) -> BTreeSet<Requirement> {
-    let has_patterns = references.pattern_kinds().next().is_some();
-    let asked = RefCell::new(HashMap::new());
-    let is_matched = |reference: &Reference| {
-        let mut asked = asked.borrow_mut();
-        match asked.get(reference) {
-            Some(is_matched) => *is_matched,
-            None if asked.len() == MAX_REFERENCES => false,
-            None => *asked
-                .entry(reference.clone())
-                .or_insert_with(|| references.matches(reference)),
+/// The maximum number of objects that are not tracked and that are read before the pods are restarted.
+const MAX_UNTRACKED: usize = MAX_REFERENCES;
+
+/// What the pods need in order to start.
+struct Needs {
+    /// Parts of objects that may be tracked.
+    tracked: BTreeSet<Requirement>,
+    /// Parts of the first [`MAX_UNTRACKED`] other objects.
+    untracked: BTreeSet<Requirement>,
+}
+
+impl Needs {
+    /// Finds out what the pods need. Regular expressions are matched with no more objects than may be tracked. Objects
+    /// of a kind that may not be read count as there.
+    fn of(
+        pod_specs: &[&PodSpec],
+        namespace: &Name,
+        references: &References,
+        may_read: impl Fn(ConfigKind) -> bool,
+    ) -> Self {
+        let has_patterns = references.pattern_kinds().next().is_some();
+        let asked = RefCell::new(HashMap::new());
+        let is_matched = |reference: &Reference| {
+            let mut asked = asked.borrow_mut();
+            match asked.get(reference) {
+                Some(is_matched) => *is_matched,
+                None if asked.len() == MAX_REFERENCES => false,
+                None => *asked
+                    .entry(reference.clone())
+                    .or_insert_with(|| references.matches(reference)),
+            }
+        };
+        let counts = |reference: &Reference| {
+            references.names(reference) || (has_patterns && is_matched(reference))
+        };
+        let tracked = pod_specs.iter();
+        let tracked = tracked.flat_map(|it| it.requirements(namespace, counts));
+        let others = RefCell::new(BTreeSet::new());
+        let is_other = |reference: &Reference| {
+            if counts(reference) || !may_read(reference.kind) {
+                return false;
+            }
+            let mut others = others.borrow_mut();
+            if others.len() < MAX_UNTRACKED {
+                others.insert(reference.clone());
+            }
+            others.contains(reference)
+        };
+        let untracked = pod_specs.iter();
+        let untracked = untracked.flat_map(|it| it.requirements(namespace, is_other));
+        Self {
+            tracked: tracked.collect(),
+            untracked: untracked.collect(),
         }
-    };
-    let counts = |reference: &Reference| {
-        references.names(reference) || (has_patterns && is_matched(reference))
-    };
-    let requirements = pod_specs
-        .iter()
-        .flat_map(|it| it.requirements(namespace, counts));
-    requirements.collect()
+    }
 }

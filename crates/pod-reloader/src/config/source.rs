@@ -227,6 +227,26 @@ impl Source {
         Ok(found)
     }
 
+    /// Reads the current state of the objects that the pods of `workload` need and that it does not track. One that we
+    /// may not read, or cannot make sense of, is left out: it counts as there.
+    pub(crate) async fn untracked_needs(&self, workload: &Workload) -> Result<Objects, ReadError> {
+        let needs: Vec<_> = workload.untracked_needs().cloned().collect();
+        stream::iter(needs)
+            .map(|reference| async move {
+                let keys = workload.data_keys(&reference).map(Into::into).collect();
+                let read = self.read(&reference, keys).await;
+                match read {
+                    Ok(presence) => Ok(Some((reference, presence))),
+                    Err(error) if matches!(error.reason(), "forbidden" | "unreadable") => Ok(None),
+                    Err(error) => Err(error),
+                }
+            })
+            .buffer_unordered(READS_AT_ONCE)
+            .try_filter_map(|read| std::future::ready(Ok(read)))
+            .try_collect()
+            .await
+    }
+
     /// Lists the current objects of a kind in a namespace, among those that the watches show, with
     /// consistent lists of metadata.
     pub(crate) async fn names(

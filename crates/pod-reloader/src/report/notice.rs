@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use pod_reloader_core::annotations::{APPROVE, HOLD, RESTART_WINDOW, TOGETHER, UNDONE};
 use pod_reloader_core::brake::INTERVAL;
 use pod_reloader_core::decision::Cause;
-use pod_reloader_core::discovery::Requirement;
+use pod_reloader_core::discovery::Unmet;
 use pod_reloader_core::gate::Closed;
 use pod_reloader_core::limit::Full;
 use pod_reloader_core::name::Name;
@@ -39,7 +39,7 @@ pub(crate) enum Notice {
     /// observe.
     WouldRestart(Cause, Vec<Reference>, Option<i32>),
     /// Its pods cannot start without these objects or keys, so no change restarts them.
-    MissingConfig(Vec<Requirement>),
+    MissingConfig(Vec<Unmet>),
     /// Its next restart waits until so long after the last one, because there were many recently.
     Braked(Duration),
     /// Some items of its lists are not references.
@@ -161,15 +161,9 @@ impl Notice {
                 )
             }
             Self::MissingConfig(missing) => {
-                let missing = missing
-                    .iter()
-                    .map(|Requirement { reference, key }| match key {
-                        Some(key) => format!("key {key} of {} {}", reference.kind, reference.name),
-                        None => format!("{} {}", reference.kind, reference.name),
-                    });
                 format!(
                     "not restarting pods: they could not start without {}",
-                    list(missing)
+                    list(missing.iter().map(ToString::to_string))
                 )
             }
             Self::Braked(pause) => format!(
@@ -342,9 +336,7 @@ impl Notice {
             | Self::Reloaded(_, changed)
             | Self::Stalled(_, changed, _)
             | Self::WouldRestart(_, changed, _) => changed.first(),
-            Self::MissingConfig(missing) => {
-                missing.first().map(|requirement| &requirement.reference)
-            }
+            Self::MissingConfig(missing) => missing.first().map(|unmet| &unmet.reference),
             Self::Unreadable(reference, _) | Self::Gated(Closed::HeldBy(reference)) => {
                 Some(reference)
             }
@@ -488,19 +480,25 @@ mod tests {
 
     #[test]
     fn a_change_with_missing_config_says_what_it_waits_for() {
-        let missing = vec![
-            Requirement {
-                reference: reference("a"),
-                key: None,
+        let missing = |name: &str, key: Option<&str>, is_binary| Unmet {
+            reference: Reference {
+                kind: match is_binary {
+                    true => ConfigKind::ConfigMap,
+                    false => ConfigKind::Secret,
+                },
+                ..reference(name)
             },
-            Requirement {
-                reference: reference("b"),
-                key: Some("k".into()),
-            },
-        ];
+            key: key.map(Into::into),
+            is_binary,
+        };
+        let note = |missing: &[Unmet]| Notice::MissingConfig(missing.to_vec()).note();
         assert_eq!(
-            Notice::MissingConfig(missing).note(),
+            note(&[missing("a", None, false), missing("b", Some("k"), false)]),
             "not restarting pods: they could not start without Secret a, key k of Secret b"
+        );
+        assert_eq!(
+            note(&[missing("app", Some("greeting"), true)]),
+            "not restarting pods: they could not start without key greeting of ConfigMap app (it is in binaryData, and variables come from data alone)"
         );
     }
 
@@ -525,9 +523,10 @@ mod tests {
 
     #[test]
     fn a_long_note_fills_an_event() {
-        let missing = ["\u{e4}".repeat(2_000), "x".repeat(2_000)].map(|key| Requirement {
+        let missing = ["\u{e4}".repeat(2_000), "x".repeat(2_000)].map(|key| Unmet {
             reference: reference(&"a".repeat(253)),
             key: Some(key.into()),
+            is_binary: false,
         });
         let changed = vec![reference(&"a".repeat(253)); 5];
         for notice in [

@@ -49,6 +49,8 @@ struct Entry {
     pending: Option<Pending>,
     /// The time since which the pods could not start.
     missing_since: Option<Instant>,
+    /// True if the pods could not start without an object that is not tracked, when such objects were last read.
+    lacks_untracked: bool,
     /// The number of passes in a row that failed in the same way: refused, or otherwise.
     failures: u32,
     /// True if the last failure was a refusal.
@@ -152,6 +154,18 @@ impl Progress {
             entry.pending = None;
             *entry.missing_since.get_or_insert_with(Instant::now)
         })
+    }
+
+    /// Returns true if the pods of a workload could not start without an object that is not tracked, when such objects
+    /// were last read.
+    pub(crate) fn lacks_untracked(&self, id: &WorkloadId) -> bool {
+        let entries = self.lock();
+        entries.get(id).is_some_and(|entry| entry.lacks_untracked)
+    }
+
+    /// Notes whether the pods of a workload could not start without an object that is not tracked.
+    pub(crate) fn note_untracked(&self, id: &WorkloadId, lacks_some: bool) {
+        self.with(id, |entry| entry.lacks_untracked = lacks_some);
     }
 
     /// Returns true if the last notice to the user was that somebody reverts writes.

@@ -47,7 +47,8 @@ fn restart_on_needed_tracks_the_key_that_a_variable_names_beside_a_volume() {
 fn pods_need_the_object_of_each_form_except_those_for_pulling_images() {
     for form in forms() {
         let needed = match form.name {
-            IMAGE_PULL => vec![],
+            // The kubelet goes on without the one, and does not set up the other.
+            IMAGE_PULL | "unmounted" => vec![],
             _ => vec![form.kind],
         };
         assert_eq!(form.needed(), needed, "{}", form.name);
@@ -121,11 +122,16 @@ fn forms() -> Vec<Form> {
     let secret = json!({"name": "app"});
     let azure_file = json!({"secretName": "app", "shareName": "share"});
     let csi = json!({"driver": "csi.example.com", "nodePublishSecretRef": secret});
-    let others = OTHER_DRIVERS.map(|driver| (driver, json!({"secretRef": secret})));
+    let others = OTHER_DRIVERS.map(|driver| {
+        let volume = json!({"secretRef": secret, "chapAuthSession": true});
+        (driver, volume)
+    });
     let drivers = [("azureFile", azure_file), ("csi", csi)];
     for (driver, volume) in drivers.into_iter().chain(others) {
         let volumes = json!([{"name": "driven", (driver): volume}]);
-        forms.push(of_secret(driver, json!({"volumes": volumes})));
+        let mounts = json!([{"volumeMounts": [{"name": "driven"}]}]);
+        let pod_spec = json!({"volumes": volumes, "containers": mounts});
+        forms.push(of_secret(driver, pod_spec));
     }
     forms.push(of_secret(IMAGE_PULL, json!({"imagePullSecrets": [secret]})));
     forms

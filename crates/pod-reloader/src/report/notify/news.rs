@@ -191,7 +191,7 @@ fn objects(notice: &Notice) -> Vec<Reference> {
 mod tests {
     use super::super::tests::{reference, restarted, workload};
     use super::*;
-    use pod_reloader_core::discovery::Requirement;
+    use pod_reloader_core::discovery::Unmet;
 
     #[test]
     fn text_of_others_is_never_sent() {
@@ -200,9 +200,10 @@ mod tests {
             Notice::Unreadable(reference("a"), secret.to_owned()),
             Notice::Refused(secret.to_owned()),
             Notice::NotRun(secret.to_owned()),
-            Notice::MissingConfig(vec![Requirement {
+            Notice::MissingConfig(vec![Unmet {
                 reference: reference("a"),
                 key: Some(secret.into()),
+                is_binary: false,
             }]),
         ] {
             let news = News::of(&workload("web"), &notice).unwrap();
@@ -213,9 +214,10 @@ mod tests {
 
     #[test]
     fn keys_of_one_object_are_one_object() {
-        let missing = ["k", "l"].map(|key| Requirement {
+        let missing = ["k", "l"].map(|key| Unmet {
             reference: reference("a"),
             key: Some(key.into()),
+            is_binary: false,
         });
         let news = News::of(&workload("web"), &Notice::MissingConfig(missing.into())).unwrap();
         assert_eq!(news.objects, [reference("a")]);

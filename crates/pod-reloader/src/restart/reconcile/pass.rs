@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use pod_reloader_core::decision::{Cause, Decision, decide};
-use pod_reloader_core::discovery::Requirement;
+use pod_reloader_core::discovery::Unmet;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::rotation::with_rotation;
 use pod_reloader_core::workload::{Workload, WorkloadId};
@@ -17,6 +17,10 @@ use crate::restart::error::RestartError;
 
 /// The time after which certificates are read again that could not be read.
 const READ_AGAIN: Duration = Duration::from_secs(60);
+
+/// The time after which objects are read again that the pods lack and that are not tracked: no watch shows when they
+/// come.
+const LOOK_FOR_UNTRACKED: Duration = Duration::from_secs(10);
 
 /// The outcome of a pass over a workload.
 pub(super) enum Action {
@@ -77,6 +81,11 @@ impl Reconciler {
         self.progress
             .report_rejected(workload, snapshot.left_out.as_ref());
         let decision = self.decide(workload, &snapshot, hash_since).await?;
+        // What was there when it was last read is read again only before a write.
+        let decision = match self.progress.lacks_untracked(&workload.id) {
+            true => self.unless_untracked_is_missing(workload, decision).await?,
+            false => decision,
+        };
         self.looked(workload, &snapshot, &decision);
         self.look_together(workload, &snapshot, &decision);
         let (since, cause) = match decision {
@@ -135,6 +144,7 @@ impl Reconciler {
         // The result if the decision has changed to another kind in the meantime.
         let changed_kind = Ok(Action::RequeueAt(Instant::now()));
         let decision = self.decide(workload, &fresh, hash_since).await?;
+        let decision = self.unless_untracked_is_missing(workload, decision).await?;
         self.look_together(workload, &fresh, &decision);
         match decision {
             Decision::Unchanged => {
@@ -212,6 +222,26 @@ impl Reconciler {
         let decision = decide(workload, objects, &keys, self.settings.first_stamp);
         let rotated = &snapshot.rotated;
         Ok(with_rotation(decision, workload, objects, &keys, rotated))
+    }
+
+    /// Returns the decision, unless it is a restart and an object is missing that the pods need and the workload does not
+    /// track. Such objects are read here, and nothing of them is remembered but that something was missing.
+    async fn unless_untracked_is_missing(
+        &self,
+        workload: &Workload,
+        decision: Decision,
+    ) -> Result<Decision, RestartError> {
+        if !matches!(decision, Decision::Set { .. }) {
+            return Ok(decision);
+        }
+        let objects = self.digests.source().untracked_needs(workload).await?;
+        let missing = workload.missing_untracked(&objects);
+        let lacks_some = !missing.is_empty();
+        self.progress.note_untracked(&workload.id, lacks_some);
+        Ok(match lacks_some {
+            true => Decision::MissingConfig(missing.into_iter().collect()),
+            false => decision,
+        })
     }
 
     /// Returns what to do with a workload that may not get `config_hash` yet: its objects have not settled, its
@@ -309,7 +339,7 @@ impl Reconciler {
 
     /// Leaves a workload alone whose pods cannot start. It gets an Event after the settle period, because
     /// the config and the workload of one release may be that far apart.
-    fn missing_config(&self, workload: &Workload, missing: Vec<Requirement>) -> Action {
+    fn missing_config(&self, workload: &Workload, missing: Vec<Unmet>) -> Action {
         let since = self.progress.missing_since(&workload.id);
         let report_at = since + self.settle_period(workload);
         if Instant::now() < report_at {
@@ -317,7 +347,10 @@ impl Reconciler {
         }
         self.progress
             .report(workload, Notice::MissingConfig(missing));
-        Action::AwaitChange
+        match self.progress.lacks_untracked(&workload.id) {
+            true => Action::RequeueAt(Instant::now() + LOOK_FOR_UNTRACKED),
+            false => Action::AwaitChange,
+        }
     }
 
     /// Returns the tracked objects that were seen to change, and when.

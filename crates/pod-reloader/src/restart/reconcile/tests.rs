@@ -437,6 +437,59 @@ async fn a_workload_that_is_created_before_a_required_object_is_reported_as_wait
     assert_eq!(operator.metrics.missing_config.get(), 0);
 }
 
+/// Returns a Deployment that lists ConfigMap `app`, and whose pods also take all of Secret `creds`.
+fn taking_creds() -> Value {
+    let mut web = deployment("web");
+    web["spec"]["template"]["spec"]["containers"] =
+        json!([{"name": "main", "envFrom": [{"secretRef": {"name": "creds"}}]}]);
+    web
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_pod_is_restarted_without_an_untracked_object_that_it_needs() {
+    let operator = Operator::start(Apiserver::default());
+    operator.apiserver.write_config_map("app", "1");
+    operator.apiserver.write_secret("creds", "user", "me");
+    operator.apiserver.write_deployment(taking_creds());
+    operator.sees("web");
+    pass(Duration::from_secs(60)).await;
+    let before = operator.config_hash("web");
+    assert_eq!(before, operator.hash_of("app"));
+    operator.apiserver.forget_calls();
+
+    operator.apiserver.delete_secret("creds");
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(120)).await;
+    assert_eq!(operator.config_hash("web"), before);
+    let note = "not restarting pods: they could not start without Secret creds";
+    assert_eq!(operator.notes("MissingConfig"), [note]);
+    assert_eq!(operator.metrics.missing_config.get(), 1);
+
+    // Nobody hears of a Secret that nobody tracks.
+    operator.apiserver.write_secret("creds", "user", "me");
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.metrics.missing_config.get(), 0);
+    assert_eq!(operator.events("ConfigChanged"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_untracked_object_is_read_before_a_write_and_not_at_rest() {
+    let mut web = taking_creds();
+    web["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
+        json!([{"configMapRef": {"name": "other"}}]);
+    let operator = Operator::start(Apiserver::default());
+    for name in ["app", "other"] {
+        operator.apiserver.write_config_map(name, "1");
+    }
+    operator.apiserver.write_deployment(web);
+    operator.sees("web");
+    pass(Duration::from_secs(600)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+    assert_eq!(operator.reads("other").len(), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_workload_is_reported_as_waiting_after_its_own_settle_period() {
     let operator = created_before_its_config().await;

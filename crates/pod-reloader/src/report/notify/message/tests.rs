@@ -3,7 +3,7 @@ use super::super::news::News;
 use super::super::tests::{reference, restarted, time, workload};
 use super::*;
 use crate::report::notice::Notice;
-use pod_reloader_core::discovery::Requirement;
+use pod_reloader_core::discovery::Unmet;
 use tokio::time::Instant;
 
 /// Returns a batch with a restart of two workloads by one Secret, and a workload that waits for another
@@ -13,9 +13,10 @@ fn batch() -> Batch {
     let mut batch = Batch::new(now);
     batch.add(restarted("web", &["db"]), now, time());
     batch.add(restarted("api", &["db"]), now, time());
-    let missing = vec![Requirement {
+    let missing = vec![Unmet {
         reference: reference("mail"),
         key: None,
+        is_binary: false,
     }];
     let waiting = News::of(&workload("mailer"), &Notice::MissingConfig(missing)).unwrap();
     batch.add(waiting, now, time());

@@ -149,6 +149,11 @@ impl Apiserver {
         version
     }
 
+    /// Deletes a Secret.
+    pub(super) fn delete_secret(&self, name: &str) {
+        self.lock().secrets.remove(name);
+    }
+
     /// Creates or overwrites a ConfigMap that belongs to a Helm release in its namespace.
     pub(super) fn write_config_map_of(&self, release: &str, name: &str, value: &str) {
         self.write_config_map(name, value);
