@@ -14,6 +14,8 @@ mod discovery;
 mod metadata;
 #[path = "../../crates/pod-reloader-core/tests/properties/mutation.rs"]
 mod mutation;
+#[path = "../../crates/pod-reloader-core/tests/properties/needs.rs"]
+mod needs;
 #[path = "../../crates/pod-reloader-core/tests/properties/object.rs"]
 mod object;
 #[path = "../../crates/pod-reloader-core/tests/properties/patches.rs"]
@@ -36,6 +38,11 @@ mod written;
 /// Lists come to references.
 pub fn annotations(input: &[u8]) {
     annotations::hold(input);
+}
+
+/// Pods lack what keeps a kubelet from starting them.
+pub fn needs(input: &[u8]) {
+    needs::hold(input);
 }
 
 /// Any bytes are a review that can be answered, or refused.

@@ -7,6 +7,7 @@ mod digests;
 mod discovery;
 mod metadata;
 mod mutation;
+mod needs;
 mod object;
 mod patches;
 mod pinned_pods;
@@ -56,6 +57,11 @@ proptest! {
     #[test]
     fn every_use_of_config_in_a_pod_spec_is_found(choices in vec(any::<u8>(), 0..1000)) {
         discovery::hold(&choices);
+    }
+
+    #[test]
+    fn pods_lack_what_keeps_a_kubelet_from_starting_them(choices in vec(any::<u8>(), 0..1000)) {
+        needs::hold(&choices);
     }
 
     #[test]
