@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use pod_reloader_e2e::workload::{CONFIG_HASH, CONFIG_MAPS, Kind, Workload, config_map, secret};
@@ -86,11 +86,20 @@ async fn an_immutable_object_that_is_recreated_with_other_content_rolls_once() -
             {"name": "config", "configMap": {"name": "fixed"}},
             {"name": "secret", "secret": {"secretName": "fixed"}},
         ]);
+        let mounts = json!([
+            {"name": "config", "mountPath": "/config"},
+            {"name": "secret", "mountPath": "/secret"},
+        ]);
+        let containers = json!([{"name": "main", "image": "app:1", "volumeMounts": mounts}]);
         let workloads = every_kind(|workload| {
             workload
                 .lists("fixed")
                 .lists_secrets("fixed")
                 .with(&["spec", "template", "spec", "volumes"], volumes.clone())
+                .with(
+                    &["spec", "template", "spec", "containers"],
+                    containers.clone(),
+                )
         });
         let mut before = created(scene, &workloads).await?;
         for change in [config_map("fixed", "2"), secret("fixed", "2")] {
@@ -272,6 +281,75 @@ async fn while_a_required_object_is_missing_the_changes_of_others_wait_too() -> 
         scene.apply(&[secret("other", "2")]).await?;
         scene.rolls_not(&web, &before).await?;
         scene.apply(&[config_map("app", "1")]).await?;
+        scene.rolls_once(&web, &before).await.map(|_| ())
+    })
+    .await
+}
+
+/// The kubelet takes variables from `data` alone, and files from `binaryData`, too.
+#[tokio::test]
+async fn a_key_that_becomes_binary_rolls_only_pods_that_mount_it() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let app = |map: &str, value: &str| {
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"},
+                (map): {"greeting": value},
+            })
+        };
+        scene.put_all(&[app("data", "hello")]).await?;
+        let pod = ["spec", "template", "spec"];
+        let container = [&pod[..], &["containers"]].concat();
+        let from = json!({"configMapKeyRef": {"name": "app", "key": "greeting"}});
+        let env = json!([{"name": "GREETING", "valueFrom": from}]);
+        let variable = Workload::deployment("variable").lists("app").with(
+            &container,
+            json!([{"name": "main", "image": "app:1", "env": env}]),
+        );
+        let mounts = json!([{"name": "app", "mountPath": "/etc/app"}]);
+        let items = json!([{"key": "greeting", "path": "greeting"}]);
+        let file = Workload::deployment("file")
+            .lists("app")
+            .with(
+                &container,
+                json!([{"name": "main", "image": "app:1", "volumeMounts": mounts}]),
+            )
+            .with(
+                &[&pod[..], &["volumes"]].concat(),
+                json!([{"name": "app", "configMap": {"name": "app", "items": items}}]),
+            );
+        let before = [scene.create(&variable).await?, scene.create(&file).await?];
+        scene.quiet().await?;
+
+        scene.put_all(&[app("binaryData", "Z3L83w==")]).await?;
+        scene.rolls_once(&file, &before[1]).await?;
+        let note = scene.event(&variable, "MissingConfig").await?;
+        ensure!(
+            note.contains("key greeting of ConfigMap app") && note.contains("binaryData"),
+            "{note}"
+        );
+        scene.rolls_not(&variable, &before[0]).await?;
+        scene.put_all(&[app("data", "hallo")]).await?;
+        scene.rolls_once(&variable, &before[0]).await.map(|_| ())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn no_pod_is_restarted_without_an_untracked_object_that_it_needs() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene
+            .apply(&[config_map("app", "1"), secret("creds", "1")])
+            .await?;
+        let web = Workload::deployment("web")
+            .lists("app")
+            .requires_secret("creds");
+        let before = scene.create(&web).await?;
+        scene.kubectl(&["delete", "secret", "creds"]).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        let note = scene.event(&web, "MissingConfig").await?;
+        ensure!(note.contains("Secret creds"), "{note}");
+        scene.rolls_not(&web, &before).await?;
+        scene.apply(&[secret("creds", "2")]).await?;
         scene.rolls_once(&web, &before).await.map(|_| ())
     })
     .await

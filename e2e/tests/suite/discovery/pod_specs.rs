@@ -267,7 +267,12 @@ impl Source {
             }),
             _ => json!({"volumeName": "app", "secretRef": secret}),
         };
-        json!({"volumes": [{"name": "driven", (driver): volume}]})
+        // The kubelet asks no driver for a volume that nothing mounts.
+        let mounts = json!({"volumeMounts": [{"name": "driven", "mountPath": "/driven"}]});
+        json!({
+            "volumes": [{"name": "driven", (driver): volume}],
+            "initContainers": init(mounts),
+        })
     }
 }
 
