@@ -212,7 +212,8 @@ namespaceSelector:
 {{- .Values.dialects | default (list "pod-reloader") | join "," -}}
 {{- end -}}
 
-{{- /* In CEL: whether a workload has any key of a dialect that is read. */ -}}
+{{- /* In CEL: whether a workload has any key of a dialect that is read, in the right place or in a wrong one, about which it
+gets a warning. What we write ourselves is no such key: all managed workloads have it. */ -}}
 {{- define "pod-reloader.hasOurAnnotations" -}}
 {{- $dialects := include "pod-reloader.dialects" . | splitList "," -}}
 {{- $ofDialect := dict
@@ -221,24 +222,32 @@ namespaceSelector:
   "wave" "key.startsWith('wave.pusher.com/')"
   "trigger-controller" "key.startsWith('trigger.k8s.io/')"
   "fabric8" "key.startsWith('configmap.fabric8.io/')"
+  "stackable" "key == 'restarter.stackable.tech/enabled'"
   "infisical" "key == 'secrets.infisical.com/auto-reload'"
   "onepassword" "key == 'operator.1password.io/auto-restart'"
 -}}
+{{- $isOurs := "(key.startsWith('pod-reloader.cs.sap.com/') &&\n!(key in ['pod-reloader.cs.sap.com/%s', 'pod-reloader.cs.sap.com/%s']))" -}}
+{{- $asLabel := merge (dict "pod-reloader" (printf $isOurs "ignored" "disabled")) $ofDialect -}}
+{{- $inTemplate := merge (dict "pod-reloader" (printf $isOurs "config-hash" "pins")) $ofDialect -}}
 {{- $any := list -}}
 {{- $keys := list -}}
+{{- $labels := list -}}
+{{- $keysInTemplate := list -}}
 {{- range $dialects -}}
 {{- with get $ofDialect . }}{{ $keys = append $keys . }}{{ end -}}
+{{- with get $asLabel . }}{{ $labels = append $labels . }}{{ end -}}
+{{- with get $inTemplate . }}{{ $keysInTemplate = append $keysInTemplate . }}{{ end -}}
 {{- end -}}
 {{- with $keys -}}
 {{- $any = append $any (printf "has(object.metadata.annotations) &&\nobject.metadata.annotations.exists(key, %s)" (join " ||\n" .)) -}}
 {{- end -}}
-{{- if has "stakater" $dialects -}}
-{{- range $annotations, $guard := include "pod-reloader.templateAnnotations" . | fromJson -}}
-{{- $any = append $any (printf "%s%s.exists(key, %s)" $guard $annotations (get $ofDialect "stakater")) -}}
+{{- with $labels -}}
+{{- $any = append $any (printf "has(object.metadata.labels) &&\nobject.metadata.labels.exists(key, %s)" (join " ||\n" .)) -}}
 {{- end -}}
+{{- with $keysInTemplate -}}
+{{- range $annotations, $guard := include "pod-reloader.templateAnnotations" $ | fromJson -}}
+{{- $any = append $any (printf "%s%s.exists(key, %s)" $guard $annotations (join " ||\n" $keysInTemplate)) -}}
 {{- end -}}
-{{- if has "stackable" $dialects -}}
-{{- $any = append $any "has(object.metadata.labels) && 'restarter.stackable.tech/enabled' in object.metadata.labels" -}}
 {{- end -}}
 {{- include "pod-reloader.anyOf" $any -}}
 {{- end -}}

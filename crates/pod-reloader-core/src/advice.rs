@@ -12,10 +12,11 @@ use crate::annotations::{
     SETTLE_PERIOD, SOAK, STAGE, STAGED, TEMPLATE, TOGETHER, TOGETHER_TIMEOUT,
 };
 use crate::dialect::Dialect;
-use crate::dialects::{Dialects, is_auto};
+use crate::dialects::{Dialects, ReadKey, is_auto};
 use crate::duration::{self, MAX_SETTLE_PERIOD};
 use crate::gate;
 use crate::http_reload::Target;
+use crate::kind::WorkloadKind;
 use crate::list::{escaped, quoted};
 use crate::pins::is_pin;
 use crate::staging::Staged;
@@ -140,15 +141,27 @@ impl fmt::Display for Advice {
     }
 }
 
-/// Returns the advice on a workload with these annotations and labels, given the enabled dialects.
-pub(crate) fn on(places: [(Place, &Texts); 3], dialects: &Dialects) -> Vec<Advice> {
+/// Returns the advice on a workload of this kind with these annotations and labels, given the enabled dialects.
+pub(crate) fn on(
+    kind: WorkloadKind,
+    places: [(Place, &Texts); 3],
+    dialects: &Dialects,
+) -> Vec<Advice> {
     let has_stakater = dialects.speak(Dialect::Stakater);
+    let of_others: Vec<_> = dialects.keys_of_others(kind).collect();
+    let has = |place: Place, key: &str| {
+        let mut maps = places.iter();
+        maps.any(|(own, map)| *own == place && map.get(key).is_some())
+    };
     places
         .into_iter()
         .flat_map(|(place, map)| map.iter().map(move |(key, value)| (place, key, value)))
         .filter_map(|(place, key, value)| {
             let Some(name) = key.strip_prefix(PREFIX) else {
-                return has_stakater.then(|| stakater::on(place, key, value, dialects.classes))?;
+                let elsewhere = read_elsewhere(&of_others, place, key, |place| has(place, key));
+                return elsewhere.or_else(|| {
+                    has_stakater.then(|| stakater::on(place, key, value, dialects.classes))?
+                });
             };
             if OF_CLASSES.contains(&key) && !dialects.classes {
                 return Some(Advice::Foreign {
@@ -160,6 +173,8 @@ pub(crate) fn on(places: [(Place, &Texts); 3], dialects: &Dialects) -> Vec<Advic
                 Some(known) if known.place == place => on_value(known, value),
                 // There it is a message of SAP's controller to its webhook.
                 Some(known) if known.key == CONFIG_HASH && place == Place::Annotation => None,
+                // Some tools put the same annotations, or labels, on everything.
+                Some(known) if !known.is_ours && has(known.place, key) => None,
                 Some(key) => Some(Advice::Misplaced { key, place }),
                 None => Some(Advice::Unknown {
                     name: escaped(name),
@@ -170,6 +185,26 @@ pub(crate) fn on(places: [(Place, &Texts); 3], dialects: &Dialects) -> Vec<Advic
         })
         .take(MAX_ADVICE)
         .collect()
+}
+
+/// Returns the advice on an annotation or label of another controller that is read in other places only. `has` says in
+/// which of them it is, too.
+fn read_elsewhere(
+    of_others: &[ReadKey],
+    place: Place,
+    key: &str,
+    has: impl Fn(Place) -> bool,
+) -> Option<Advice> {
+    let known = of_others.iter().find(|read| read.is(key))?;
+    let is_read = |own: &Place| *own == place || has(*own);
+    if known.places.iter().any(is_read) {
+        return None;
+    }
+    let right = known.places.first()?;
+    Some(Advice::Foreign {
+        key: key.escape_debug().to_string(),
+        why: Cow::Owned(format!("has no effect as {place}; make it {right}")),
+    })
 }
 
 /// Returns the advice on a workload whose pods could reload changed config, if that is switched off.
@@ -409,6 +444,113 @@ mod tests {
               template; pod-reloader alone writes it, remove it"
             ]
         );
+    }
+
+    /// Returns the advice on a StatefulSet with these annotations, labels and annotations of the pod template, in every
+    /// dialect.
+    fn on_stateful_set(places: [&[(&str, &str)]; 3]) -> Vec<String> {
+        let [annotations, labels, of_template] =
+            places.map(|it| it.iter().copied().collect::<Texts>());
+        let places = [
+            (Place::Annotation, &annotations),
+            (Place::Label, &labels),
+            (Place::TemplateAnnotation, &of_template),
+        ];
+        let dialects = Dialects {
+            spoken: Dialect::ALL.into(),
+            classes: true,
+            ..Dialects::default()
+        };
+        let advice = on(WorkloadKind::STATEFUL_SET, places, &dialects);
+        advice.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn each_annotation_of_a_dialect_that_is_read_elsewhere_says_where() {
+        let workload = "make it an annotation of the workload";
+        let label = "make it a label of the workload";
+        let enabled = "restarter.stackable.tech/enabled";
+        for (key, belongs) in [
+            ("wave.pusher.com/update-on-config-change", workload),
+            ("wave.pusher.com/extra-secrets", workload),
+            ("trigger.k8s.io/triggering-configMaps", workload),
+            ("configmap.fabric8.io/update-on-change", workload),
+            ("restarter.stackable.tech/ignore-secret.0", workload),
+            ("deployment.reloader.stakater.com/pause-period", workload),
+            ("reloader.stakater.com/rollout-strategy", workload),
+            (
+                "secretproviderclasses.exclude.reloader.stakater.com/reload",
+                workload,
+            ),
+            (enabled, label),
+            ("pod-reloader.cs.sap.com/secrets", workload),
+            ("pod-reloader.cs.sap.com/ignored", label),
+        ] {
+            let expected =
+                format!("{key} has no effect as an annotation of the pod template; {belongs}");
+            assert_eq!(on_stateful_set([&[], &[], &[(key, "true")]]), [expected]);
+        }
+        assert_eq!(
+            on_stateful_set([&[(enabled, "true")], &[], &[]]),
+            [format!(
+                "{enabled} has no effect as an annotation of the workload; {label}"
+            )]
+        );
+        for key in [
+            "reloader.stakater.com/auto",
+            "wave.pusher.com/extra-secrets",
+        ] {
+            assert_eq!(
+                on_stateful_set([&[], &[(key, "true")], &[]]),
+                [format!(
+                    "{key} has no effect as a label of the workload; {workload}"
+                )]
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_read_where_it_is_and_what_is_also_where_it_belongs_needs_no_advice() {
+        let wave = [("wave.pusher.com/update-on-config-change", "true")];
+        let own = [("pod-reloader.cs.sap.com/auto", "true")];
+        let stakater = [("secret.reloader.stakater.com/reload", "a")];
+        let stackable = [("restarter.stackable.tech/enabled", "true")];
+        let foreign = [("example.com/wave.pusher.com", "true")];
+        let cases: [[&[(&str, &str)]; 3]; 5] = [
+            [&wave, &[], &wave],
+            [&own, &own, &own],
+            [&[], &[], &stakater],
+            [&[], &stackable, &[]],
+            [&[], &[], &foreign],
+        ];
+        for places in cases {
+            assert_eq!(on_stateful_set(places), [""; 0], "{places:?}");
+        }
+    }
+
+    #[test]
+    fn a_dialect_that_does_not_apply_to_a_kind_or_is_off_gets_no_advice() {
+        let keys = [
+            "restarter.stackable.tech/enabled",
+            "secrets.infisical.com/auto-reload",
+            "operator.1password.io/auto-restart",
+        ];
+        let of_template = keys.map(|key| (key, "true")).into_iter().collect();
+        let none = Texts::default();
+        let on = |spoken: &[Dialect]| {
+            let dialects = Dialects {
+                spoken: spoken.iter().copied().collect(),
+                ..Dialects::default()
+            };
+            let places = [
+                (Place::Annotation, &none),
+                (Place::Label, &none),
+                (Place::TemplateAnnotation, &of_template),
+            ];
+            super::on(WorkloadKind::DEPLOYMENT, places, &dialects)
+        };
+        assert_eq!(on(&Dialect::ALL), []);
+        assert_eq!(on(&[Dialect::PodReloader]), []);
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod tests;
 use std::collections::BTreeSet;
 
 use self::reader::Reader;
-use crate::annotations as keys;
+use crate::annotations::{self as keys, PREFIX, Place};
 use crate::dialect::Dialect;
 use crate::discovery::{Consumption, PodSpec};
 use crate::kind::WorkloadKind;
@@ -70,6 +70,28 @@ enum Where {
     Annotation,
     Label,
 }
+
+/// An annotation or label that a dialect reads from a workload.
+pub(crate) struct ReadKey {
+    key: &'static str,
+    /// True if all keys are meant that begin with this one.
+    is_prefix: bool,
+    /// The places in which it is read, the usual one first.
+    pub(crate) places: &'static [Place],
+}
+
+impl ReadKey {
+    /// Returns true if a key is meant.
+    pub(crate) fn is(&self, key: &str) -> bool {
+        match self.is_prefix {
+            true => key.starts_with(self.key),
+            false => key == self.key,
+        }
+    }
+}
+
+/// The place of most annotations: in the metadata of the workload.
+const ON_WORKLOAD: &[Place] = &[Place::Annotation];
 
 use ConfigKind::{ConfigMap, Secret};
 
@@ -184,6 +206,34 @@ const ONE_PASSWORD: Grammar = Grammar {
 };
 
 impl Dialect {
+    /// Returns the annotations and labels that the dialect reads from a workload, each with its places.
+    fn read_keys(self) -> impl Iterator<Item = ReadKey> {
+        let grammar = self.grammar();
+        let whole = |key: &'static str, places| ReadKey {
+            key,
+            is_prefix: false,
+            places,
+        };
+        let lists = grammar.lists.iter().chain(grammar.excludes);
+        let lists = lists.map(move |&(_, key)| whole(key, ON_WORKLOAD));
+        let prefixes = grammar.exclude_prefixes.iter();
+        let prefixes = prefixes.map(|&(_, key)| ReadKey {
+            key,
+            is_prefix: true,
+            places: ON_WORKLOAD,
+        });
+        let gate = grammar.gate.map(|(place, key)| match place {
+            Where::Annotation => whole(key, ON_WORKLOAD),
+            Where::Label => whole(key, &[Place::Label]),
+        });
+        let others = grammar.others.iter().copied();
+        let others = others.map(move |key| match self {
+            Self::Stakater => whole(key, stakater::places(key)),
+            _ => whole(key, ON_WORKLOAD),
+        });
+        lists.chain(prefixes).chain(gate).chain(others)
+    }
+
     fn grammar(self) -> &'static Grammar {
         match self {
             Self::PodReloader => &POD_RELOADER,
@@ -309,6 +359,20 @@ impl Dialects {
                 .chain(gate.map(|(_, key)| key))
                 .chain(grammar.others.iter().copied())
         }))
+    }
+
+    /// Returns the annotations and labels of other controllers that are read from workloads of this kind, each with its
+    /// places.
+    pub(crate) fn keys_of_others(&self, kind: WorkloadKind) -> impl Iterator<Item = ReadKey> {
+        let dialects = self.dialects();
+        let applying = dialects.filter(move |it| it.grammar().applies_to.include(kind));
+        let of_classes = self.class_keys().map(|key| ReadKey {
+            key,
+            is_prefix: false,
+            places: stakater::places(key),
+        });
+        let all = applying.flat_map(Dialect::read_keys).chain(of_classes);
+        all.filter(|read| !read.key.starts_with(PREFIX))
     }
 
     /// Returns the prefixes of further annotations that are read.

@@ -314,13 +314,15 @@ fn cases() -> Vec<Case> {
             "{}",
             SomethingElse,
         ),
-        (OURS, CONFIG_MAPS, "app", Nothing),
+        // In the wrong place, so it gets a warning.
+        (OURS, CONFIG_MAPS, "app", SomethingElse),
         (
             "wave",
             "wave.pusher.com/update-on-config-change",
             "true",
-            Nothing,
+            SomethingElse,
         ),
+        ("", "example.com/auto", "true", Nothing),
     ];
     let of_template = of_template.map(|(dialect, key, value, says)| {
         let path = ["spec", "template", "metadata", "annotations", key];
@@ -330,6 +332,8 @@ fn cases() -> Vec<Case> {
     let labelled = [
         ("stackable", enabled, "true", OptsIn),
         ("stackable", enabled, "false", SomethingElse),
+        (OURS, CONFIG_MAPS, "app", SomethingElse),
+        (OURS, "pod-reloader.cs.sap.com/disabled", "false", Nothing),
         ("", "team", "shop", Nothing),
     ];
     let labelled = labelled.map(|(dialect, key, value, says)| {

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use super::{Advice, NO_CLASSES, on_duration};
 use crate::annotations::Place;
 use crate::dialects::stakater::{
-    EXCLUDE_CLASSES, EXCLUDE_CONFIG_MAPS, EXCLUDE_SECRETS, OF_CLASSES, PAUSE_PERIOD, READ,
-    ROLLOUT_STRATEGY,
+    EXCLUDE_CONFIG_MAPS, EXCLUDE_SECRETS, OF_CLASSES, PAUSE_PERIOD, READ,
 };
 
 /// Returns the advice on one annotation. `classes` says that SecretProviderClasses are tracked.
@@ -21,12 +20,6 @@ pub(super) fn on(place: Place, key: &str, value: &str, classes: bool) -> Option<
             why,
         })
     };
-    let is_on_template = place == Place::TemplateAnnotation;
-    if is_on_template && ON_THE_WORKLOAD.contains(&key) {
-        return foreign(Cow::Borrowed(
-            "has no effect as an annotation of the pod template; make it an annotation of the workload",
-        ));
-    }
     if key == PAUSE_PERIOD {
         return on_duration(PAUSE_PERIOD, value, "--settle-period");
     }
@@ -72,14 +65,6 @@ fn is_of_reloader(key: &str) -> bool {
 }
 
 const DOMAIN: &str = "reloader.stakater.com";
-/// The annotations that are read from the workload only.
-const ON_THE_WORKLOAD: [&str; 5] = [
-    EXCLUDE_CONFIG_MAPS,
-    EXCLUDE_SECRETS,
-    EXCLUDE_CLASSES,
-    PAUSE_PERIOD,
-    ROLLOUT_STRATEGY,
-];
 /// The annotations that Stakater's Reloader writes itself.
 const WRITTEN: [&str; 2] = [
     "reloader.stakater.com/last-reloaded-from",

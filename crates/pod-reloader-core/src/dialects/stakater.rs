@@ -12,7 +12,8 @@
 //!
 //! An object that says `ignore` is never tracked: [`Marks::STAKATER_IGNORE`].
 
-use super::{Dialect, Subject, Wishes};
+use super::{Dialect, ON_WORKLOAD, Subject, Wishes};
+use crate::annotations::Place;
 use crate::mark::Marks;
 use crate::reference::ConfigKind;
 
@@ -46,6 +47,23 @@ pub(crate) const READ: [&str; 8] = [
     PAUSE_PERIOD,
     ROLLOUT_STRATEGY,
 ];
+
+/// The annotations that are read from the workload only.
+const ON_THE_WORKLOAD: [&str; 5] = [
+    EXCLUDE_CONFIG_MAPS,
+    EXCLUDE_SECRETS,
+    EXCLUDE_CLASSES,
+    PAUSE_PERIOD,
+    ROLLOUT_STRATEGY,
+];
+
+/// Returns the places in which an annotation is read.
+pub(super) fn places(key: &str) -> &'static [Place] {
+    match ON_THE_WORKLOAD.contains(&key) {
+        true => ON_WORKLOAD,
+        false => &[Place::Annotation, Place::TemplateAnnotation],
+    }
+}
 
 pub(super) fn wishes<'a>(
     kind: ConfigKind,

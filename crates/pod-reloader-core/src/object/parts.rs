@@ -215,7 +215,7 @@ fn advice(subject: &Subject<'_>, reading: &Reading) -> Vec<Advice> {
         (Place::Label, subject.labels),
         (Place::TemplateAnnotation, subject.template_annotations),
     ];
-    advice::on(places, &reading.dialects)
+    advice::on(subject.kind, places, &reading.dialects)
 }
 
 /// The maximum number of objects that are not tracked and that are read before the pods are restarted.
