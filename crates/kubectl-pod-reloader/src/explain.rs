@@ -9,11 +9,13 @@ mod sync_status;
 mod table;
 
 use jiff::Timestamp;
+use pod_reloader_core::annotations::CONFIG_HASH;
 use pod_reloader_core::hash::ConfigHash;
 use pod_reloader_core::sync_status::SyncStatus;
 use pod_reloader_core::workload::{Restart, Stall, Workload};
 use pod_reloader_settings::Reconcile;
 use serde::Serialize;
+use serde_json::Value;
 
 pub(crate) use self::bound::bound_fields;
 use self::findings::Findings;
@@ -29,7 +31,12 @@ use crate::objects;
 use crate::operators::{Operator, Operators};
 use crate::print::{Answer, Piece, Text, Verdict, by};
 use crate::rollout::Rollout;
-use crate::workloads::{self, Seen};
+use crate::workloads::{self, HashWriter, Seen};
+
+/// Field manager of `kubectl rollout`, whose undo brings an earlier hash along.
+const ROLLOUT: &str = "kubectl-rollout";
+/// Annotation in which `kubectl apply` stores the manifest.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Everything there is to know about one workload.
 #[derive(Debug, Serialize)]
@@ -109,7 +116,8 @@ fn explanation(
 ) -> (Explanation, Verdict) {
     let workload = &seen.workload;
     let rollout = Rollout::of(workload, &seen.object);
-    let (sync_status, mut meaning, verdict) = sync_status(seen, findings.reply.as_ref(), &rollout);
+    let (sync_status, mut meaning, mut verdict) =
+        sync_status(seen, findings.reply.as_ref(), &rollout);
     let is_current = sync_status == SyncStatus::Current.as_str();
     if let Some(wait) = &findings.waits_for {
         meaning = format!("{meaning}; {wait}");
@@ -128,6 +136,11 @@ fn explanation(
     let hash = workload.config_hash();
     let hash_since = findings.hash_since.as_ref().ok().copied().flatten();
     let asked_at = Timestamp::now();
+    let unanswered = findings.unanswered(seen);
+    if !unanswered.is_empty() && seen.is_established(asked_at) {
+        meaning += "; something that it asks to track is not there";
+        verdict = Verdict::Bad;
+    }
     let settle_period = |operator: &Operator| {
         let own = workload.settle_period;
         own.unwrap_or(operator.args.settle_period).as_secs_f64()
@@ -157,7 +170,11 @@ fn explanation(
             .map(|it| it.target.to_string()),
         settle_period_seconds: seen.operator.map(settle_period),
         objects: rows(seen, operators, &findings.found, &findings.uses),
-        advice: advice(workload),
+        advice: advice(workload)
+            .into_iter()
+            .chain(unanswered.iter().map(ToString::to_string))
+            .chain(hash_in_manifest(seen))
+            .collect(),
         problems: problems.cloned().collect(),
         unseen: findings.unseen(seen, operators),
         asked_at,
@@ -170,6 +187,33 @@ fn advice(workload: &Workload) -> Vec<String> {
     let advice = workload.advice.iter().map(ToString::to_string);
     let rejected = workload.references.rejected.iter();
     advice.chain(rejected.map(ToString::to_string)).collect()
+}
+
+/// Returns the advice on a config hash that stands in a manifest: a GitOps tool would never see the workload in sync.
+fn hash_in_manifest(seen: &Seen<'_>) -> Option<String> {
+    let manager = match &seen.hash_writer {
+        HashWriter::Other(manager) if manager != ROLLOUT => Some(manager),
+        _ => None,
+    };
+    let applied = &seen.object["metadata"]["annotations"][LAST_APPLIED];
+    let applied = applied.as_str().filter(|it| it.contains(CONFIG_HASH));
+    let applied: Option<Value> = applied.and_then(|it| serde_json::from_str(it).ok());
+    let is_applied = applied.is_some_and(|manifest| {
+        let mut templates = seen.workload.id.kind.shape().templates.iter();
+        templates.any(|template| {
+            let path = template.path.iter();
+            let template = path.fold(&manifest, |value, field| &value[*field]);
+            !template["metadata"]["annotations"][CONFIG_HASH].is_null()
+        })
+    });
+    let by = match (manager, is_applied) {
+        (Some(manager), _) => format!("by {manager}"),
+        (None, true) => "by kubectl apply".to_owned(),
+        (None, false) => return None,
+    };
+    Some(format!(
+        "{CONFIG_HASH} is in the manifest that is written {by}; pod-reloader alone writes it: remove it from the manifest, or the two keep undoing each other"
+    ))
 }
 
 impl OperatorSummary {
@@ -344,6 +388,61 @@ mod tests {
         let line = "it came with a write of the workload by argocd, for which there is no Event";
         assert!(text.contains(line), "{text}");
         assert_eq!(json["lastRestart"]["manager"], "argocd");
+    }
+
+    /// Returns a cluster with a workload of this age that lists a ConfigMap which does not exist.
+    fn listing_nothing(minutes: i64) -> Canned {
+        let created = Timestamp::now() - SignedDuration::from_mins(minutes);
+        let mut web = deployment("web");
+        web["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/configmaps": "absent"});
+        web["metadata"]["creationTimestamp"] = json!(created.to_string());
+        due(web, config_map("app", "key")).reporting("current")
+    }
+
+    #[tokio::test]
+    async fn a_list_that_names_nothing_is_a_problem_after_some_minutes() {
+        let told = "ConfigMap absent is listed and does not exist (yet)";
+        for (minutes, is_problem) in [(1, false), (9, true)] {
+            let (text, json) = explained(listing_nothing(minutes)).await;
+            let advice = json["advice"][0].as_str().unwrap();
+            assert!(advice.starts_with(told), "{text}");
+            let meaning = "something that it asks to track is not there";
+            assert_eq!(text.contains(meaning), is_problem, "{text}");
+            let verdict = verdict_of(listing_nothing(minutes)).await;
+            assert_eq!(verdict == Verdict::Bad, is_problem, "{minutes}: {text}");
+        }
+    }
+
+    async fn verdict_of(canned: Canned) -> Verdict {
+        let cluster = canned.cluster();
+        let operators = Operators::find(&cluster, None).await;
+        let web = Target {
+            kind: "deploy".to_owned(),
+            name: "web".to_owned(),
+        };
+        let (_, verdict) = explain(&cluster, &operators, &web).await.unwrap();
+        verdict
+    }
+
+    #[tokio::test]
+    async fn a_hash_in_a_manifest_is_named_with_whoever_writes_it() {
+        let advice = async |canned: Canned| {
+            let (_, json) = explained(canned).await;
+            json["advice"].to_string()
+        };
+        assert!(advice(shop(Some("argocd"), 0)).await.contains("by argocd;"));
+        for owner in [None, Some("pod-reloader"), Some("kubectl-rollout")] {
+            assert_eq!(advice(shop(owner, 0)).await, "[]", "{owner:?}");
+        }
+        let mut web = deployment("web");
+        let annotations = json!({"pod-reloader.cs.sap.com/config-hash": "it"});
+        let manifest = json!({"spec": {"template": {"metadata": {"annotations": annotations}}}});
+        web["metadata"]["annotations"] = json!({
+            "pod-reloader.cs.sap.com/configmaps": "app",
+            LAST_APPLIED: manifest.to_string(),
+        });
+        let applied = advice(due(web, config_map("app", "key"))).await;
+        assert!(applied.contains("by kubectl apply;"), "{applied}");
     }
 
     #[tokio::test]

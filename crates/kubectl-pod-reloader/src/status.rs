@@ -193,6 +193,7 @@ async fn of_read(
     let (sync_statuses, told) =
         workloads::sync_statuses(cluster, operator, &managed, warnings.ok(), ask).await;
     checks.extend(sync_statuses);
+    checks.extend(workloads::listing_nothing(cluster, &managed).await);
     checks.push(workloads::warned(warnings, &managed, &told));
     OperatorStatus {
         namespace: operator.namespace.to_string(),
@@ -388,6 +389,31 @@ mod tests {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains(&line), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_that_name_what_does_not_exist_are_a_fault_after_some_minutes() {
+        let listing = |created: &str| {
+            let mut web = deployment("web");
+            web["metadata"]["annotations"] =
+                json!({"pod-reloader.cs.sap.com/configmaps": "absent"});
+            web["metadata"]["creationTimestamp"] = json!(created);
+            Canned::shop()
+                .with(
+                    "/apis/apps/v1/namespaces/ops/deployments",
+                    json!({"items": [operator()]}),
+                )
+                .with("/apis/apps/v1/deployments", json!({"items": [web]}))
+                .reporting("current")
+        };
+        let (text, verdict) = of(listing("2026-01-01T00:00:00Z"), "ops").await.unwrap();
+        let line =
+            "1 with lists that name what does not exist: Deployment shop/web (ConfigMap absent)\n";
+        assert!(text.contains(line), "{text}");
+        assert_eq!(verdict, Verdict::Bad);
+        let now = jiff::Timestamp::now().to_string();
+        let (text, _) = of(listing(&now), "ops").await.unwrap();
+        assert!(!text.contains("with lists"), "{text}");
     }
 
     #[tokio::test(start_paused = true)]

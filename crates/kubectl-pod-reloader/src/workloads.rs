@@ -6,6 +6,7 @@ mod namespaces;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::{SignedDuration, Timestamp};
 use pod_reloader_core::annotations::STATUS_QUERY;
 use pod_reloader_core::discovery::{Consumption, PodSpec};
 use pod_reloader_core::kind::WorkloadKind;
@@ -23,6 +24,9 @@ use crate::args::Target;
 use crate::cluster::{Cluster, DryRun, Place, Unseen};
 use crate::operators::{ManagedBy, Namespace, Operator, Operators};
 use crate::print::count;
+
+/// Time within which the objects that a workload lists may follow it.
+const OBJECTS_FOLLOW: SignedDuration = SignedDuration::from_mins(5);
 
 /// A workload, and the operator that manages it.
 pub(crate) struct Seen<'a> {
@@ -48,6 +52,13 @@ impl Seen<'_> {
     /// Returns true if the workload is managed, as far as is known.
     pub(crate) fn is_managed(&self) -> bool {
         self.obstacle.is_none() && self.doubt.is_none()
+    }
+
+    /// Returns true if the workload has existed for so long that the objects that it lists should exist, too.
+    pub(crate) fn is_established(&self, now: Timestamp) -> bool {
+        let created = self.object["metadata"]["creationTimestamp"].as_str();
+        let created = created.and_then(|it| it.parse::<Timestamp>().ok());
+        created.is_some_and(|it| now.duration_since(it) > OBJECTS_FOLLOW)
     }
 
     /// Returns the workload's type with its group, so that no other kind can be meant, and its name.

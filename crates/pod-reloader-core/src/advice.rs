@@ -12,13 +12,16 @@ use crate::annotations::{
     SETTLE_PERIOD, SOAK, STAGE, STAGED, TEMPLATE, TOGETHER, TOGETHER_TIMEOUT,
 };
 use crate::dialect::Dialect;
+use crate::dialects::stakater::SEARCH;
 use crate::dialects::{Dialects, ReadKey, is_auto};
 use crate::duration::{self, MAX_SETTLE_PERIOD};
 use crate::gate;
 use crate::http_reload::Target;
 use crate::kind::WorkloadKind;
 use crate::list::{escaped, quoted};
+use crate::mark::STAKATER_MATCH;
 use crate::pins::is_pin;
+use crate::reference::{ConfigKind, Reference};
 use crate::staging::Staged;
 use crate::texts::Texts;
 use crate::together;
@@ -75,6 +78,12 @@ pub enum Advice {
     },
     /// An item of [`TOGETHER`], safe to print, that names no object which the workload tracks.
     NotTracked(String),
+    /// An object that is listed, that does not exist, and that no pod uses.
+    Absent(Reference),
+    /// A regular expression, safe to print, that matches no object of this kind.
+    NoMatch(ConfigKind, String),
+    /// A search for objects with a mark that none of those have that the pods use.
+    NoneMarked,
     /// The annotation [`RELOAD_URL`] where pods are restarted anyway, and the reason.
     NoReload(&'static str),
     /// An annotation of another tool that is not read.
@@ -132,6 +141,20 @@ impl fmt::Display for Advice {
             Self::NotTracked(item) => write!(
                 f,
                 "{TOGETHER} names {item}, which is not tracked; nothing waits for it"
+            ),
+            Self::Absent(Reference { kind, name, .. }) => write!(
+                f,
+                "{kind} {name} is listed and does not exist (yet), and the pods do not use it"
+            ),
+            Self::NoMatch(kind, pattern) => {
+                write!(
+                    f,
+                    "no {kind} matches the regular expression {pattern} (yet)"
+                )
+            }
+            Self::NoneMarked => write!(
+                f,
+                "{SEARCH} finds nothing (yet): no object that the pods use has the annotation {STAKATER_MATCH}"
             ),
             Self::NoReload(why) => {
                 write!(f, "{RELOAD_URL} has no effect, pods are restarted: {why}")

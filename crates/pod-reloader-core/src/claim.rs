@@ -90,6 +90,11 @@ impl Pattern {
         &self.except
     }
 
+    /// Returns the regular expression as its author wrote it.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Returns the memory used, in bytes, without the exceptions.
     pub(crate) fn size(&self) -> usize {
         self.text.len() + self.regex.size()

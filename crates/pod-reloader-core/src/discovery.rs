@@ -141,6 +141,15 @@ impl PodSpec {
         self.has(object, |_| true)
     }
 
+    /// Returns the kind and the name of every object that a pod names, Secrets for pulling images included.
+    pub(crate) fn named(&self) -> BTreeSet<(ConfigKind, &str)> {
+        let image_pulls = self.image_pull_secrets.iter();
+        let image_pulls = image_pulls.map(|it| (ConfigKind::Secret, it));
+        let all = self.sources().chain(image_pulls);
+        let named = all.filter_map(|(kind, source)| Some((kind, source.name.as_deref()?)));
+        named.collect()
+    }
+
     fn has(&self, object: &Reference, is_meant: impl Fn(&Source) -> bool) -> bool {
         let ephemeral = self.ephemeral_containers.iter();
         let ephemeral = ephemeral.flat_map(|it| it.env().chain(it.env_from()));

@@ -10,6 +10,7 @@ use crate::gate::Gates;
 use crate::http_reload::HttpReload;
 use crate::name::Name;
 use crate::pins::Pinning;
+use crate::reference::Reference;
 use crate::references::{References, Rejected};
 use crate::release::Release;
 use crate::secret_provider_class::Classes;
@@ -29,6 +30,7 @@ impl Workload {
             api_version,
             uid,
             references,
+            listed_only,
             requirements,
             untracked_requirements,
             templates,
@@ -59,6 +61,7 @@ impl Workload {
             + single.into_iter().flatten().map(text).sum::<usize>()
             + ours.map(of_ours).sum::<usize>()
             + of_references(references)
+            + listed_only.iter().map(of_listed).sum::<usize>()
             + requirements.iter().map(of_requirement).sum::<usize>()
             + untracked_requirements
                 .iter()
@@ -117,6 +120,10 @@ fn of_references(references: &References) -> usize {
     // Rejected items are stored a second time, to remember what was reported.
     let rejected = references.rejected.len() * 2 * (size_of::<Rejected>() + ESCAPED);
     objects + claims.sum::<usize>() + patterns.sum::<usize>() + rejected
+}
+
+fn of_listed(reference: &Reference) -> usize {
+    size_of_val(reference) + text(reference.name.as_str())
 }
 
 fn of_requirement(requirement: &Requirement) -> usize {

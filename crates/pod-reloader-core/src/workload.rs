@@ -15,6 +15,8 @@ use crate::discovery::{Requirement, Unmet};
 use crate::gate::Gates;
 use crate::http_reload::HttpReload;
 use crate::kind::{Template, WorkloadKind};
+use crate::list::quoted;
+use crate::mark::Marks;
 use crate::name::Name;
 use crate::pins::Pinning;
 use crate::reference::Reference;
@@ -66,6 +68,8 @@ pub struct Workload {
     pub opt_in: OptIn,
     /// The objects that the workload tracks.
     pub references: References,
+    /// The objects that are tracked by name and that no pod uses, so a list names them, sorted.
+    pub listed_only: Box<[Reference]>,
     /// The objects and keys that the pods need in order to start, among the objects that may be tracked, sorted.
     pub requirements: Box<[Requirement]>,
     /// The objects and keys that the pods need in order to start, among all other objects that may be read, sorted.
@@ -452,6 +456,45 @@ impl Workload {
         self.references.data_keys(reference).chain(required)
     }
 
+    /// Returns what the workload asks to track and what is not there, or not there yet. Objects that its pods use are left
+    /// to the kubelet, which says so itself.
+    ///
+    /// # Caveats
+    ///
+    /// An object that is not in `objects` counts as unknown, unless only a regular expression would match it.
+    pub fn unanswered(&self, objects: &Objects) -> Vec<Advice> {
+        let is_absent = |it: &&Reference| objects.get(*it) == Some(&Presence::Absent);
+        let absent = self.listed_only.iter().filter(is_absent);
+        let absent = absent.cloned().map(Advice::Absent);
+        let is_left_out = objects.len() >= MAX_REFERENCES;
+        let patterns = self.references.patterns().iter();
+        let without_match = patterns.filter(|pattern| {
+            let mut of_kind = objects.keys().filter(|it| it.kind == pattern.kind);
+            !is_left_out && !of_kind.any(|it| pattern.matches(&it.name))
+        });
+        let without_match = without_match.map(|it| Advice::NoMatch(it.kind, quoted(it.text())));
+        let none_marked = self
+            .finds_none_marked(objects)
+            .then_some(Advice::NoneMarked);
+        absent.chain(without_match).chain(none_marked).collect()
+    }
+
+    /// Returns true if it searches for objects with a mark, and none that its pods use has the mark.
+    fn finds_none_marked(&self, objects: &Objects) -> bool {
+        let claims = self.references.claims().iter();
+        let searching = claims.filter(|claim| claim.needs.meet(Marks::STAKATER_MATCH));
+        let mut found = searching.map(|claim| match objects.get(&claim.reference) {
+            Some(object @ Presence::Present(_)) => claim.tracks(object),
+            Some(Presence::Absent) => false,
+            // It may have the mark.
+            None => true,
+        });
+        match found.next() {
+            Some(is_found) => !is_found && !found.any(|is_found| is_found),
+            None => false,
+        }
+    }
+
     /// Returns the objects that the pods need in order to start and that are not tracked: each once, sorted.
     pub fn untracked_needs(&self) -> impl Iterator<Item = &Reference> {
         let requirements = &self.untracked_requirements;
@@ -518,11 +561,13 @@ fn absent(requirement: &Requirement) -> Unmet {
 
 #[cfg(test)]
 mod tests {
-    use super::Restart;
+    use super::{Restart, Workload};
+    use crate::dialect::Dialect;
     use crate::dialects::Dialects;
     use crate::digest::ConfigObject;
     use crate::duration::MAX_SETTLE_PERIOD;
     use crate::fixtures::{Builder, config_map, deployment, objects};
+    use crate::mark::Marks;
     use crate::reference::ConfigKind;
     use serde_json::json;
     use std::time::Duration;
@@ -616,6 +661,76 @@ mod tests {
         let needs = workload().lists("a").build();
         let needs = needs.untracked_needs().map(|it| it.name.to_string());
         assert_eq!(needs.collect::<Vec<_>>(), ["file", "other"]);
+    }
+
+    fn unanswered(workload: &Workload, now: &[(&str, Option<ConfigObject>)]) -> Vec<String> {
+        let advice = workload.unanswered(&objects(now));
+        advice.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_list_says_which_objects_do_not_exist_and_are_not_used_either() {
+        let web = deployment("web")
+            .lists("a,b,used")
+            .requires("used", None)
+            .build();
+        let there = || Some(config_map(&json!({})));
+        assert_eq!(
+            unanswered(&web, &[("a", None), ("b", there()), ("used", None)]),
+            ["ConfigMap a is listed and does not exist (yet), and the pods do not use it"]
+        );
+        assert_eq!(unanswered(&web, &[("a", there())]), [""; 0]);
+    }
+
+    #[test]
+    fn an_object_that_pods_may_do_without_is_left_to_them() {
+        let source = json!([{"configMapRef": {"name": "a", "optional": true}}]);
+        let containers = json!([{"name": "main", "envFrom": source}]);
+        let web = deployment("web")
+            .with("/spec/template/spec/containers", containers)
+            .lists("a");
+        assert_eq!(unanswered(&web.build(), &[("a", None)]), [""; 0]);
+    }
+
+    fn speaking_stakater(workload: Builder) -> Workload {
+        workload.read_in(Dialects {
+            spoken: [Dialect::Stakater].into(),
+            ..Dialects::default()
+        })
+    }
+
+    #[test]
+    fn a_regular_expression_says_that_nothing_matches_it() {
+        let key = "configmap.reloader.stakater.com/reload";
+        let web = speaking_stakater(deployment("web").annotated(key, "a.*,other"));
+        let there = || Some(config_map(&json!({})));
+        assert_eq!(
+            unanswered(&web, &[("app", there())]),
+            ["no ConfigMap matches the regular expression \"other\" (yet)"]
+        );
+        assert_eq!(unanswered(&web, &[]).len(), 2);
+    }
+
+    #[test]
+    fn a_search_says_that_nothing_has_the_mark() {
+        let web = deployment("web")
+            .annotated("reloader.stakater.com/search", "true")
+            .requires("a", None)
+            .requires("b", None);
+        let web = speaking_stakater(web);
+        let there = |marks: Marks| {
+            let mut object = config_map(&json!({}));
+            object.marks = marks;
+            Some(object)
+        };
+        let found = [there(Marks::NONE), there(Marks::STAKATER_MATCH)];
+        let [none, marked] = found;
+        let now = [("a", none.clone()), ("b", none.clone())];
+        let [told] = &unanswered(&web, &now)[..] else {
+            panic!("nothing has the mark")
+        };
+        assert!(told.contains("reloader.stakater.com/match"), "{told}");
+        assert_eq!(unanswered(&web, &[("a", none), ("b", marked)]), [""; 0]);
     }
 
     #[test]

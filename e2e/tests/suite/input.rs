@@ -149,6 +149,51 @@ async fn the_first_256_of_ten_thousand_names_are_tracked() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_key_in_the_pod_template_or_among_the_labels_alone_is_warned_of() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let template = ["spec", "template", "metadata", "annotations", SECRETS];
+        for (web, place) in [
+            (
+                Workload::deployment("template").with(&template, json!("app")),
+                "an annotation of the pod template",
+            ),
+            (
+                Workload::deployment("label").labelled(SECRETS, "app"),
+                "a label of the workload",
+            ),
+        ] {
+            let told = apply(scene, &web).await?.stderr;
+            let warning = format!(
+                "Warning: pod-reloader: {SECRETS} has no effect as {place}; make it an annotation of the workload"
+            );
+            ensure!(told.contains(&warning), "{told}");
+            ensure!(scene.key(&web).await?.is_none(), "it has a hash");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_list_that_names_nothing_is_warned_of_when_the_workload_is_created() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let absent = Workload::deployment("absent").lists("prod-app,app");
+        let told = apply(scene, &absent).await?.stderr;
+        let warning = "Warning: pod-reloader: ConfigMap prod-app is listed and does not exist";
+        ensure!(told.contains(warning), "{told}");
+        ensure!(told.matches("Warning: ").count() == 1, "{told}");
+        let used = Workload::deployment("used")
+            .lists("prod-app")
+            .requires("prod-app");
+        let told = apply(scene, &used).await?.stderr;
+        ensure!(!told.contains("Warning: "), "{told}");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn as_many_bad_items_as_fit_delay_nobody() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         scene.apply(&[config_map("app", "1")]).await?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use pod_reloader_core::advice::Advice;
 use pod_reloader_core::discovery::Consumption;
 use pod_reloader_core::reference::Reference;
 use pod_reloader_core::sync_status::SyncStatus;
@@ -57,6 +58,18 @@ impl Findings {
             waits_for,
             hash_since: history::hash_since(cluster, seen).await,
         }
+    }
+
+    /// Returns what the workload asks to track and what is not there, as far as can be seen.
+    pub(super) fn unanswered(&self, seen: &Seen<'_>) -> Vec<Advice> {
+        if seen.obstacle.is_some() {
+            return Vec::new();
+        }
+        let mut advice = seen.workload.unanswered(&self.found.objects);
+        if !self.unlisted.is_empty() {
+            advice.retain(|it| !matches!(it, Advice::NoMatch(..)));
+        }
+        advice
     }
 
     /// Returns the digits of the content that is due, if the operator names it.

@@ -1,11 +1,14 @@
 //! Checks if the workloads of one operator are up to date.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
+use pod_reloader_core::digest::Aspects;
 use pod_reloader_core::gate::Gates;
 use pod_reloader_core::hash::ConfigHash;
+use pod_reloader_core::reference::Reference;
 use pod_reloader_core::sync_status::{Report, SyncStatus};
 use pod_reloader_settings::Reconcile;
 use serde_json::Value;
@@ -14,6 +17,7 @@ use super::{Check, pending};
 use crate::cluster::{Cluster, Unseen};
 use crate::gates;
 use crate::history::{self, Event};
+use crate::objects;
 use crate::operators::Operator;
 use crate::print::{Verdict, some};
 use crate::rollout::Rollout;
@@ -27,6 +31,8 @@ const GRACE: Duration = Duration::from_secs(3);
 const MAX_GRACE: Duration = Duration::from_secs(30);
 /// Number of workloads that are named.
 const NAMED: usize = 5;
+/// Number of listed objects that are looked for.
+const LOOKED_FOR: usize = 100;
 
 /// A managed workload, without the parts that are not needed here.
 pub(super) struct Managed<'a> {
@@ -34,6 +40,8 @@ pub(super) struct Managed<'a> {
     pub(super) seen: Seen<'a>,
     /// True if some of its pods are restarted only if somebody acts.
     is_stalled: bool,
+    /// True if the objects that it lists should exist by now.
+    is_established: bool,
 }
 
 impl<'a> Managed<'a> {
@@ -41,10 +49,12 @@ impl<'a> Managed<'a> {
     pub(super) fn of(mut seen: Seen<'a>) -> Option<Self> {
         let rollout = Rollout::of(&seen.workload, &seen.object);
         let is_done = matches!(rollout, Rollout::Done(_));
+        let is_established = seen.is_established(Timestamp::now());
         // Frees the object: there may be ten thousand workloads.
         seen.object = Value::Null;
         seen.is_managed().then(|| Self {
             is_stalled: seen.workload.stall.is_some() && !is_done,
+            is_established,
             seen,
         })
     }
@@ -117,6 +127,36 @@ pub(super) fn workloads(managed: &[&Managed<'_>], are_all: bool) -> Check {
         false => Verdict::Unknown,
     };
     Check::new("Workloads", verdict, text)
+}
+
+/// Names the workloads that list objects which no pod of theirs uses and which do not exist. `None` if there are no such
+/// workloads, as far as can be seen: [`LOOKED_FOR`] objects are looked for, and workloads of the last minutes are left out.
+pub(super) async fn listing_nothing(cluster: &Cluster, managed: &[&Managed<'_>]) -> Option<Check> {
+    let established = managed.iter().filter(|managed| managed.is_established);
+    let all = established.clone();
+    let all = all.flat_map(|managed| managed.seen.workload.listed_only.to_vec());
+    let all: BTreeSet<Reference> = all.take(LOOKED_FOR).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let found = objects::read(cluster, &all, Aspects::default()).await;
+    let names = established.filter_map(|managed| {
+        let listed = managed.seen.workload.listed_only.iter();
+        let absent = listed.filter(|it| found.exists(it) == Some(false));
+        let absent: Vec<_> = absent
+            .map(|it| format!("{} {}", it.kind, it.name))
+            .collect();
+        (!absent.is_empty()).then(|| format!("{} ({})", managed.name(), some(&absent, NAMED)))
+    });
+    let names: Vec<_> = names.collect();
+    (!names.is_empty()).then(|| {
+        let text = format!(
+            "{} with lists that name what does not exist: {}",
+            names.len(),
+            some(&names, NAMED)
+        );
+        Check::new("Lists", Verdict::Bad, text)
+    })
 }
 
 /// The answers about the workloads that were asked about, by index.

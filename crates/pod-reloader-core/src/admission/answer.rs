@@ -3,6 +3,7 @@
 use json_patch::PatchOperation;
 
 use crate::decision::speaks_of;
+use crate::digest::Objects;
 use crate::patch;
 use crate::sync_status::SyncStatus;
 use crate::workload::{Slot, Workload};
@@ -243,6 +244,16 @@ pub(super) fn warnings(workload: &Workload) -> Vec<String> {
         .take(MAX_WARNINGS)
         .map(|warning| format!("pod-reloader: {warning}"))
         .collect()
+}
+
+impl Answer {
+    /// Adds warnings about what the workload asks to track and is not there, up to [`MAX_WARNINGS`] in all.
+    pub(super) fn warn_of_unanswered(&mut self, workload: &Workload, objects: &Objects) {
+        let room = MAX_WARNINGS.saturating_sub(self.warnings.len());
+        let advice = workload.unanswered(objects).into_iter().take(room);
+        let warnings = advice.map(|advice| format!("pod-reloader: {advice}"));
+        self.warnings.extend(warnings);
+    }
 }
 
 /// The apiserver truncates warnings beyond 4 KiB.

@@ -177,6 +177,9 @@ impl Pending {
             }
             _ => self.write(self.unchanged(), self.unchanged_pins(), Outcome::Unknown),
         };
+        if let Some(facts) = facts {
+            answer.warn_of_unanswered(&self.workload, &facts.objects);
+        }
         if facts.is_some_and(|facts| !facts.has_copies) {
             answer.warnings.insert(0, NO_COPIES.to_owned());
         }

@@ -450,6 +450,23 @@ fn a_misspelt_annotation_gets_a_warning_and_nothing_else() {
 }
 
 #[test]
+fn a_listed_object_that_does_not_exist_gets_a_warning_when_objects_are_read() {
+    let told =
+        "pod-reloader: ConfigMap a is listed and does not exist (yet), and the pods do not use it";
+    let create = review(None, deployment("web"));
+    assert_eq!(answered(&create, None).warnings, [told]);
+    assert_eq!(answered(&create, holding("1")).warnings, [""; 0]);
+    let old = || deployment("web").stamped(&hash("1")).image("1");
+    let edit = review(Some(old()), old().image("2"));
+    assert_eq!(answered(&edit, None).warnings, [told]);
+    let same = review(Some(old()), old().annotation("secrets", "s"));
+    assert_eq!(answered_at_once(&same).warnings, [""; 0]);
+    // The kubelet says so itself.
+    let used = review(None, deployment("web").requires("a", None));
+    assert_eq!(answered(&used, None).warnings, [""; 0]);
+}
+
+#[test]
 fn a_misspelt_annotation_in_a_namespace_that_is_not_managed_gets_no_warning() {
     let mut review = review(None, deployment("web").annotation("secret", "s"));
     review["request"]["namespace"] = json!("kube-system");

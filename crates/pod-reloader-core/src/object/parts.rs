@@ -78,6 +78,7 @@ impl Parts {
         let needs = Needs::of(&pod_specs, &namespace, &references, |kind| {
             reading.dialects.ignored != Some(kind)
         });
+        let listed_only = listed_only(&pod_specs, &references);
         let pinning = match reading.pins {
             true => Pinning::read(|key| subject.annotation(key)),
             false => None,
@@ -122,6 +123,7 @@ impl Parts {
         });
         warnings.truncate(advice::MAX_ADVICE);
         Ok(Workload {
+            listed_only,
             requirements: needs.tracked.into_iter().collect(),
             untracked_requirements: needs.untracked.into_iter().collect(),
             references,
@@ -216,6 +218,17 @@ fn advice(subject: &Subject<'_>, reading: &Reading) -> Vec<Advice> {
         (Place::TemplateAnnotation, subject.template_annotations),
     ];
     advice::on(subject.kind, places, &reading.dialects)
+}
+
+/// Returns the objects that are tracked by name and that no pod names, sorted.
+fn listed_only(pod_specs: &[&PodSpec], references: &References) -> Box<[Reference]> {
+    if references.named().next().is_none() {
+        return Box::default();
+    }
+    let used: BTreeSet<_> = pod_specs.iter().flat_map(|it| it.named()).collect();
+    let is_used = |it: &&Reference| used.contains(&(it.kind, it.name.as_str()));
+    let named = references.named();
+    named.filter(|it| !is_used(it)).cloned().collect()
 }
 
 /// The maximum number of objects that are not tracked and that are read before the pods are restarted.
