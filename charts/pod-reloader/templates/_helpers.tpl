@@ -252,6 +252,13 @@ gets a warning. What we write ourselves is no such key: all managed workloads ha
 {{- include "pod-reloader.anyOf" $any -}}
 {{- end -}}
 
+{{- /* In CEL: whether what the text says of `object` is true of it, or was before the write. */ -}}
+{{- define "pod-reloader.nowOrBefore" -}}
+{{ . }} ||
+(oldObject != null && (
+{{ . | replace "object." "oldObject." }}))
+{{- end -}}
+
 {{- /* In CEL: whether a workload opts in; empty if all do. It may be true of some that do not. */ -}}
 {{- define "pod-reloader.optedIn" -}}
 {{- $dialects := include "pod-reloader.dialects" . | splitList "," -}}

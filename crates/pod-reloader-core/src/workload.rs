@@ -612,7 +612,8 @@ mod tests {
     /// Returns what is missing of a workload that tracks ConfigMap `a`, in words.
     fn missing(workload: Builder, now: &[(&str, Option<ConfigObject>)]) -> Vec<String> {
         let workload = workload.lists("a").build();
-        let missing = workload.missing(&objects(now));
+        let objects = objects(now);
+        let missing = workload.missing(&objects);
         missing.map(|it| it.to_string()).collect()
     }
 

@@ -2,8 +2,8 @@
 //! already are not restarted because their workload is created again.
 
 use anyhow::{Result, ensure};
-use pod_reloader_e2e::wait::{Attempt, PATIENCE, wait_for};
 use pod_reloader_e2e::workload::{BASELINE, Kind, Workload, config_map};
+use pod_reloader_e2e::{Attempt, PATIENCE, wait_for};
 use pod_reloader_e2e::{Options, Scene};
 use serde_json::{Value, json};
 
