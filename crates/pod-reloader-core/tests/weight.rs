@@ -138,6 +138,7 @@ const PLACES: &[&str] = &[
     "spec containers [env",
     "spec volumes",
     "status",
+    "status active",
     "status conditions",
     "status containerStatuses",
     "status objects",

@@ -357,6 +357,70 @@ async fn a_change_runs_a_cron_job_once_if_that_is_requested() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_run_waits_until_no_other_is_active_if_the_cron_job_forbids_two() -> Result<()> {
+    let options = cron_jobs(&["--run-cronjobs-on-change"]);
+    Scene::play(options, async |scene| {
+        may_create_jobs(scene).await?;
+        scene.apply(&config("1")).await?;
+        let mut nightly = Managed::cron_job("nightly").lists("app");
+        let spec = &mut nightly.manifest["spec"];
+        spec["concurrencyPolicy"] = json!("Forbid");
+        // Its pods never start.
+        spec["jobTemplate"]["spec"]["template"]["spec"]["schedulerName"] = json!("nobody");
+        scene.apply(&[nightly.manifest.clone()]).await?;
+        scene.operator.start_again().await?;
+        nightly.right(scene, "app").await?;
+
+        scene.apply(&[config_map("app", "2")]).await?;
+        let first = other_job(scene, &Value::Null).await?;
+        wait_for("the Job to count as active", PATIENCE, async || {
+            let cron_job = scene.object("cronjob/nightly").await?;
+            let active = &cron_job["status"]["active"];
+            Ok(match active[0]["uid"] == first["metadata"]["uid"] {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(active.to_string()),
+            })
+        })
+        .await?;
+        scene.apply(&[config_map("app", "3")]).await?;
+        nightly.right(scene, "app").await?;
+        scene.quiet().await?;
+        ensure!(jobs(scene).await?.len() == 1, "{:?}", jobs(scene).await?);
+
+        let name = first["metadata"]["name"].as_str().context("a name")?;
+        scene.kubectl(&["delete", "job", name]).await?;
+        other_job(scene, &first).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_history_limit_of_a_cron_job_covers_runs_after_changes() -> Result<()> {
+    let options = cron_jobs(&["--run-cronjobs-on-change"]);
+    Scene::play(options, async |scene| {
+        may_create_jobs(scene).await?;
+        scene.apply(&config("1")).await?;
+        let mut nightly = Managed::cron_job("nightly").lists("app");
+        let spec = &mut nightly.manifest["spec"];
+        spec["successfulJobsHistoryLimit"] = json!(1);
+        // Its Jobs succeed at once.
+        spec["jobTemplate"]["spec"]["completions"] = json!(0);
+        scene.apply(&[nightly.manifest.clone()]).await?;
+        scene.operator.start_again().await?;
+        nightly.right(scene, "app").await?;
+
+        let mut last = Value::Null;
+        for value in ["2", "3"] {
+            scene.apply(&[config_map("app", value)]).await?;
+            last = other_job(scene, &last).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn the_loop_gives_way_to_an_owner_that_reverts_the_hash() -> Result<()> {
     Scene::play_on(with_definitions().await?, owned(), async |scene| {
         let without = async |_: &State| {
@@ -829,16 +893,31 @@ async fn finished_job(scene: &Scene) -> Result<Value> {
     scene.object("job/finished").await
 }
 
-/// Allows the operator to create Jobs in the namespace of the workloads.
+/// Waits until there is one Job, which is not `before`.
+async fn other_job(scene: &Scene, before: &Value) -> Result<Value> {
+    wait_for("one other Job", PATIENCE, async || {
+        let jobs = jobs(scene).await?;
+        let uid = |job: &Value| job["metadata"]["uid"].clone();
+        Ok(match &jobs[..] {
+            [job] if uid(job) != uid(before) => Attempt::Done(job.clone()),
+            _ => Attempt::NotYet(format!("{jobs:?}")),
+        })
+    })
+    .await
+}
+
+/// Allows the operator to run CronJobs in the namespace of the workloads.
 async fn may_create_jobs(scene: &Scene) -> Result<()> {
-    let role = [
-        "create",
-        "role",
-        "runs-jobs",
-        "--verb=create",
-        "--resource=jobs.batch",
-    ];
-    scene.kubectl(&role).await?;
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "runs-jobs"},
+        "rules": [
+            {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "delete"]},
+            {"apiGroups": ["batch"], "resources": ["cronjobs/status"], "verbs": ["patch"]},
+        ],
+    });
+    scene.apply(&[role]).await?;
     let account = format!("--user={}", scene.installation.username());
     let binding = [
         "create",

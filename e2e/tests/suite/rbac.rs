@@ -208,13 +208,19 @@ async fn the_operator_creates_the_jobs_of_cron_jobs_that_it_runs() -> Result<()>
         let pod = json!({
             "containers": [{"name": "main", "image": "app"}],
             "restartPolicy": "Never",
+            // The first run is still active when it is replaced.
+            "schedulerName": "nobody",
         });
         let job = json!({"spec": {"template": {"spec": pod}}});
         let nightly = json!({
             "apiVersion": "batch/v1",
             "kind": "CronJob",
             "metadata": {"name": "nightly", "annotations": {CONFIG_MAPS: "app"}},
-            "spec": {"schedule": "0 0 1 1 *", "jobTemplate": job},
+            "spec": {
+                "schedule": "0 0 1 1 *",
+                "concurrencyPolicy": "Replace",
+                "jobTemplate": job,
+            },
         });
         scene.apply(&[config_map("app", "1"), nightly]).await?;
         work(scene, &[CONFIG_MAP, SECRET]).await?;

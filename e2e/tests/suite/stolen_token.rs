@@ -79,6 +79,8 @@ async fn a_stolen_token_can_do_what_the_table_says_and_no_more() -> Result<()> {
                     (CHANGE_OWN_WORKLOADS, Rbac),
                     (CREATE_JOB, Policy),
                     (CREATE_JOB_OF_CRON_JOB, Yes),
+                    (ADD_ACTIVE_JOB, Yes),
+                    (CHANGE_CRON_JOB_STATUS, Policy),
                     (CHANGE_OWN_WEBHOOK, Rbac),
                     (CHANGE_CA_BUNDLE, Rbac),
                     (REPLACE_CA, Rbac),
@@ -231,6 +233,20 @@ fn objects() -> Vec<Value> {
         copy("copy-0123456789"),
         copy("renamed"),
         kept("kept-by-somebody-else"),
+        batch(
+            "Job",
+            "alone",
+            json!({"suspend": true, "template": never()}),
+        ),
+        batch(
+            "CronJob",
+            "nightly",
+            json!({
+                "schedule": "0 0 1 1 *",
+                "suspend": true,
+                "jobTemplate": {"spec": {"template": never()}},
+            }),
+        ),
     ]
 }
 
@@ -408,6 +424,12 @@ fn tries(own: &str, shop: &str, [lease, others_lease]: [&str; 2]) -> Vec<(&'stat
         "regarding": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": shop},
     });
     let jobs = api("batch", shop, "jobs");
+    let cron_job_status = api("batch", shop, "cronjobs/nightly/status");
+    let active_job = |namespace: &str| {
+        json!({
+            "apiVersion": "batch/v1", "kind": "Job", "name": "evil", "namespace": namespace, "uid": "1",
+        })
+    };
     let leases = |rest: &str| api("coordination.k8s.io", own, rest);
     let hash = json!({"metadata": {"annotations": {CONFIG_HASH: "evil"}}});
     let bound = format!("/apis/goharbor.io/v1beta1/namespaces/{shop}/harbors/registry");
@@ -485,7 +507,31 @@ fn tries(own: &str, shop: &str, [lease, others_lease]: [&str; 2]) -> Vec<(&'stat
         ),
         (
             CREATE_JOB_OF_CRON_JOB,
-            post(jobs, job(owner("batch/v1", "CronJob", true))),
+            post(jobs.clone(), job(owner("batch/v1", "CronJob", true))),
+        ),
+        (CREATE_JOB, delete(format!("{jobs}/alone"))),
+        // There is none, but it would be deleted.
+        (CREATE_JOB_OF_CRON_JOB, delete(format!("{jobs}/any"))),
+        (
+            ADD_ACTIVE_JOB,
+            patch(
+                cron_job_status.clone(),
+                json!({"status": {"active": [active_job(shop)]}}),
+            ),
+        ),
+        (
+            CHANGE_CRON_JOB_STATUS,
+            patch(
+                cron_job_status.clone(),
+                json!({"status": {"active": [active_job("kube-system")]}}),
+            ),
+        ),
+        (
+            CHANGE_CRON_JOB_STATUS,
+            patch(
+                cron_job_status,
+                json!({"status": {"lastScheduleTime": "2026-11-22T08:00:00Z"}}),
+            ),
         ),
         (
             MINT_BY_REQUEST,
@@ -808,6 +854,16 @@ fn tries(own: &str, shop: &str, [lease, others_lease]: [&str; 2]) -> Vec<(&'stat
     ]
 }
 
+fn batch(kind: &str, name: &str, spec: Value) -> Value {
+    json!({"apiVersion": "batch/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+/// Returns the pod template of a Job.
+fn never() -> Value {
+    let containers = json!([{"name": "main", "image": "app:1"}]);
+    json!({"spec": {"restartPolicy": "Never", "containers": containers}})
+}
+
 /// Returns a pod of nobody that is never ready.
 fn alone() -> Value {
     json!({
@@ -873,8 +929,11 @@ const DELETE_STUCK_PODS_AT_ONCE: &str = "delete such a pod without the time that
 const SYNC_PODS: &str = "change the annotation `pod-reloader.cs.sap.com/config-sync` of a pod";
 const CHANGE_PODS: &str = "change anything else of a pod, such as its image or its labels";
 const DELETE_PODS: &str = "delete any other pod";
-const CREATE_JOB: &str = "create a Job";
-const CREATE_JOB_OF_CRON_JOB: &str = "create a Job that says it is of a CronJob";
+const CREATE_JOB: &str = "create a Job, or delete one";
+const CREATE_JOB_OF_CRON_JOB: &str = "create a Job that says it is of a CronJob, or delete one";
+const ADD_ACTIVE_JOB: &str =
+    "add a Job of the same namespace to the active Jobs in the status of a CronJob";
+const CHANGE_CRON_JOB_STATUS: &str = "change anything else in the status of a CronJob";
 const MINT_BY_REQUEST: &str = "have a token made for a ServiceAccount by a TokenRequest";
 const MINT_BY_SECRET: &str = "have a token made for a ServiceAccount by a Secret of type `kubernetes.io/service-account-token`";
 const CREATE_SECRET: &str = "create a Secret of another name in its own namespace";

@@ -42,6 +42,7 @@ use crate::config::source::Source;
 use crate::metrics::{Metrics, RESTART, Reader};
 use crate::report::notice::Notice;
 use crate::restart::certificates::Certificates;
+use crate::restart::cron_jobs::Runs;
 use crate::restart::digests::Digests;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
@@ -110,6 +111,8 @@ pub(crate) struct Reconciler {
     trials: Trials,
     rounds: Rounds,
     stuck: Stuck,
+    /// The CronJobs whose run has not begun.
+    runs: Runs,
     /// The rounds of pods that reload. `None` if that is switched off.
     reloads: Option<Reloads>,
     worker: Arc<Worker<WorkloadId>>,
@@ -161,6 +164,7 @@ impl Reconciler {
             trials: Trials::default(),
             rounds: Rounds::default(),
             stuck: Stuck::default(),
+            runs: Runs::default(),
             settings,
             digests: Digests::new(source, workloads.clone()),
             workloads,
@@ -292,6 +296,7 @@ impl Reconciler {
         self.trials.forget(id);
         self.rounds.forget(id);
         self.stuck.forget(id);
+        self.runs.forget(id);
         self.reloads.iter().for_each(|it| it.forget(id));
         self.staged_gone(id);
     }

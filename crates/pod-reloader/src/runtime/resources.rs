@@ -252,6 +252,19 @@ impl<K: Resource + Foreign> Resources<K> {
         self.call(request).await
     }
 
+    /// Patches the status of one object, and reads the answer.
+    pub(crate) async fn patch_status(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        patch: &Patch<()>,
+    ) -> Result<K, CallError> {
+        let request = self
+            .request
+            .patch_subresource("status", name, params, patch);
+        self.call(request).await
+    }
+
     async fn call(
         &self,
         request: Result<http::Request<Vec<u8>>, request::Error>,

@@ -108,7 +108,7 @@ impl Topic {
                 "",
             ),
             Notice::FailedFirst => ("Not healthy with the changed config, others wait", ""),
-            Notice::NotRun(_) => ("Config changed, but its Job could not be created", ""),
+            Notice::NotRun(_) => ("Config changed, but the CronJob could not be run", ""),
             Notice::Refused(_) => ("Not restarted, the apiserver refuses the config hash", ""),
             Notice::NamespaceTooLarge(_) => {
                 ("Not managed, its namespace has no room left for it", "")

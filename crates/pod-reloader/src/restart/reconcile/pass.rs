@@ -32,7 +32,7 @@ pub(super) enum Action {
 
 impl Action {
     /// Returns the action that is due at this time, if it is due no earlier.
-    fn at_latest(self, at: Option<Instant>) -> Self {
+    pub(super) fn at_latest(self, at: Option<Instant>) -> Self {
         match (self, at) {
             (Self::RequeueAt(next), Some(at)) => Self::RequeueAt(next.min(at)),
             (Self::AwaitChange, Some(at)) => Self::RequeueAt(at),
@@ -331,10 +331,11 @@ impl Reconciler {
             self.progress.at_rest(id);
         }
         self.progress.not_pending(id);
-        match self.has_loaded(workload, snapshot).await {
+        let next = match self.has_loaded(workload, snapshot).await {
             true => Action::AwaitChange,
             false => Action::RequeueAt(Instant::now() + READ_AGAIN),
-        }
+        };
+        next.at_latest(self.run_cron_job(workload).await)
     }
 
     /// Leaves a workload alone whose pods cannot start. It gets an Event after the settle period, because

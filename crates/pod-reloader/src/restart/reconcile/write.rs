@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::Api;
 use kube::api::Patch;
+use pod_reloader_core::cron_job::{NoRun, Run};
 use pod_reloader_core::decision::{Cause, baseline_by_time};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
@@ -125,9 +126,9 @@ impl Reconciler {
         });
         let action = action.await;
         if runs && is_restarted && cron_jobs::is_cron_job(id.kind) {
-            self.run_cron_job(workload).await;
+            self.runs.note(id, (self.settings.clock)());
         }
-        action
+        Ok(action?.at_latest(self.run_cron_job(workload).await))
     }
 
     /// Returns the objects that were seen to change since the restart is due.
@@ -192,22 +193,60 @@ impl Reconciler {
         }
     }
 
-    /// Runs a CronJob out of schedule. Tries once, and reports a failure.
-    async fn run_cron_job(&self, workload: &Workload) {
+    /// Runs a CronJob out of schedule, if a run of it is due and need not wait. Returns when to look again. Creates a Job
+    /// once, and reports a failure.
+    pub(super) async fn run_cron_job(&self, workload: &Workload) -> Option<Instant> {
         let id = &workload.id;
+        let (due, next_look) = self.runs.due(id)?;
+        if Instant::now() < next_look {
+            return Some(next_look);
+        }
+        let begun = match cron_jobs::read(&self.client, &self.budget, id).await {
+            Ok(cron_job) => match cron_job.run(due, (self.settings.clock)()) {
+                Run::Wait => return Some(self.runs.waits(id)),
+                Run::GiveUp(why) => {
+                    self.not_run(workload, why);
+                    Ok(None)
+                }
+                Run::Begin(replaced) => {
+                    cron_jobs::begin(&self.client, &self.budget, id, &cron_job, replaced).await
+                }
+            },
+            Err(error) if !error.is_refusal() => return Some(self.runs.waits(id)),
+            Err(error) => Err(error),
+        };
+        self.runs.forget(id);
         let WorkloadId {
             namespace, name, ..
         } = id;
-        match cron_jobs::run(&self.client, &self.budget, id).await {
+        match begun {
             Ok(Some(job)) => info!(%namespace, name = &**name, job, "ran a CronJob"),
-            Ok(None) => {
-                info!(%namespace, name = &**name, "a CronJob is suspended, and was not run")
-            }
+            Ok(None) => {}
             Err(error) => {
                 let notice = Notice::NotRun(in_own_words(&error).to_owned());
                 self.progress.report(workload, notice);
             }
         }
+        None
+    }
+
+    /// Reports that a CronJob is not run out of schedule.
+    fn not_run(&self, workload: &Workload, why: NoRun) {
+        let WorkloadId {
+            namespace, name, ..
+        } = &workload.id;
+        let why = match why {
+            NoRun::TooLate => {
+                let error = "another run was active for longer than startingDeadlineSeconds";
+                let notice = Notice::NotRun(error.to_owned());
+                self.progress.report(workload, notice);
+                return;
+            }
+            NoRun::Suspended => "it is suspended",
+            NoRun::Scheduled => "its schedule has run it since",
+            NoRun::Deleted => "it is being deleted",
+        };
+        info!(%namespace, name = &**name, why, "a CronJob was not run");
     }
 
     /// Writes a baseline.
