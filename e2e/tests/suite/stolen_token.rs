@@ -766,13 +766,9 @@ fn tries(own: &str, shop: &str, [lease, others_lease]: [&str; 2]) -> Vec<(&'stat
         ),
         (
             REPLACE_CA,
-            put(
+            patch(
                 core(own, &format!("secrets/{own}-tls")),
-                json!({
-                    "metadata": {"name": format!("{own}-tls")},
-                    "type": "kubernetes.io/tls",
-                    "data": {"tls.crt": "", "tls.key": ""},
-                }),
+                json!({"data": {"tls.crt": "", "tls.key": ""}}),
             ),
         ),
         (

@@ -143,7 +143,7 @@ impl OwnAuthority {
         let stored = match next {
             Next::Keep => present,
             Next::Write { stored, change } => {
-                let written = self.write_secret(secret, &stored).await;
+                let written = self.write_secret(secret.as_ref(), &stored).await;
                 if written.as_ref().is_err_and(|error| !error.is_race()) {
                     // A certificate that we are not allowed to renew may still be good for a long time.
                     drop(self.put_in_force(&present));
@@ -176,25 +176,27 @@ impl OwnAuthority {
             .map_err(|source| self.secret_error(source))
     }
 
-    /// Creates the Secret, or writes it if nobody else has done so since it was read.
+    /// Creates the Secret, or writes its entries if nobody else has written it since it was read. It may have fields that
+    /// our types do not know, so it is never written as a whole.
     async fn write_secret(
         &self,
-        present: Option<Secret>,
+        present: Option<&Secret>,
         stored: &Stored,
     ) -> Result<(), AuthorityError> {
         let entries = stored.clone().into_entries();
         let entries = entries.map(|(name, bytes)| (name.to_owned(), ByteString(bytes)));
-        let params = post_params();
+        let entries = BTreeMap::from(entries);
         let written = match present {
             None => {
-                let secret = self.new_secret(entries.into());
-                within(DEADLINE, self.secrets.create(&params, &secret)).await
+                let secret = self.new_secret(entries);
+                within(DEADLINE, self.secrets.create(&post_params(), &secret)).await
             }
-            // The Secret still has the resourceVersion of the read, so the write fails if it has changed.
-            Some(mut secret) => {
-                secret.data.get_or_insert_default().extend(entries);
-                let name = self.secret.name.as_str();
-                within(DEADLINE, self.secrets.replace(name, &params, &secret)).await
+            // With the resourceVersion of the read, the write fails if the Secret has changed.
+            Some(secret) => {
+                let version = &secret.metadata.resource_version;
+                let patch = json!({"metadata": {"resourceVersion": version}, "data": entries});
+                let (name, patch) = (self.secret.name.as_str(), Patch::Merge(patch));
+                within(DEADLINE, self.secrets.patch(name, &patch_params(), &patch)).await
             }
         };
         written

@@ -114,20 +114,22 @@ async fn a_secret_and_a_configuration_that_are_both_lost_leave_the_old_ca_truste
 }
 
 #[tokio::test(start_paused = true)]
-async fn rubbish_in_the_secret_is_replaced_and_foreign_entries_stay() {
+async fn rubbish_in_the_secret_is_replaced_and_foreign_entries_and_fields_stay() {
     let apiserver = installed();
     let mut secret = secret(&Stored::default());
     let rubbish = json!(ByteString(b"rubbish".to_vec()));
     secret["data"] = json!({"tls.crt": rubbish, "ca.crt": rubbish, "note": rubbish});
+    secret["fieldOfTheFuture"] = json!(1);
+    secret["metadata"]["fieldOfTheFuture"] = json!(2);
     apiserver.state().put_secret(secret);
     let replica = Replica::start(&apiserver);
     pass(Duration::from_millis(100)).await;
     assert_published(&apiserver);
     assert_eq!(replica.serial(), in_secret(&apiserver));
-    assert_eq!(
-        apiserver.state().secret.as_ref().unwrap()["data"]["note"],
-        rubbish
-    );
+    let secret = apiserver.state().secret.clone().unwrap();
+    assert_eq!(secret["data"]["note"], rubbish);
+    assert_eq!(secret["fieldOfTheFuture"], 1);
+    assert_eq!(secret["metadata"]["fieldOfTheFuture"], 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,12 +68,13 @@ impl State {
     fn handled(&mut self, method: &Method, path: &str, body: Value) -> Answer {
         match (method.as_str(), path) {
             ("GET", SECRET) => self.secret.clone().ok_or(NOT_FOUND),
-            ("POST" | "PUT", _) if self.is_secret_read_only => Err((403, "Forbidden")),
+            ("POST", _) | ("PATCH", SECRET) if self.is_secret_read_only => Err((403, "Forbidden")),
             ("POST", SECRETS) => self.written(body, self.secret.is_none()),
-            ("PUT", SECRET) => {
-                let present = self.secret.as_ref().ok_or(NOT_FOUND)?;
-                let is_next = version(present) == version(&body);
-                self.written(body, is_next)
+            ("PATCH", SECRET) => {
+                let mut secret = self.secret.clone().ok_or(NOT_FOUND)?;
+                let is_next = version(&secret) == version(&body);
+                json_patch::merge(&mut secret, &body);
+                self.written(secret, is_next)
             }
             ("GET", CONFIGURATION) if self.failing_configuration_reads > 0 => {
                 self.failing_configuration_reads -= 1;
