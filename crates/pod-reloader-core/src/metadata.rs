@@ -6,7 +6,6 @@ use std::ops::Deref;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube_core::ObjectMeta;
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 
 use crate::annotations::FIELD_MANAGER;
@@ -14,7 +13,10 @@ use crate::raw::{self, Text};
 use crate::texts::Texts;
 
 /// The maximum number of owners that are kept, besides the controller. Objects have one or two.
-const MAX_OWNERS: usize = 64;
+pub(crate) const MAX_OWNERS: usize = 64;
+
+/// The finalizer of an object whose dependents the garbage collector deletes before the object itself.
+const FOREGROUND: &str = "foregroundDeletion";
 
 /// Names the labels and annotations of a kind that are kept. All others are dropped as they are read.
 pub(crate) trait Wanted {
@@ -38,6 +40,8 @@ pub(crate) struct Metadata<K> {
     pub(crate) has_annotations: bool,
     /// The numbers of all labels, annotations and finalizers.
     pub(crate) counts: Counts,
+    /// True if the garbage collector is deleting its dependents.
+    pub(crate) deletes_dependents: bool,
     owners: Owners,
     /// The managers of its fields.
     pub(crate) managers: Managers,
@@ -54,8 +58,9 @@ pub(crate) struct Counts {
 
 /// An owner of an object.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct Owner {
+    pub(crate) api_version: Box<str>,
     pub(crate) kind: Box<str>,
     pub(crate) name: Box<str>,
     pub(crate) uid: Box<str>,
@@ -140,6 +145,7 @@ impl<K> Default for Metadata<K> {
             annotations: Texts::default(),
             has_annotations: false,
             counts: Counts::default(),
+            deletes_dependents: false,
             owners: Owners::default(),
             managers: Managers::default(),
             kind: PhantomData,
@@ -163,8 +169,8 @@ impl<'de, K: Wanted> Deserialize<'de> for Metadata<K> {
             labels: (Texts, usize),
             #[serde(default, deserialize_with = "annotations::<_, K>")]
             annotations: Option<(Texts, usize)>,
-            #[serde(default, deserialize_with = "count")]
-            finalizers: usize,
+            #[serde(default, deserialize_with = "finalizers")]
+            finalizers: Finalizers,
             #[serde(default, deserialize_with = "owners")]
             owner_references: Owners,
             #[serde(default, deserialize_with = "managers")]
@@ -175,6 +181,7 @@ impl<'de, K: Wanted> Deserialize<'de> for Metadata<K> {
         let fields = Fields::<K>::deserialize(deserializer)?;
         let created = fields.creation_timestamp;
         let deleted = fields.deletion_timestamp;
+        let is_deleted = deleted.is_some();
         let has_annotations = fields.annotations.is_some();
         let (labels, label_count) = fields.labels;
         let (annotations, annotation_count) = fields.annotations.unwrap_or_default();
@@ -195,8 +202,9 @@ impl<'de, K: Wanted> Deserialize<'de> for Metadata<K> {
             counts: Counts {
                 labels: label_count,
                 annotations: annotation_count,
-                finalizers: fields.finalizers,
+                finalizers: fields.finalizers.count,
             },
+            deletes_dependents: is_deleted && fields.finalizers.has_foreground,
             owners: fields.owner_references,
             managers: fields.managed_fields,
             kind: PhantomData,
@@ -229,9 +237,18 @@ where
     Ok(annotations.map(|it| it.0))
 }
 
-/// Returns the number of elements of a list.
-fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
-    raw::fold(deserializer, 0, |count, _: IgnoredAny| *count += 1)
+#[derive(Default)]
+struct Finalizers {
+    count: usize,
+    has_foreground: bool,
+}
+
+fn finalizers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Finalizers, D::Error> {
+    let found = Finalizers::default();
+    raw::fold(deserializer, found, |found, it: Text<'de>| {
+        found.count += 1;
+        found.has_foreground |= &*it == FOREGROUND;
+    })
 }
 
 fn owners<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Owners, D::Error> {

@@ -1,13 +1,14 @@
 //! Protected ConfigMaps and Secrets: what protects an object, and which pods and pod templates use it.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kube_core::{DynamicResourceScope, ObjectMeta, Resource};
 use serde::{Deserialize, Deserializer};
 
 use crate::conditions;
 use crate::discovery::PodSpec;
-use crate::metadata::{Metadata, Wanted, resource};
+use crate::metadata::{MAX_OWNERS, Metadata, Wanted, resource};
 use crate::name::Name;
 use crate::reference::{ConfigKind, Reference};
 use crate::review::{InvalidReview, Request};
@@ -170,6 +171,11 @@ impl RunningPod {
         self.is_to_run() && self.spec.needs(object)
     }
 
+    /// Returns its owners.
+    pub fn owned_by(&self) -> OwnedBy {
+        OwnedBy::of(&self.metadata)
+    }
+
     /// Returns true if it runs, or is to, and names the object.
     pub fn names(&self, object: &Reference) -> bool {
         self.is_to_run() && self.spec.names(object)
@@ -188,7 +194,7 @@ resource!(
 );
 
 /// The kinds of object whose pod templates are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TemplateKind {
     /// A Deployment.
     Deployment,
@@ -217,6 +223,21 @@ impl TemplateKind {
     ];
     /// The kinds in which controllers keep the pod templates that workloads have and have had.
     pub const REVISIONS: [Self; 2] = [Self::ReplicaSet, Self::ControllerRevision];
+
+    /// Returns the kind of an owner of pods, or of an owner of such an owner. `None` for any other kind.
+    fn of_owner(api_version: &str, kind: &str) -> Option<Self> {
+        let owners = [&Self::WORKLOADS[..], &[Self::ReplicaSet]].concat();
+        let (group, _) = api_version.split_once('/')?;
+        let mut owners = owners.into_iter().filter(|it| it.group() == group);
+        owners.find(|it| it.as_str() == kind)
+    }
+
+    fn group(self) -> &'static str {
+        match self {
+            Self::Job | Self::CronJob => "batch",
+            _ => "apps",
+        }
+    }
 
     /// Returns the kind as Kubernetes spells it.
     pub fn as_str(self) -> &'static str {
@@ -302,9 +323,20 @@ impl Templated {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Returns true if its next pod does not do without the object.
+    /// Returns true if its next pod does not do without the object. There is no next pod while the garbage collector
+    /// deletes its pods.
     pub fn needs(&self, object: &Reference) -> bool {
-        self.pods().any(|pod| pod.needs(object))
+        !self.metadata.deletes_dependents && self.pods().any(|pod| pod.needs(object))
+    }
+
+    /// Returns its UID with what keeps it, if it is one of these.
+    pub fn among(&self, uids: &BTreeSet<Box<str>>) -> Option<(Box<str>, LiveOwner)> {
+        let uid = uids.get(self.metadata.uid.as_deref()?)?;
+        let kept = LiveOwner {
+            deletes_dependents: self.metadata.deletes_dependents,
+            owners: OwnedBy::of(&self.metadata),
+        };
+        Some((uid.clone(), kept))
     }
 
     /// Returns true if its next pod names the object.
@@ -347,10 +379,7 @@ impl Resource for Templated {
     }
 
     fn group(kind: &TemplateKind) -> Cow<'_, str> {
-        match kind {
-            TemplateKind::Job | TemplateKind::CronJob => "batch".into(),
-            _ => "apps".into(),
-        }
+        TemplateKind::group(*kind).into()
     }
 
     fn version(_: &TemplateKind) -> Cow<'_, str> {
@@ -367,6 +396,96 @@ impl Resource for Templated {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         self.metadata.object_mut()
+    }
+}
+
+/// The owners of an object. `None` stands for an owner of which nobody can tell whether it is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnedBy(Vec<Option<(TemplateKind, Box<str>)>>);
+
+impl OwnedBy {
+    fn of<K: Wanted>(metadata: &Metadata<K>) -> Self {
+        let owners = metadata.owners().map(|owner| {
+            let kind = TemplateKind::of_owner(&owner.api_version, &owner.kind)?;
+            Some((kind, owner.uid.clone()))
+        });
+        let mut owners: Vec<_> = owners.collect();
+        if owners.len() == MAX_OWNERS {
+            owners.push(None);
+        }
+        Self(owners)
+    }
+}
+
+/// An owner that is there, as far as it says whether its pods stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveOwner {
+    deletes_dependents: bool,
+    owners: OwnedBy,
+}
+
+/// The owners of some pods, and the owners of these.
+///
+/// Pods outlive their workload for a moment. The garbage collector deletes what has lost all its owners, and what belongs
+/// to an owner that is deleted in the foreground. Until it comes to a pod, that pod looks like any other. What is orphaned
+/// names no owner any more.
+#[derive(Debug, Default)]
+pub struct Owners {
+    /// Those that were looked for, by their UIDs. `None` for one that is gone.
+    known: BTreeMap<Box<str>, Option<LiveOwner>>,
+}
+
+/// The maximum number of owners above each other: a pod, its ReplicaSet, its Deployment.
+const MAX_DEPTH: usize = 4;
+
+impl Owners {
+    /// Returns the owners of which nothing is known, by their kinds.
+    pub fn to_look_for<'a>(
+        &self,
+        objects: impl IntoIterator<Item = &'a OwnedBy>,
+    ) -> BTreeMap<TemplateKind, BTreeSet<Box<str>>> {
+        let owners = objects.into_iter().flat_map(|it| it.0.iter().flatten());
+        let mut unknown = BTreeMap::<_, BTreeSet<_>>::new();
+        for (kind, uid) in owners.filter(|(_, uid)| !self.known.contains_key(uid)) {
+            unknown.entry(*kind).or_default().insert(uid.clone());
+        }
+        unknown
+    }
+
+    /// Notes which of the owners that were looked for are there. They must have been listed after the objects that name
+    /// them. Returns the owners of these.
+    pub fn found(
+        &mut self,
+        looked_for: BTreeSet<Box<str>>,
+        there: Vec<(Box<str>, LiveOwner)>,
+    ) -> BTreeMap<TemplateKind, BTreeSet<Box<str>>> {
+        self.known
+            .extend(looked_for.into_iter().map(|uid| (uid, None)));
+        let above = self.to_look_for(there.iter().map(|(_, kept)| &kept.owners));
+        let there = there.into_iter().map(|(uid, kept)| (uid, Some(kept)));
+        self.known.extend(there);
+        above
+    }
+
+    /// Returns true if the garbage collector deletes an object with these owners. An owner of which nothing is known keeps
+    /// it.
+    pub fn go(&self, owned: &OwnedBy) -> bool {
+        self.go_within(MAX_DEPTH, owned)
+    }
+
+    fn go_within(&self, depth: usize, owned: &OwnedBy) -> bool {
+        let goes = |owner: &Option<(TemplateKind, Box<str>)>| {
+            let known = owner.as_ref().and_then(|(_, uid)| self.known.get(uid));
+            match known {
+                None => false,
+                Some(None) => true,
+                Some(Some(kept)) => {
+                    kept.deletes_dependents
+                        || (depth > 1 && self.go_within(depth - 1, &kept.owners))
+                }
+            }
+        };
+        !owned.0.is_empty() && owned.0.iter().all(goes)
     }
 }
 
@@ -640,6 +759,190 @@ mod tests {
         ] {
             assert_eq!(protected(other.clone()), None, "{other}");
         }
+    }
+
+    /// Returns an object with these owners: their kinds, each with its API version, and their UIDs.
+    fn owned(owners: &[(&str, &str, &str)]) -> Value {
+        let owners = owners.iter().map(|(api_version, kind, uid)| {
+            json!({"apiVersion": api_version, "kind": kind, "name": "web", "uid": uid, "controller": true})
+        });
+        json!({"name": "web", "uid": "none", "ownerReferences": owners.collect::<Vec<_>>()})
+    }
+
+    fn templated(uid: &str, metadata: Value) -> Templated {
+        let mut object = json!({"metadata": metadata});
+        object["metadata"]["uid"] = json!(uid);
+        serde_json::from_value(object).unwrap()
+    }
+
+    /// Returns true if a pod with these owners goes, given everything that there is of each kind.
+    fn goes(pod: Value, cluster: &[(TemplateKind, Templated)]) -> bool {
+        let pod: RunningPod = serde_json::from_value(json!({"metadata": pod})).unwrap();
+        let pod = pod.owned_by();
+        let mut owners = Owners::default();
+        let mut looked_for = owners.to_look_for([&pod]);
+        while let Some((kind, uids)) = looked_for.pop_first() {
+            let of_kind = cluster.iter().filter(|(it, _)| *it == kind);
+            let there = of_kind.filter_map(|(_, it)| it.among(&uids)).collect();
+            for (kind, uids) in owners.found(uids, there) {
+                looked_for.entry(kind).or_default().extend(uids);
+            }
+        }
+        owners.go(&pod)
+    }
+
+    #[test]
+    fn a_pod_goes_if_the_garbage_collector_deletes_it() {
+        use TemplateKind::{CronJob, Deployment, Job, ReplicaSet, StatefulSet};
+        const RS: (&str, &str, &str) = ("apps/v1", "ReplicaSet", "rs");
+        const WEB: (&str, &str, &str) = ("apps/v1", "Deployment", "web");
+        const SET: (&str, &str, &str) = ("apps/v1", "StatefulSet", "set");
+        const JOB: (&str, &str, &str) = ("batch/v1", "Job", "job");
+        const CRON_JOB: (&str, &str, &str) = ("batch/v1", "CronJob", "cron");
+        let replica_set =
+            |owners: &[(&str, &str, &str)]| (ReplicaSet, templated("rs", owned(owners)));
+        let web = |metadata: Value| (Deployment, templated("web", metadata));
+        let deleted = |finalizers: &[&str]| json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers});
+        let other = (Deployment, templated("other", json!({})));
+        for (what, pod, cluster, expected) in [
+            (
+                "its Deployment runs",
+                owned(&[RS]),
+                vec![replica_set(&[WEB]), web(json!({}))],
+                false,
+            ),
+            (
+                "its Deployment is gone",
+                owned(&[RS]),
+                vec![replica_set(&[WEB]), other],
+                true,
+            ),
+            (
+                "its ReplicaSet is gone",
+                owned(&[RS]),
+                vec![web(json!({}))],
+                true,
+            ),
+            (
+                "its ReplicaSet is orphaned",
+                owned(&[RS]),
+                vec![replica_set(&[])],
+                false,
+            ),
+            ("it is orphaned", owned(&[]), vec![], false),
+            (
+                "its Deployment was made again",
+                owned(&[RS]),
+                vec![
+                    replica_set(&[WEB]),
+                    (Deployment, templated("web-2", json!({}))),
+                ],
+                true,
+            ),
+            (
+                "its Deployment is deleted in the foreground",
+                owned(&[RS]),
+                vec![replica_set(&[WEB]), web(deleted(&["foregroundDeletion"]))],
+                true,
+            ),
+            (
+                "its Deployment leaves orphans",
+                owned(&[RS]),
+                vec![replica_set(&[WEB]), web(deleted(&["orphan"]))],
+                false,
+            ),
+            (
+                "somebody holds up the deletion of its Deployment",
+                owned(&[RS]),
+                vec![replica_set(&[WEB]), web(deleted(&["example.com/wait"]))],
+                false,
+            ),
+            (
+                "the finalizer is there, and no deletion",
+                owned(&[RS]),
+                vec![
+                    replica_set(&[WEB]),
+                    web(json!({"finalizers": ["foregroundDeletion"]})),
+                ],
+                false,
+            ),
+            ("its StatefulSet is gone", owned(&[SET]), vec![], true),
+            (
+                "its StatefulSet runs",
+                owned(&[SET]),
+                vec![(StatefulSet, templated("set", json!({})))],
+                false,
+            ),
+            (
+                "the CronJob of its Job is gone",
+                owned(&[JOB]),
+                vec![(Job, templated("job", owned(&[CRON_JOB])))],
+                true,
+            ),
+            (
+                "its CronJob runs",
+                owned(&[JOB]),
+                vec![
+                    (Job, templated("job", owned(&[CRON_JOB]))),
+                    (CronJob, templated("cron", json!({}))),
+                ],
+                false,
+            ),
+            (
+                "a kind of which nobody can tell",
+                owned(&[RS]),
+                vec![replica_set(&[("argoproj.io/v1alpha1", "Rollout", "web")])],
+                false,
+            ),
+            (
+                "a kind of the same name in another group",
+                owned(&[("apps.kruise.io/v1beta1", "StatefulSet", "set")]),
+                vec![],
+                false,
+            ),
+            (
+                "one of its owners stays",
+                owned(&[RS, SET]),
+                vec![replica_set(&[])],
+                false,
+            ),
+            (
+                "both of its owners are gone",
+                owned(&[RS, SET]),
+                vec![],
+                true,
+            ),
+            (
+                "owners in a circle",
+                owned(&[RS]),
+                vec![replica_set(&[("apps/v1", "ReplicaSet", "rs")])],
+                false,
+            ),
+        ] {
+            assert_eq!(goes(pod, &cluster), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_pod_with_more_owners_than_are_read_stays() {
+        let many = vec![("apps/v1", "ReplicaSet", "rs"); MAX_OWNERS];
+        assert!(!goes(owned(&many), &[]));
+    }
+
+    #[test]
+    fn a_workload_that_is_deleted_in_the_foreground_makes_no_more_pods() {
+        let template = json!({"template": {"spec": {"imagePullSecrets": [{"name": "db"}]}}});
+        let needs = |finalizer: &str| {
+            let metadata = json!({
+                "name": "web", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [finalizer],
+            });
+            let web = json!({"metadata": metadata, "spec": template});
+            serde_json::from_value::<Templated>(web)
+                .unwrap()
+                .needs(&object())
+        };
+        assert!(!needs("foregroundDeletion"));
+        assert!(needs("example.com/wait"));
     }
 
     #[test]

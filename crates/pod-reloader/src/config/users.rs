@@ -8,7 +8,7 @@ use kube::core::DynamicResourceScope;
 use kube::{Client, Resource};
 use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::name::Name;
-use pod_reloader_core::protect::{RunningPod, TemplateKind, Templated};
+use pod_reloader_core::protect::{OwnedBy, Owners, RunningPod, TemplateKind, Templated};
 use pod_reloader_core::reference::Reference;
 use tokio::sync::Semaphore;
 
@@ -18,6 +18,8 @@ use crate::runtime::resources::{PAGE, Resources, api};
 
 /// The maximum number of namespaces that are listed at once.
 const AT_ONCE: usize = 4;
+/// The maximum number of lists by which the owners of pods are found. A pod of a Deployment takes two.
+const MAX_LISTS: usize = 8;
 
 /// Pods, workloads and their revisions.
 #[derive(Clone)]
@@ -29,7 +31,7 @@ pub(crate) struct Users {
 
 /// The users that do not do without an object.
 pub(crate) struct Needing {
-    /// Pods that run, and workloads that are to have pods: their controllers may not have created them yet.
+    /// Pods that run and stay, and workloads that are to have pods: their controllers may not have created them yet.
     pub(crate) now: Vec<String>,
     /// Pod templates that make pods later.
     pub(crate) later: Vec<String>,
@@ -44,13 +46,14 @@ impl Users {
         }
     }
 
-    /// Returns the pods and workloads that do not do without an object.
+    /// Returns the pods and workloads that do not do without an object. Pods that the garbage collector is about to delete
+    /// are left out, unless a workload needs the object, too.
     pub(crate) async fn needing(&self, object: &Reference) -> Result<Needing, CallError> {
         let turn = self.turns.acquire().await;
         let _turn = turn.expect("the semaphore is never closed");
         let namespace = &object.namespace;
         let pods = self.list(namespace, (), |pod: &RunningPod| {
-            let user = || (true, format!("Pod {}", pod.name()));
+            let user = || (format!("Pod {}", pod.name()), pod.owned_by());
             pod.needs(object).then(user).into_iter().collect()
         });
         let workloads = TemplateKind::WORKLOADS.map(|kind| {
@@ -62,13 +65,42 @@ impl Users {
         });
         // Workloads first: a pod that is not there yet then belongs to one of them.
         let workloads = try_join_all(workloads).await?.concat();
-        let users = pods.await?.into_iter().chain(workloads);
-        let (now, later): (Vec<_>, Vec<_>) = users.partition(|(is_now, _)| *is_now);
-        let names = |users: Vec<(bool, String)>| users.into_iter().map(|(_, name)| name).collect();
+        let (now, later): (Vec<_>, Vec<_>) = workloads.into_iter().partition(|(is_now, _)| *is_now);
+        let mut pods = pods.await?;
+        if now.is_empty() && !pods.is_empty() {
+            let owners = self.owners(namespace, &pods).await?;
+            pods.retain(|(_, owned_by)| !owners.go(owned_by));
+        }
+        let names = |users: Vec<(bool, String)>| users.into_iter().map(|(_, name)| name);
+        let pods = pods.into_iter().map(|(name, _)| name);
         Ok(Needing {
-            now: names(now),
-            later: names(later),
+            now: pods.chain(names(now)).collect(),
+            later: names(later).collect(),
         })
+    }
+
+    /// Returns the owners of pods, and the owners of these. Each is listed after what names it: one that is missing then
+    /// is gone, and not still to come.
+    async fn owners(
+        &self,
+        namespace: &Name,
+        pods: &[(String, OwnedBy)],
+    ) -> Result<Owners, CallError> {
+        let mut owners = Owners::default();
+        let mut looked_for = owners.to_look_for(pods.iter().map(|(_, owned_by)| owned_by));
+        for _ in 0..MAX_LISTS {
+            let Some((kind, uids)) = looked_for.pop_first() else {
+                break;
+            };
+            let there = self.list(namespace, kind, |it: &Templated| {
+                it.among(&uids).into_iter().collect()
+            });
+            let there = there.await?;
+            for (kind, uids) in owners.found(uids, there) {
+                looked_for.entry(kind).or_default().extend(uids);
+            }
+        }
+        Ok(owners)
     }
 
     /// Returns those of these objects of a namespace that pods, workloads or their revisions name, each with its users.

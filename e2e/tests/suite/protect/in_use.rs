@@ -1,5 +1,7 @@
 //! The label `in-use`: nobody deletes what a pod uses that runs, or is to.
 
+use std::fs;
+
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -124,6 +126,64 @@ async fn a_forged_review_names_users_of_protected_objects_in_scope_and_of_no_oth
             Ok(())
         };
         scene.with_namespace("elsewhere", test).await
+    })
+    .await
+}
+
+/// Helm deletes the Deployment before the Secret, and the pods of the Deployment are still there then.
+#[tokio::test]
+async fn helm_uninstalls_a_release_unless_pods_of_others_use_its_protected_object() -> Result<()> {
+    Scene::play(protecting(), async |scene| {
+        let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
+        let pods: Api<Pod> = Api::namespaced(scene.client.clone(), &scene.namespace);
+        let helm = async |args: &[&str]| {
+            let args = [&["--namespace", &scene.namespace], args].concat();
+            scene.control_plane.helm().run(&args).await
+        };
+        let install = async |name: &str| -> Result<()> {
+            let chart = scene.directory().join(name);
+            fs::create_dir_all(chart.join("templates"))?;
+            let metadata = json!({"name": name, "version": "1.0.0", "apiVersion": "v2"});
+            let objects = [
+                protected("Secret", name, "in-use"),
+                user(Kind::Deployment, name).manifest(),
+            ];
+            let objects = objects.map(|it| it.to_string()).join("\n---\n");
+            fs::write(chart.join("Chart.yaml"), metadata.to_string())?;
+            fs::write(chart.join("templates/app.yaml"), objects)?;
+            helm(&["install", name, &chart.display().to_string()]).await?;
+            in_force(&secrets, name).await?;
+            wait_for("a pod of the release", PATIENCE, async || {
+                let pods = pods.list_metadata(&ListParams::default()).await?;
+                let of_release = |it: &&str| it.starts_with(name);
+                let mut names = pods.iter().filter_map(|it| it.metadata.name.as_deref());
+                Ok(match names.find(of_release) {
+                    Some(_) => Attempt::Done(()),
+                    None => Attempt::NotYet("none".to_owned()),
+                })
+            })
+            .await
+        };
+        install("alone").await?;
+        helm(&["uninstall", "alone"]).await?;
+        ensure!(
+            secrets.get_opt("alone").await?.is_none(),
+            "it is left behind"
+        );
+
+        install("shared").await?;
+        let mut other = user(Kind::Deployment, "other").manifest();
+        other["spec"]["template"]["spec"]["containers"] = uses("shared")["containers"].clone();
+        scene.apply(&[other]).await?;
+        let refused = helm(&["uninstall", "shared"]).await;
+        ensure!(refused.is_err(), "{refused:?}");
+        ensure!(secrets.get_opt("shared").await?.is_some(), "it is gone");
+        scene.kubectl(&["delete", "deployment", "other"]).await?;
+        secrets
+            .delete("shared", &DeleteParams::default())
+            .await
+            .context("its Deployments are gone")?;
+        Ok(())
     })
     .await
 }

@@ -49,6 +49,10 @@ struct Cluster {
     writes: Arc<Mutex<Vec<Value>>>,
     /// The paths that were asked for.
     asked: Arc<Mutex<Vec<String>>>,
+    /// The ReplicaSet that owns the pod, if there is one.
+    replica_set: Option<Value>,
+    /// The Deployments, which do not use the ConfigMap.
+    deployments: Vec<Value>,
 }
 
 impl Cluster {
@@ -61,6 +65,8 @@ impl Cluster {
             others: Arc::default(),
             writes: Arc::default(),
             asked: Arc::default(),
+            replica_set: None,
+            deployments: Vec::new(),
         }
     }
 
@@ -150,10 +156,17 @@ impl Cluster {
             return object.ok_or((404, "NotFound"));
         }
         let env_from = json!([{"configMapRef": {"name": "app"}}, {"secretRef": {"name": "app"}}]);
-        let pod =
+        let mut pod =
             json!({"metadata": {"name": "web"}, "spec": {"containers": [{"envFrom": env_from}]}});
-        let pods = path.ends_with("/pods").then_some(pod);
-        let items: Vec<_> = pods.into_iter().collect();
+        if self.replica_set.is_some() {
+            pod["metadata"]["ownerReferences"] = owned_by("ReplicaSet", "rs");
+        }
+        let items = match path.rsplit('/').next() {
+            Some("pods") => vec![pod],
+            Some("replicasets") => self.replica_set.iter().cloned().collect(),
+            Some("deployments") => self.deployments.clone(),
+            _ => Vec::new(),
+        };
         Ok(json!({"metadata": {"resourceVersion": "9"}, "items": items}))
     }
 
@@ -201,6 +214,10 @@ impl Cluster {
 
 const PROTECT: &str = "pod-reloader.github.io/protect";
 
+fn owned_by(kind: &str, uid: &str) -> Value {
+    json!([{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": uid, "controller": true}])
+}
+
 fn now() -> Timestamp {
     "2026-01-01T12:00:00Z".parse().unwrap()
 }
@@ -247,6 +264,30 @@ async fn what_may_be_in_use_is_not_deleted() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn pods_that_have_outlived_their_deployment_keep_nothing() {
+    let owner = owned_by("Deployment", "web");
+    let replica_set = json!({"metadata": {"name": "web-1", "uid": "rs", "ownerReferences": owner}});
+    let deployment = json!({"metadata": {"name": "web", "uid": "web"}});
+    let mut cluster = Cluster::healthy();
+    cluster.replica_set = Some(replica_set);
+    assert_eq!(cluster.deletes("in-use", false).await, None);
+    let lists = cluster.asked.lock().clone();
+    let place = |kind: &str| lists.iter().rposition(|path| path.ends_with(kind)).unwrap();
+    assert!(place("/pods") < place("/replicasets"), "{lists:?}");
+    assert!(place("/replicasets") < place("/deployments"), "{lists:?}");
+
+    cluster.deployments = vec![deployment];
+    let reason = cluster.deletes("in-use", false).await.unwrap();
+    assert!(reason.contains("is in use by Pod web."), "{reason}");
+    let unknown = Cluster {
+        broken: ("GET", "/replicasets", Does::Fails),
+        ..cluster
+    };
+    let reason = unknown.deletes("in-use", false).await.unwrap();
+    assert!(reason.contains("cannot tell who uses"), "{reason}");
 }
 
 #[tokio::test(start_paused = true)]
