@@ -55,7 +55,7 @@ pub struct ClusterConfigSyncSpec {
     /// The labels of the namespaces that get a copy. An empty selector picks all of them. The source's own namespace, pod-reloader's own, those that begin with kube-, and those that are being deleted never get one.
     #[schemars(schema_with = "schema::label_selector")]
     pub namespace_selector: LabelSelector,
-    /// The keys to copy, if not all of them. A copy of some keys of a Secret has the type Opaque.
+    /// The keys to copy, if not all of them. The copy of a Secret keeps its type if the type is one of Kubernetes and promises no other keys, and otherwise has the type Opaque.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::keys")]
     pub keys: Vec<String>,

@@ -23,7 +23,7 @@ const NEVER_COPIED: [&str; 3] = [
     "bootstrap.kubernetes.io/token",
     "helm.sh/release.v1",
 ];
-/// The type of a copy of some keys of a Secret: other types promise keys.
+/// The type of a copy of some keys of a Secret that lack what its type promises.
 const OPAQUE: &str = "Opaque";
 
 /// The maximum number of owners that are read. A copy has one.
@@ -185,7 +185,11 @@ impl ConfigSync {
             };
             (data, binary_data) = (part(data), part(binary_data));
         }
-        let kind = kind.map(|kind| if is_part { OPAQUE.into() } else { kind });
+        let has = |key: &str| data.get(key).is_some();
+        let kind = kind.map(|kind| match is_part && !keeps_promise(&kind, has) {
+            true => OPAQUE.into(),
+            false => kind,
+        });
         let mut content = Content {
             kind,
             data,
@@ -328,6 +332,19 @@ impl ConfigSync {
             DeletionPolicy::Delete => vec![owner()],
             DeletionPolicy::Retain => Vec::new(),
         }
+    }
+}
+
+/// Returns true if the keys of a Secret are enough for its type: those that `ValidateSecret` in
+/// `pkg/apis/core/validation/validation.go` of Kubernetes asks for. Nobody knows what other types promise.
+fn keeps_promise(kind: &str, has: impl Fn(&str) -> bool) -> bool {
+    match kind {
+        "kubernetes.io/tls" => has("tls.crt") && has("tls.key"),
+        "kubernetes.io/dockerconfigjson" => has(".dockerconfigjson"),
+        "kubernetes.io/dockercfg" => has(".dockercfg"),
+        "kubernetes.io/basic-auth" => has("username") || has("password"),
+        "kubernetes.io/ssh-auth" => has("ssh-privatekey"),
+        _ => false,
     }
 }
 
@@ -556,6 +573,66 @@ mod tests {
         assert_eq!(metadata["resourceVersion"], "8");
         assert_eq!(metadata["uid"], "u-2");
         assert_eq!(metadata["finalizers"], json!(["a.b/c"]));
+    }
+
+    #[test]
+    fn some_keys_of_a_secret_keep_its_type_if_they_are_what_it_promises() {
+        let keys = [
+            "tls.crt",
+            "tls.key",
+            ".dockerconfigjson",
+            ".dockercfg",
+            "username",
+            "password",
+            "ssh-privatekey",
+            "more",
+        ];
+        let data: Value = keys
+            .iter()
+            .map(|key| ((*key).to_owned(), json!("YQ==")))
+            .collect();
+        let kind = |of: &str, keys: &[&str]| {
+            let sync = sync(json!({"spec": {"keys": keys}}));
+            let content = sync
+                .content(object(json!({"type": of, "data": data})))
+                .unwrap();
+            content.kind.unwrap()
+        };
+        for (of, keys, stays) in [
+            ("kubernetes.io/tls", &["tls.crt", "tls.key"][..], true),
+            ("kubernetes.io/tls", &["more", "tls.key", "tls.crt"], true),
+            ("kubernetes.io/tls", &["tls.crt"], false),
+            ("kubernetes.io/tls", &["tls.key", "more"], false),
+            (
+                "kubernetes.io/dockerconfigjson",
+                &[".dockerconfigjson"],
+                true,
+            ),
+            ("kubernetes.io/dockerconfigjson", &[".dockercfg"], false),
+            ("kubernetes.io/dockercfg", &[".dockercfg"], true),
+            ("kubernetes.io/dockercfg", &["more"], false),
+            ("kubernetes.io/basic-auth", &["username"], true),
+            ("kubernetes.io/basic-auth", &["password"], true),
+            ("kubernetes.io/basic-auth", &["username", "password"], true),
+            ("kubernetes.io/basic-auth", &["more"], false),
+            ("kubernetes.io/ssh-auth", &["ssh-privatekey"], true),
+            ("kubernetes.io/ssh-auth", &["more"], false),
+            ("example.com/any", &["more"], false),
+            ("Opaque", &["more"], true),
+        ] {
+            let expected = if stays { of } else { OPAQUE };
+            assert_eq!(&*kind(of, keys), expected, "{of} {keys:?}");
+        }
+        assert_eq!(&*kind("example.com/any", &[]), "example.com/any");
+    }
+
+    #[test]
+    fn a_part_with_another_type_than_before_is_made_again() {
+        let whole = sync(json!({"spec": {"keys": ["tls.crt", "tls.key"]}}));
+        let part = sync(json!({"spec": {"keys": ["tls.crt"]}}));
+        let of_whole = copy(&whole, json!({}));
+        let step = part.step(&shop(), &content(&part), &of_whole, &seals(&[1]));
+        assert_eq!(step, Step::Recreate);
     }
 
     #[test]

@@ -127,6 +127,43 @@ async fn namespaces_are_followed_as_their_labels_change_and_the_status_tells_it(
 }
 
 #[tokio::test]
+async fn a_copy_of_some_keys_keeps_the_type_that_promises_no_more() -> Result<()> {
+    play(copying(Value::Null), async |scene| {
+        let here = Namespaces::of(scene).create("a", true).await?;
+        let mut certificate = source("1");
+        certificate["type"] = json!("kubernetes.io/tls");
+        certificate["stringData"] =
+            json!({"tls.crt": "certificate", "tls.key": "key", "ca.crt": "authority"});
+        scene.apply(&[certificate]).await?;
+        // The last one is made again, because its type changes.
+        for (keys, kind) in [
+            (&["tls.crt", "tls.key"][..], "kubernetes.io/tls"),
+            (&["ca.crt"], "Opaque"),
+        ] {
+            let part = json!({"spec": {"keys": keys}});
+            apply_sync(scene, &sync(scene, "all", part)).await?;
+            wait_for("a copy of these keys", PATIENCE, async || {
+                let copy = match scene.object_in(&here, &format!("secret/{SHARED}")).await {
+                    Ok(copy) => copy,
+                    Err(error) => return Ok(Attempt::NotYet(error.to_string())),
+                };
+                let data = copy["data"].as_object().context("data")?;
+                let is_right = copy["type"] == kind
+                    && data.len() == keys.len()
+                    && keys.iter().all(|key| data.contains_key(*key));
+                Ok(match is_right {
+                    true => Attempt::Done(()),
+                    false => Attempt::NotYet(copy["type"].to_string()),
+                })
+            })
+            .await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn a_change_is_one_write_for_each_copy_and_a_restart_is_none() -> Result<()> {
     let count = if full() { 1000 } else { 60 };
     play(copying(Value::Null), async |scene| {
