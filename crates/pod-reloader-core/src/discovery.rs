@@ -92,9 +92,9 @@ pub enum Consumption {
 }
 
 impl Consumption {
-    /// Returns true if a running pod sees a change by itself, or does not need to.
+    /// Returns true if a running pod sees a change by itself, or does not need to: images are pulled before it runs.
     pub fn sees_changes(self) -> bool {
-        matches!(self, Self::Volume | Self::Unmounted)
+        matches!(self, Self::Volume | Self::Unmounted | Self::ImagePull)
     }
 }
 

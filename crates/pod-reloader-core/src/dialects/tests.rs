@@ -318,14 +318,12 @@ mod own {
         };
         assert_eq!(
             needed(&[("auto", "true")]).counts(&plain(&ALL)),
-            [
-                "cm/env[mode]",
-                "cm/from",
-                "cm/part[level]",
-                "secret/pass",
-                "secret/pull"
-            ]
+            ["cm/env[mode]", "cm/from", "cm/part[level]", "secret/pass"]
         );
+        let pull = [("secret/pull", json!({}))];
+        let names_it = [("secrets", "pull")];
+        assert!(needed(&names_it).counts(&pull).is_empty());
+        assert_eq!(with(&names_it).counts(&pull), ["secret/pull"]);
         let listed = plain(&["cm/env", "cm/file", "cm/elsewhere"]);
         assert_eq!(
             needed(&[("configmaps", "file,env,elsewhere")]).counts(&listed),

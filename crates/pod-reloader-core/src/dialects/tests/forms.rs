@@ -44,6 +44,15 @@ fn restart_on_needed_tracks_the_key_that_a_variable_names_beside_a_volume() {
 }
 
 #[test]
+fn restart_on_needed_tracks_the_key_that_a_variable_names_of_a_pull_secret() {
+    let mut form = of_secret(IMAGE_PULL, json!({"imagePullSecrets": [{"name": "app"}]}));
+    form.pod_spec["containers"] = json!([{"env": variables(Secret, false)}]);
+    assert_eq!(form.counts(&[AUTO], &json!({})), ["secret/app"]);
+    let needed = form.counts(&[AUTO, NEEDED], &json!({}));
+    assert_eq!(needed, ["secret/app[level]"]);
+}
+
+#[test]
 fn pods_need_the_object_of_each_form_except_those_for_pulling_images() {
     for form in forms() {
         let needed = match form.name {
@@ -133,7 +142,10 @@ fn forms() -> Vec<Form> {
         let pod_spec = json!({"volumes": volumes, "containers": mounts});
         forms.push(of_secret(driver, pod_spec));
     }
-    forms.push(of_secret(IMAGE_PULL, json!({"imagePullSecrets": [secret]})));
+    forms.push(Form {
+        is_seen_by_pods: true,
+        ..of_secret(IMAGE_PULL, json!({"imagePullSecrets": [secret]}))
+    });
     forms
 }
 
