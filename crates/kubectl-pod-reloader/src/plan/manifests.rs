@@ -1,5 +1,7 @@
 //! Reads manifests: from files, folders, standard input or kustomize.
 
+mod yaml;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
@@ -8,8 +10,6 @@ use std::process::{Command, Stdio};
 
 use pod_reloader_core::name::Name;
 use serde_json::Value;
-use serde_saphyr::Location;
-use serde_saphyr::options::DuplicateKeyPolicy;
 
 use crate::args::Sources;
 
@@ -113,19 +113,9 @@ impl Manifests {
 
     /// Parses documents of YAML, of which JSON is a part.
     fn parse(&mut self, source: &str, text: &str, namespace: &Name) -> Result<(), Unreadable> {
-        // As kubectl reads them. Errors quote nothing: what is read may be a Secret.
-        let options = serde_saphyr::options! {
-            budget: None,
-            duplicate_keys: DuplicateKeyPolicy::LastWins,
-            legacy_octal_numbers: true,
-            with_snippet: false,
-        };
-        let documents = serde_saphyr::from_multiple_with_options(text, options);
-        let documents: Vec<Value> = documents.map_err(|error| {
-            let at = error.location().filter(|it| *it != Location::UNKNOWN);
-            let at = at.map(|it| (it.line(), it.column()));
-            Unreadable::NotYaml(source.to_owned(), at)
-        })?;
+        let documents = yaml::documents(text);
+        let documents =
+            documents.map_err(|error| Unreadable::NotYaml(source.to_owned(), error.place))?;
         for document in documents {
             self.add(source, document, namespace)?;
         }
@@ -316,6 +306,11 @@ metadata: {name: a, uid: x, resourceVersion: '7', managedFields: []}
 mode: 0644
 on: yes
 text: 'yes'
+data:
+  no: Norsk
+  y: up
+  1.10: new
+  0x50: shop/web:80
 block: |
   line
 status: {}
@@ -324,7 +319,8 @@ status: {}
         let object = &manifests.all.values().next().unwrap().object;
         let expected = json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "shop"},
-            "mode": 420, "on": true, "text": "yes", "block": "line\n",
+            "mode": 420, "true": true, "text": "yes", "block": "line\n",
+            "data": {"false": "Norsk", "true": "up", "1.1": "new", "80": "shop/web:80"},
         });
         assert_eq!(*object, expected);
     }

@@ -119,6 +119,51 @@ async fn what_a_plan_says_is_what_then_happens() -> Result<()> {
     .await
 }
 
+/// ConfigMaps whose keys are texts only after kubectl has read them.
+const ODD_KEYS: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: locales}
+data: {en: English, no: Norsk}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: axes}
+data: {x: left, y: up}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: versions}
+data: {1.9: old, 1.10: new}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: ports}
+data: {22: 'shop/shell:22', 0x50: 'shop/web:80', 1e6: million, 017: octal}
+";
+
+#[tokio::test]
+async fn keys_that_are_no_texts_are_read_as_kubectl_reads_them() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let apply = ["apply", "--filename=-"];
+        scene.kubectl_with_input(&apply, ODD_KEYS).await?;
+        let web = Workload::deployment("web").lists("locales,axes,versions,ports");
+        scene.create(&web).await?;
+        let ports = scene.object("configmap/ports").await?;
+        let keys = ports["data"].as_object().context("its data")?.keys();
+        let keys: Vec<_> = keys.map(String::as_str).collect();
+        ensure!(keys == ["15", "1e+06", "22", "80"], "{keys:?}");
+
+        let namespace = format!("--namespace={}", scene.namespace);
+        let plan = ["pod-reloader", "plan", "--filename=-", &namespace];
+        let plugin = scene.tool().with_plugin()?;
+        let told = plugin.output(&plan, ODD_KEYS).await?;
+        ensure!(told.stdout == "Nothing restarts.\n", "{told:?}");
+        Ok(())
+    })
+    .await
+}
+
 /// Checks what the plan says if there is nothing to do, and if it cannot tell.
 async fn failures(scene: &Scene) -> Result<()> {
     let same = planned(scene, &[config_map("changes", "2")], &[]).await?;
