@@ -185,9 +185,11 @@ pub struct ClusterConfigSyncStatus {
     pub observed_generation: i64,
     /// The number of namespaces that are to have a copy.
     #[serde(default)]
+    #[schemars(schema_with = "schema::count")]
     pub selected: u32,
     /// The number of those that have an exact one.
     #[serde(default)]
+    #[schemars(schema_with = "schema::count")]
     pub synced: u32,
     /// True once all copies have a seal, by which pod-reloader knows its own. Earlier versions made none.
     #[serde(default)]

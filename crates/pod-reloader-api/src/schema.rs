@@ -57,6 +57,11 @@ pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Returns the schema of a count. Kubernetes knows no formats of numbers without a sign, and warns of them.
+pub(crate) fn count(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer", "format": "int64", "minimum": 0})
+}
+
 /// Returns the schema of a list of data keys.
 pub(crate) fn keys(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
