@@ -1,11 +1,11 @@
 //! Formats answers: aligned, and coloured if somebody can see it.
 
 use std::borrow::Borrow;
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
+pub(crate) use pod_reloader_core::words::count;
 use serde::Serialize;
 
 use crate::args::Output;
@@ -247,12 +247,6 @@ pub(crate) fn some<N: Borrow<str>>(names: &[N], most: usize) -> String {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
-}
-
-/// Formats a number with its noun: `1 workload`, `2 workloads`.
-pub(crate) fn count<N: Display + From<u8> + PartialEq>(number: N, thing: &str) -> String {
-    let plural = if number == N::from(1) { "" } else { "s" };
-    format!("{number} {thing}{plural}")
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
 //! Tells if the rollout of a workload is done, as `kubectl rollout status` does.
 
+use pod_reloader_core::words;
 use pod_reloader_core::workload::{Restart, Workload};
 use serde_json::Value;
 
 use crate::workloads::{BuiltIn, built_in};
+
+/// What one pod does, and what others do.
+const ARE: [&str; 2] = ["is", "are"];
 
 /// The progress of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,23 +64,23 @@ impl Rollout {
         if spec["paused"] == true && updated < wanted {
             Self::Stopped("the workload is paused".to_owned())
         } else if spec["updateStrategy"]["type"] == "OnDelete" && updated < wanted {
+            let pods = have_newest(updated, wanted);
             Self::Stopped(format!(
-                "{updated} of {wanted} pods have the newest template; with OnDelete, the others get it when they are deleted"
+                "{pods}; with OnDelete, the others get it when they are deleted"
             ))
         } else if has_given_up(status) {
             Self::Stopped("it has made no progress within its progressDeadlineSeconds".to_owned())
         } else if updated < is_to_be_updated {
-            Self::Running(format!(
-                "{updated} of {is_to_be_updated} pods have the newest template"
-            ))
+            Self::Running(have_newest(updated, is_to_be_updated))
         } else if old > 0 {
-            Self::Running(format!("{old} old pods are still there"))
+            let are = words::either(&old, ARE);
+            let pods = words::count(old, "old pod");
+            Self::Running(format!("{pods} {are} still there"))
         } else if available < wanted {
-            Self::Running(format!("{available} of {wanted} pods are available"))
+            let pods = words::part(available, wanted, "pod", ARE);
+            Self::Running(format!("{pods} available"))
         } else {
-            Self::Done(format!(
-                "{updated} of {wanted} pods have the newest template"
-            ))
+            Self::Done(have_newest(updated, wanted))
         }
     }
 
@@ -132,6 +136,11 @@ fn unobserved(workload: &Workload) -> Option<&'static str> {
 fn has_given_up(status: &Value) -> bool {
     let mut conditions = status["conditions"].as_array().into_iter().flatten();
     conditions.any(|it| it["type"] == "Progressing" && it["reason"] == "ProgressDeadlineExceeded")
+}
+
+fn have_newest(updated: i64, wanted: i64) -> String {
+    let pods = words::part(updated, wanted, "pod", ["has", "have"]);
+    format!("{pods} the newest template")
 }
 
 #[cfg(test)]

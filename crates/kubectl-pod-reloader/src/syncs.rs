@@ -4,7 +4,7 @@ use pod_reloader_core::reference::Reference;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::{Cluster, Place, Unseen};
-use crate::print::Verdict;
+use crate::print::{Verdict, count};
 
 /// Number of namespaces without a copy that are named.
 const NAMED: usize = 5;
@@ -91,7 +91,7 @@ impl Sync {
             message,
             ..
         } = self;
-        let copies = format!("{synced} of {selected} namespaces");
+        let copies = format!("{synced} of {}", count(*selected, "namespace"));
         match self.ready {
             None if reason.is_empty() => "nothing is known of its copies yet".to_owned(),
             None => format!("{copies}, before its spec was changed"),

@@ -22,6 +22,7 @@ pub mod release;
 pub mod selector;
 pub mod texts;
 pub mod window;
+pub mod words;
 
 pub mod dialect;
 pub mod discovery;

@@ -9,6 +9,7 @@ use pod_reloader_api::{ClusterConfigSyncStatus, Conflict};
 use super::InvalidSync;
 use super::content::NotCopied;
 use crate::name::Name;
+use crate::words;
 
 /// The type of the one condition.
 const READY: &str = "Ready";
@@ -16,6 +17,8 @@ const READY: &str = "Ready";
 const MAX_CONFLICTS: usize = 50;
 /// The maximum number of namespaces that the message of the condition names.
 const MAX_NAMED: usize = 3;
+/// What one namespace does with a copy, and what others do.
+const HAVE: [&str; 2] = ["has", "have"];
 
 /// The state of the copy in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,10 +170,13 @@ pub fn status<'a>(
     } else if !failed.is_empty() {
         ("False", "Conflict", conflicts(&failed, selected))
     } else if synced < selected {
-        let message = format!("{synced} of {selected} namespaces have an exact copy");
+        let namespaces = words::part(synced, selected, "namespace", HAVE);
+        let message = format!("{namespaces} an exact copy");
         ("False", "Syncing", message)
     } else {
-        let message = format!("{selected} namespaces have an exact copy");
+        let namespaces = words::count(selected, "namespace");
+        let have = words::either(&selected, HAVE);
+        let message = format!("{namespaces} {have} an exact copy");
         ("True", "Synced", message)
     };
     let before = previous.and_then(ready);
@@ -217,11 +223,8 @@ fn conflicts(failed: &[(&Name, &Reason)], selected: u32) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!(
-        "{} of {selected} namespaces have no exact copy: {}{more}",
-        failed.len(),
-        named.join(", ")
-    )
+    let namespaces = words::part(failed.len(), selected as usize, "namespace", HAVE);
+    format!("{namespaces} no exact copy: {}{more}", named.join(", "))
 }
 
 #[cfg(test)]
@@ -267,8 +270,12 @@ mod tests {
             (2, 2, 3)
         );
         let under_way = of(None, None, &[Outcome::Synced, Outcome::Pending], 1);
-        let expected = ("False", "Syncing", "1 of 2 namespaces have an exact copy");
+        let expected = ("False", "Syncing", "1 of 2 namespaces has an exact copy");
         assert_eq!(condition(&under_way), expected);
+        let one = of(None, None, &[Outcome::Synced], 1);
+        assert_eq!(condition(&one).2, "1 namespace has an exact copy");
+        let one = of(None, None, &[Outcome::Pending], 1);
+        assert_eq!(condition(&one).2, "0 of 1 namespace has an exact copy");
         assert_eq!(
             condition(&of(None, None, &[], 1)).0,
             "True",

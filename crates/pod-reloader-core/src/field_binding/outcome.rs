@@ -11,6 +11,7 @@ use super::path::Path;
 use super::value::InvalidValue;
 use super::{Field, InvalidBinding, MAX_BINDINGS};
 use crate::name::Name;
+use crate::words;
 
 /// The state of a field that is equal to its key, and the reason of the condition if all are.
 pub const APPLIED: &str = "Applied";
@@ -224,7 +225,12 @@ pub fn status<'a>(
     }
     let (status, reason, message) = match failed.first() {
         None => {
-            let message = format!("{} fields are equal to their keys", states.len());
+            let fields = words::count(states.len(), "field");
+            let are = words::either(
+                &states.len(),
+                ["is equal to its key", "are equal to their keys"],
+            );
+            let message = format!("{fields} {are}");
             ("True", APPLIED, message)
         }
         Some((_, first)) => ("False", first.as_str(), named(&failed, states.len())),
@@ -320,11 +326,9 @@ fn named(failed: &[(&Path, &Reason)], all: usize) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!(
-        "{} of {all} fields are not equal to their keys: {}{more}",
-        failed.len(),
-        named.join(", ")
-    )
+    let are = ["is not equal to its key", "are not equal to their keys"];
+    let fields = words::part(failed.len(), all, "field", are);
+    format!("{fields}: {}{more}", named.join(", "))
 }
 
 #[cfg(test)]
