@@ -75,7 +75,7 @@ async fn explain_shows_what_is_tracked_and_why_it_was_restarted() -> Result<()> 
         let text = text(scene, &["explain", "deploy/web"]).await?;
         for line in [
             "Deployment web in namespace",
-            "current: its pods have what its objects hold",
+            "current: its pods run the current configuration",
             "restarting pods: ConfigMap app changed",
             "once all have been unchanged for 0.3 s",
         ] {

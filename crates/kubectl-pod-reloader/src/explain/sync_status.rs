@@ -127,7 +127,7 @@ fn current(seen: &Seen<'_>, rollout: &Rollout) -> (String, Verdict) {
             (format!("{what}: {text}"), Verdict::Good)
         }
         Rollout::Done(_) if what == "current" => (
-            format!("{what}: its pods have what its objects hold"),
+            format!("{what}: its pods run the current configuration"),
             Verdict::Good,
         ),
         Rollout::Done(_) | Rollout::Unknown(_) => (what, Verdict::Good),
