@@ -14,6 +14,8 @@ use crate::{
     control_plane::ControlPlane,
     installation::{Installation, free_port},
     operator::Operator,
+    programs::of_the_workspace,
+    tool::Tool,
     wait::{Attempt, PATIENCE, wait_for},
 };
 
@@ -155,7 +157,7 @@ impl<'a> Kubelet<'a> {
 }
 
 /// Acts as the kubelet for the `helm test` pod that `selector` selects, in any namespace: runs its
-/// containers, which are kubectl, one after the other, as its service account.
+/// containers, which are the operator's program, one after the other, as its service account.
 ///
 /// # Errors
 /// When no such pod appears within a minute. A container that fails is reported in the pod's status.
@@ -188,14 +190,15 @@ pub async fn play_test_pod(
         .await?;
     let kubeconfig = directory.join("test-pod.kubeconfig");
     control_plane.kubeconfig_for(token).write(&kubeconfig)?;
-    let kubectl_of_pod = control_plane.kubectl().with_kubeconfig(kubeconfig);
+    let operator = of_the_workspace("pod-reloader").context("the operator is not built")?;
+    let operator = Tool::new(operator, kubeconfig, directory.to_owned());
     let containers = ["initContainers", "containers"].map(|list| spec[list].as_array());
     let mut phase = "Succeeded";
     for container in containers.into_iter().flatten().flatten() {
-        ensure!(container["command"] == json!(["kubectl"]), "{container}");
+        ensure!(container["command"].is_null(), "{container}");
         let args: Vec<String> = serde_json::from_value(container["args"].clone())?;
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        if let Err(error) = kubectl_of_pod.run(&args).await {
+        if let Err(error) = operator.run(&args).await {
             eprintln!("{}: {error:#}", container["name"]);
             phase = "Failed";
             break;

@@ -15,6 +15,7 @@ mod restart;
 mod sync;
 mod webhook;
 
+mod release_test;
 mod run;
 
 #[cfg(test)]
@@ -28,9 +29,21 @@ use pod_reloader_settings::Args;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 use tokio::runtime::Builder;
 
+use self::release_test::ReleaseTest;
+
 /// Runs the operator with the arguments and the environment of the process.
 pub fn main() -> ExitCode {
     forbid_core_dumps();
+    let arguments = std::env::args_os().skip(1);
+    let arguments = arguments.map(|it| it.to_string_lossy().into_owned());
+    match ReleaseTest::of(arguments) {
+        Ok(None) => {}
+        Ok(Some(test)) => return test.main(),
+        Err(error) => {
+            eprintln!("{}", chain(&error));
+            return ExitCode::FAILURE;
+        }
+    }
     let args = Args::of_process();
     runtime::logging::init(args.log_format, args.log_level);
     runtime::server::allow_connections();
