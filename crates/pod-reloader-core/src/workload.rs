@@ -703,11 +703,11 @@ mod tests {
     #[test]
     fn a_regular_expression_says_that_nothing_matches_it() {
         let key = "configmap.reloader.stakater.com/reload";
-        let web = speaking_stakater(deployment("web").annotated(key, "a.*,other"));
+        let web = speaking_stakater(deployment("web").annotated(key, "a.*,oth.*"));
         let there = || Some(config_map(&json!({})));
         assert_eq!(
             unanswered(&web, &[("app", there())]),
-            ["no ConfigMap matches the regular expression \"other\" (yet)"]
+            ["no ConfigMap matches the regular expression \"oth.*\" (yet)"]
         );
         assert_eq!(unanswered(&web, &[]).len(), 2);
     }

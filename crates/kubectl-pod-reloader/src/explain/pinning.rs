@@ -195,7 +195,7 @@ mod tests {
             "the present content of ConfigMap app".to_owned(),
             "kubectl annotate --namespace=shop deployments.apps web pod-reloader.cs.sap.com/undone-"
                 .to_owned(),
-            "what its objects hold, apart from what was undone".to_owned(),
+            "its pods run the current configuration, apart from what was undone".to_owned(),
         ] {
             assert!(text.contains(&line), "{line} is not in\n{text}");
         }

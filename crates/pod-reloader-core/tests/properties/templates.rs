@@ -131,18 +131,21 @@ fn are_same(one: Option<&Written>, other: Option<&Written>) -> bool {
     }
 }
 
-/// Returns a template without nulls and without what is ours. `None` if one of the parts that are looked into is not an
+/// Returns a template without nulls, without what is ours, and without what controllers add to one that they keep. `None` if one of the parts that are looked into is not an
 /// object: then any other text of the template is a difference.
 fn bare(template: &Value) -> Option<Value> {
     let mut bare = without_nulls(template);
     let members = bare.as_object_mut()?;
+    members.remove("$patch");
     if let Some(metadata) = members.get_mut("metadata") {
         let metadata = metadata.as_object_mut()?;
-        if let Some(annotations) = metadata.get_mut("annotations") {
-            let annotations = annotations.as_object_mut()?;
-            annotations.retain(|name, _| !OURS.contains(&name.as_str()));
-            if annotations.is_empty() {
-                metadata.remove("annotations");
+        for (part, apart) in [("annotations", OURS), ("labels", HASHES)] {
+            if let Some(texts) = metadata.get_mut(part) {
+                let texts = texts.as_object_mut()?;
+                texts.retain(|name, _| !apart.contains(&name.as_str()));
+                if texts.is_empty() {
+                    metadata.remove(part);
+                }
             }
         }
         if metadata.is_empty() {
@@ -153,6 +156,7 @@ fn bare(template: &Value) -> Option<Value> {
 }
 
 const OURS: [&str; 2] = [CONFIG_HASH, PINS];
+const HASHES: [&str; 2] = ["pod-template-hash", "rollouts-pod-template-hash"];
 
 /// Returns a value without members that are `null`. Elements that are `null` stay.
 fn without_nulls(value: &Value) -> Value {
