@@ -27,7 +27,7 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) connection: Connection,
 
-    /// Form of the answer.
+    /// Output format; each command has some of them.
     #[arg(short, long, global = true, default_value = "text")]
     pub(crate) output: Output,
 
@@ -63,13 +63,15 @@ pub(crate) struct Connection {
     pub(crate) operator_namespace: Option<Name>,
 }
 
-/// The form of an answer.
+/// The format of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     /// For people.
     Text,
     /// For programs.
     Json,
+    /// For programs, and easier to read.
+    Yaml,
     /// Mermaid, which Markdown shows. For graphs only.
     Mermaid,
     /// The language of Graphviz. For graphs only.
@@ -79,9 +81,42 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Returns true if this form is for graphs only.
-    pub(crate) fn is_picture(self) -> bool {
-        matches!(self, Self::Mermaid | Self::Dot | Self::Html)
+    /// Returns the formats of a command, by its name.
+    pub(crate) fn of(command: &str) -> &'static [Self] {
+        match command {
+            "graph" => &[
+                Self::Text,
+                Self::Mermaid,
+                Self::Dot,
+                Self::Html,
+                Self::Json,
+                Self::Yaml,
+            ],
+            _ => &[Self::Text, Self::Json, Self::Yaml],
+        }
+    }
+
+    /// Returns an error if a command does not have this format.
+    ///
+    /// # Errors
+    /// Names the formats that it has.
+    pub(crate) fn is_of(self, command: &str) -> Result<(), String> {
+        let formats = Self::of(command);
+        if formats.contains(&self) {
+            return Ok(());
+        }
+        let named = formats.iter().map(|format| format.name());
+        Err(format!(
+            "{command} has no output format {}; its formats are {}",
+            self.name(),
+            Vec::from_iter(named).join(", ")
+        ))
+    }
+
+    /// Returns the format as typed.
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
@@ -488,6 +523,14 @@ mod tests {
         ] {
             assert_eq!(named(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_command_has_its_own_output_formats() {
+        let error = "explain has no output format dot; its formats are text, json, yaml";
+        assert_eq!(Output::Dot.is_of("explain"), Err(error.to_owned()));
+        assert_eq!(Output::Dot.is_of("graph"), Ok(()));
+        assert_eq!(Output::Yaml.is_of("status"), Ok(()));
     }
 
     /// Flags are not compared here: another test runs the commands of the document.

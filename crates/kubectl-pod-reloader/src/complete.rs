@@ -189,10 +189,8 @@ const WITH_VALUE: [&str; 19] = [
 async fn values(flag: &str, command: Option<&str>, cluster: Option<&Cluster>) -> Vec<String> {
     match (flag, cluster) {
         ("-o" | "--output", _) => {
-            let of_command = |it: &&Output| !it.is_picture() || command == Some("graph");
-            let outputs = Output::value_variants().iter().filter(of_command);
-            let outputs = outputs.filter_map(ValueEnum::to_possible_value);
-            outputs.map(|it| it.get_name().to_owned()).collect()
+            let formats = command.map_or(Output::value_variants(), Output::of);
+            formats.iter().map(|format| format.name()).collect()
         }
         ("-n" | "--namespace" | "--operator-namespace", Some(cluster)) => {
             cluster.namespaces().await.unwrap_or_default()
@@ -240,7 +238,7 @@ mod tests {
         assert_eq!(of(&["explain", "dep"]).await, ":4\n");
         assert_eq!(of(&["graph", "-o", "d"]).await, "dot\n:4\n");
         assert_eq!(of(&["graph", "--output=m"]).await, "mermaid\n:4\n");
-        assert_eq!(of(&["explain", "-o", ""]).await, "text\njson\n:4\n");
+        assert_eq!(of(&["explain", "-o", ""]).await, "text\njson\nyaml\n:4\n");
         assert_eq!(of(&["explain", "-o"]).await, "-o\n:4\n");
         assert_eq!(
             of(&["plan", "--k"]).await,

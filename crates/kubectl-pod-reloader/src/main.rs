@@ -38,7 +38,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use pod_reloader_core::name::Name;
 
 use crate::args::{Cli, Command, Output};
@@ -62,7 +62,7 @@ enum Failure {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = parsed();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -82,13 +82,21 @@ fn main() -> ExitCode {
     }
 }
 
-async fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    if cli.output.is_picture() && !matches!(cli.command, Command::Graph { .. }) {
-        let message = "-o mermaid, dot and html are for graph";
+/// Parses the command line. Exits if it is invalid.
+fn parsed() -> Cli {
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches)
+        .unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
+    let command = matches.subcommand_name().unwrap_or_default();
+    if let Err(message) = cli.output.is_of(command) {
         Cli::command()
-            .error(ErrorKind::ArgumentConflict, message)
+            .error(ErrorKind::InvalidValue, message)
             .exit();
     }
+    cli
+}
+
+async fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Completion { shell } => {
             let (mut command, name) = (Cli::command(), "kubectl-pod_reloader");
@@ -209,6 +217,7 @@ async fn picture(
     }
     print::plain(&match output {
         Output::Json => print::json(&graph),
+        Output::Yaml => print::yaml(&graph),
         Output::Dot => graph::dot(&graph),
         Output::Html => graph::html(&graph, &draw::title(namespace)),
         Output::Text | Output::Mermaid => graph::mermaid(&graph),

@@ -1,5 +1,7 @@
 //! Formats answers: aligned, and coloured if somebody can see it.
 
+mod yaml;
+
 use std::borrow::Borrow;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -41,6 +43,7 @@ pub(crate) trait Answer: Serialize {
 pub(crate) fn answer(answer: &impl Answer, output: Output) -> io::Result<()> {
     match output {
         Output::Json => write(&json(answer)),
+        Output::Yaml => write(&yaml(answer)),
         _ => write(&answer.text().0),
     }
 }
@@ -59,6 +62,12 @@ pub(crate) fn document(text: &str) -> String {
 #[expect(clippy::print_stderr, reason = "everything else goes through here")]
 pub(crate) fn note(text: &str) {
     eprintln!("{}", shown(text, |_| false));
+}
+
+/// Formats as YAML, and escapes as [`json`] does.
+pub(crate) fn yaml(value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).expect("maps with text keys can be JSON");
+    yaml::document(&value)
 }
 
 /// Formats as JSON, and escapes everything that a terminal would obey or hide. JSON allows that for any
