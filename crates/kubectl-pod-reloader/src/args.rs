@@ -72,6 +72,10 @@ pub(crate) enum Output {
     Json,
     /// For programs, and easier to read.
     Yaml,
+    /// For people, with more columns.
+    Wide,
+    /// Names alone, as kubectl takes them.
+    Name,
     /// Mermaid, which Markdown shows. For graphs only.
     Mermaid,
     /// The language of Graphviz. For graphs only.
@@ -92,6 +96,7 @@ impl Output {
                 Self::Json,
                 Self::Yaml,
             ],
+            "list" => &[Self::Text, Self::Wide, Self::Json, Self::Yaml, Self::Name],
             _ => &[Self::Text, Self::Json, Self::Yaml],
         }
     }
@@ -190,6 +195,20 @@ pub(crate) enum Command {
         /// The revision [default: the latest one that has another configuration].
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i64).range(1..))]
         to_revision: Option<i64>,
+    },
+    /// List the managed workloads: status, last restart, and what they wait for.
+    ///
+    /// It reads only workloads and Events, page by page, so it works for a user who can only read, and while the operator is down.
+    List {
+        /// List all namespaces.
+        #[arg(short = 'A', long)]
+        all_namespaces: bool,
+        /// Selector of labels, for example app=web,tier!=db.
+        #[arg(short = 'l', long, value_name = "SELECTOR")]
+        selector: Option<String>,
+        /// Ask the operator about each workload, by a dry run for each.
+        #[arg(long)]
+        live: bool,
     },
     /// Check the operator: replicas, leader, webhook, certificate, policy, workloads, copies.
     Status {

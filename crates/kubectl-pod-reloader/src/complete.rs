@@ -163,7 +163,7 @@ pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connec
 }
 
 /// The flags that take their value as a separate word.
-const WITH_VALUE: [&str; 19] = [
+const WITH_VALUE: [&str; 21] = [
     "-n",
     "--namespace",
     "--context",
@@ -183,6 +183,8 @@ const WITH_VALUE: [&str; 19] = [
     "-k",
     "--kustomize",
     "--field-manager",
+    "-l",
+    "--selector",
 ];
 
 /// Returns the candidates for the value of a flag.
@@ -236,6 +238,8 @@ mod tests {
         assert!(!of(&[""]).await.contains("__complete"));
         assert_eq!(of(&["-n", "shop", "gra"]).await, "graph\n:4\n");
         assert_eq!(of(&["explain", "dep"]).await, ":4\n");
+        assert_eq!(of(&["list", "-o", "n"]).await, "name\n:4\n");
+        assert_eq!(of(&["list", "--al"]).await, "--all-namespaces\n:4\n");
         assert_eq!(of(&["graph", "-o", "d"]).await, "dot\n:4\n");
         assert_eq!(of(&["graph", "--output=m"]).await, "mermaid\n:4\n");
         assert_eq!(of(&["explain", "-o", ""]).await, "text\njson\nyaml\n:4\n");

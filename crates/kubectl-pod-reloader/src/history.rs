@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 use pod_reloader_core::annotations::FIELD_MANAGER;
+use pod_reloader_core::name::Name;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -43,20 +44,41 @@ pub(crate) async fn events(
     seen: Option<&Seen<'_>>,
 ) -> Result<Vec<Event>, Unseen> {
     let namespace = seen.map(|seen| seen.workload.id.namespace.as_str());
-    let place = Place::new("v1", "events", namespace);
-    let selector = match seen {
-        Some(seen) => format!(
-            "involvedObject.kind={},involvedObject.name={}",
+    let about = seen.map_or_else(String::new, |seen| {
+        format!(
+            ",involvedObject.kind={},involvedObject.name={}",
             seen.workload.id.kind, seen.workload.id.name
-        ),
-        None => String::new(),
-    };
-    let selector = format!("reportingComponent={FIELD_MANAGER},{selector}");
-    let query = format!("fieldSelector={}", encoded(selector.trim_end_matches(',')));
-    let events: Vec<Value> = cluster.list(place, &query).await?;
-    let mut events: Vec<_> = events.iter().filter_map(event).collect();
+        )
+    });
+    let mut events = Vec::new();
+    each(cluster, namespace, &about, |event| events.push(event)).await?;
     events.sort_by_key(|event| std::cmp::Reverse(event.at));
     Ok(events)
+}
+
+/// Passes on the operator's Events of a namespace, or of all, in no order. Only a page of them is in memory at a time.
+pub(crate) async fn each_event(
+    cluster: &Cluster,
+    namespace: Option<&Name>,
+    take: impl FnMut(Event),
+) -> Result<(), Unseen> {
+    each(cluster, namespace.map(Name::as_str), "", take).await
+}
+
+/// Passes on the operator's Events that match the field selector, which ends with `and`.
+async fn each(
+    cluster: &Cluster,
+    namespace: Option<&str>,
+    and: &str,
+    mut take: impl FnMut(Event),
+) -> Result<(), Unseen> {
+    let selector = format!("reportingComponent={FIELD_MANAGER}{and}");
+    let query = format!("fieldSelector={}", encoded(&selector));
+    let mut pages = cluster.pages(Place::new("v1", "events", namespace), &query);
+    while let Some(page) = pages.next::<Value>().await? {
+        page.iter().filter_map(event).for_each(&mut take);
+    }
+    Ok(())
 }
 
 fn event(event: &Value) -> Option<Event> {
@@ -131,6 +153,25 @@ pub(crate) fn when(at: Timestamp, now: Timestamp) -> String {
     format!("{} UTC, {ago}", at.strftime("%Y-%m-%d %H:%M:%S"))
 }
 
+/// Formats an age as kubectl does: `90s`, `4m30s`, `3h`, `2d`.
+pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(at).as_secs().max(0);
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let with = |number: i64, unit: char, rest: i64, smaller: char| match rest {
+        0 => format!("{number}{unit}"),
+        rest => format!("{number}{unit}{rest}{smaller}"),
+    };
+    match seconds {
+        ..120 => format!("{seconds}s"),
+        120..600 => with(minutes, 'm', seconds % 60, 's'),
+        600..10_800 => format!("{minutes}m"),
+        10_800..28_800 => with(hours, 'h', minutes % 60, 'm'),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => with(days, 'd', hours % 24, 'h'),
+        _ => format!("{days}d"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +236,27 @@ mod tests {
         ];
         let reasons: Vec<_> = problems(&events).iter().map(|it| &*it.reason).collect();
         assert_eq!(reasons, ["PatchRefused", "MissingConfig"]);
+    }
+
+    #[test]
+    fn an_age_has_the_form_of_kubectl() {
+        let now = at("2026-01-31T00:00:00Z");
+        for (seconds, expected) in [
+            (-5, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (270, "4m30s"),
+            (3600, "60m"),
+            (10_800, "3h"),
+            (11_100, "3h5m"),
+            (90_000, "25h"),
+            (172_800, "2d"),
+            (176_400, "2d1h"),
+            (864_000, "10d"),
+        ] {
+            let then = now - jiff::SignedDuration::from_secs(seconds);
+            assert_eq!(age(then, now), expected);
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::cluster::canned::{Canned, cluster_config_sync, copy_of, deployment, r
 use crate::cluster::encoded;
 use crate::operators::Operators;
 use crate::print::{Answer, is_hidden};
-use crate::{changes, draw, explain, graph, impact, print, status, undo, wait};
+use crate::{changes, draw, explain, graph, impact, list, print, status, undo, wait};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
@@ -95,6 +95,13 @@ fn told(runtime: &Runtime, hostile: &str) -> Told {
         );
         let status = status::status(&cluster, &operators, 9).await;
         told.add(&status.unwrap().0);
+        let query = list::Query {
+            namespace: Some(&cluster.namespace),
+            selector: None,
+            live: false,
+        };
+        let listed = list::list(&cluster, &operators, query).await;
+        told.add(&listed.unwrap().0);
         let drawn = draw::draw(&cluster, &operators, Some(&cluster.namespace)).await;
         let (drawn, _, _) = drawn.unwrap();
         let value = serde_json::to_value(&drawn).unwrap();

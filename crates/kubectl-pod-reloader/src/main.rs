@@ -20,6 +20,7 @@ mod hold;
 #[cfg(test)]
 mod hostile;
 mod impact;
+mod list;
 mod objects;
 mod operators;
 mod plan;
@@ -186,6 +187,18 @@ async fn answer(
                 output,
             )
         }
+        Command::List {
+            all_namespaces,
+            selector,
+            live,
+        } => {
+            let query = list::Query {
+                namespace: (!all_namespaces).then_some(&cluster.namespace),
+                selector: selector.as_deref(),
+                live,
+            };
+            printed(list::list(cluster, operators, query).await?, output)
+        }
         Command::Status { ask } => printed(status::status(cluster, operators, ask).await?, output),
         Command::Graph { all_namespaces } => {
             let namespace = (!all_namespaces).then_some(&cluster.namespace);
@@ -220,7 +233,7 @@ async fn picture(
         Output::Yaml => print::yaml(&graph),
         Output::Dot => graph::dot(&graph),
         Output::Html => graph::html(&graph, &draw::title(namespace)),
-        Output::Text | Output::Mermaid => graph::mermaid(&graph),
+        Output::Text | Output::Mermaid | Output::Wide | Output::Name => graph::mermaid(&graph),
     })?;
     Ok(verdict.into())
 }

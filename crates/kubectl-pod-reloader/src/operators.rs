@@ -401,13 +401,20 @@ pub(crate) struct Namespace {
 pub(crate) async fn namespace(cluster: &Cluster, name: &str) -> Result<Namespace, Unseen> {
     let namespaces = Place::new("v1", "namespaces", None);
     let mut namespace: Value = cluster.get(namespaces, name).await?;
-    let annotations = &namespace["metadata"]["annotations"];
-    let inherited = Inherited::of(|key| annotations[key].as_str());
-    let labels = namespace["metadata"]["labels"].take();
-    Ok(Namespace {
-        labels: serde_json::from_value(labels).unwrap_or_default(),
-        inherited,
-    })
+    Ok(Namespace::of(&mut namespace))
+}
+
+impl Namespace {
+    /// Reads a Namespace as stored, and takes its labels out of it.
+    pub(crate) fn of(namespace: &mut Value) -> Self {
+        let annotations = &namespace["metadata"]["annotations"];
+        let inherited = Inherited::of(|key| annotations[key].as_str());
+        let labels = namespace["metadata"]["labels"].take();
+        Self {
+            labels: serde_json::from_value(labels).unwrap_or_default(),
+            inherited,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -37,6 +37,16 @@ impl From<Verdict> for ExitCode {
 pub(crate) trait Answer: Serialize {
     /// Returns the answer in words.
     fn text(&self) -> Text;
+
+    /// Returns the answer in words, with more columns if there are any.
+    fn wide(&self) -> Text {
+        self.text()
+    }
+
+    /// Returns the names of the objects in the answer, one a line.
+    fn names(&self) -> Text {
+        Text::default()
+    }
 }
 
 /// Prints an answer to standard output. Omits colours if that is no terminal, or if NO_COLOR is set.
@@ -44,6 +54,8 @@ pub(crate) fn answer(answer: &impl Answer, output: Output) -> io::Result<()> {
     match output {
         Output::Json => write(&json(answer)),
         Output::Yaml => write(&yaml(answer)),
+        Output::Wide => write(&answer.wide().0),
+        Output::Name => write(&answer.names().0),
         _ => write(&answer.text().0),
     }
 }
@@ -201,10 +213,15 @@ impl Text {
 
     /// Adds a table with a line of headings.
     pub(crate) fn table<const N: usize>(&mut self, headings: [&str; N], rows: &[[String; N]]) {
+        self.columns(&headings, rows);
+    }
+
+    /// Adds a table with a line of headings. Each row has as many cells as there are headings.
+    pub(crate) fn columns(&mut self, headings: &[&str], rows: &[impl AsRef<[String]>]) {
         let length = |text: &str| text.chars().count();
-        let widths: Vec<usize> = (0..N)
+        let widths: Vec<usize> = (0..headings.len())
             .map(|at| {
-                let cells = rows.iter().map(|row| length(&row[at]));
+                let cells = rows.iter().map(|row| length(&row.as_ref()[at]));
                 cells.chain([length(headings[at])]).max().unwrap_or(0)
             })
             .collect();
@@ -212,15 +229,16 @@ impl Text {
             let mut line = String::new();
             for (at, cell) in cells.iter().enumerate() {
                 line += cell;
-                if at + 1 < N {
+                if at + 1 < widths.len() {
                     line += &" ".repeat(widths[at] + 3 - length(cell));
                 }
             }
             line.trim_end().to_owned()
         };
-        self.heading(line(&headings));
+        self.heading(line(headings));
         for row in rows {
-            self.line([line(&row.each_ref().map(String::as_str)).into()]);
+            let cells: Vec<_> = row.as_ref().iter().map(String::as_str).collect();
+            self.line([line(&cells).into()]);
         }
     }
 

@@ -21,7 +21,7 @@ pub(crate) use self::hash_writer::HashWriter;
 pub(crate) use self::kinds::{BuiltIn, built_in, kind};
 pub(crate) use self::namespaces::Namespaces;
 use crate::args::Target;
-use crate::cluster::{Cluster, DryRun, Place, Unseen};
+use crate::cluster::{Cluster, DryRun, Place, Unseen, encoded};
 use crate::operators::{ManagedBy, Namespace, Operator, Operators};
 use crate::print::count;
 
@@ -129,18 +129,19 @@ impl Seen<'_> {
 
     /// Asks the operator for the workload's sync status, by a dry run of a write that changes nothing.
     pub(crate) async fn query_status(&self, cluster: &Cluster) -> Reply {
-        let name = &self.workload.id.name;
-        match cluster
-            .dry_run(self.place(), name, STATUS_QUERY, None)
-            .await
-        {
-            Err(error) => Reply::Impossible(error),
-            Ok(answer) => Reply::of(&answer),
-        }
+        Reply::about(cluster, self.place(), &self.workload.id.name).await
     }
 }
 
 impl Reply {
+    /// Asks the operator for the sync status of a workload, by a dry run of a write that changes nothing.
+    pub(crate) async fn about(cluster: &Cluster, place: Place<'_>, name: &str) -> Self {
+        match cluster.dry_run(place, name, STATUS_QUERY, None).await {
+            Err(error) => Self::Impossible(error),
+            Ok(answer) => Self::of(&answer),
+        }
+    }
+
     /// Collects the answers of our operators' webhooks. If several answer, the one that manages the workload
     /// wins.
     pub(crate) fn of(answer: &DryRun) -> Self {
@@ -228,11 +229,28 @@ pub(crate) async fn list<'a, T>(
     cluster: &Cluster,
     operators: &'a Operators,
     namespace: Option<&Name>,
+    take: impl FnMut(Seen<'a>) -> Option<T>,
+) -> (Vec<T>, Vec<String>) {
+    list_labelled(cluster, operators, namespace, None, take).await
+}
+
+/// Lists the workloads whose labels match `selector`, as [`list`] does.
+async fn list_labelled<'a, T>(
+    cluster: &Cluster,
+    operators: &'a Operators,
+    namespace: Option<&Name>,
+    selector: Option<&str>,
     mut take: impl FnMut(Seen<'a>) -> Option<T>,
 ) -> (Vec<T>, Vec<String>) {
+    let query = selector.map_or_else(String::new, |selector| {
+        format!("labelSelector={}", encoded(selector))
+    });
     let mut taken = Vec::new();
     let mut unseen = Vec::new();
     let mut namespaces = Namespaces::default();
+    if namespace.is_none() {
+        namespaces.read_all(cluster, operators).await;
+    }
     for kind in operators.kinds() {
         let api_version = match api_version(cluster, kind).await {
             Ok(version) => version,
@@ -245,7 +263,7 @@ pub(crate) async fn list<'a, T>(
         };
         let there = namespace.map(Name::as_str);
         let place = Place::new(&api_version, kind.shape().plural, there);
-        let mut pages = cluster.pages(place, "");
+        let mut pages = cluster.pages(place, &query);
         loop {
             let objects: Vec<Box<RawValue>> = match pages.next().await {
                 Ok(Some(objects)) => objects,
@@ -281,12 +299,23 @@ pub(crate) async fn managed<'a, T>(
     namespace: Option<&Name>,
     take: impl Fn(Seen<'a>) -> T,
 ) -> (Vec<T>, Option<String>, Vec<String>) {
+    managed_labelled(cluster, operators, namespace, None, take).await
+}
+
+/// Lists the managed workloads whose labels match `selector`, as [`managed`] does.
+pub(crate) async fn managed_labelled<'a, T>(
+    cluster: &Cluster,
+    operators: &'a Operators,
+    namespace: Option<&Name>,
+    selector: Option<&str>,
+    take: impl Fn(Seen<'a>) -> T,
+) -> (Vec<T>, Option<String>, Vec<String>) {
     let mut left_out = 0;
     let take = |seen: Seen<'a>| {
         left_out += usize::from(seen.obstacle.is_none() && seen.doubt.is_some());
         seen.is_managed().then(|| take(seen))
     };
-    let (managed, unseen) = list(cluster, operators, namespace, take).await;
+    let (managed, unseen) = list_labelled(cluster, operators, namespace, selector, take).await;
     let left_out = (left_out > 0).then(|| {
         let workloads = count(left_out, "workload");
         format!("left out: {workloads} not managed by the default settings, which are assumed because the operator's own cannot be seen")

@@ -1,6 +1,7 @@
 //! `kubectl pod-reloader`: each command as typed by a user, as an administrator and with few rights.
 
 mod gates;
+mod list;
 mod plan;
 mod protect;
 pub(crate) mod syncs;
@@ -974,6 +975,7 @@ async fn commands_that_only_read_write_nothing_and_show_no_secret() -> Result<()
             &["impact", "secret/creds"],
             &["wait", "deploy/web"],
             &["graph"],
+            &["list"],
             &["status", &own],
             &["__complete", "explain", ""],
         ] {

@@ -31,12 +31,16 @@ pub(crate) struct Canned {
     /// What writes of whole objects are answered with, and the warning that comes with it, by path.
     write_answers: BTreeMap<String, (u16, Value, Option<String>)>,
     writes: Writes,
+    reads: Reads,
     /// The statuses with which trials are refused, by path.
     refused_trials: BTreeMap<String, (u16, Value)>,
 }
 
 /// What was written: the path with its query, and the patch.
 pub(crate) type Writes = Arc<Mutex<Vec<(String, Value)>>>;
+
+/// What was read: the path with its query.
+pub(crate) type Reads = Arc<Mutex<Vec<String>>>;
 
 impl Canned {
     /// Creates a cluster with nothing but the namespace `shop`.
@@ -50,6 +54,7 @@ impl Canned {
             forbidden_writes: BTreeSet::new(),
             write_answers: BTreeMap::new(),
             writes: Writes::default(),
+            reads: Reads::default(),
             refused_trials: BTreeMap::new(),
         }
     }
@@ -136,6 +141,11 @@ impl Canned {
     /// Returns everything that is written from now on. It changes no object.
     pub(crate) fn writes(&self) -> Writes {
         self.writes.clone()
+    }
+
+    /// Returns everything that is read from now on.
+    pub(crate) fn reads(&self) -> Reads {
+        self.reads.clone()
     }
 
     /// Makes empty lists look like `list`.
@@ -229,6 +239,9 @@ impl Canned {
         let is_write = [Method::PATCH, Method::POST, Method::PUT].contains(request.method());
         let query = request.uri().query().unwrap_or_default().to_owned();
         let is_dry = query.contains("dryRun=All");
+        if !is_write {
+            self.reads.lock().unwrap().push(request.uri().to_string());
+        }
         let (code, body) = if is_write && !is_dry {
             let (code, body, warning) = self.write(path, request).await;
             if let Some(warning) = warning {

@@ -38,6 +38,11 @@ impl Cluster {
         self.list_as(place, query, METADATA).await
     }
 
+    /// Lists as [`Cluster::list_metadata`] does, one page at a time.
+    pub(crate) fn metadata_pages<'a>(&'a self, place: Place<'a>, query: &'a str) -> Pages<'a> {
+        self.pages_as(place, query, METADATA)
+    }
+
     /// Lists as [`Cluster::list`] does, one page at a time.
     pub(crate) fn pages<'a>(&'a self, place: Place<'a>, query: &'a str) -> Pages<'a> {
         self.pages_as(place, query, JSON)

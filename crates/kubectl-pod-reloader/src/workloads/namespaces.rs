@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::{Cluster, Unseen};
+use serde_json::Value;
+
+use crate::cluster::{Cluster, Place, Unseen};
 use crate::operators::{self, Namespace, Operators};
 use crate::print::some;
 
@@ -30,6 +32,22 @@ impl Namespaces {
             self.0.insert(name.to_owned(), namespace);
         }
         self.0.get(name)?.as_ref().ok()
+    }
+
+    /// Reads all namespaces, page by page, if they matter. Those that cannot be listed are read one by one later.
+    pub(crate) async fn read_all(&mut self, cluster: &Cluster, operators: &Operators) {
+        if !operators.read_namespaces() {
+            return;
+        }
+        let mut pages = cluster.metadata_pages(Place::new("v1", "namespaces", None), "");
+        while let Ok(Some(page)) = pages.next::<Value>().await {
+            for mut namespace in page {
+                if let Some(name) = namespace["metadata"]["name"].as_str() {
+                    let name = name.to_owned();
+                    self.0.insert(name, Ok(Namespace::of(&mut namespace)));
+                }
+            }
+        }
     }
 
     /// Describes everything that could not be read.

@@ -1,0 +1,151 @@
+use super::*;
+use crate::cluster::canned::{Canned, deployment, operator, operator_with};
+use pod_reloader_core::annotations::CONFIG_HASH;
+use serde_json::{Value, json};
+
+const HASH: &str = "v1.dcdaaec6.00112233467b0198a29241395d135eb7";
+
+/// Returns a Deployment that is managed and has a hash.
+fn managed(name: &str) -> Value {
+    let mut workload = deployment(name);
+    workload["metadata"]["annotations"] = json!({"pod-reloader.cs.sap.com/configmaps": "app"});
+    workload["spec"]["template"]["metadata"]["annotations"] = json!({CONFIG_HASH: HASH});
+    workload
+}
+
+fn event(about: &str, reason: &str, minutes: i64) -> Value {
+    let at = Timestamp::now() - jiff::SignedDuration::from_mins(minutes);
+    json!({
+        "reportingComponent": "pod-reloader", "reason": reason, "type": "Normal",
+        "message": format!("{reason} of {about}"), "eventTime": at.to_string(),
+        "involvedObject": {"kind": "Deployment", "namespace": "shop", "name": about},
+    })
+}
+
+/// Returns a cluster with an operator and these workloads of the namespace `shop`.
+fn shop(workloads: &[Value], events: &[Value]) -> Canned {
+    let all = [workloads, &[operator()]].concat();
+    Canned::shop()
+        .with("/apis/apps/v1/deployments", json!({"items": all}))
+        .with_all("/apis/apps/v1/namespaces/shop/deployments", workloads)
+        .with("/api/v1/namespaces/shop/events", json!({"items": events}))
+        .with("/api/v1/events", json!({"items": events}))
+}
+
+async fn listed(canned: Canned, is_of_all: bool, live: bool) -> (Listed, Verdict) {
+    let cluster = canned.cluster();
+    let operators = Operators::find(&cluster, None).await;
+    let query = Query {
+        namespace: (!is_of_all).then_some(&cluster.namespace),
+        selector: Some("team=a"),
+        live,
+    };
+    list(&cluster, &operators, query).await.unwrap()
+}
+
+#[tokio::test]
+async fn managed_workloads_are_listed_with_what_events_say() {
+    let workloads = [managed("web"), managed("api"), deployment("alone")];
+    let events = [
+        event("web", "ConfigChanged", 5),
+        event("api", "WaitingForStage", 1),
+        event("api", "ConfigChanged", 200),
+    ];
+    let (list, verdict) = listed(shop(&workloads, &events), false, false).await;
+    assert_eq!(
+        list.text().without_styles(),
+        "\
+NAME                  STATUS             LAST RESTART   WAITS FOR
+deployment.apps/api   waiting            3h20m          WaitingForStage of api
+deployment.apps/web   nothing reported   5m             -
+"
+    );
+    assert_eq!(
+        list.names().without_styles(),
+        "deployment.apps/api\ndeployment.apps/web\n"
+    );
+    let wide = list.wide().without_styles();
+    assert!(wide.contains("00112233"), "{wide}");
+    assert!(wide.contains("ops/reloader"), "{wide}");
+    assert_eq!(verdict, Verdict::Good);
+    let (list, _) = listed(shop(&workloads, &events), true, false).await;
+    let text = list.text().without_styles();
+    assert!(text.starts_with("NAMESPACE   NAME"), "{text}");
+    let json = serde_json::to_value(&list).unwrap();
+    assert_eq!(json["kind"], "WorkloadList");
+    assert_eq!(json["items"][0]["status"], "waiting");
+    assert_eq!(json["items"][0]["waitsFor"], "WaitingForStage of api");
+}
+
+#[tokio::test]
+async fn the_number_of_requests_does_not_depend_on_the_number_of_workloads() {
+    let all = (0..1000).map(|at| {
+        let mut workload = managed("web");
+        workload["metadata"]["name"] = json!(format!("web-{at}"));
+        workload["metadata"]["namespace"] = json!(format!("shop-{at}"));
+        workload
+    });
+    let operator = operator_with(&["--namespace-selector={\"matchLabels\":{\"team\":\"a\"}}"]);
+    let all = Vec::from_iter(all.chain([operator]));
+    let namespaces = (0..1000)
+        .map(|at| json!({"metadata": {"name": format!("shop-{at}"), "labels": {"team": "a"}}}));
+    let namespaces = Vec::from_iter(namespaces);
+    let canned = Canned::shop()
+        .with("/apis/apps/v1/deployments", json!({"items": all}))
+        .with("/api/v1/namespaces", json!({"items": namespaces}));
+    let reads = canned.reads();
+    let (list, _) = listed(canned, true, false).await;
+    assert_eq!(list.items.len(), 1000);
+    let reads = reads.lock().unwrap();
+    // The operator's Deployment, Events, namespaces, three kinds of workloads.
+    assert!(reads.len() <= 7, "{reads:?}");
+    let selecting = reads
+        .iter()
+        .filter(|it| it.contains("labelSelector=team%3Da"));
+    assert_eq!(selecting.count(), 3, "{reads:?}");
+}
+
+#[tokio::test]
+async fn the_operator_is_asked_only_if_the_user_wants_that() {
+    let workloads = [managed("api"), managed("web")];
+    let canned = || {
+        shop(&workloads, &[])
+            .reporting("current")
+            .reporting_of("web", "restart due for a change")
+    };
+    let status = |list: &Listed| {
+        let status = list.items.iter().map(|item| item.status.to_string());
+        Vec::from_iter(status)
+    };
+    let (list, _) = listed(canned(), false, false).await;
+    assert_eq!(status(&list), ["nothing reported", "nothing reported"]);
+    let (list, verdict) = listed(canned(), false, true).await;
+    assert_eq!(status(&list), ["up to date", "restart due"]);
+    assert_eq!(verdict, Verdict::Good);
+    let silent = canned().with_no_report();
+    let (list, verdict) = listed(silent, false, true).await;
+    assert_eq!(status(&list), ["nothing reported", "restart due"]);
+    assert_eq!(
+        list.unseen,
+        ["1 workload not asked about: the webhook of pod-reloader does not answer"]
+    );
+    assert_eq!(verdict, Verdict::Unknown);
+}
+
+#[tokio::test]
+async fn what_cannot_be_seen_makes_the_list_uncertain() {
+    let canned = shop(&[managed("web")], &[]).forbids("/api/v1/namespaces/shop/events");
+    let (list, verdict) = listed(canned, false, false).await;
+    let [item] = &*list.items else {
+        panic!("{:?}", list.items)
+    };
+    assert_eq!(item.status.to_string(), "not known");
+    assert_eq!(verdict, Verdict::Unknown);
+    let none = Canned::shop().with_all(
+        "/apis/apps/v1/namespaces/shop/deployments",
+        &[managed("web")],
+    );
+    let (list, verdict) = listed(none, false, false).await;
+    assert_eq!((list.items.len(), verdict), (0, Verdict::Bad));
+    assert_eq!(list.text().without_styles(), "");
+}

@@ -1,0 +1,61 @@
+//! `list`: the workloads of a namespace, for a user who can only read.
+
+use anyhow::{Result, ensure};
+use pod_reloader_e2e::workload::{Workload, config_map};
+use pod_reloader_e2e::{Options, Scene};
+
+use super::{bind, json_of, text};
+
+#[tokio::test]
+async fn a_reader_lists_workloads_with_what_they_wait_for() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        let api = Workload::deployment("api").lists("app");
+        for workload in [&web, &api, &Workload::deployment("alone")] {
+            scene.create(workload).await?;
+        }
+        bind(scene, "view", "viewer").await?;
+        let there = &scene.installation.namespace;
+        let binding = ["create", "rolebinding", "viewer", "--clusterrole=view"];
+        let of_operator = ["--user=viewer", "--namespace", there];
+        scene
+            .tool()
+            .run(&[&binding[..], &of_operator].concat())
+            .await?;
+        let own = format!("--operator-namespace={there}");
+        let reader = ["list", "--as=viewer", &own];
+
+        let names = text(scene, &[&reader[..], &["-o", "name"]].concat()).await?;
+        ensure!(
+            names == "deployment.apps/api\ndeployment.apps/web\n",
+            "{names}"
+        );
+
+        text(scene, &["hold", "deploy/web"]).await?;
+        let before = scene.snapshot(&web).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.event(&web, "RestartPending").await?;
+        let list = json_of(scene, &reader).await?;
+        let held = &list["items"][1];
+        ensure!(held["name"] == "web", "{list:#}");
+        ensure!(held["status"] == "waiting", "{list:#}");
+        ensure!(held["waitsFor"].is_string(), "{list:#}");
+
+        text(scene, &["release", "deploy/web"]).await?;
+        scene.rolls_once(&web, &before).await?;
+        scene.event(&web, "ConfigChanged").await?;
+        text(scene, &["wait", "deploy", "web", "api"]).await?;
+        let list = json_of(scene, &reader).await?;
+        let restarted = &list["items"][1];
+        ensure!(restarted["status"] == "nothing reported", "{list:#}");
+        ensure!(restarted["lastRestart"].is_string(), "{list:#}");
+        // The operator is asked as somebody who may patch.
+        let live = json_of(scene, &["list", "--live", &own]).await?;
+        ensure!(live["items"][1]["status"] == "up to date", "{live:#}");
+        let labelled = text(scene, &[&reader[..], &["-l", "no=such"]].concat()).await?;
+        ensure!(labelled.is_empty(), "{labelled}");
+        Ok(())
+    })
+    .await
+}
