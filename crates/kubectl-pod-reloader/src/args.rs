@@ -222,6 +222,12 @@ pub(crate) enum Command {
         #[arg(short = 'A', long)]
         all_namespaces: bool,
     },
+    /// Print the versions of the plugin and of the operators, and warn if they differ too much.
+    Version {
+        /// Print the version of the plugin alone, without a cluster.
+        #[arg(long)]
+        client: bool,
+    },
     /// Print a script that completes commands in a shell.
     Completion {
         /// The shell.

@@ -32,6 +32,7 @@ mod status;
 mod steps;
 mod syncs;
 mod undo;
+mod version;
 mod wait;
 mod workloads;
 
@@ -104,6 +105,7 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             clap_complete::generate(shell, &mut command, name, &mut io::stdout());
             Ok(ExitCode::SUCCESS)
         }
+        Command::Version { client: true } => printed(version::client(), cli.output),
         Command::Complete { words } => {
             let connection = complete::connection(cli.connection, &words);
             let cluster = Cluster::connect(&connection).await.ok();
@@ -200,6 +202,7 @@ async fn answer(
             printed(list::list(cluster, operators, query).await?, output)
         }
         Command::Status { ask } => printed(status::status(cluster, operators, ask).await?, output),
+        Command::Version { .. } => printed(version::versions(operators), output),
         Command::Graph { all_namespaces } => {
             let namespace = (!all_namespaces).then_some(&cluster.namespace);
             picture(cluster, operators, namespace, output).await
