@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::args::Target;
 use crate::cluster::{Cluster, Unseen};
 use crate::operators::Operators;
-use crate::print::{Answer, Text, Verdict, by};
+use crate::print::{Answer, Piece, Text, Verdict, by};
 use crate::workloads::{self, Reply, Seen};
 
 /// The outcome of an approval.
@@ -28,6 +28,12 @@ pub(crate) struct Approval {
     state: String,
     #[serde(skip)]
     verdict: Verdict,
+}
+
+/// The outcomes of several approvals.
+#[derive(Debug, Serialize)]
+pub(crate) struct Approvals {
+    workloads: Vec<Approval>,
 }
 
 /// The content to write an approval for, or the reason not to write any.
@@ -83,6 +89,26 @@ pub(crate) async fn approve(
     };
     let verdict = approval.verdict;
     Ok((approval, verdict))
+}
+
+/// Approves the content that each of these workloads waits for. Tries each, whatever happens to the others.
+pub(crate) async fn approve_each(
+    cluster: &Cluster,
+    operators: &Operators,
+    targets: &[Target],
+    content: Option<&str>,
+) -> (Approvals, Verdict) {
+    let mut workloads = Vec::new();
+    for target in targets {
+        let approval = match approve(cluster, operators, target, content).await {
+            Ok((approval, _)) => approval,
+            Err(error) => Approval::failed(cluster, target, &error),
+        };
+        workloads.push(approval);
+    }
+    let verdicts = workloads.iter().map(|approval| approval.verdict);
+    let verdict = verdicts.fold(Verdict::Good, Verdict::max);
+    (Approvals { workloads }, verdict)
 }
 
 /// Returns the reason to approve nothing if the workload itself shows one.
@@ -190,6 +216,33 @@ fn held(seen: &Seen<'_>) -> &'static str {
 }
 
 impl Approval {
+    fn line(&self) -> [Piece; 2] {
+        let head = format!(
+            "{} {} in namespace {}: ",
+            self.kind, self.name, self.namespace
+        );
+        [head.into(), by(self.verdict, &*self.state)]
+    }
+
+    /// Returns an answer about a workload that cannot be read.
+    fn failed(cluster: &Cluster, target: &Target, error: &Unseen) -> Self {
+        let verdict = if error.is_absent() {
+            Verdict::Bad
+        } else {
+            Verdict::Unknown
+        };
+        Self {
+            kind: target.kind.clone(),
+            namespace: cluster.namespace.to_string(),
+            name: target.name.clone(),
+            pending: None,
+            approved: false,
+            changed: false,
+            state: error.to_string(),
+            verdict,
+        }
+    }
+
     /// Returns an answer that approves nothing.
     fn of(seen: &Seen<'_>, verdict: Verdict, state: String) -> Self {
         let id = &seen.workload.id;
@@ -209,11 +262,17 @@ impl Approval {
 impl Answer for Approval {
     fn text(&self) -> Text {
         let mut text = Text::default();
-        let head = format!(
-            "{} {} in namespace {}: ",
-            self.kind, self.name, self.namespace
-        );
-        text.line([head.into(), by(self.verdict, &*self.state)]);
+        text.line(self.line());
+        text
+    }
+}
+
+impl Answer for Approvals {
+    fn text(&self) -> Text {
+        let mut text = Text::default();
+        for approval in &self.workloads {
+            text.line(approval.line());
+        }
         text
     }
 }
@@ -365,6 +424,27 @@ mod tests {
             "content 48a63946 was already approved, but it is on hold"
         );
         assert_eq!((verdict, written), (Verdict::Good, vec![]));
+    }
+
+    #[tokio::test]
+    async fn each_workload_is_approved_whatever_happens_to_the_others() {
+        let canned = gated(PENDING);
+        let writes = canned.writes();
+        let cluster = canned.cluster();
+        let operators = Operators::find(&cluster, None).await;
+        let targets = ["gone", "web"].map(|name| Target {
+            kind: "deploy".to_owned(),
+            name: name.to_owned(),
+        });
+        let (approvals, verdict) = approve_each(&cluster, &operators, &targets, None).await;
+        let text = approvals.text().without_styles();
+        let mut lines = text.lines();
+        assert!(lines.next().unwrap().contains("gone"), "{text}");
+        assert_eq!(
+            lines.next(),
+            Some("Deployment web in namespace shop: approved content 48a63946")
+        );
+        assert_eq!((verdict, writes.lock().unwrap().len()), (Verdict::Bad, 1));
     }
 
     #[tokio::test]

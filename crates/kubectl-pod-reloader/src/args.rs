@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::error::ErrorKind;
-use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+};
 use clap_complete::Shell;
 use jiff::SignedDuration;
 use pod_reloader_core::gate;
@@ -151,10 +154,7 @@ pub(crate) enum Command {
     /// Wait until nothing is pending for workloads and their rollouts are done, such as after a release.
     Wait {
         #[command(flatten)]
-        workloads: Words<Vec<Target>>,
-        /// All workloads of the namespace that are managed.
-        #[arg(long, conflicts_with = Vec::<Target>::ID)]
-        all: bool,
+        workloads: Words<ChosenWorkloads>,
         /// Time to wait.
         #[arg(long, default_value = "5m", value_parser = duration)]
         timeout: Duration,
@@ -162,17 +162,17 @@ pub(crate) enum Command {
     /// Keep workloads from being restarted, until they are released.
     Hold {
         #[command(flatten)]
-        objects: Words<Holdable>,
+        objects: Words<ChosenObjects>,
     },
     /// End the hold of workloads and config objects: pending changes are rolled out.
     Release {
         #[command(flatten)]
-        objects: Words<Holdable>,
+        objects: Words<ChosenObjects>,
     },
-    /// Approve the content that a workload waits for.
+    /// Approve the content that workloads wait for.
     Approve {
         #[command(flatten)]
-        workload: Words<Target>,
+        workloads: Words<ChosenWorkloads>,
         /// Approve only this content: the eight digits that explain and the Event show.
         #[arg(long, value_name = "DIGITS", value_parser = digits)]
         content: Option<String>,
@@ -266,9 +266,69 @@ pub(crate) struct Target {
     pub(crate) name: String,
 }
 
-/// Workloads and config objects that can be on hold.
+/// The objects that a command is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    /// These.
+    Named(Vec<Target>),
+    /// Those of the namespace that match.
+    Selected {
+        /// The type as typed, if there is one.
+        kind: Option<String>,
+        /// A selector of labels, as kubectl takes it. `None` for all objects.
+        selector: Option<String>,
+    },
+}
+
+/// Workloads.
 #[derive(Debug)]
-pub(crate) struct Holdable(pub(crate) Vec<Target>);
+pub(crate) struct ChosenWorkloads(pub(crate) Chosen);
+
+/// Workloads and config objects.
+#[derive(Debug)]
+pub(crate) struct ChosenObjects(pub(crate) Chosen);
+
+impl Chosen {
+    const SELECTOR: &str = "selector";
+    const ALL: &str = "all";
+
+    fn arg(id: &'static str, help: &'static str) -> Arg {
+        Arg::new(id)
+            .help(help)
+            .num_args(1..)
+            .required_unless_present_any([Self::SELECTOR, Self::ALL])
+    }
+
+    /// Returns the flags that select objects.
+    fn flags() -> Vec<Arg> {
+        let selector = Arg::new(Self::SELECTOR)
+            .short('l')
+            .long(Self::SELECTOR)
+            .value_name("SELECTOR")
+            // An empty one, such as that of an unset variable, would select everything.
+            .value_parser(NonEmptyStringValueParser::new())
+            .conflicts_with(Self::ALL)
+            .help("Selector of labels in place of names, for example app=web,tier!=db");
+        let all = Arg::new(Self::ALL)
+            .long(Self::ALL)
+            .action(ArgAction::SetTrue)
+            .help("All objects of the namespace: managed workloads, or those of the given type");
+        vec![selector, all]
+    }
+
+    fn of(words: &[String], matches: &ArgMatches) -> Result<Self, String> {
+        let selector = matches.get_one::<String>(Self::SELECTOR).cloned();
+        if selector.is_none() && !matches.get_flag(Self::ALL) {
+            return targets(words).map(Self::Named);
+        }
+        let kind = match words {
+            [] => None,
+            [kind] if !kind.contains('/') => Some(typed_kind(kind)?),
+            _ => return Err("give either names, or --selector or --all".to_owned()),
+        };
+        Ok(Self::Selected { kind, selector })
+    }
+}
 
 /// The objects that a user names in kubectl's syntax: `deployment/web`, or `deployment web`.
 #[derive(Debug)]
@@ -280,11 +340,15 @@ pub(crate) trait Named: Sized {
     const ID: &str;
     /// Returns the argument with its help.
     fn arg() -> Arg;
+    /// Returns the flags that belong to it.
+    fn flags() -> Vec<Arg> {
+        Vec::new()
+    }
     /// Parses the words.
     ///
     /// # Errors
     /// Returns the text that tells the user what to write instead.
-    fn of(words: &[String]) -> Result<Self, String>;
+    fn of(words: &[String], matches: &ArgMatches) -> Result<Self, String>;
 }
 
 impl Named for Target {
@@ -296,7 +360,7 @@ impl Named for Target {
         Arg::new(Self::ID).help(help).num_args(1..=2).required(true)
     }
 
-    fn of(words: &[String]) -> Result<Self, String> {
+    fn of(words: &[String], _: &ArgMatches) -> Result<Self, String> {
         match <[Self; 1]>::try_from(targets(words)?) {
             Ok([target]) => Ok(target),
             Err(_) => Err("name one workload".to_owned()),
@@ -312,47 +376,49 @@ impl Named for (ConfigKind, Name) {
         Arg::new(Self::ID).help(help).num_args(1..=2).required(true)
     }
 
-    fn of(words: &[String]) -> Result<Self, String> {
-        match <[Target; 1]>::try_from(targets(words)?) {
-            Ok([target]) => config_object(&target),
-            Err(_) => Err("name one object".to_owned()),
-        }
+    fn of(words: &[String], _: &ArgMatches) -> Result<Self, String> {
+        one_config_object(words)
     }
 }
 
-impl Named for Vec<Target> {
+impl Named for ChosenWorkloads {
     const ID: &str = "workloads";
 
     fn arg() -> Arg {
         let help = "Such as deployment/web, or deployment web; more than one may be named";
-        Arg::new(Self::ID)
-            .help(help)
-            .num_args(1..)
-            .required_unless_present("all")
+        Chosen::arg(Self::ID, help)
     }
 
-    fn of(words: &[String]) -> Result<Self, String> {
-        targets(words)
+    fn flags() -> Vec<Arg> {
+        Chosen::flags()
+    }
+
+    fn of(words: &[String], matches: &ArgMatches) -> Result<Self, String> {
+        Chosen::of(words, matches).map(Self)
     }
 }
 
-impl Named for Holdable {
+impl Named for ChosenObjects {
     const ID: &str = "objects";
 
     fn arg() -> Arg {
         let help = "Such as deployment/web, cm/app or secret/db-creds; more than one may be named";
-        Arg::new(Self::ID).help(help).num_args(1..).required(true)
+        Chosen::arg(Self::ID, help)
     }
 
-    fn of(words: &[String]) -> Result<Self, String> {
-        targets(words).map(Self)
+    fn flags() -> Vec<Arg> {
+        Chosen::flags()
+    }
+
+    fn of(words: &[String], matches: &ArgMatches) -> Result<Self, String> {
+        Chosen::of(words, matches).map(Self)
     }
 }
 
 impl<T: Named> FromArgMatches for Words<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let words = matches.get_many(T::ID).into_iter().flatten();
-        let named = T::of(&Vec::from_iter(words.cloned()));
+        let named = T::of(&Vec::from_iter(words.cloned()), matches);
         let wrong = |message| Cli::command().error(ErrorKind::ValueValidation, message);
         named.map(Self).map_err(wrong)
     }
@@ -365,7 +431,8 @@ impl<T: Named> FromArgMatches for Words<T> {
 
 impl<T: Named> Args for Words<T> {
     fn augment_args(command: clap::Command) -> clap::Command {
-        command.arg(T::arg().value_name("TYPE/NAME"))
+        let command = command.arg(T::arg().value_name("TYPE/NAME"));
+        command.args(T::flags())
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -393,6 +460,15 @@ const EXAMPLE: &str = "write it like deployment/web or deployment web";
 
 fn target(text: &str) -> Result<Target, String> {
     let (kind, name) = text.split_once('/').ok_or(EXAMPLE)?;
+    let kind = typed_kind(kind)?;
+    Name::parse(name).map_err(|error| format!("{name:?} is no name: {error}"))?;
+    Ok(Target {
+        kind,
+        name: name.to_owned(),
+    })
+}
+
+fn typed_kind(kind: &str) -> Result<String, String> {
     let is_kind = |it: &str| {
         it.bytes()
             .all(|it| it.is_ascii_alphanumeric() || b".-".contains(&it))
@@ -400,11 +476,7 @@ fn target(text: &str) -> Result<Target, String> {
     if kind.is_empty() || !is_kind(kind) {
         return Err(format!("{kind:?} is no type: {EXAMPLE}"));
     }
-    Name::parse(name).map_err(|error| format!("{name:?} is no name: {error}"))?;
-    Ok(Target {
-        kind: kind.to_ascii_lowercase(),
-        name: name.to_owned(),
-    })
+    Ok(kind.to_ascii_lowercase())
 }
 
 /// Returns the kind that the user means.
@@ -413,6 +485,13 @@ pub(crate) fn config_kind(typed: &str) -> Option<ConfigKind> {
         "cm" | "configmap" | "configmaps" => Some(ConfigKind::ConfigMap),
         "secret" | "secrets" => Some(ConfigKind::Secret),
         _ => None,
+    }
+}
+
+fn one_config_object(words: &[String]) -> Result<(ConfigKind, Name), String> {
+    match <[Target; 1]>::try_from(targets(words)?) {
+        Ok([target]) => config_object(&target),
+        Err(_) => Err("name one object".to_owned()),
     }
 }
 
@@ -477,7 +556,7 @@ mod tests {
     fn only_config_objects_have_an_impact() {
         let object = |words: &[&str]| {
             let words = words.iter().map(|it| (*it).to_owned());
-            <(ConfigKind, Name)>::of(&Vec::from_iter(words))
+            one_config_object(&Vec::from_iter(words))
         };
         let secret = (ConfigKind::Secret, Name::parse("a").unwrap());
         assert_eq!(object(&["secrets/a"]), Ok(secret.clone()));
@@ -490,13 +569,21 @@ mod tests {
         let named = |line: &str| {
             let line = format!("kubectl-pod_reloader {line}");
             let cli = Cli::try_parse_from(line.split(' ')).ok()?;
+            let chosen = |chosen: Chosen| match chosen {
+                Chosen::Named(targets) => targets,
+                Chosen::Selected { .. } => Vec::new(),
+            };
             Some(match cli.command {
                 Command::Explain { workload } => vec![workload.0],
-                Command::Wait { workloads, .. } => workloads.0,
-                Command::Hold { objects } | Command::Release { objects } => objects.0.0,
-                Command::Approve { workload, .. }
-                | Command::History { workload, .. }
-                | Command::Undo { workload, .. } => vec![workload.0],
+                Command::Wait { workloads, .. } | Command::Approve { workloads, .. } => {
+                    chosen(workloads.0.0)
+                }
+                Command::Hold { objects, .. } | Command::Release { objects, .. } => {
+                    chosen(objects.0.0)
+                }
+                Command::History { workload, .. } | Command::Undo { workload, .. } => {
+                    vec![workload.0]
+                }
                 _ => Vec::new(),
             })
         };
@@ -528,7 +615,12 @@ mod tests {
             "hold",
             "undo deploy/web --to-revision=0",
             "history deploy/web --values",
-            "approve deploy/web deploy/api",
+            "approve",
+            "hold deploy/web -l app=web",
+            "hold --all -l app=web",
+            "hold --selector=",
+            "wait deploy/web --all",
+            "release deploy web --all",
             "approve deploy/web --content=48a6394",
             "approve deploy/web --content=48a6394x",
             "explain",
@@ -548,6 +640,31 @@ mod tests {
         ] {
             assert_eq!(named(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn objects_can_be_selected_in_place_of_names() {
+        let chosen = |line: &str| {
+            let line = format!("kubectl-pod_reloader {line}");
+            match Cli::try_parse_from(line.split(' ')).unwrap().command {
+                Command::Hold { objects, .. } => objects.0.0,
+                Command::Wait { workloads, .. } | Command::Approve { workloads, .. } => {
+                    workloads.0.0
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let selected = |kind: Option<&str>, selector: Option<&str>| Chosen::Selected {
+            kind: kind.map(ToOwned::to_owned),
+            selector: selector.map(ToOwned::to_owned),
+        };
+        assert_eq!(chosen("wait --all"), selected(None, None));
+        let labelled = selected(None, Some("app=web"));
+        assert_eq!(chosen("approve -l app=web"), labelled);
+        let config_maps = selected(Some("cm"), Some("app=web"));
+        assert_eq!(chosen("hold CM --selector=app=web"), config_maps);
+        let deployments = selected(Some("deploy"), None);
+        assert_eq!(chosen("hold deploy --all"), deployments);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::args::Target;
+use crate::args::{Chosen, Target};
 use crate::changes::Compare;
 use crate::cluster::canned::{Canned, cluster_config_sync, copy_of, deployment, replica_set};
 use crate::cluster::encoded;
@@ -89,9 +89,14 @@ fn told(runtime: &Runtime, hostile: &str) -> Told {
             }
         }
         told.add(
-            &wait::wait(&cluster, &operators, &[web], Duration::ZERO)
-                .await
-                .0,
+            &wait::wait(
+                &cluster,
+                &operators,
+                &Chosen::Named(vec![web]),
+                Duration::ZERO,
+            )
+            .await
+            .0,
         );
         let status = status::status(&cluster, &operators, 9).await;
         told.add(&status.unwrap().0);

@@ -648,7 +648,11 @@ Used later by the pods of
         assert_eq!(error, Some(absent.clone()));
         let drawn = crate::draw::draw(&cluster, &operators, Some(&cluster.namespace)).await;
         assert_eq!(drawn.err(), Some(absent));
-        let waited = crate::wait::wait(&cluster, &operators, &[], std::time::Duration::ZERO).await;
+        let all = crate::args::Chosen::Selected {
+            kind: None,
+            selector: None,
+        };
+        let waited = crate::wait::wait(&cluster, &operators, &all, std::time::Duration::ZERO).await;
         assert_eq!(
             waited.0.text().without_styles(),
             "there is no namespace nope\n"

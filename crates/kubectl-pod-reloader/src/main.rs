@@ -28,6 +28,7 @@ mod print;
 mod protection;
 mod revisions;
 mod rollout;
+mod selection;
 mod status;
 mod steps;
 mod syncs;
@@ -43,7 +44,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches};
 use pod_reloader_core::name::Name;
 
-use crate::args::{Cli, Command, Output};
+use crate::args::{Chosen, Cli, Command, Output};
 use crate::changes::Compare;
 use crate::cluster::{Cluster, NoCluster, Unseen};
 use crate::operators::Operators;
@@ -146,20 +147,33 @@ async fn answer(
         Command::Wait {
             workloads, timeout, ..
         } => printed(
-            wait::wait(cluster, operators, &workloads.0, timeout).await,
+            wait::wait(cluster, operators, &workloads.0.0, timeout).await,
             output,
         ),
         Command::Hold { objects } => {
-            printed(hold::hold(cluster, operators, &objects.0.0).await, output)
+            let chosen = &objects.0.0;
+            let (targets, known) = selection::targets(cluster, operators, chosen).await?;
+            let (held, verdict) = hold::hold(cluster, operators, &targets).await;
+            printed((held, verdict.max(known)), output)
         }
-        Command::Release { objects } => printed(
-            hold::release(cluster, operators, &objects.0.0).await,
-            output,
-        ),
-        Command::Approve { workload, content } => {
-            let approval =
-                approve::approve(cluster, operators, &workload.0, content.as_deref()).await?;
-            printed(approval, output)
+        Command::Release { objects } => {
+            let chosen = &objects.0.0;
+            let (targets, known) = selection::targets(cluster, operators, chosen).await?;
+            let (held, verdict) = hold::release(cluster, operators, &targets).await;
+            printed((held, verdict.max(known)), output)
+        }
+        Command::Approve { workloads, content } => {
+            let (chosen, content) = (&workloads.0.0, content.as_deref());
+            if let Chosen::Named(targets) = chosen
+                && let [target] = &**targets
+            {
+                let approval = approve::approve(cluster, operators, target, content).await?;
+                return printed(approval, output);
+            }
+            let (targets, known) = selection::targets(cluster, operators, chosen).await?;
+            let (approvals, verdict) =
+                approve::approve_each(cluster, operators, &targets, content).await;
+            printed((approvals, verdict.max(known)), output)
         }
         Command::History {
             workload,

@@ -10,7 +10,7 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, Reference};
 use serde::Deserialize;
 
-use crate::cluster::{Cluster, Place, Unseen};
+use crate::cluster::{Cluster, Place, Unseen, encoded};
 use crate::workloads::Seen;
 
 /// Number of objects read at once.
@@ -168,12 +168,35 @@ pub(crate) async fn listed(
     kind: ConfigKind,
     namespace: Option<&Name>,
 ) -> Result<Vec<(Reference, bool)>, Unseen> {
+    listed_with(cluster, kind, namespace, "").await
+}
+
+/// Returns references to the objects of a kind whose labels match `selector`, in one namespace or in all.
+pub(crate) async fn labelled(
+    cluster: &Cluster,
+    kind: ConfigKind,
+    namespace: Option<&Name>,
+    selector: Option<&str>,
+) -> Result<Vec<Reference>, Unseen> {
+    let query = selector.map_or_else(String::new, |selector| {
+        format!("&labelSelector={}", encoded(selector))
+    });
+    let listed = listed_with(cluster, kind, namespace, &query).await?;
+    Ok(listed.into_iter().map(|(reference, _)| reference).collect())
+}
+
+async fn listed_with(
+    cluster: &Cluster,
+    kind: ConfigKind,
+    namespace: Option<&Name>,
+    and: &str,
+) -> Result<Vec<(Reference, bool)>, Unseen> {
     let query = match kind {
-        ConfigKind::ConfigMap => "",
-        ConfigKind::Secret => NO_RELEASES,
+        ConfigKind::ConfigMap => and.to_owned(),
+        ConfigKind::Secret => format!("{NO_RELEASES}{and}"),
     };
     let place = Place::new("v1", kind.plural(), namespace.map(Name::as_str));
-    let objects: Vec<Listed> = cluster.list_metadata(place, query).await?;
+    let objects: Vec<Listed> = cluster.list_metadata(place, &query).await?;
     let listed = objects.iter().filter_map(|object| object.named(kind));
     Ok(listed.collect())
 }

@@ -12,13 +12,14 @@ use pod_reloader_settings::Reconcile;
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::args::Target;
+use crate::args::{Chosen, Target};
 use crate::cluster::{Cluster, Unseen};
 use crate::due::{self, Wait};
 use crate::objects;
 use crate::operators::{NONE_FOUND, Operators};
 use crate::print::{self, Answer, Text, Verdict, by, some};
 use crate::rollout::Rollout;
+use crate::selection::{self, Selected};
 use crate::workloads::{self, Reply, Seen};
 
 /// Pause between two looks at a workload.
@@ -63,20 +64,24 @@ enum State {
     Over(Verdict, String),
 }
 
-/// Waits for `targets`, or for all managed workloads of the namespace if there are none, and for `timeout` at
-/// most. A `timeout` of zero means one look, however long that takes.
+/// Waits for the chosen workloads, and for `timeout` at most. A `timeout` of zero means one look, however long that
+/// takes.
 ///
 /// Reports progress on standard error.
 pub(crate) async fn wait(
     cluster: &Cluster,
     operators: &Operators,
-    targets: &[Target],
+    chosen: &Chosen,
     timeout: Duration,
 ) -> (Waited, Verdict) {
     let deadline = (!timeout.is_zero()).then(|| Instant::now() + timeout.min(MAX_TIMEOUT));
-    let all = match targets.is_empty() {
-        false => None,
-        true => Some(all(cluster, operators, deadline).await),
+    let (targets, all) = match chosen {
+        Chosen::Named(targets) => (&**targets, None),
+        Chosen::Selected { kind, selector } => {
+            let selected =
+                selection::workloads(cluster, operators, kind.as_deref(), selector.as_deref());
+            (&[][..], Some(all(deadline, selected).await))
+        }
     };
     let unlisted = all.iter().flat_map(|all| &all.unlisted);
     for error in operators.unseen.iter().chain(unlisted) {
@@ -103,16 +108,7 @@ pub(crate) async fn wait(
     (Waited { workloads, note }, verdict)
 }
 
-/// The workloads to wait for in a namespace.
-struct All {
-    targets: Vec<Target>,
-    /// A note on workloads that are left out although they may be managed.
-    left_out: Option<String>,
-    /// Everything that could not be listed.
-    unlisted: Vec<String>,
-}
-
-impl All {
+impl Selected {
     /// Returns the reason for not waiting at all, if there is one, and the best verdict that waiting for all
     /// can give.
     fn judged(&self, operators: &Operators, namespace: &Name) -> (Option<String>, Verdict) {
@@ -134,20 +130,19 @@ impl All {
     }
 }
 
-async fn all(cluster: &Cluster, operators: &Operators, deadline: Option<Instant>) -> All {
-    let namespace = Some(&cluster.namespace);
-    let managed = workloads::managed(cluster, operators, namespace, |seen| seen.target());
-    let Some((targets, left_out, unlisted)) = before(deadline, managed).await else {
-        return All {
-            targets: Vec::new(),
-            left_out: None,
-            unlisted: vec!["the workloads of the namespace: no answer in time".to_owned()],
-        };
+/// Returns the selected workloads, or why they could not be listed before the deadline.
+async fn all(
+    deadline: Option<Instant>,
+    selected: impl Future<Output = Result<Selected, Unseen>>,
+) -> Selected {
+    let why = match before(deadline, selected).await {
+        Some(Ok(selected)) => return selected,
+        Some(Err(error)) => error.to_string(),
+        None => "the workloads of the namespace: no answer in time".to_owned(),
     };
-    All {
-        targets,
-        left_out,
-        unlisted,
+    Selected {
+        unlisted: vec![why],
+        ..Selected::default()
     }
 }
 
@@ -479,7 +474,7 @@ mod tests {
     fn waiting_for_no_workload_is_not_a_success() {
         let namespace = Name::parse("shop").unwrap();
         let judged = |targets: &[Target], unlisted: &[&str], operators: &Operators| {
-            let all = All {
+            let all = Selected {
                 targets: targets.to_vec(),
                 left_out: None,
                 unlisted: unlisted.iter().map(|it| (*it).to_owned()).collect(),
@@ -522,7 +517,8 @@ mod tests {
         let waited = async |canned: Canned| {
             let cluster = canned.cluster();
             let operators = Operators::find(&cluster, None).await;
-            let (waited, _) = wait(&cluster, &operators, &targets(["web"]), Duration::ZERO).await;
+            let chosen = Chosen::Named(targets(["web"]).into());
+            let (waited, _) = wait(&cluster, &operators, &chosen, Duration::ZERO).await;
             waited.text().without_styles()
         };
         assert_eq!(
@@ -588,7 +584,8 @@ mod tests {
         let cluster = canned.cluster();
         let operators = Operators::find(&cluster, None).await;
         let timeout = Duration::from_secs(5);
-        let (waited, verdict) = wait(&cluster, &operators, &targets(["web"]), timeout).await;
+        let chosen = Chosen::Named(targets(["web"]).into());
+        let (waited, verdict) = wait(&cluster, &operators, &chosen, timeout).await;
         (waited.text().without_styles(), verdict)
     }
 

@@ -174,24 +174,32 @@ pub(crate) async fn api_version(cluster: &Cluster, kind: WorkloadKind) -> Result
     Ok(format!("{}/{version}", shape.group))
 }
 
+/// Returns the kind that the user means.
+///
+/// # Errors
+/// When no kind is called so.
+pub(crate) fn meant(operators: &Operators, typed: &str) -> Result<WorkloadKind, Unseen> {
+    let kinds = operators.kinds();
+    kind(&kinds, typed).ok_or_else(|| {
+        let none = format!("no kind of workload is called {typed}");
+        let kinds: Vec<_> = kinds.iter().map(|kind| kind.shape().plural).collect();
+        match operators.are_unknown() {
+            true => Unseen::Refused {
+                what: format!("tell what {typed} is"),
+                message: format!("{none}, as far as can be seen"),
+            },
+            false => Unseen::Absent(format!("{none}: there are {}", kinds.join(", "))),
+        }
+    })
+}
+
 /// Reads one workload.
 pub(crate) async fn get<'a>(
     cluster: &Cluster,
     operators: &'a Operators,
     target: &Target,
 ) -> Result<Seen<'a>, Unseen> {
-    let Some(kind) = kind(&operators.kinds(), &target.kind) else {
-        let none = format!("no kind of workload is called {}", target.kind);
-        let kinds = operators.kinds();
-        let kinds: Vec<_> = kinds.iter().map(|kind| kind.shape().plural).collect();
-        return Err(match operators.are_unknown() {
-            true => Unseen::Refused {
-                what: format!("tell what {} is", target.kind),
-                message: format!("{none}, as far as can be seen"),
-            },
-            false => Unseen::Absent(format!("{none}: there are {}", kinds.join(", "))),
-        });
-    };
+    let kind = meant(operators, &target.kind)?;
     let api_version = api_version(cluster, kind).await?;
     let namespace = cluster.namespace.as_str();
     let place = Place::new(&api_version, kind.shape().plural, Some(namespace));
