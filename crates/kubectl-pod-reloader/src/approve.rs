@@ -22,8 +22,11 @@ pub(crate) struct Approval {
     pending: Option<String>,
     /// True if the content that waits is approved.
     approved: bool,
-    /// True if that was written just now.
+    /// True if that was written just now, or would have been in a dry run.
     changed: bool,
+    /// True if nothing is stored.
+    #[serde(rename = "dryRun", skip_serializing_if = "std::ops::Not::not")]
+    is_dry_run: bool,
     /// The outcome in words.
     state: String,
     #[serde(skip)]
@@ -193,7 +196,8 @@ async fn write(cluster: &Cluster, seen: &Seen<'_>, content: String) -> Approval 
     let is_written = written.is_ok();
     let (verdict, state) = match written {
         Ok(()) => {
-            let state = format!("approved content {content}{}", held(seen));
+            let remark = cluster.writes.remark();
+            let state = format!("approved content {content}{}{remark}", held(seen));
             (Verdict::Good, state)
         }
         Err(error) => (Verdict::Bad, error.to_string()),
@@ -202,6 +206,7 @@ async fn write(cluster: &Cluster, seen: &Seen<'_>, content: String) -> Approval 
         pending: Some(content),
         approved: is_written,
         changed: is_written,
+        is_dry_run: cluster.writes.is_dry_run(),
         ..Approval::of(seen, verdict, state)
     }
 }
@@ -238,6 +243,7 @@ impl Approval {
             pending: None,
             approved: false,
             changed: false,
+            is_dry_run: cluster.writes.is_dry_run(),
             state: error.to_string(),
             verdict,
         }
@@ -253,6 +259,7 @@ impl Approval {
             pending: None,
             approved: false,
             changed: false,
+            is_dry_run: false,
             state,
             verdict,
         }

@@ -163,11 +163,15 @@ pub(crate) enum Command {
     Hold {
         #[command(flatten)]
         objects: Words<ChosenObjects>,
+        #[command(flatten)]
+        writing: Writing,
     },
     /// End the hold of workloads and config objects: pending changes are rolled out.
     Release {
         #[command(flatten)]
         objects: Words<ChosenObjects>,
+        #[command(flatten)]
+        writing: Writing,
     },
     /// Approve the content that workloads wait for.
     Approve {
@@ -176,6 +180,8 @@ pub(crate) enum Command {
         /// Approve only this content: the eight digits that explain and the Event show.
         #[arg(long, value_name = "DIGITS", value_parser = digits)]
         content: Option<String>,
+        #[command(flatten)]
+        writing: Writing,
     },
     /// List the revisions of a workload, and what changed in its ConfigMaps from one to the next.
     History {
@@ -195,6 +201,8 @@ pub(crate) enum Command {
         /// The revision [default: the latest one that has another configuration].
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(i64).range(1..))]
         to_revision: Option<i64>,
+        #[command(flatten)]
+        writing: Writing,
     },
     /// List the managed workloads: status, last restart, and what they wait for.
     ///
@@ -240,6 +248,36 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
+}
+
+impl Command {
+    /// Returns true if the user wants nothing to be stored.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        match self {
+            Self::Hold { writing, .. }
+            | Self::Release { writing, .. }
+            | Self::Approve { writing, .. }
+            | Self::Undo { writing, .. } => writing.dry_run == DryRunStrategy::Server,
+            _ => false,
+        }
+    }
+}
+
+/// The way in which a command writes.
+#[derive(Args, Debug)]
+pub(crate) struct Writing {
+    /// With server, the apiserver tries the write, and stores nothing.
+    #[arg(long, value_name = "STRATEGY", default_value = "none")]
+    pub(crate) dry_run: DryRunStrategy,
+}
+
+/// A value of kubectl's flag `--dry-run`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DryRunStrategy {
+    /// Store the write.
+    None,
+    /// Let the apiserver try the write.
+    Server,
 }
 
 /// The places of manifests.
@@ -619,6 +657,8 @@ mod tests {
             "hold deploy/web -l app=web",
             "hold --all -l app=web",
             "hold --selector=",
+            "hold deploy/web --dry-run=client",
+            "wait deploy/web --dry-run=server",
             "wait deploy/web --all",
             "release deploy web --all",
             "approve deploy/web --content=48a6394",

@@ -22,7 +22,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-pub(crate) use self::annotations::Rewrite;
+pub(crate) use self::annotations::{Rewrite, Writes};
 pub(crate) use self::connection::NoCluster;
 pub(crate) use self::dry_run::DryRun;
 use self::dry_run::warnings;
@@ -38,6 +38,8 @@ pub(crate) struct Cluster {
     client: Client,
     /// The groups that the cluster serves, once they have been read.
     groups: OnceCell<APIGroupDiscoveryList>,
+    /// What becomes of the annotations that a user writes.
+    pub(crate) writes: Writes,
     /// The namespace to use if none is given.
     pub(crate) namespace: Name,
 }

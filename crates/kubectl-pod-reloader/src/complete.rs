@@ -4,7 +4,7 @@ use clap::{Arg, CommandFactory, ValueEnum};
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::ConfigKind;
 
-use crate::args::{Cli, Connection, Output, config_kind};
+use crate::args::{Cli, Connection, DryRunStrategy, Output, config_kind};
 use crate::cluster::Cluster;
 use crate::objects;
 use crate::operators::Operators;
@@ -163,7 +163,7 @@ pub(crate) fn connection(mut connection: Connection, words: &[String]) -> Connec
 }
 
 /// The flags that take their value as a separate word.
-const WITH_VALUE: [&str; 21] = [
+const WITH_VALUE: [&str; 22] = [
     "-n",
     "--namespace",
     "--context",
@@ -185,6 +185,7 @@ const WITH_VALUE: [&str; 21] = [
     "--field-manager",
     "-l",
     "--selector",
+    "--dry-run",
 ];
 
 /// Returns the candidates for the value of a flag.
@@ -193,6 +194,11 @@ async fn values(flag: &str, command: Option<&str>, cluster: Option<&Cluster>) ->
         ("-o" | "--output", _) => {
             let formats = command.map_or(Output::value_variants(), Output::of);
             formats.iter().map(|format| format.name()).collect()
+        }
+        ("--dry-run", _) => {
+            let strategies = DryRunStrategy::value_variants().iter();
+            let strategies = strategies.filter_map(ValueEnum::to_possible_value);
+            strategies.map(|it| it.get_name().to_owned()).collect()
         }
         ("-n" | "--namespace" | "--operator-namespace", Some(cluster)) => {
             cluster.namespaces().await.unwrap_or_default()
@@ -238,6 +244,7 @@ mod tests {
         assert!(!of(&[""]).await.contains("__complete"));
         assert_eq!(of(&["-n", "shop", "gra"]).await, "graph\n:4\n");
         assert_eq!(of(&["explain", "dep"]).await, ":4\n");
+        assert_eq!(of(&["hold", "--dry-run=s"]).await, "server\n:4\n");
         assert_eq!(of(&["list", "-o", "n"]).await, "name\n:4\n");
         assert_eq!(of(&["list", "--al"]).await, "--all-namespaces\n:4\n");
         assert_eq!(of(&["graph", "-o", "d"]).await, "dot\n:4\n");

@@ -5,7 +5,7 @@ use pod_reloader_core::mark::is_hold;
 use serde::Serialize;
 
 use crate::args::{Target, config_kind};
-use crate::cluster::{Cluster, Place, Unseen};
+use crate::cluster::{Cluster, Place, Unseen, Writes};
 use crate::operators::Operators;
 use crate::print::{Answer, Text, Verdict, by};
 use crate::workloads;
@@ -22,8 +22,11 @@ struct Outcome {
     object: String,
     /// True if the object is now as it should be.
     done: bool,
-    /// True if its annotation was written or removed.
+    /// True if its annotation was written or removed, or would have been in a dry run.
     changed: bool,
+    /// True if nothing is stored.
+    #[serde(rename = "dryRun", skip_serializing_if = "std::ops::Not::not")]
+    is_dry_run: bool,
     /// State of the object, or the reason for not changing it.
     state: String,
 }
@@ -55,7 +58,7 @@ async fn each(
     let mut objects = Vec::new();
     for target in targets {
         let outcome = hold_one(cluster, operators, target, hold).await;
-        objects.push(Outcome::of(target, outcome));
+        objects.push(Outcome::of(target, outcome, cluster.writes));
     }
     let verdict = match objects.iter().all(|it| it.done) {
         true => Verdict::Good,
@@ -121,14 +124,16 @@ fn words(hold: bool, changed: bool) -> &'static str {
 }
 
 impl Outcome {
-    fn of(target: &Target, outcome: Result<(bool, String), Unseen>) -> Self {
+    fn of(target: &Target, outcome: Result<(bool, String), Unseen>, writes: Writes) -> Self {
         let done = outcome.is_ok();
         let (changed, state) = outcome.unwrap_or_else(|error| (false, error.to_string()));
+        let remark = if done { writes.remark() } else { "" };
         Self {
             object: format!("{}/{}", target.kind, target.name),
             done,
             changed,
-            state,
+            is_dry_run: writes.is_dry_run(),
+            state: format!("{state}{remark}"),
         }
     }
 }
@@ -175,15 +180,18 @@ mod tests {
     }
 
     async fn told(canned: Canned, objects: &[&str], is_hold: bool) -> (String, Verdict) {
-        let cluster = canned.cluster();
-        let operators = Operators::find(&cluster, None).await;
+        told_by(&canned.cluster(), objects, is_hold).await
+    }
+
+    async fn told_by(cluster: &Cluster, objects: &[&str], is_hold: bool) -> (String, Verdict) {
+        let operators = Operators::find(cluster, None).await;
         let target = |typed: &&str| {
             let (kind, name) = typed.split_once('/').unwrap();
             let (kind, name) = (kind.to_owned(), name.to_owned());
             Target { kind, name }
         };
         let targets: Vec<_> = objects.iter().map(target).collect();
-        let (held, verdict) = each(&cluster, &operators, &targets, is_hold).await;
+        let (held, verdict) = each(cluster, &operators, &targets, is_hold).await;
         (held.text().without_styles(), verdict)
     }
 
@@ -251,6 +259,20 @@ mod tests {
             ]
         );
         assert_eq!(verdict, Verdict::Bad);
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_asks_the_server_and_stores_nothing() {
+        let canned = shop().forbids_writes("/api/v1/namespaces/shop/configmaps/app");
+        let writes = canned.writes();
+        let mut cluster = canned.cluster();
+        cluster.writes = Writes::DryRun;
+        let (text, verdict) = told_by(&cluster, &["deploy/web", "cm/app"], true).await;
+        let told: Vec<_> = text.lines().collect();
+        assert_eq!(told[0], "deploy/web: on hold (server dry run)");
+        assert!(told[1].starts_with("cm/app: you may not patch"), "{text}");
+        assert_eq!(verdict, Verdict::Bad);
+        assert!(writes.lock().unwrap().is_empty());
     }
 
     #[tokio::test]

@@ -46,7 +46,7 @@ use pod_reloader_core::name::Name;
 
 use crate::args::{Chosen, Cli, Command, Output};
 use crate::changes::Compare;
-use crate::cluster::{Cluster, NoCluster, Unseen};
+use crate::cluster::{Cluster, NoCluster, Unseen, Writes};
 use crate::operators::Operators;
 use crate::plan::Unreadable;
 use crate::print::Answer;
@@ -114,7 +114,10 @@ async fn run(cli: Cli) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         command => {
-            let cluster = Cluster::connect(&cli.connection).await?;
+            let mut cluster = Cluster::connect(&cli.connection).await?;
+            if command.is_dry_run() {
+                cluster.writes = Writes::DryRun;
+            }
             let namespace = cli.connection.operator_namespace.as_ref();
             let operators = Operators::find(&cluster, namespace).await;
             answer(command, &cluster, &operators, cli.output).await
@@ -150,19 +153,21 @@ async fn answer(
             wait::wait(cluster, operators, &workloads.0.0, timeout).await,
             output,
         ),
-        Command::Hold { objects } => {
+        Command::Hold { objects, .. } => {
             let chosen = &objects.0.0;
             let (targets, known) = selection::targets(cluster, operators, chosen).await?;
             let (held, verdict) = hold::hold(cluster, operators, &targets).await;
             printed((held, verdict.max(known)), output)
         }
-        Command::Release { objects } => {
+        Command::Release { objects, .. } => {
             let chosen = &objects.0.0;
             let (targets, known) = selection::targets(cluster, operators, chosen).await?;
             let (held, verdict) = hold::release(cluster, operators, &targets).await;
             printed((held, verdict.max(known)), output)
         }
-        Command::Approve { workloads, content } => {
+        Command::Approve {
+            workloads, content, ..
+        } => {
             let (chosen, content) = (&workloads.0.0, content.as_deref());
             if let Chosen::Named(targets) = chosen
                 && let [target] = &**targets
@@ -189,6 +194,7 @@ async fn answer(
         Command::Undo {
             workload,
             to_revision,
+            ..
         } => printed(
             undo::undo(cluster, operators, &workload.0, to_revision).await?,
             output,

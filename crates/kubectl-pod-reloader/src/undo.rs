@@ -36,8 +36,11 @@ pub(crate) struct Undo {
     pins: BTreeMap<String, String>,
     /// True if the pods get these copies, or have them.
     undone: bool,
-    /// True if that was written just now.
+    /// True if that was written just now, or would have been in a dry run.
     changed: bool,
+    /// True if nothing is stored.
+    #[serde(rename = "dryRun", skip_serializing_if = "std::ops::Not::not")]
+    is_dry_run: bool,
     /// The outcome in words.
     state: String,
     /// The apiserver's warnings.
@@ -257,9 +260,11 @@ async fn write(cluster: &Cluster, seen: &Seen<'_>, earlier: &Earlier) -> Undo {
     };
     let outcome = Outcome::of(seen, earlier, &before, &object, &differing);
     let (verdict, state) = outcome.words(earlier);
+    let state = format!("{state}{}", cluster.writes.remark());
     Undo {
         undone: outcome != Outcome::Refused,
         changed: outcome != Outcome::Refused,
+        is_dry_run: cluster.writes.is_dry_run(),
         warnings,
         ..Undo::of(seen, Some(earlier), verdict, state)
     }
@@ -321,6 +326,7 @@ impl Undo {
             pins: pins.collect(),
             undone: verdict == Verdict::Good,
             changed: false,
+            is_dry_run: false,
             state,
             warnings: Vec::new(),
             verdict,

@@ -10,6 +10,40 @@ use super::{Cluster, JSON, Place, Unseen, unreadable, warnings};
 
 /// The field manager of what users write through the plugin.
 const FIELD_MANAGER: &str = "pod-reloader-plugin";
+
+/// What becomes of the annotations that a user writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// They are stored.
+    #[default]
+    Stored,
+    /// The apiserver tries them, with every admission, and stores nothing.
+    DryRun,
+}
+
+impl Writes {
+    /// Returns true if nothing is stored.
+    pub(crate) fn is_dry_run(self) -> bool {
+        self == Self::DryRun
+    }
+
+    /// Returns what follows the outcome of a write, in kubectl's words.
+    pub(crate) fn remark(self) -> &'static str {
+        match self {
+            Self::Stored => "",
+            Self::DryRun => " (server dry run)",
+        }
+    }
+
+    fn query(self) -> String {
+        let dry_run = match self {
+            Self::Stored => "",
+            Self::DryRun => "&dryRun=All",
+        };
+        format!("fieldManager={FIELD_MANAGER}{dry_run}")
+    }
+}
+
 /// An annotation of a pod template to write.
 pub(crate) struct Rewrite<'a> {
     /// The UID of the object. Another one of the same name is left alone.
@@ -59,9 +93,10 @@ impl Cluster {
         let what = format!("{} ({name})", place.words("patch"));
         let patch: Value = json!({"metadata": {"annotations": {key: value}}});
         let path = place.path_of(name);
+        let query = self.writes.query();
         let request = Request::builder()
             .method(Method::PATCH)
-            .uri(format!("{path}?fieldManager={FIELD_MANAGER}"))
+            .uri(format!("{path}?{query}"))
             .header(header::CONTENT_TYPE, "application/merge-patch+json")
             .header(header::ACCEPT, METADATA)
             .body(patch.to_string().into_bytes())
@@ -80,9 +115,10 @@ impl Cluster {
     ) -> Result<(Value, Vec<String>), Unseen> {
         let what = format!("{} ({name})", place.words("patch"));
         let path = place.path_of(name);
+        let query = self.writes.query();
         let request = Request::builder()
             .method(Method::PATCH)
-            .uri(format!("{path}?fieldManager={FIELD_MANAGER}"))
+            .uri(format!("{path}?{query}"))
             .header(header::CONTENT_TYPE, "application/json-patch+json")
             .header(header::ACCEPT, JSON)
             .body(rewrite.patch().to_string().into_bytes())

@@ -105,11 +105,11 @@ impl Canned {
 
     /// Forbids the user to read `path`.
     pub(crate) fn forbids(self, path: &str) -> Self {
-        let message = r#"it is forbidden: User "u" cannot read it"#;
-        self.answering(path, 403, json!({"kind": "Status", "message": message}))
+        let (code, body) = forbidden("read");
+        self.answering(path, code, body)
     }
 
-    /// Forbids the user to write `path`. Dry runs of writes are allowed.
+    /// Forbids the user to write `path`. Dry runs of other writes are allowed, such as status queries.
     pub(crate) fn forbids_writes(mut self, path: &str) -> Self {
         self.forbidden_writes.insert(path.to_owned());
         self
@@ -175,8 +175,8 @@ impl Canned {
     /// Accepts a write, if it asks for no more than metadata or has an answer of its own.
     async fn write(&self, path: &str, request: Request<Body>) -> (u16, Value, Option<String>) {
         if self.forbidden_writes.contains(path) {
-            let message = r#"it is forbidden: User "u" cannot patch it"#;
-            return (403, json!({"kind": "Status", "message": message}), None);
+            let (code, body) = forbidden("patch");
+            return (code, body, None);
         }
         let answer = self.write_answers.get(path).cloned();
         let accept = request.headers()[header::ACCEPT].to_str().unwrap();
@@ -187,6 +187,17 @@ impl Canned {
         let patch = serde_json::from_slice(&body).unwrap();
         self.writes.lock().unwrap().push((asked, patch));
         answer.unwrap_or((200, json!({"metadata": {}}), None))
+    }
+
+    /// Answers the dry run of what a user writes.
+    fn dry_write(&self, path: &str) -> (u16, Value) {
+        if self.forbidden_writes.contains(path) {
+            return forbidden("patch");
+        }
+        match self.write_answers.get(path) {
+            Some((code, body, _)) => (*code, body.clone()),
+            None => (200, json!({"metadata": {}})),
+        }
     }
 
     /// Refuses to try out writes of `path`, with this status.
@@ -229,6 +240,7 @@ impl Canned {
         Cluster {
             client: Client::new(service, namespace),
             groups: OnceCell::new(),
+            writes: super::Writes::default(),
             namespace: Name::parse(namespace).unwrap(),
         }
     }
@@ -255,6 +267,7 @@ impl Canned {
             }
             match request.method() == Method::PUT || query.contains("force=true") {
                 true => self.trial(path, request).await,
+                false if query.contains("fieldManager=pod-reloader-plugin") => self.dry_write(path),
                 false => (200, json!({})),
             }
         } else if let Some(answer) = self.answers.get(path) {
@@ -281,6 +294,12 @@ fn merged(stored: &Value, other: &Value) -> Value {
         all.insert(name.clone(), merged(own, value));
     }
     all.into()
+}
+
+/// Returns the answer to a request for which the user lacks the right.
+fn forbidden(verb: &str) -> (u16, Value) {
+    let message = format!(r#"it is forbidden: User "u" cannot {verb} it"#);
+    (403, json!({"kind": "Status", "message": message}))
 }
 
 fn report(sync_status: &str) -> String {

@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use pod_reloader_core::name::{InvalidName, Name};
 use tokio::sync::OnceCell;
 
-use super::{Cluster, DEADLINE};
+use super::{Cluster, DEADLINE, Writes};
 use crate::args::Connection;
 
 /// Name under which the apiserver's audit log shows us.
@@ -81,6 +81,7 @@ impl Cluster {
         Ok(Self {
             client,
             groups: OnceCell::new(),
+            writes: Writes::default(),
             namespace,
         })
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cluster::Writes;
 use crate::cluster::canned::{
     Canned, copy_of, deployment, operator, pinning_operator, replica_set,
 };
@@ -263,4 +264,23 @@ fn only_what_is_still_pinned_is_brought_back() {
         let told = brings_back(&pins(earlier), &pins(present));
         assert_eq!(told, brings, "{earlier} {present}");
     }
+}
+
+#[tokio::test]
+async fn a_dry_run_of_an_undo_stores_nothing() {
+    let (green, red) = (pins("green"), pins("red"));
+    let after = web(Some(&red), Some(&green));
+    let canned = painted().answers_writes(WEB, after, None);
+    let writes = canned.writes();
+    let mut cluster = canned.cluster();
+    cluster.writes = Writes::DryRun;
+    let operators = Operators::find(&cluster, None).await;
+    let target = Target {
+        kind: "deploy".to_owned(),
+        name: "web".to_owned(),
+    };
+    let (undo, verdict) = undo(&cluster, &operators, &target, None).await.unwrap();
+    assert!(undo.state.ends_with(" (server dry run)"), "{}", undo.state);
+    assert_eq!(verdict, Verdict::Good);
+    assert!(writes.lock().unwrap().is_empty());
 }
