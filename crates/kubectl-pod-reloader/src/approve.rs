@@ -244,7 +244,7 @@ impl Approval {
             approved: false,
             changed: false,
             is_dry_run: cluster.writes.is_dry_run(),
-            state: error.to_string(),
+            state: error.as_kubectl().unwrap_or_else(|| error.to_string()),
             verdict,
         }
     }
@@ -446,7 +446,12 @@ mod tests {
         let (approvals, verdict) = approve_each(&cluster, &operators, &targets, None).await;
         let text = approvals.text().without_styles();
         let mut lines = text.lines();
-        assert!(lines.next().unwrap().contains("gone"), "{text}");
+        assert_eq!(
+            lines.next(),
+            Some(
+                r#"deploy gone in namespace shop: Error from server (NotFound): deployments.apps "gone" not found"#
+            )
+        );
         assert_eq!(
             lines.next(),
             Some("Deployment web in namespace shop: approved content 48a63946")

@@ -48,9 +48,22 @@ pub(crate) struct Cluster {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unseen {
     /// The user lacks the right.
-    #[error("you may not {0}")]
-    Forbidden(String),
-    /// There is no such object, or the cluster does not serve its kind.
+    #[error("you may not {what}")]
+    Forbidden {
+        /// The call that was tried.
+        what: String,
+        /// The apiserver's own words, which name the user.
+        message: String,
+    },
+    /// There is no object of this name.
+    #[error("{resource} {name:?} not found")]
+    NotFound {
+        /// The resource with its group: `deployments.apps`.
+        resource: String,
+        /// The name.
+        name: String,
+    },
+    /// There is nothing of the kind, or the cluster does not serve it.
     #[error("{0}")]
     Absent(String),
     /// The apiserver refused for any other reason.
@@ -68,11 +81,22 @@ pub(crate) enum Unseen {
 
 impl Unseen {
     pub(crate) fn is_absent(&self) -> bool {
-        matches!(self, Self::Absent(_))
+        matches!(self, Self::Absent(_) | Self::NotFound { .. })
     }
 
     pub(crate) fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Forbidden(_))
+        matches!(self, Self::Forbidden { .. })
+    }
+
+    /// Returns the error as kubectl words it, if kubectl has words for it.
+    pub(crate) fn as_kubectl(&self) -> Option<String> {
+        match self {
+            Self::Forbidden { message, .. } => {
+                Some(format!("Error from server (Forbidden): {message}"))
+            }
+            Self::NotFound { .. } => Some(format!("Error from server (NotFound): {self}")),
+            Self::Absent(_) | Self::Refused { .. } | Self::Unreachable(..) => None,
+        }
     }
 }
 
@@ -93,7 +117,10 @@ impl Cluster {
         let namespaces = Place::new("v1", "namespaces", None);
         let found: Result<IgnoredAny, _> = self.get(namespaces, namespace.as_str()).await;
         let is_absent = found.is_err_and(|error| error.is_absent());
-        is_absent.then(|| Unseen::Absent(format!("there is no namespace {namespace}")))
+        is_absent.then(|| Unseen::NotFound {
+            resource: "namespaces".to_owned(),
+            name: namespace.to_string(),
+        })
     }
 
     /// Returns the names of all namespaces.
@@ -155,9 +182,10 @@ impl Cluster {
         let message = serde_json::from_slice(&body).map(|status: Status| status.message);
         let message = message.unwrap_or_else(|_| head.status().to_string());
         Err(match head.status() {
-            StatusCode::FORBIDDEN if is_about_rights(&message) => {
-                Unseen::Forbidden(what.to_owned())
-            }
+            StatusCode::FORBIDDEN if is_about_rights(&message) => Unseen::Forbidden {
+                what: what.to_owned(),
+                message,
+            },
             StatusCode::NOT_FOUND => Unseen::Absent(format!("cannot {what}: {message}")),
             _ => Unseen::Refused {
                 what: what.to_owned(),
@@ -302,6 +330,25 @@ mod tests {
         let cluster = Canned::shop().with("/apis", groups).cluster();
         let version = cluster.version_of("argoproj.io", "rollouts").await;
         assert_eq!(version.as_deref(), Ok("v1alpha1"));
+    }
+
+    #[test]
+    fn a_missing_object_and_a_missing_right_are_worded_as_by_kubectl() {
+        let none = Unseen::NotFound {
+            resource: "deployments.apps".to_owned(),
+            name: "web".to_owned(),
+        };
+        let words = r#"Error from server (NotFound): deployments.apps "web" not found"#;
+        assert_eq!(none.as_kubectl().as_deref(), Some(words));
+        let right = r#"pods is forbidden: User "u" cannot list resource "pods""#;
+        let forbidden = Unseen::Forbidden {
+            what: "list pods".to_owned(),
+            message: right.to_owned(),
+        };
+        let words = format!("Error from server (Forbidden): {right}");
+        assert_eq!(forbidden.as_kubectl(), Some(words));
+        assert_eq!(forbidden.to_string(), "you may not list pods");
+        assert_eq!(Unseen::Absent("x".to_owned()).as_kubectl(), None);
     }
 
     #[test]

@@ -80,9 +80,11 @@ async fn hold_one(
         let place = Place::new("v1", kind.plural(), Some(namespace));
         let changed = match set_hold(cluster, place, name, hold).await {
             Err(Unseen::Absent(_)) => {
-                let none = || format!("there is no {kind} {name} in namespace {namespace}");
                 let lacking = cluster.lacks_namespace(&cluster.namespace).await;
-                return Err(lacking.unwrap_or_else(|| Unseen::Absent(none())));
+                return Err(lacking.unwrap_or_else(|| Unseen::NotFound {
+                    resource: kind.plural().to_owned(),
+                    name: name.to_owned(),
+                }));
             }
             other => other?,
         };
@@ -126,7 +128,8 @@ fn words(hold: bool, changed: bool) -> &'static str {
 impl Outcome {
     fn of(target: &Target, outcome: Result<(bool, String), Unseen>, writes: Writes) -> Self {
         let done = outcome.is_ok();
-        let (changed, state) = outcome.unwrap_or_else(|error| (false, error.to_string()));
+        let failure = |error: Unseen| error.as_kubectl().unwrap_or_else(|| error.to_string());
+        let (changed, state) = outcome.unwrap_or_else(|error| (false, failure(error)));
         let remark = if done { writes.remark() } else { "" };
         Self {
             object: format!("{}/{}", target.kind, target.name),
@@ -251,9 +254,9 @@ mod tests {
         assert_eq!(
             told,
             [
-                "cm/app: you may not patch configmaps in namespace shop (app)",
-                "secret/creds: you may not get secrets in namespace shop (creds)",
-                "cm/gone: there is no ConfigMap gone in namespace shop",
+                r#"cm/app: Error from server (Forbidden): it is forbidden: User "u" cannot patch it"#,
+                r#"secret/creds: Error from server (Forbidden): it is forbidden: User "u" cannot read it"#,
+                r#"cm/gone: Error from server (NotFound): configmaps "gone" not found"#,
                 "pod/x: no kind of workload is called pod: there are deployments, statefulsets, daemonsets",
                 "deploy/web: on hold",
             ]
@@ -270,7 +273,7 @@ mod tests {
         let (text, verdict) = told_by(&cluster, &["deploy/web", "cm/app"], true).await;
         let told: Vec<_> = text.lines().collect();
         assert_eq!(told[0], "deploy/web: on hold (server dry run)");
-        assert!(told[1].starts_with("cm/app: you may not patch"), "{text}");
+        assert!(told[1].contains("(Forbidden): "), "{text}");
         assert_eq!(verdict, Verdict::Bad);
         assert!(writes.lock().unwrap().is_empty());
     }

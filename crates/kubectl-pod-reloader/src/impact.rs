@@ -638,7 +638,10 @@ Used later by the pods of
         let operators = Operators::find(&cluster, None).await;
         let object = (ConfigKind::ConfigMap, Name::parse("app").unwrap());
         let error = impact(&cluster, &operators, &object, None).await.err();
-        let absent = Unseen::Absent("there is no namespace nope".to_owned());
+        let absent = Unseen::NotFound {
+            resource: "namespaces".to_owned(),
+            name: "nope".to_owned(),
+        };
         assert_eq!(error, Some(absent.clone()));
         let web = crate::args::Target {
             kind: "deploy".to_owned(),
@@ -655,7 +658,7 @@ Used later by the pods of
         let waited = crate::wait::wait(&cluster, &operators, &all, std::time::Duration::ZERO).await;
         assert_eq!(
             waited.0.text().without_styles(),
-            "there is no namespace nope\n"
+            "namespaces \"nope\" not found\n"
         );
         assert_eq!(waited.1, Verdict::Bad);
     }

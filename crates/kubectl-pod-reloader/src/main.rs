@@ -64,6 +64,17 @@ enum Failure {
     Print(#[from] io::Error),
 }
 
+impl Failure {
+    /// Returns the failure as kubectl words it, if kubectl has words for it.
+    fn words(&self) -> String {
+        let words = match self {
+            Self::Unseen(error) => error.as_kubectl(),
+            _ => None,
+        };
+        words.unwrap_or_else(|| format!("error: {self}"))
+    }
+}
+
 fn main() -> ExitCode {
     let cli = parsed();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -75,7 +86,7 @@ fn main() -> ExitCode {
     {
         Ok(code) => code,
         Err(failure) => {
-            print::note(&format!("error: {failure}"));
+            print::note(&failure.words());
             ExitCode::from(match failure {
                 Failure::Unseen(error) if error.is_absent() => 1,
                 Failure::Unreadable(_) => 1,

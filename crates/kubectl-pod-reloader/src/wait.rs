@@ -313,8 +313,10 @@ impl State {
     /// Maps an error: what does not exist will not appear, and what fails now may work next time.
     fn of(error: Unseen) -> Self {
         match error {
-            Unseen::Absent(_) => Self::Over(Verdict::Bad, error.to_string()),
-            Unseen::Forbidden(_) => Self::Over(Verdict::Unknown, error.to_string()),
+            Unseen::Absent(_) | Unseen::NotFound { .. } => {
+                Self::Over(Verdict::Bad, error.to_string())
+            }
+            Unseen::Forbidden { .. } => Self::Over(Verdict::Unknown, error.to_string()),
             Unseen::Refused { .. } | Unseen::Unreachable(..) => Self::Pending(error.to_string()),
         }
     }

@@ -207,13 +207,11 @@ pub(crate) async fn get<'a>(
         Ok(object) => object,
         Err(Unseen::Absent(_)) => {
             let lacking = cluster.lacks_namespace(&cluster.namespace).await;
-            let none = || {
-                format!(
-                    "there is no {kind} {} in namespace {namespace}",
-                    target.name
-                )
-            };
-            return Err(lacking.unwrap_or_else(|| Unseen::Absent(none())));
+            let shape = kind.shape();
+            return Err(lacking.unwrap_or_else(|| Unseen::NotFound {
+                resource: format!("{}.{}", shape.plural, shape.group),
+                name: target.name.clone(),
+            }));
         }
         Err(error) => return Err(error),
     };

@@ -128,7 +128,7 @@ async fn explain_shows_the_sync_status_of_each_workload() -> Result<()> {
         let missing = plugin(scene, &["explain", "deploy/none"]).await?;
         ensure!(missing.code == Some(1), "{missing:?}");
         ensure!(
-            missing.stderr.contains("Deployment none in namespace"),
+            missing.stderr == "Error from server (NotFound): deployments.apps \"none\" not found\n",
             "{missing:?}"
         );
         let unknown = plugin(scene, &["explain", "pod/web"]).await?;
@@ -394,7 +394,8 @@ async fn waiting_for_all_workloads_of_a_namespace_without_managed_ones_fails() -
             let nowhere = scene.tool().with_plugin()?.output(&args, "").await?;
             ensure!(nowhere.code == Some(1), "{args:?}: {nowhere:?}");
             ensure!(
-                nowhere.stderr == "error: there is no namespace nowhere\n",
+                nowhere.stderr
+                    == "Error from server (NotFound): namespaces \"nowhere\" not found\n",
                 "{args:?}: {nowhere:?}"
             );
         }
@@ -840,8 +841,8 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
 
         let nobody = plugin(scene, &["explain", "deploy/web", "--as=nobody"]).await?;
         ensure!(nobody.code == Some(3), "{nobody:?}");
-        let told = format!("error: you may not get deployments in namespace {namespace}");
-        ensure!(nobody.stderr.contains(&told), "{nobody:?}");
+        let told = "Error from server (Forbidden): deployments.apps \"web\" is forbidden: User \"nobody\" cannot get";
+        ensure!(nobody.stderr.contains(told), "{nobody:?}");
         Ok(())
     })
     .await

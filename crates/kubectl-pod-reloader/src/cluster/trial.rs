@@ -68,7 +68,8 @@ fn untried(code: StatusCode, status: &Status, what: String, place: Place<'_>) ->
     match code {
         StatusCode::NOT_FOUND => Untried::NoPlace,
         StatusCode::FORBIDDEN if is_about_rights(&status.message) => {
-            Untried::Refused(Unseen::Forbidden(what).to_string())
+            let message = status.message.clone();
+            Untried::Refused(Unseen::Forbidden { what, message }.to_string())
         }
         StatusCode::CONFLICT | StatusCode::TOO_MANY_REQUESTS => Untried::Unseen(Unseen::Refused {
             what,

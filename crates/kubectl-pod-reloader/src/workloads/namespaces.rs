@@ -76,7 +76,12 @@ mod tests {
 
     #[test]
     fn namespaces_that_cannot_be_read_are_reported_in_one_line() {
-        let forbidden = || Err(Unseen::Forbidden("get namespaces".to_owned()));
+        let forbidden = || {
+            Err(Unseen::Forbidden {
+                what: "get namespaces".to_owned(),
+                message: String::new(),
+            })
+        };
         let operators = Operators::without_any(true);
         let mut namespaces = Namespaces::default();
         namespaces
