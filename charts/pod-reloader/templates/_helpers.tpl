@@ -256,7 +256,7 @@ gets a warning. What we write ourselves is no such key: all managed workloads ha
 {{- define "pod-reloader.nowOrBefore" -}}
 {{ . }} ||
 (oldObject != null && (
-{{ . | replace "object." "oldObject." }}))
+{{ regexReplaceAll "\\bobject(\\.|\\[)" . "oldObject${1}" }}))
 {{- end -}}
 
 {{- /* In CEL: whether a workload opts in; empty if all do. It may be true of some that do not. */ -}}
