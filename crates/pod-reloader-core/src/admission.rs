@@ -22,7 +22,7 @@ pub use self::facts::Facts;
 pub use self::pending::Pending;
 use self::settings::{Filled, Forgotten};
 use self::unsettled::Question;
-pub use self::unsettled::Unsettled;
+pub use self::unsettled::{Revisions, Unsettled};
 use crate::annotations;
 use crate::hash::Keyring;
 use crate::kind::{SPEC_TEMPLATE, WorkloadKind};
@@ -107,7 +107,7 @@ pub fn begin(
         update: None,
     };
     let (question, filled) = match operation {
-        Operation::Create => (Some(Question::TakesOver), Filled::default()),
+        Operation::Create => (Some(Question::takes_over()), Filled::default()),
         Operation::Update => {
             let raw_of = |part, name| {
                 RawWorkload::of(required(part, name)?, kind).map_err(InvalidReview::at)
@@ -129,39 +129,44 @@ pub fn begin(
                 }
             };
             begun.update = Some(update);
-            let question = may_be_undo.then_some(Question::Undoes { forgotten });
+            let question = may_be_undo.then(|| Question::undoes(forgotten));
             (question, filled)
         }
     };
-    let unsettled = question.and_then(|question| {
-        let kept = kept_in(kind).filter(|_| kind.is_built_in())?;
-        let selector = object.pod_selector()?;
-        let template = at(raw, SPEC_TEMPLATE)?.to_owned();
-        Some((question, kept, selector, template))
-    });
+    let kept = kept_in(kind).filter(|_| kind.is_built_in());
     let reading = scope.reading();
     let invalid = |_| InvalidReview::NoObject("namespace");
-    let Some((question, kept, selector, template)) = unsettled else {
+    let Some((question, kept)) = question.zip(kept) else {
         return Ok(match filled.is_empty() {
             true => begun.step(object.read(kind, reading).map_err(invalid)?, false, keys),
             false => begun.go_on(object, &filled, false, MANIFEST, scope, keys),
         });
     };
     let asked = object.clone().read(kind, reading).map_err(invalid)?;
-    let takes_over = matches!(question, Question::TakesOver);
+    let takes_over = matches!(question, Question::TakesOver { .. });
     if takes_over && !(asked.is_opted_in() && carries_hash(&asked)) {
         return Ok(begun.step(asked, false, keys));
     }
-    Ok(Step::Settle(Box::new(Unsettled {
+    let selector = object.pod_selector().unwrap_or_default();
+    let is_small = raw.get().len() <= MAX_UNSETTLED && !selector.is_empty();
+    let template = at(raw, SPEC_TEMPLATE).filter(|_| is_small);
+    let unsettled = Unsettled {
         begun,
         asked,
         object,
         kept,
         selector,
-        template,
+        template: template.map(ToOwned::to_owned),
         question,
-    })))
+    };
+    Ok(match template.is_some() {
+        true => Step::Settle(Box::new(unsettled)),
+        false => unsettled.settle(Revisions::Unknown, scope, keys),
+    })
 }
+
+/// The maximum size of an object that waits for its revisions, in bytes: many may wait at once. Workloads are smaller.
+const MAX_UNSETTLED: usize = 128 << 10;
 
 /// A request whose workload is about to be read.
 #[derive(Debug)]
@@ -227,10 +232,13 @@ impl Begun {
         keys: &Keyring,
     ) -> Step {
         let (kind, reading) = (self.kind, scope.reading());
-        let asked = object.clone().read(kind, reading);
-        filled.fill(&mut object);
         // The namespace has been found valid before.
-        let (Ok(asked), Ok(workload)) = (asked, object.read(kind, reading)) else {
+        let Ok(asked) = object.clone().read(kind, reading) else {
+            return Step::Answer(Answer::default());
+        };
+        let filled = filled.that_fits(&asked);
+        filled.fill(&mut object);
+        let Ok(workload) = object.read(kind, reading) else {
             return Step::Answer(Answer::default());
         };
         let filling = filled.patch(&asked);

@@ -282,11 +282,9 @@ impl Reviewed {
         }
     }
 
-    /// Adds annotations of ours to the pod template of a built-in kind, or replaces them.
+    /// Gives the pod template of a built-in kind these annotations of ours, and no others.
     pub(crate) fn give_template(&mut self, ours: &[(&str, &str)]) {
-        if let Self::BuiltIn(object) = self
-            && !ours.is_empty()
-        {
+        if let Self::BuiltIn(object) = self {
             object.spec.template.give(ours);
         }
     }

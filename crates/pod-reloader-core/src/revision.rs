@@ -286,6 +286,15 @@ impl Remains {
     pub(crate) fn of_template(&self, key: &str) -> Option<Box<str>> {
         annotation(self.template.as_deref()?, key)
     }
+
+    /// Returns the revision without what takes up memory: its template and the annotations.
+    pub(crate) fn without_content(self) -> Self {
+        Self {
+            annotations: None,
+            template: None,
+            ..self
+        }
+    }
 }
 
 /// An object in which the cluster keeps a revision.

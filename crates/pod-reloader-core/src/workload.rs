@@ -129,6 +129,11 @@ impl Markers {
         self.has_room(annotations::BASELINE, self.baseline.as_deref(), baseline)
     }
 
+    /// Returns true if Kubernetes accepts further annotations of this size, in bytes.
+    pub(crate) fn has_room_of(&self, size: usize) -> bool {
+        self.annotations_size + size + RESERVED_FOR_REPLICA_SETS <= MAX_ANNOTATIONS_SIZE
+    }
+
     /// Returns true if Kubernetes accepts `value` in place of `own` beside the other annotations.
     pub(crate) fn has_room(&self, key: &str, own: Option<&str>, value: &str) -> bool {
         let size = size_with(self.annotations_size, key, own, Some(value));

@@ -21,7 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, header};
 use jiff::Timestamp;
-use pod_reloader_core::admission::{Answer, Facts, Pending, Step, Unsettled, begin};
+use pod_reloader_core::admission::{Answer, Facts, Pending, Revisions, Step, Unsettled, begin};
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::digest::Objects;
 use pod_reloader_core::error::chain;
@@ -220,22 +220,33 @@ impl Webhook {
 
     /// Finds out what a request means by the revisions of its workload. Without them, the request means what it says, or
     /// what is safe.
-    async fn settle(&self, unsettled: Unsettled, keys: &Keyring, deadline: Instant) -> Step {
-        // The hash must still get there in time.
-        let half = (deadline - Instant::now()) / 2;
-        let remains = match timeout(half, self.source.remains(&unsettled)).await {
-            Ok(Ok(remains)) => Some(remains),
-            Ok(Err(error)) => {
-                let (namespace, error) = (unsettled.namespace(), chain(&error));
+    async fn settle(&self, mut unsettled: Unsettled, keys: &Keyring, deadline: Instant) -> Step {
+        let revisions = self.show_revisions(&mut unsettled, deadline).await;
+        let revisions = match revisions {
+            Ok(()) => Revisions::Seen,
+            Err(error) => {
+                let namespace = unsettled.namespace();
                 warn!(%namespace, error, "cannot read the revisions of a workload");
-                None
-            }
-            Err(_) => {
-                warn!(namespace = %unsettled.namespace(), "cannot read the revisions of a workload in time");
-                None
+                Revisions::Unknown
             }
         };
-        unsettled.settle(remains.as_deref(), &self.scope, keys)
+        unsettled.settle(revisions, &self.scope, keys)
+    }
+
+    /// Shows a review the revisions of its workload, or returns the reason why it cannot.
+    async fn show_revisions(
+        &self,
+        unsettled: &mut Unsettled,
+        deadline: Instant,
+    ) -> Result<(), String> {
+        // What waits here takes up memory that no budget counts.
+        let turn = self.limits.settling.try_acquire();
+        let _turn = turn.map_err(|_| "too many reviews wait for theirs".to_owned())?;
+        // The hash must still get there in time.
+        let half = (deadline - Instant::now()) / 2;
+        let shown = timeout(half, self.source.show_revisions(unsettled)).await;
+        let shown = shown.map_err(|_| "no answer in time".to_owned())?;
+        shown.map_err(|error| chain(&error))
     }
 
     /// Reads the objects that the answer depends on, and a key that is missing. If that fails or takes too

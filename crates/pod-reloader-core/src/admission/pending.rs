@@ -305,12 +305,17 @@ impl Pending {
     /// and nothing restarts them now. If they have something else than the objects, the loop restarts them as after any
     /// other change.
     fn answer_taking_over(&self, objects: &Objects, keys: &Keyring) -> Answer {
-        let decision = decide(&self.workload, objects, keys, FirstStamp::Baseline);
-        let baseline = match &decision {
-            Decision::Baseline(baseline) => Some(&**baseline),
+        let value = self.workload.config_hash();
+        let baseline = match decide(&self.workload, objects, keys, FirstStamp::Baseline) {
+            Decision::Baseline(baseline) => Some(baseline),
+            // SAP's value covers UIDs and resource versions, which differ after a restore.
+            Decision::Set {
+                cause: Cause::ChangedBeforeTakeover,
+                config_hash,
+            } => value.map(|value| format!("{value}={config_hash}")),
             Decision::Unchanged | Decision::MissingConfig(_) | Decision::Set { .. } => None,
         };
-        let desired = match (self.workload.config_hash(), baseline) {
+        let desired = match (value, baseline.as_deref()) {
             (Some(value), Some(baseline)) => Desired::WithBaseline(value, baseline),
             (Some(value), None) => Desired::Hash(value),
             (None, Some(baseline)) => Desired::Baseline(baseline),

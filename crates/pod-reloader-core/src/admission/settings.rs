@@ -3,7 +3,7 @@
 
 use json_patch::PatchOperation;
 
-use crate::annotations::{self, KEYS, OF_TEMPLATES, PREFIX, Place};
+use crate::annotations::{BASELINE, KEYS, OF_TEMPLATES, PREFIX, Place, UNDONE};
 use crate::object::Reviewed;
 use crate::patch;
 use crate::review::RawWorkload;
@@ -49,7 +49,11 @@ impl Forgotten {
     /// Returns true if a manifest that replaces the workload leaves the setting as it is: it says nothing of it, and
     /// neither its sender nor another manifest has set it.
     pub(super) fn outlives_manifest(&self, old: &RawWorkload<'_>, sender: Option<&str>) -> bool {
-        let is_person = |manager: &str| Some(manager) != sender && !MANIFESTS.contains(&manager);
+        let is_person = |manager: &str| match sender {
+            Some(sender) => manager != sender && !MANIFESTS.contains(&manager),
+            // Its fields have a manager that the review does not name. It may be any but these.
+            None => BY_HAND.contains(&manager),
+        };
         self.asked.is_none() && old.is_set_by(self.place, &self.key, is_person)
     }
 
@@ -78,13 +82,21 @@ const MANIFESTS: [&str; 3] = [
     "kubectl-client-side-apply",
 ];
 
+/// The field managers with which people change an annotation or a label with kubectl.
+const BY_HAND: [&str; 4] = [
+    "kubectl-annotate",
+    "kubectl-label",
+    "kubectl-edit",
+    "kubectl-patch",
+];
+
 /// What a request does not say, and what stays in its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Filled {
     pub(super) annotations: Vec<(Box<str>, Box<str>)>,
     pub(super) labels: Vec<(Box<str>, Box<str>)>,
-    /// The annotations of ours in the pod template.
-    pub(super) template: Vec<(&'static str, Box<str>)>,
+    /// All annotations of ours that the pod template is to have. `None` leaves those of the request.
+    pub(super) template: Option<Vec<(&'static str, Box<str>)>>,
 }
 
 impl Filled {
@@ -109,15 +121,31 @@ impl Filled {
         *self == Self::default()
     }
 
+    /// Returns the same without annotations for which the object of which `workload` was read has no room: Kubernetes would
+    /// refuse the write.
+    pub(super) fn that_fits(&self, workload: &Workload) -> Self {
+        let sizes = self.annotations.iter();
+        let size = sizes.map(|(key, value)| key.len() + value.len()).sum();
+        match workload.markers.has_room_of(size) {
+            true => self.clone(),
+            false => Self {
+                annotations: Vec::new(),
+                ..self.clone()
+            },
+        }
+    }
+
     /// Fills an object.
     pub(super) fn fill(&self, object: &mut Reviewed) {
         fn pairs(all: &[(Box<str>, Box<str>)]) -> Vec<(&str, &str)> {
             all.iter().map(|(key, value)| (&**key, &**value)).collect()
         }
         object.give(&pairs(&self.annotations), &pairs(&self.labels));
-        let template = self.template.iter();
-        let template: Vec<_> = template.map(|(key, value)| (*key, &**value)).collect();
-        object.give_template(&template);
+        if let Some(template) = &self.template {
+            let template = template.iter();
+            let template: Vec<_> = template.map(|(key, value)| (*key, &**value)).collect();
+            object.give_template(&template);
+        }
     }
 
     /// Returns the patch that fills the object of which `workload` was read.
@@ -133,13 +161,11 @@ impl Filled {
         };
         let mut all = of("annotations", markers.has_annotations, &self.annotations);
         all.extend(of("labels", markers.has_labels, &self.labels));
-        let given = |key: &str| {
-            let mut given = self.template.iter();
-            given
-                .find(|(own, _)| *own == key)
-                .map(|(_, value)| &**value)
-        };
-        if !self.template.is_empty() {
+        if let Some(template) = &self.template {
+            let given = |key: &str| {
+                let own = template.iter().find(|(own, _)| *own == key);
+                own.map(|(_, value)| &**value)
+            };
             all.extend(patch::change_templates(workload, |_| {
                 OF_TEMPLATES.map(given)
             }));
@@ -150,7 +176,7 @@ impl Filled {
     /// Returns the warning that names the settings that stay, if any do. `why` says for which reason.
     pub(super) fn warning(&self, why: &str) -> Option<String> {
         let annotations = self.annotations.iter();
-        let settings = annotations.filter(|(key, _)| **key != *annotations::BASELINE);
+        let settings = annotations.filter(|(key, _)| !OF_PODS.contains(&&**key));
         let keys: Vec<_> = settings
             .chain(&self.labels)
             .map(|(key, _)| &**key)
@@ -158,6 +184,9 @@ impl Filled {
         (!keys.is_empty()).then(|| format!("pod-reloader: {} as before: {why}", stay(&keys)))
     }
 }
+
+/// The annotations of a workload in which we note what its pods have.
+pub(super) const OF_PODS: [&str; 2] = [BASELINE, UNDONE];
 
 /// Returns a text such as `a stays` or `a, b stay`.
 fn stay(keys: &[&str]) -> String {

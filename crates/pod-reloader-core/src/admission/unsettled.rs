@@ -1,11 +1,13 @@
 //! Reviews of writes that may leave something out because their senders do not know it. What the cluster keeps of the
 //! workload's revisions tells.
 
+use std::mem;
+
 use serde_json::value::RawValue;
 
-use super::settings::{Filled, Forgotten};
+use super::settings::{Filled, Forgotten, OF_PODS};
 use super::{Begun, Step};
-use crate::annotations::{BASELINE, CONFIG_HASH, KEYS, OF_TEMPLATES, Place};
+use crate::annotations::{CONFIG_HASH, KEYS, OF_TEMPLATES, Place};
 use crate::hash::Keyring;
 use crate::name::Name;
 use crate::object::Reviewed;
@@ -14,7 +16,8 @@ use crate::revision::{KeptIn, Remains};
 use crate::scope::Scope;
 use crate::workload::Workload;
 
-/// A review that depends on what the cluster keeps of the workload's revisions.
+/// A review that depends on what the cluster keeps of the workload's revisions. However many there are, little of them
+/// is kept.
 #[derive(Debug)]
 pub struct Unsettled {
     pub(super) begun: Begun,
@@ -25,8 +28,8 @@ pub struct Unsettled {
     pub(super) kept: KeptIn,
     /// The selector of its pods, which its revisions match as well.
     pub(super) selector: String,
-    /// The pod template of the request.
-    pub(super) template: Box<RawValue>,
+    /// The pod template of the request. `None` if revisions are not compared with it.
+    pub(super) template: Option<Box<RawValue>>,
     pub(super) question: Question,
 }
 
@@ -34,9 +37,37 @@ pub struct Unsettled {
 #[derive(Debug)]
 pub(super) enum Question {
     /// Does the new workload take over pods that run its template already?
-    TakesOver,
+    TakesOver {
+        /// The newest revision of nobody so far. It has a template if that is the one of the request.
+        last: Option<Remains>,
+    },
     /// Does the request bring back an earlier revision, and with it the settings of that time?
-    Undoes { forgotten: Vec<Forgotten> },
+    Undoes {
+        /// The settings of which no revision so far tells that they stay.
+        forgotten: Vec<Forgotten>,
+        /// The settings that stay.
+        stay: Vec<Forgotten>,
+    },
+}
+
+impl Question {
+    pub(super) fn takes_over() -> Self {
+        Self::TakesOver { last: None }
+    }
+
+    pub(super) fn undoes(forgotten: Vec<Forgotten>) -> Self {
+        let stay = Vec::new();
+        Self::Undoes { forgotten, stay }
+    }
+}
+
+/// What is known of the revisions of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revisions {
+    /// The review was [shown](Unsettled::look_at) all of them.
+    Seen,
+    /// They cannot be read, or not all of them.
+    Unknown,
 }
 
 impl Unsettled {
@@ -55,18 +86,46 @@ impl Unsettled {
         &self.selector
     }
 
-    /// Returns true if a revision matters: the others need not be kept.
-    pub fn is_about(&self, remains: &Remains) -> bool {
-        let is_one = match &self.question {
-            Question::TakesOver => remains.owner.is_none(),
-            Question::Undoes { .. } => remains.owner.as_deref() == Some(self.object.uid()),
+    /// Takes in what a revision tells.
+    pub fn look_at(&mut self, remains: Remains) {
+        let template = self.template.as_deref();
+        let is_same = |remains: &Remains| {
+            let both = template.zip(remains.template.as_deref());
+            both.is_some_and(|(own, earlier)| same_template_but_for_ours(own, earlier))
         };
-        let template = remains.template.as_deref();
-        is_one && template.is_some_and(|it| same_template_but_for_ours(&self.template, it))
+        match &mut self.question {
+            Question::TakesOver { last } if remains.owner.is_none() => {
+                let remains = match is_same(&remains) {
+                    true => remains,
+                    // It matters only that there is one as new.
+                    false => remains.without_content(),
+                };
+                let own = self.object.of_template(CONFIG_HASH);
+                if last
+                    .as_ref()
+                    .is_none_or(|last| rank(&remains, own) > rank(last, own))
+                {
+                    *last = Some(remains);
+                }
+            }
+            Question::Undoes { forgotten, stay }
+                if remains.owner.as_deref() == Some(self.object.uid()) && is_same(&remains) =>
+            {
+                let Some(earlier) = &remains.annotations else {
+                    return;
+                };
+                let all = mem::take(forgotten).into_iter();
+                let (mut found, others): (Vec<_>, Vec<_>) =
+                    all.partition(|it| it.outlives_undo(earlier));
+                stay.append(&mut found);
+                *forgotten = others;
+            }
+            Question::TakesOver { .. } | Question::Undoes { .. } => {}
+        }
     }
 
-    /// Goes on, given the revisions for which [`Unsettled::is_about`] holds. `None` if they cannot be read.
-    pub fn settle(self, remains: Option<&[Remains]>, scope: &Scope, keys: &Keyring) -> Step {
+    /// Goes on with what the revisions have told.
+    pub fn settle(self, revisions: Revisions, scope: &Scope, keys: &Keyring) -> Step {
         let Self {
             begun,
             asked,
@@ -74,56 +133,48 @@ impl Unsettled {
             question,
             ..
         } = self;
+        let is_known = revisions == Revisions::Seen;
         match question {
-            Question::TakesOver => {
-                let own = object.of_template(CONFIG_HASH);
-                let last = last(remains.unwrap_or_default(), own);
-                match last.map(|it| of_pods(it, &object)) {
+            Question::TakesOver { last } => {
+                let last = last.filter(|it| is_known && it.template.is_some());
+                match last.map(|it| of_pods(&it, &object)) {
                     Some(filled) => begun.go_on(object, &filled, true, TAKEN_OVER, scope, keys),
                     None => begun.step(asked, false, keys),
                 }
             }
-            Question::Undoes { forgotten } => {
-                let outlives = |setting: &&Forgotten| match remains {
-                    Some(remains) => {
-                        let mut annotations =
-                            remains.iter().filter_map(|it| it.annotations.as_ref());
-                        annotations.any(|it| setting.outlives_undo(it))
-                    }
-                    // It may be an undo.
-                    None => setting.place == Place::Annotation,
-                };
-                let filled = Filled::with(forgotten.iter().filter(outlives));
+            Question::Undoes { forgotten, stay } => {
+                // It may be an undo if nobody knows.
+                let perhaps = forgotten.iter().filter(|_| !is_known);
+                let perhaps = perhaps.filter(|it| it.place == Place::Annotation);
+                let filled = Filled::with(stay.iter().chain(perhaps));
                 begun.go_on(object, &filled, false, UNDO, scope, keys)
             }
         }
     }
 }
 
-/// Returns the revision whose pods a new workload takes over: the one with the config hash of its template, if there is
-/// one, otherwise the newest.
-fn last<'a>(remains: &'a [Remains], own: Option<&str>) -> Option<&'a Remains> {
-    let has_same = |it: &&Remains| own.is_some() && it.of_template(CONFIG_HASH).as_deref() == own;
-    let newest = || remains.iter().max_by_key(|it| it.number);
-    remains.iter().find(has_same).or_else(newest)
+/// Returns the rank of a revision among those of which pods may run: the newest one is the last that its workload had.
+/// Where the numbers are the same, the one with the template and the config hash of the request counts.
+fn rank(remains: &Remains, own: Option<&str>) -> (i64, bool, bool) {
+    let has_same = own.is_some() && remains.of_template(CONFIG_HASH).as_deref() == own;
+    (remains.number, remains.template.is_some(), has_same)
 }
 
 /// Returns what pods have that run already, and what their workload had, as far as the new one has not. Only what says when
-/// pods are restarted stays: what they are restarted for is what the new manifest says.
+/// pods are restarted stays: what they are restarted for is what the new manifest says. What we have noted of the pods
+/// goes with them.
 fn of_pods(remains: &Remains, asked: &Reviewed) -> Filled {
     let of_template = |key: &'static str| Some((key, remains.of_template(key)?));
     let timing = KEYS.iter().filter(|it| it.is_timing).map(|it| it.key);
-    let annotations = timing
-        .chain([BASELINE])
-        .filter(|key| asked.annotation(key).is_none());
+    let lacking = timing.filter(|key| asked.annotation(key).is_none());
     let had = |key: &'static str| {
         let value = remains.annotations.as_ref()?.get(key)?;
         Some((key.into(), value.into()))
     };
     Filled {
-        annotations: annotations.filter_map(had).collect(),
+        annotations: lacking.chain(OF_PODS).filter_map(had).collect(),
         labels: Vec::new(),
-        template: OF_TEMPLATES.into_iter().filter_map(of_template).collect(),
+        template: Some(OF_TEMPLATES.into_iter().filter_map(of_template).collect()),
     }
 }
 

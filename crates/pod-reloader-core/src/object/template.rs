@@ -51,12 +51,18 @@ impl PodTemplate {
         self.metadata.as_ref()?.annotations.as_ref()?.ours.get(key)
     }
 
-    /// Adds annotations of ours, or replaces them.
+    /// Gives it these annotations of ours, and no others.
     pub(super) fn give(&mut self, ours: &[(&str, &str)]) {
+        let has_none = OF_TEMPLATES.iter().all(|key| self.own(key).is_none());
+        if ours.is_empty() && has_none {
+            return;
+        }
         let metadata = self.metadata.get_or_insert_default();
         let own = metadata.annotations.get_or_insert_default();
-        own.all = own.all.with(ours);
-        own.ours = own.ours.with(ours);
+        let others = own.all.iter();
+        let others = others.filter(|(key, _)| !OF_TEMPLATES.contains(key));
+        own.all = others.chain(ours.iter().copied()).collect();
+        own.ours = ours.iter().copied().collect();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use k8s_openapi::ByteString;
-use pod_reloader_core::admission::{Answer, Outcome, Pending, Step, begin};
+use pod_reloader_core::admission::{Answer, Outcome, Pending, Revisions, Step, begin};
 use pod_reloader_core::copies::Copies;
 use pod_reloader_core::decision::FirstStamp;
 use pod_reloader_core::digest::{Aspects, ConfigObject, Contents, Objects, Presence};
@@ -75,7 +75,7 @@ fn step(request: &Request<'_>) -> Option<Step> {
     let scope = Scope::new([], Name::parse("operator").expect("it is a name")).and_pins(true);
     match begin(request, &scope, &keys(), OURSELVES) {
         // Without revisions, a request means what it says.
-        Ok(Step::Settle(unsettled)) => Some(unsettled.settle(None, &scope, &keys())),
+        Ok(Step::Settle(unsettled)) => Some(unsettled.settle(Revisions::Unknown, &scope, &keys())),
         Ok(step) => Some(step),
         Err(error) => {
             assert!(error.to_string().len() < 100, "{error}");

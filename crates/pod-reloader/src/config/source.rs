@@ -17,9 +17,7 @@ use pod_reloader_core::foreign::Foreign;
 use pod_reloader_core::mark::COPY;
 use pod_reloader_core::name::Name;
 use pod_reloader_core::reference::{ConfigKind, ConfigMetadata, Reference};
-use pod_reloader_core::revision::{
-    ControllerRevision, KeepsRevision, KeptIn, PastReplicaSet, Remains,
-};
+use pod_reloader_core::revision::{ControllerRevision, KeepsRevision, KeptIn, PastReplicaSet};
 use pod_reloader_core::scope::Scope;
 use pod_reloader_core::workload::Workload;
 use serde::Deserialize;
@@ -32,7 +30,7 @@ use crate::metrics::Reads;
 use crate::runtime::budget::{Budget, Share};
 use crate::runtime::client::within;
 use crate::runtime::error::CallError;
-use crate::runtime::resources::{PAGE, Resources, api, next_page};
+use crate::runtime::resources::{Resources, api, next_page};
 use pod_reloader_core::error::chain;
 
 #[cfg(test)]
@@ -41,6 +39,11 @@ mod tests;
 /// The number of config objects that one source reads at once. Even if all reads of the webhook and of the
 /// loop are large, a quarter of the budget is left for reviews.
 const READS_AT_ONCE: usize = 12;
+/// The number of lists of revisions that one source makes at once. They may be long, so they take no turns from reads.
+const REVISION_LISTS_AT_ONCE: usize = 8;
+/// The maximum number of revisions of a workload that a review looks at. Kubernetes keeps ten by default. Anybody who can
+/// write ReplicaSets can make as many as they like.
+const MAX_REVISIONS: u32 = 200;
 /// The size that most config objects do not exceed, in bytes.
 const USUAL: usize = 256 << 10;
 /// The size of one mebibyte in base64, with its metadata, in bytes. Only objects full of characters that
@@ -75,6 +78,7 @@ pub(crate) struct Source {
     client: Client,
     deadline: Duration,
     reads: Arc<Semaphore>,
+    revision_lists: Arc<Semaphore>,
     budget: Budget,
     scope: Arc<Scope>,
     counted: Reads,
@@ -95,6 +99,7 @@ impl Source {
             client,
             deadline,
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
+            revision_lists: Arc::new(Semaphore::new(REVISION_LISTS_AT_ONCE)),
             budget,
             counted,
         }
@@ -200,31 +205,39 @@ impl Source {
             .await
     }
 
-    /// Lists the revisions that matter to a review.
-    pub(crate) async fn remains(&self, unsettled: &Unsettled) -> Result<Vec<Remains>, CallError> {
+    /// Shows a review the revisions of its workload.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be read, or there are more than [`MAX_REVISIONS`].
+    pub(crate) async fn show_revisions(&self, unsettled: &mut Unsettled) -> Result<(), CallError> {
         match unsettled.kept_in() {
-            KeptIn::ReplicaSets => self.remains_in::<PastReplicaSet>(unsettled).await,
-            KeptIn::ControllerRevisions => self.remains_in::<ControllerRevision>(unsettled).await,
+            KeptIn::ReplicaSets => self.show_those::<PastReplicaSet>(unsettled).await,
+            KeptIn::ControllerRevisions => self.show_those::<ControllerRevision>(unsettled).await,
         }
     }
 
-    async fn remains_in<K>(&self, unsettled: &Unsettled) -> Result<Vec<Remains>, CallError>
+    async fn show_those<K>(&self, unsettled: &mut Unsettled) -> Result<(), CallError>
     where
         K: KeepsRevision + Resource<DynamicType = (), Scope = DynamicResourceScope> + Foreign,
     {
         let api = api::<K>(&self.client, Some(unsettled.namespace()), ());
         let revisions = Resources::new(api, "revision", &self.budget);
         let revisions = revisions.with_labels(unsettled.selector().to_owned());
-        let mut found = Vec::new();
-        let mut limit = PAGE;
-        let listed = revisions.list(&mut limit, |revision: K| {
-            let remains = revision.remains();
-            if unsettled.is_about(&remains) {
-                found.push(remains);
-            }
+        let page = ListParams::default().limit(MAX_REVISIONS);
+        let turn = self.revision_lists.acquire().await;
+        let _turn = turn.expect("the semaphore is never closed");
+        let mut unreadable = None;
+        let listed = revisions.page(&page, |item: Result<K, CallError>| match item {
+            Ok(revision) => unsettled.look_at(revision.remains()),
+            Err(error) => unreadable = Some(error),
         });
-        within(self.deadline, listed).await?;
-        Ok(found)
+        let list = within(self.deadline, listed).await?;
+        match (unreadable, next_page(&list)) {
+            (Some(error), _) => Err(error),
+            (None, Some(_)) => Err(CallError::TooMany(MAX_REVISIONS)),
+            (None, None) => Ok(()),
+        }
     }
 
     /// Reads the current state of the objects that the pods of `workload` need and that it does not track. One that we

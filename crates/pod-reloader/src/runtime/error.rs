@@ -73,6 +73,8 @@ pub(crate) enum CallError {
     NoRoom,
     #[error("it is longer than {} MiB", LONGEST >> 20)]
     TooLong,
+    #[error("there are more than {0}")]
+    TooMany(u32),
     #[error(transparent)]
     NotAConfigObject(#[from] NotAConfigObject),
     #[error("the answer cannot be read")]
@@ -103,7 +105,9 @@ impl CallError {
             } => "unavailable",
             Self::Refused { .. } | Self::AnnotationsTooLong(_) => "refused",
             Self::Connection(_) => "unreachable",
-            Self::NotAConfigObject(_) | Self::TooLong | Self::Unreadable => "unreadable",
+            Self::NotAConfigObject(_) | Self::TooLong | Self::TooMany(_) | Self::Unreadable => {
+                "unreadable"
+            }
         }
     }
 

@@ -33,6 +33,8 @@ pub(super) const LARGE_REVIEW: usize = 256 << 10;
 pub(super) const RESERVED_FOR_OTHERS: usize = 8 << 20;
 /// The maximum number of reviews that are answered at once.
 pub(super) const REVIEWS_AT_ONCE: usize = 256;
+/// The maximum number of reviews that wait for the revisions of their workloads at once.
+pub(super) const SETTLING_AT_ONCE: usize = 64;
 /// The maximum time that a body may take to arrive, because it takes room from others all that time.
 pub(super) const MAX_ARRIVAL: Duration = Duration::from_secs(10);
 /// The apiserver's own default, for a call without a timeout.
@@ -44,6 +46,8 @@ pub(super) const MARGIN: Duration = Duration::from_millis(200);
 /// The limits of all reviews together, on any route.
 pub(super) struct Limits {
     reviews: Semaphore,
+    /// The turns of reviews that wait for the revisions of their workloads.
+    pub(super) settling: Semaphore,
     /// The turn of large reviews. Parsing takes memory too, so they are parsed one at a time.
     large_reviews: Arc<Semaphore>,
     /// The turn of status queries. Finding out what the loop would do takes longer than answering a write,
@@ -57,6 +61,7 @@ impl Limits {
     pub(super) fn new(budget: Budget) -> Self {
         Self {
             reviews: Semaphore::new(REVIEWS_AT_ONCE),
+            settling: Semaphore::new(SETTLING_AT_ONCE),
             large_reviews: Arc::new(Semaphore::new(1)),
             status_queries: Arc::new(Semaphore::new(1)),
             budget,

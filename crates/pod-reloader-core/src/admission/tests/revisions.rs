@@ -59,14 +59,14 @@ fn settled(
 ) -> Option<(Answer, Value)> {
     let scope = Scope::new([], Name::parse("operator").unwrap());
     let keys = keyring(&[1]);
-    let Step::Settle(unsettled) = step(review) else {
+    let Step::Settle(mut unsettled) = step(review) else {
         return None;
     };
-    let about = revisions.map(|all| {
-        let about = all.iter().filter(|it| unsettled.is_about(it));
-        about.cloned().collect::<Vec<_>>()
+    let known = revisions.map_or(Revisions::Unknown, |all| {
+        all.iter().cloned().for_each(|it| unsettled.look_at(it));
+        Revisions::Seen
     });
-    let answer = match unsettled.settle(about.as_deref(), &scope, &keys) {
+    let answer = match unsettled.settle(known, &scope, &keys) {
         Step::Answer(answer) => answer,
         Step::Read(pending) => {
             let objects = objects(&[("a", holding(content))]);
@@ -77,6 +77,12 @@ fn settled(
     };
     let after = after(review, &answer);
     Some((answer, after))
+}
+
+/// Returns the review that asks once more, after another webhook has changed something.
+fn again(mut review: Value, object: &Value) -> Value {
+    review["request"]["object"] = object.clone();
+    review
 }
 
 fn after(review: &Value, answer: &Answer) -> Value {
@@ -137,6 +143,79 @@ fn what_was_set_since_outlives_an_undo() {
         "{:?}",
         answer.warnings
     );
+}
+
+#[test]
+fn an_undo_and_a_takeover_change_nothing_if_they_are_reviewed_once_more() {
+    let first = || web().lists("a").image("1");
+    let undo = Undo {
+        now: web().lists("a").annotation("hold", "true").image("2"),
+        asked: first(),
+        first: first(),
+    };
+    let (review, revisions) = undo.review();
+    let (_, object) = settled(&review, Some(&revisions), "1").unwrap();
+    match step(&again(review, &object)) {
+        Step::Read(pending) => {
+            let keys = keyring(&[1]);
+            let facts = pending.facts(objects(&[("a", holding("1"))]), &Copies::new(), &keys);
+            let answer = pending.answer(facts.as_ref(), &keys, FirstStamp::Rollout);
+            assert_eq!((answer.patch, answer.warnings), (vec![], vec![]));
+        }
+        Step::Answer(_) | Step::Settle(_) => panic!("the template has changed, and nothing else"),
+    }
+    let review = of(None, first(), None);
+    let plain = web().annotation("hold", "true").image("1");
+    let stamped = web().stamped(&hash("0")).image("1");
+    for orphan in [plain, stamped] {
+        let orphan = [replica_set(orphan, 1, None)];
+        let (_, object) = settled(&review, Some(&orphan), "1").unwrap();
+        let again = again(review.clone(), &object);
+        let (answer, _) = settled(&again, Some(&orphan), "1").unwrap();
+        assert_eq!((answer.patch, answer.warnings), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn an_undo_that_cannot_be_recognised_keeps_the_settings() {
+    let now = || web().lists("a").annotation("hold", "true").image("2");
+    let large = || json!("x".repeat(MAX_UNSETTLED));
+    let selects_all = || json!({"matchLabels": {}});
+    for (pointer, value) in [
+        ("/spec/template/spec/fieldOfTheFuture", large()),
+        ("/spec/selector", selects_all()),
+    ] {
+        let asked = web().lists("a").image("1").with(pointer, value);
+        let review = of(Some(now()), asked, None);
+        let answer = match step(&review) {
+            Step::Read(pending) => pending.answer(None, &keyring(&[1]), FirstStamp::Rollout),
+            Step::Answer(answer) => answer,
+            Step::Settle(_) => panic!("it is not kept in memory while lists are made"),
+        };
+        let object = after(&review, &answer);
+        assert_eq!(annotation(&object, "hold"), Some("true"), "{pointer}");
+    }
+}
+
+#[test]
+fn settings_for_which_there_is_no_room_are_left_out() {
+    let first = || {
+        let full = "x".repeat(crate::texts::MAX_ANNOTATIONS_SIZE - 4096);
+        web().lists("a").annotated("full", &full).image("1")
+    };
+    let window = format!("Sat {}", "x".repeat(4096));
+    let now = web().lists("a").annotation("restart-window", &window);
+    let mut review = of(Some(now.image("2")), first(), None);
+    review["request"]["object"]["spec"]["selector"] = json!(null);
+    let answer = match step(&review) {
+        Step::Read(pending) => pending.answer(None, &keyring(&[1]), FirstStamp::Rollout),
+        Step::Answer(answer) => answer,
+        Step::Settle(_) => panic!("it is too large"),
+    };
+    let object = after(&review, &answer);
+    assert_eq!(annotation(&object, "restart-window"), None);
+    let told = answer.warnings.iter().any(|it| it.contains("as before"));
+    assert!(!told, "{:?}", answer.warnings);
 }
 
 #[test]
@@ -225,8 +304,17 @@ fn a_setting_stays_if_nobody_can_tell_whether_it_is_an_undo() {
 
 /// Returns the object after it was replaced by a manifest, which has no UID.
 fn replaced(now: Builder, managers: &Value, manifest: Builder, sender: &str) -> (Answer, Value) {
+    replaced_by(now, managers, manifest, Some(sender))
+}
+
+fn replaced_by(
+    now: Builder,
+    managers: &Value,
+    manifest: Builder,
+    sender: Option<&str>,
+) -> (Answer, Value) {
     let now = now.with("/metadata/managedFields", managers.clone());
-    let mut review = of(Some(now), manifest, Some(sender));
+    let mut review = of(Some(now), manifest, sender);
     review["request"]["object"]["metadata"]
         .as_object_mut()
         .unwrap()
@@ -320,6 +408,23 @@ fn a_manifest_takes_away_what_its_sender_has_set() {
         let now = web().lists("a").annotation("hold", "true").image("1");
         let (_, object) = replaced(now, &all, web().lists("a").image("1"), "kubectl-replace");
         assert_eq!(annotation(&object, "hold"), None, "{all}");
+    }
+}
+
+#[test]
+fn a_controller_that_names_no_manager_takes_away_what_it_may_have_set_itself() {
+    for (setter, stays) in [
+        // The apiserver takes this name from the client of the controller. The review does not have it.
+        ("web-operator", false),
+        ("kubectl-create", false),
+        ("helm", false),
+        ("kubectl-annotate", true),
+        ("kubectl-patch", true),
+    ] {
+        let now = web().lists("a").annotation("hold", "true").image("1");
+        let all = managers(&[(setter, "f:annotations", "hold")]);
+        let (_, object) = replaced_by(now, &all, web().lists("a").image("1"), None);
+        assert_eq!(annotation(&object, "hold").is_some(), stays, "{setter}");
     }
 }
 
@@ -420,6 +525,79 @@ fn the_pods_with_the_hash_of_the_manifest_are_taken_over() {
         ["5", "0"].map(|value| replica_set(web().stamped(&hash(value)).image("1"), 1, None));
     let (_, object) = settled(&review, Some(&revisions), "1").unwrap();
     assert_eq!(template_hash(&object), Some(&*hash("0")));
+}
+
+#[test]
+fn the_newest_pods_are_taken_over_even_by_a_manifest_with_an_earlier_hash() {
+    let review = of(None, web().lists("a").stamped(&hash("0")).image("1"), None);
+    let set =
+        |value: &str, number| replica_set(web().stamped(&hash(value)).image("1"), number, None);
+    for revisions in [[set("0", 1), set("5", 2)], [set("5", 2), set("0", 1)]] {
+        let (_, object) = settled(&review, Some(&revisions), "1").unwrap();
+        assert_eq!(template_hash(&object), Some(&*hash("5")));
+    }
+}
+
+#[test]
+fn a_manifest_of_an_earlier_template_is_a_change_and_gets_the_current_hash() {
+    let review = of(None, web().lists("a").image("1"), None);
+    let set = |image: &str, number| {
+        let had = web().annotation("hold", "true").stamped(&hash("0"));
+        replica_set(had.image(image), number, None)
+    };
+    for revisions in [[set("1", 1), set("2", 2)], [set("2", 2), set("1", 1)]] {
+        let (answer, object) = settled(&review, Some(&revisions), "1").unwrap();
+        assert_eq!(
+            (template_hash(&object), answer.outcome),
+            (Some(&*hash("1")), Outcome::Set)
+        );
+        assert_eq!(annotation(&object, "hold"), None);
+    }
+}
+
+#[test]
+fn a_manifest_has_no_hash_that_its_running_pods_do_not_have() {
+    let review = of(None, web().lists("a").stamped(&hash("1")).image("1"), None);
+    let orphan = replica_set(web().image("1"), 1, None);
+    let (_, object) = settled(&review, Some(&[orphan]), "1").unwrap();
+    assert_eq!(template_hash(&object), None);
+    assert_eq!(
+        annotation(&object, "baseline"),
+        Some(&*format!("={}", hash("1")))
+    );
+}
+
+#[test]
+fn what_is_noted_of_the_pods_counts_and_not_what_an_old_manifest_says_of_them() {
+    let baseline = |content: &str| format!("={}", hash(content));
+    let manifest = web()
+        .lists("a")
+        .annotation("baseline", &baseline("0"))
+        .image("1");
+    let review = of(None, manifest, None);
+    let had = web()
+        .annotation("baseline", &baseline("1"))
+        .annotation("undone", "a=a-0123456789")
+        .image("1");
+    let orphan = replica_set(had, 1, None);
+    let (answer, object) = settled(&review, Some(&[orphan]), "1").unwrap();
+    assert_eq!(annotation(&object, "baseline"), Some(&*baseline("1")));
+    assert_eq!(annotation(&object, "undone"), Some("a=a-0123456789"));
+    assert_eq!(answer.warnings, [""; 0]);
+}
+
+#[test]
+fn pods_with_a_hash_of_sap_are_taken_over_with_a_baseline() {
+    // It covers UIDs and resource versions, so after a restore it is never right.
+    let sap = "ab".repeat(32);
+    let review = of(None, web().lists("a").stamped(&sap).image("1"), None);
+    let orphan = replica_set(web().stamped(&sap).image("1"), 1, None);
+    let (_, object) = settled(&review, Some(&[orphan]), "1").unwrap();
+    assert_eq!(template_hash(&object), Some(&*sap));
+    assert_eq!(
+        annotation(&object, "baseline"),
+        Some(&*format!("{sap}={}", hash("1")))
+    );
 }
 
 #[test]
