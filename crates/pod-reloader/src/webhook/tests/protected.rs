@@ -53,6 +53,8 @@ struct Cluster {
     replica_set: Option<Value>,
     /// The Deployments, which do not use the ConfigMap.
     deployments: Vec<Value>,
+    /// True if the pod names its owner only when it is listed for the first time.
+    is_orphaned: bool,
 }
 
 impl Cluster {
@@ -67,6 +69,7 @@ impl Cluster {
             asked: Arc::default(),
             replica_set: None,
             deployments: Vec::new(),
+            is_orphaned: false,
         }
     }
 
@@ -158,7 +161,9 @@ impl Cluster {
         let env_from = json!([{"configMapRef": {"name": "app"}}, {"secretRef": {"name": "app"}}]);
         let mut pod =
             json!({"metadata": {"name": "web"}, "spec": {"containers": [{"envFrom": env_from}]}});
-        if self.replica_set.is_some() {
+        let asked = self.asked.lock();
+        let times = asked.iter().filter(|path| path.ends_with("/pods")).count();
+        if self.replica_set.is_some() && !(self.is_orphaned && times > 1) {
             pod["metadata"]["ownerReferences"] = owned_by("ReplicaSet", "rs");
         }
         let items = match path.rsplit('/').next() {
@@ -284,10 +289,20 @@ async fn pods_that_have_outlived_their_deployment_keep_nothing() {
     assert!(reason.contains("is in use by Pod web."), "{reason}");
     let unknown = Cluster {
         broken: ("GET", "/replicasets", Does::Fails),
-        ..cluster
+        ..cluster.clone()
     };
     let reason = unknown.deletes("in-use", false).await.unwrap();
     assert!(reason.contains("cannot tell who uses"), "{reason}");
+
+    // Its Deployment is gone when it is looked for, because the pod has been orphaned since it was listed.
+    let orphaned = Cluster {
+        is_orphaned: true,
+        deployments: Vec::new(),
+        asked: Arc::default(),
+        ..cluster
+    };
+    let reason = orphaned.deletes("in-use", false).await.unwrap();
+    assert!(reason.contains("is in use by Pod web."), "{reason}");
 }
 
 #[tokio::test(start_paused = true)]
