@@ -19,8 +19,10 @@ use crate::runtime::client::{DEADLINE, patch_params, within};
 use crate::runtime::error::CallError;
 use crate::runtime::resources::{Resources, api};
 
-/// The time between two looks at a CronJob whose run has to wait.
+/// The shortest and the longest time between two looks at a CronJob whose run has to wait. In between, it is a tenth of
+/// the time that the run has waited: a Job can be active for days, and many CronJobs can wait at once.
 const LOOK: Duration = Duration::from_secs(5);
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
 /// The number of attempts to count a Job as active: its controller writes to the same status.
 const ATTEMPTS: u32 = 3;
 
@@ -37,14 +39,19 @@ pub(crate) struct Runs(Mutex<HashMap<WorkloadId, DueRun>>);
 #[derive(Clone, Copy)]
 struct DueRun {
     since: Timestamp,
+    noted: Instant,
     next_look: Instant,
 }
 
 impl Runs {
     /// Notes that a run is due. An earlier one that has not begun is the same: it would have this configuration, too.
     pub(crate) fn note(&self, id: &WorkloadId, since: Timestamp) {
-        let next_look = Instant::now();
-        let run = DueRun { since, next_look };
+        let now = Instant::now();
+        let run = DueRun {
+            since,
+            noted: now,
+            next_look: now,
+        };
         self.0.lock().insert(id.clone(), run);
     }
 
@@ -56,11 +63,14 @@ impl Runs {
 
     /// Notes that a run has to wait. Returns when to look at it again.
     pub(crate) fn waits(&self, id: &WorkloadId) -> Instant {
-        let next = Instant::now() + LOOK;
-        if let Some(run) = self.0.lock().get_mut(id) {
-            run.next_look = next;
-        }
-        next
+        let now = Instant::now();
+        let mut runs = self.0.lock();
+        let Some(run) = runs.get_mut(id) else {
+            return now + LOOK;
+        };
+        let waited = now - run.noted;
+        run.next_look = now + (waited / 10).clamp(LOOK, LONGEST_LOOK);
+        run.next_look
     }
 
     /// Forgets a run, which has begun or never will.
@@ -243,6 +253,10 @@ mod tests {
         let next = runs.waits(&id);
         assert_eq!(next, Instant::now() + LOOK);
         assert_eq!(runs.due(&id), Some((Timestamp::UNIX_EPOCH, next)));
+        for (waited, pause) in [(50, 5), (100, 15), (3600, 60)] {
+            tokio::time::advance(Duration::from_secs(waited)).await;
+            assert_eq!(runs.waits(&id), Instant::now() + Duration::from_secs(pause));
+        }
         runs.forget(&id);
         assert_eq!(runs.due(&id), None);
     }
