@@ -237,7 +237,7 @@ impl Reconciler {
         } = &workload.id;
         let why = match why {
             NoRun::TooLate => {
-                let error = "another run was active for longer than startingDeadlineSeconds";
+                let error = "it could not begin within startingDeadlineSeconds";
                 let notice = Notice::NotRun(error.to_owned());
                 self.progress.report(workload, notice);
                 return;
