@@ -3,6 +3,7 @@
 mod fields;
 mod pins;
 mod protected;
+mod revisions;
 
 use std::convert::Infallible;
 use std::pin::Pin;
