@@ -33,8 +33,9 @@ use crate::print::{Answer, Piece, Text, Verdict, by};
 use crate::rollout::Rollout;
 use crate::workloads::{self, HashWriter, Seen};
 
-/// Field manager of `kubectl rollout`, whose undo brings an earlier hash along.
-const ROLLOUT: &str = "kubectl-rollout";
+/// Field managers of `kubectl rollout`, whose undo brings an earlier hash along. It names none itself, so the apiserver
+/// takes the name of the program.
+const ROLLOUT: [&str; 3] = ["kubectl-rollout", "kubectl", "oc"];
 /// Annotation in which `kubectl apply` stores the manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -192,7 +193,10 @@ fn advice(workload: &Workload) -> Vec<String> {
 /// Returns the advice on a config hash that stands in a manifest: a GitOps tool would never see the workload in sync.
 fn hash_in_manifest(seen: &Seen<'_>) -> Option<String> {
     let manager = match &seen.hash_writer {
-        HashWriter::Other(manager) if manager != ROLLOUT => Some(manager),
+        HashWriter::Other {
+            manager,
+            is_applied,
+        } if *is_applied || !ROLLOUT.contains(&manager.as_str()) => Some(manager),
         _ => None,
     };
     let applied = &seen.object["metadata"]["annotations"][LAST_APPLIED];
@@ -431,7 +435,12 @@ mod tests {
             json["advice"].to_string()
         };
         assert!(advice(shop(Some("argocd"), 0)).await.contains("by argocd;"));
-        for owner in [None, Some("pod-reloader"), Some("kubectl-rollout")] {
+        for owner in [
+            None,
+            Some("pod-reloader"),
+            Some("kubectl-rollout"),
+            Some("kubectl"),
+        ] {
             assert_eq!(advice(shop(owner, 0)).await, "[]", "{owner:?}");
         }
         let mut web = deployment("web");

@@ -84,7 +84,7 @@ impl Why {
     ) -> Self {
         let is_newer = |at: &Timestamp| since.duration_since(*at) > LEEWAY;
         match (event, writer) {
-            (_, HashWriter::Other(manager)) => Self::OwnWrite(Some(manager.clone())),
+            (_, HashWriter::Other { manager, .. }) => Self::OwnWrite(Some(manager.clone())),
             (Some(event), _) => Self::Reported(event.message.clone()),
             (None, HashWriter::Admission) => Self::OwnWrite(None),
             _ if !are_events_seen => Self::Unread,

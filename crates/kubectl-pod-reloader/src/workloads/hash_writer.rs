@@ -10,8 +10,13 @@ use serde_json::Value;
 pub(crate) enum HashWriter {
     /// The operator's loop, with the time of its last write of any kind. The webhook may have written later.
     Operator(Option<Timestamp>),
-    /// Somebody else, under this field manager.
-    Other(String),
+    /// Somebody else.
+    Other {
+        /// The field manager.
+        manager: String,
+        /// True if it applies manifests on the server's side.
+        is_applied: bool,
+    },
     /// An admission, such as our webhook. The apiserver records no manager for what admissions write.
     Admission,
     /// Nobody can tell.
@@ -37,7 +42,10 @@ impl HashWriter {
             return Self::Operator(at.and_then(|it| it.parse().ok()));
         }
         match owners.first() {
-            Some(owner) => Self::Other(owner["manager"].as_str().unwrap_or_default().to_owned()),
+            Some(owner) => Self::Other {
+                manager: owner["manager"].as_str().unwrap_or_default().to_owned(),
+                is_applied: owner["operation"] == "Apply",
+            },
             None => Self::Admission,
         }
     }
@@ -46,7 +54,7 @@ impl HashWriter {
     pub(crate) fn manager(&self) -> Option<&str> {
         match self {
             Self::Operator(_) => Some(FIELD_MANAGER),
-            Self::Other(manager) => Some(manager),
+            Self::Other { manager, .. } => Some(manager),
             Self::Admission | Self::Unknown => None,
         }
     }
