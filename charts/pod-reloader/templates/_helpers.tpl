@@ -213,7 +213,7 @@ namespaceSelector:
 {{- end -}}
 
 {{- /* In CEL: whether a workload has any key of a dialect that is read, in the right place or in a wrong one, about which it
-gets a warning. What we write ourselves is no such key: all managed workloads have it. */ -}}
+gets a warning. What we write ourselves does not count: all managed workloads have it. */ -}}
 {{- define "pod-reloader.hasOurAnnotations" -}}
 {{- $dialects := include "pod-reloader.dialects" . | splitList "," -}}
 {{- $ofDialect := dict

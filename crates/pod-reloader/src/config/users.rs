@@ -76,11 +76,11 @@ impl Users {
 
     /// Returns the pods that do not do without an object, and their owners.
     async fn pods(&self, object: &Reference) -> Result<Vec<(String, OwnedBy)>, CallError> {
-        let pick = |pod: &RunningPod| {
+        let pods = self.list(&object.namespace, (), |pod: &RunningPod| {
             let user = || (format!("Pod {}", pod.name()), pod.owned_by());
             pod.needs(object).then(user).into_iter().collect()
-        };
-        self.list(&object.namespace, (), pick).await
+        });
+        pods.await
     }
 
     /// Returns those of them that the garbage collector is not about to delete.
