@@ -6,7 +6,7 @@ use std::mem;
 use serde_json::value::RawValue;
 
 use super::settings::{Filled, Forgotten, OF_PODS};
-use super::{Begun, Step};
+use super::{Begun, MAX_UNSETTLED, Step};
 use crate::annotations::{CONFIG_HASH, KEYS, OF_TEMPLATES, Place};
 use crate::hash::Keyring;
 use crate::name::Name;
@@ -90,7 +90,10 @@ impl Unsettled {
     pub fn look_at(&mut self, remains: Remains) {
         let template = self.template.as_deref();
         let is_same = |remains: &Remains| {
-            let both = template.zip(remains.template.as_deref());
+            let earlier = remains.template.as_deref();
+            // No larger one is the same. Taking it apart would take long.
+            let earlier = earlier.filter(|it| it.get().len() <= 2 * MAX_UNSETTLED);
+            let both = template.zip(earlier);
             both.is_some_and(|(own, earlier)| same_template_but_for_ours(own, earlier))
         };
         match &mut self.question {
