@@ -54,7 +54,7 @@ impl Forgotten {
             // Its fields have a manager that the review does not name. It may be any but these.
             None => BY_HAND.contains(&manager),
         };
-        self.asked.is_none() && old.is_set_by(self.place, &self.key, is_person)
+        self.asked.is_none() && old.is_set_only_by(self.place, &self.key, is_person)
     }
 
     /// Returns true if an undo leaves the setting as it is: the request has it as the workload had it with the earlier

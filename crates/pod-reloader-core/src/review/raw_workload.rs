@@ -100,18 +100,23 @@ impl<'a> RawWorkload<'a> {
         (own != other).then(|| [own, other].map(|text| read(text).unwrap_or_default()))
     }
 
-    /// Returns true if somebody has set this annotation or label of the metadata, and `is_one` holds for everybody who
-    /// has.
-    pub(crate) fn is_set_by(&self, place: Place, key: &str, is_one: impl Fn(&str) -> bool) -> bool {
+    /// Returns true if `is_one` holds for everybody who has set this annotation or label of the metadata. Nobody has if an
+    /// admission has added it: ours does when a write leaves it out, and by that write, all who had set it have lost it.
+    pub(crate) fn is_set_only_by(
+        &self,
+        place: Place,
+        key: &str,
+        is_one: impl Fn(&str) -> bool,
+    ) -> bool {
         let parent = match place {
             Place::Label => "f:labels",
             _ => "f:annotations",
         };
         let field = format!("f:{key}");
-        let look = |(somebody, all): &mut (bool, bool), entry: Entry<'_>| {
+        let look = |(is_known, all): &mut (bool, bool), entry: Entry<'_>| {
             let has_it = |fields| at(fields, &["f:metadata", parent, &field]).is_some();
+            *is_known |= entry.fields_v1.is_some();
             if entry.fields_v1.is_some_and(has_it) {
-                *somebody = true;
                 *all &= entry.manager.is_some_and(|manager| is_one(&manager));
             }
         };

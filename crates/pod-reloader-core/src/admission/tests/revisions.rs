@@ -412,6 +412,21 @@ fn a_manifest_takes_away_what_its_sender_has_set() {
 }
 
 #[test]
+fn what_a_manifest_has_left_out_once_outlives_the_next_one_too() {
+    let manifest = || web().lists("a").image("1");
+    let now = || manifest().annotation("hold", "true");
+    let annotated = managers(&[("kubectl-annotate", "f:annotations", "hold")]);
+    let (_, object) = replaced(now(), &annotated, manifest(), "argocd-controller");
+    assert_eq!(annotation(&object, "hold"), Some("true"));
+    // By that write, kubectl has lost the field. The apiserver records no manager of what an admission adds.
+    let lost = managers(&[("argocd-controller", "f:annotations", "configmaps")]);
+    for sender in [Some("argocd-controller"), Some("kubectl-replace"), None] {
+        let (_, object) = replaced_by(now(), &lost, manifest(), sender);
+        assert_eq!(annotation(&object, "hold"), Some("true"), "{sender:?}");
+    }
+}
+
+#[test]
 fn a_controller_that_names_no_manager_takes_away_what_it_may_have_set_itself() {
     for (setter, stays) in [
         // The apiserver takes this name from the client of the controller. The review does not have it.
