@@ -139,7 +139,7 @@ data: {1.9: old, 1.10: new}
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: ports}
-data: {22: 'shop/shell:22', 0x50: 'shop/web:80', 1e6: million, 017: octal}
+data: {22: 'shop/shell:22', 0x50: 'shop/web:80', 1.50: half, 017: octal}
 ";
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn keys_that_are_no_texts_are_read_as_kubectl_reads_them() -> Result<()> {
         let ports = scene.object("configmap/ports").await?;
         let keys = ports["data"].as_object().context("its data")?.keys();
         let keys: Vec<_> = keys.map(String::as_str).collect();
-        ensure!(keys == ["15", "1e+06", "22", "80"], "{keys:?}");
+        ensure!(keys == ["1.5", "15", "22", "80"], "{keys:?}");
 
         let namespace = format!("--namespace={}", scene.namespace);
         let plan = ["pod-reloader", "plan", "--filename=-", &namespace];
