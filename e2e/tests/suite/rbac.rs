@@ -284,6 +284,10 @@ async fn without_a_loop_and_without_own_secrets_the_operator_may_only_read_and_c
             .annotated(PIN, "configmaps");
         let before = scene.create(&web).await?;
         ensure!(before.key.is_some(), "the webhook was not called");
+        // Its revisions are of the other kind.
+        scene
+            .create(&Workload::new(Kind::StatefulSet, "data").lists("app"))
+            .await?;
         uses_every_rule_since(scene, began, &["Role", "Role"]).await?;
         operator.stop().await;
         Ok(())

@@ -310,7 +310,7 @@ async fn answers(scene: &Scene, process: Tested, others: &[(&str, Answer)]) -> R
         Tested::Controller => [own, &*writer],
         Tested::Writer => [&*writer, own],
     };
-    let tries = tries(own, &scene.namespace, leases);
+    let tries = tries(process, own, &scene.namespace, leases);
     let tried: BTreeSet<_> = tries.iter().map(|(row, _)| *row).collect();
     let documented: BTreeSet<_> = expected.keys().map(String::as_str).collect();
     ensure!(tried == documented, "{tried:#?}\n{documented:#?}");
@@ -372,7 +372,12 @@ type Try = (Method, String, Value);
 /// the process whose token is tried. A Deployment `web`, the pods `ready-0`, `stuck-0` and `started-0` of StatefulSets, a
 /// pod `alone`, a ConfigMap and a Secret `theirs`, and the ConfigMaps `copy-0123456789` and `renamed`, copies by their
 /// labels, are in `shop`.
-fn tries(own: &str, shop: &str, [lease, others_lease]: [&str; 2]) -> Vec<(&'static str, Try)> {
+fn tries(
+    process: Tested,
+    own: &str,
+    shop: &str,
+    [lease, others_lease]: [&str; 2],
+) -> Vec<(&'static str, Try)> {
     let core = |namespace: &str, rest: &str| format!("/api/v1/namespaces/{namespace}/{rest}");
     let api = |group: &str, namespace: &str, rest: &str| {
         format!("/apis/{group}/v1/namespaces/{namespace}/{rest}")
@@ -766,10 +771,21 @@ fn tries(own: &str, shop: &str, [lease, others_lease]: [&str; 2]) -> Vec<(&'stat
         ),
         (
             REPLACE_CA,
-            patch(
-                core(own, &format!("secrets/{own}-tls")),
-                json!({"data": {"tls.crt": "", "tls.key": ""}}),
-            ),
+            // As far as they go, the operator may patch it, and the writer may replace it.
+            match process {
+                Tested::Controller => patch(
+                    core(own, &format!("secrets/{own}-tls")),
+                    json!({"data": {"tls.crt": "", "tls.key": ""}}),
+                ),
+                Tested::Writer => put(
+                    core(own, &format!("secrets/{own}-tls")),
+                    json!({
+                        "metadata": {"name": format!("{own}-tls")},
+                        "type": "kubernetes.io/tls",
+                        "data": {"tls.crt": "", "tls.key": ""},
+                    }),
+                ),
+            },
         ),
         (
             CHANGE_OWN_WEBHOOK,
