@@ -142,18 +142,18 @@ pub fn begin(
             false => begun.go_on(object, &filled, false, MANIFEST, scope, keys),
         });
     };
-    let asked = object.clone().read(kind, reading).map_err(invalid)?;
+    let selector = object.pod_selector().unwrap_or_default();
+    let asked = object.read(kind, reading).map_err(invalid)?;
     let takes_over = matches!(question, Question::TakesOver { .. });
     if takes_over && !(asked.is_opted_in() && carries_hash(&asked)) {
         return Ok(begun.step(asked, false, keys));
     }
-    let selector = object.pod_selector().unwrap_or_default();
     let is_small = raw.get().len() <= MAX_UNSETTLED && !selector.is_empty();
     let template = at(raw, SPEC_TEMPLATE).filter(|_| is_small);
     let unsettled = Unsettled {
         begun,
         asked,
-        object,
+        object: raw.to_owned(),
         kept,
         selector,
         template: template.map(ToOwned::to_owned),

@@ -242,11 +242,6 @@ impl Reviewed {
         self.identity().namespace.as_deref().unwrap_or_default()
     }
 
-    /// Returns the UID, empty if it has none.
-    pub(crate) fn uid(&self) -> &str {
-        self.identity().uid.as_deref().unwrap_or_default()
-    }
-
     /// Returns an annotation.
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
         let metadata = match self {
@@ -254,14 +249,6 @@ impl Reviewed {
             Self::Custom(object) => &object.metadata,
         };
         metadata.annotations.as_ref()?.get(key)
-    }
-
-    /// Returns an annotation of ours in the pod template of a built-in kind.
-    pub(crate) fn of_template(&self, key: &str) -> Option<&str> {
-        match self {
-            Self::BuiltIn(object) => object.spec.template.own(key),
-            Self::Custom(_) => None,
-        }
     }
 
     /// Sets the namespace.

@@ -3,7 +3,7 @@ use crate::cluster::canned::{Canned, deployment, operator, operator_with};
 use pod_reloader_core::annotations::CONFIG_HASH;
 use serde_json::{Value, json};
 
-const HASH: &str = "v1.dcdaaec6.00112233467b0198a29241395d135eb7";
+const HASH: &str = "v1.dcdaaec6.00112233467b0198a29241395d135eb7a8d25cb046628dc25951ea0ba3d94e28";
 
 /// Returns a Deployment that is managed and has a hash.
 fn managed(name: &str) -> Value {

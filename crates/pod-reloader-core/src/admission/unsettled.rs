@@ -23,7 +23,8 @@ pub struct Unsettled {
     pub(super) begun: Begun,
     /// The workload as it is in the request.
     pub(super) asked: Workload,
-    pub(super) object: Reviewed,
+    /// The unparsed object of the request: parsed, it takes more than twice as much.
+    pub(super) object: Box<RawValue>,
     /// Where its revisions are.
     pub(super) kept: KeptIn,
     /// The selector of its pods, which its revisions match as well.
@@ -103,7 +104,7 @@ impl Unsettled {
                     // It matters only that there is one as new.
                     false => remains.without_content(),
                 };
-                let own = self.object.of_template(CONFIG_HASH);
+                let own = self.asked.config_hash();
                 if last
                     .as_ref()
                     .is_none_or(|last| rank(&remains, own) > rank(last, own))
@@ -112,7 +113,7 @@ impl Unsettled {
                 }
             }
             Question::Undoes { forgotten, stay }
-                if remains.owner.as_deref() == Some(self.object.uid()) && is_same(&remains) =>
+                if remains.owner.as_deref() == Some(&*self.asked.uid) && is_same(&remains) =>
             {
                 let Some(earlier) = &remains.annotations else {
                     return;
@@ -137,11 +138,19 @@ impl Unsettled {
             ..
         } = self;
         let is_known = revisions == Revisions::Seen;
+        let read = || {
+            let mut object = Reviewed::of(&object, begun.kind).ok()?;
+            object.put_in(asked.id.namespace.as_str());
+            Some(object)
+        };
         match question {
             Question::TakesOver { last } => {
                 let last = last.filter(|it| is_known && it.template.is_some());
-                match last.map(|it| of_pods(&it, &object)) {
-                    Some(filled) => begun.go_on(object, &filled, true, TAKEN_OVER, scope, keys),
+                match last.zip(read()) {
+                    Some((last, object)) => {
+                        let filled = of_pods(&last, &object);
+                        begun.go_on(object, &filled, true, TAKEN_OVER, scope, keys)
+                    }
                     None => begun.step(asked, false, keys),
                 }
             }
@@ -150,7 +159,10 @@ impl Unsettled {
                 let perhaps = forgotten.iter().filter(|_| !is_known);
                 let perhaps = perhaps.filter(|it| it.place == Place::Annotation);
                 let filled = Filled::with(stay.iter().chain(perhaps));
-                begun.go_on(object, &filled, false, UNDO, scope, keys)
+                match read() {
+                    Some(object) => begun.go_on(object, &filled, false, UNDO, scope, keys),
+                    None => begun.step(asked, false, keys),
+                }
             }
         }
     }

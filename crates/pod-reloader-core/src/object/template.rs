@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for Annotations {
 
 impl PodTemplate {
     /// Returns an annotation of ours.
-    pub(super) fn own(&self, key: &str) -> Option<&str> {
+    fn own(&self, key: &str) -> Option<&str> {
         self.metadata.as_ref()?.annotations.as_ref()?.ours.get(key)
     }
 
