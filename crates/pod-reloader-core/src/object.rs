@@ -209,9 +209,9 @@ impl Object for CustomObject {
 #[derive(Clone, Debug)]
 pub(crate) enum Reviewed {
     /// One of a kind that every cluster has.
-    BuiltIn(WorkloadObject),
+    BuiltIn(Box<WorkloadObject>),
     /// One of any other kind.
-    Custom(CustomObject),
+    Custom(Box<CustomObject>),
 }
 
 impl Reviewed {
