@@ -207,11 +207,15 @@ impl Object for CustomObject {
 
 /// A workload of a review.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of them at a time, on the stack"
+)]
 pub(crate) enum Reviewed {
     /// One of a kind that every cluster has.
-    BuiltIn(Box<WorkloadObject>),
+    BuiltIn(WorkloadObject),
     /// One of any other kind.
-    Custom(Box<CustomObject>),
+    Custom(CustomObject),
 }
 
 impl Reviewed {
