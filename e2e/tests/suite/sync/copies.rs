@@ -40,8 +40,15 @@ async fn in_order(scene: &Scene, order: &str) -> Result<()> {
     }
     becomes(scene, &ours, "Synced").await?;
     let namespace = namespaces.name(order);
-    let difference = difference_of(scene, &namespace, order, "1").await?;
-    ensure!(difference.is_none(), "{order}: {difference:?}");
+    // It may have been in sync with no namespace, before this one was seen.
+    wait_for("the copy to be exact", PATIENCE, async || {
+        let difference = difference_of(scene, &namespace, order, "1").await?;
+        Ok(match difference {
+            None => Attempt::Done(()),
+            difference => Attempt::NotYet(format!("{order}: {difference:?}")),
+        })
+    })
+    .await?;
     // It goes with its owner, by the garbage collector.
     delete_sync(scene, &ours).await?;
     wait_for("the copy to go", PATIENCE, async || {
