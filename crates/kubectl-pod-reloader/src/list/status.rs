@@ -249,6 +249,13 @@ mod tests {
             let is_quiet = told == ListStatus::NothingReported;
             assert_eq!(waits_for.is_none(), is_quiet, "{reason}");
         }
+        // The rollout in progress may be of anything.
+        let rolling = Facts {
+            rollout: Rollout::Running("1 of 2".to_owned()),
+            ..facts()
+        };
+        let waiting = event("WaitingForStage", false);
+        assert_eq!(rolling.status(Some(Some(&waiting))).0, ListStatus::Waiting);
     }
 
     #[test]
