@@ -20,7 +20,7 @@ pub use self::answer::{Answer, Outcome};
 use self::answer::{Stored, warnings};
 pub use self::facts::Facts;
 pub use self::pending::Pending;
-use self::settings::{Filled, Forgotten};
+use self::settings::{Filled, Forgotten, Reason};
 use self::unsettled::Question;
 pub use self::unsettled::{Revisions, Unsettled};
 use crate::annotations;
@@ -137,10 +137,12 @@ pub fn begin(
     let reading = scope.reading();
     let invalid = |_| InvalidReview::NoObject("namespace");
     let Some((question, kept)) = question.zip(kept) else {
-        return Ok(match filled.is_empty() {
-            true => begun.step(object.read(kind, reading).map_err(invalid)?, false, keys),
-            false => begun.go_on(object, &filled, false, MANIFEST, scope, keys),
-        });
+        if filled.is_empty() {
+            let workload = object.read(kind, reading).map_err(invalid)?;
+            return Ok(begun.step(workload, false, keys));
+        }
+        let asked = object.clone().read(kind, reading).map_err(invalid)?;
+        return Ok(begun.go_on(&asked, object, &filled, Reason::Replaced, scope, keys));
     };
     let selector = object.pod_selector().unwrap_or_default();
     let asked = object.read(kind, reading).map_err(invalid)?;
@@ -220,33 +222,29 @@ impl Update {
 }
 
 impl Begun {
-    /// Goes on with the object of the request, once it is `filled`. `why` says why its settings stay, and `takes_over`
-    /// whether pods run its template already.
+    /// Goes on with the object of the request, of which `asked` was read, once it is `filled` for this reason.
     fn go_on(
         self,
+        asked: &Workload,
         mut object: Reviewed,
         filled: &Filled,
-        takes_over: bool,
-        why: &str,
+        reason: Reason,
         scope: &Scope,
         keys: &Keyring,
     ) -> Step {
-        let (kind, reading) = (self.kind, scope.reading());
-        // The namespace has been found valid before.
-        let Ok(asked) = object.clone().read(kind, reading) else {
-            return Step::Answer(Answer::default());
-        };
-        let filled = filled.that_fits(&asked);
+        let filled = filled.that_fits(asked);
         filled.fill(&mut object);
-        let Ok(workload) = object.read(kind, reading) else {
+        // The namespace has been found valid before.
+        let Ok(workload) = object.read(self.kind, scope.reading()) else {
             return Step::Answer(Answer::default());
         };
-        let filling = filled.patch(&asked);
-        let step = self.step(workload, takes_over, keys);
-        step.filled(filling, filled.warning(why))
+        let filling = filled.patch(asked);
+        let step = self.step(workload, reason == Reason::TakesOver, keys);
+        step.filled(filling, filled.warning(reason))
     }
 
     /// Returns the next step for a workload: objects are read only if it is new, or if its pod template really changes.
+    /// `takes_over` says whether pods run its template already.
     fn step(self, workload: Workload, takes_over: bool, keys: &Keyring) -> Step {
         if !workload.is_opted_in() {
             // A spelling mistake may be the reason why it does not opt in, so warnings are still given.
@@ -364,7 +362,3 @@ fn has_our_form(workload: &Workload, stored: &Stored, keys: &Keyring) -> bool {
 fn field_manager<'a>(request: &'a Request<'_>) -> Option<&'a str> {
     request.options.as_ref()?.field_manager.as_deref()
 }
-
-/// The reason why a manifest that replaces a workload leaves settings as they are.
-const MANIFEST: &str = "the manifest does not have it, and somebody else has set it; to remove it, use kubectl annotate \
-                        or kubectl label";

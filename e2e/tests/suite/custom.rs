@@ -356,20 +356,28 @@ async fn a_change_runs_a_cron_job_once_if_that_is_requested() -> Result<()> {
     .await
 }
 
+/// Creates CronJob `nightly` with this change of its spec, starts the operator, and waits until it manages the CronJob.
+async fn managed_nightly(scene: &Scene, change: impl FnOnce(&mut Value)) -> Result<Managed> {
+    may_create_jobs(scene).await?;
+    scene.apply(&config("1")).await?;
+    let mut nightly = Managed::cron_job("nightly").lists("app");
+    change(&mut nightly.manifest["spec"]);
+    scene.apply(&[nightly.manifest.clone()]).await?;
+    scene.operator.start_again().await?;
+    nightly.right(scene, "app").await?;
+    Ok(nightly)
+}
+
 #[tokio::test]
 async fn a_run_waits_until_no_other_is_active_if_the_cron_job_forbids_two() -> Result<()> {
     let options = cron_jobs(&["--run-cronjobs-on-change"]);
     Scene::play(options, async |scene| {
-        may_create_jobs(scene).await?;
-        scene.apply(&config("1")).await?;
-        let mut nightly = Managed::cron_job("nightly").lists("app");
-        let spec = &mut nightly.manifest["spec"];
-        spec["concurrencyPolicy"] = json!("Forbid");
-        // Its pods never start.
-        spec["jobTemplate"]["spec"]["template"]["spec"]["schedulerName"] = json!("nobody");
-        scene.apply(&[nightly.manifest.clone()]).await?;
-        scene.operator.start_again().await?;
-        nightly.right(scene, "app").await?;
+        let change = |spec: &mut Value| {
+            spec["concurrencyPolicy"] = json!("Forbid");
+            // Its pods never start.
+            spec["jobTemplate"]["spec"]["template"]["spec"]["schedulerName"] = json!("nobody");
+        };
+        let nightly = managed_nightly(scene, change).await?;
 
         scene.apply(&[config_map("app", "2")]).await?;
         let first = other_job(scene, &Value::Null).await?;
@@ -399,16 +407,12 @@ async fn a_run_waits_until_no_other_is_active_if_the_cron_job_forbids_two() -> R
 async fn the_history_limit_of_a_cron_job_covers_runs_after_changes() -> Result<()> {
     let options = cron_jobs(&["--run-cronjobs-on-change"]);
     Scene::play(options, async |scene| {
-        may_create_jobs(scene).await?;
-        scene.apply(&config("1")).await?;
-        let mut nightly = Managed::cron_job("nightly").lists("app");
-        let spec = &mut nightly.manifest["spec"];
-        spec["successfulJobsHistoryLimit"] = json!(1);
-        // Its Jobs succeed at once.
-        spec["jobTemplate"]["spec"]["completions"] = json!(0);
-        scene.apply(&[nightly.manifest.clone()]).await?;
-        scene.operator.start_again().await?;
-        nightly.right(scene, "app").await?;
+        let change = |spec: &mut Value| {
+            spec["successfulJobsHistoryLimit"] = json!(1);
+            // Its Jobs succeed at once.
+            spec["jobTemplate"]["spec"]["completions"] = json!(0);
+        };
+        managed_nightly(scene, change).await?;
 
         let mut last = Value::Null;
         for value in ["2", "3"] {

@@ -8,6 +8,7 @@ use crate::object::Reviewed;
 use crate::patch;
 use crate::review::RawWorkload;
 use crate::texts::Texts;
+use crate::words::either;
 use crate::workload::{Reading, Workload};
 
 /// A setting that a request takes away or changes.
@@ -89,6 +90,35 @@ const BY_HAND: [&str; 4] = [
     "kubectl-edit",
     "kubectl-patch",
 ];
+
+/// The reason why something stays that a request does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// A manifest replaces the workload.
+    Replaced,
+    /// The request undoes a rollout.
+    Undone,
+    /// The new workload takes over pods that run its template already.
+    TakesOver,
+}
+
+impl Reason {
+    /// Returns the reason in words. `it` stands for what stays.
+    fn why(self, it: &str) -> String {
+        match self {
+            Self::Replaced => format!(
+                "the manifest does not have {it}, and somebody else has set {it}; to remove {it}, use kubectl annotate or \
+                 kubectl label"
+            ),
+            Self::Undone => format!(
+                "an undo brings back the pod template alone; to change {it}, use kubectl annotate"
+            ),
+            Self::TakesOver => format!(
+                "its pods and their ReplicaSet were there already; to remove {it}, use kubectl annotate"
+            ),
+        }
+    }
+}
 
 /// What a request does not say, and what stays in its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -173,23 +203,20 @@ impl Filled {
         patch::once(all)
     }
 
-    /// Returns the warning that names the settings that stay, if any do. `why` says for which reason.
-    pub(super) fn warning(&self, why: &str) -> Option<String> {
+    /// Returns the warning that names the settings that stay, if any do.
+    pub(super) fn warning(&self, reason: Reason) -> Option<String> {
         let annotations = self.annotations.iter();
         let settings = annotations.filter(|(key, _)| !OF_PODS.contains(&&**key));
         let keys: Vec<_> = settings
             .chain(&self.labels)
             .map(|(key, _)| &**key)
             .collect();
-        (!keys.is_empty()).then(|| format!("pod-reloader: {} as before: {why}", stay(&keys)))
+        let [stay, it] = [["stays", "stay"], ["it", "them"]].map(|it| either(&keys.len(), it));
+        let why = reason.why(it);
+        let keys = keys.join(", ");
+        (!keys.is_empty()).then(|| format!("pod-reloader: {keys} {stay} as before: {why}"))
     }
 }
 
 /// The annotations of a workload in which we note what its pods have.
 pub(super) const OF_PODS: [&str; 2] = [BASELINE, UNDONE];
-
-/// Returns a text such as `a stays` or `a, b stay`.
-fn stay(keys: &[&str]) -> String {
-    let verb = if keys.len() == 1 { "stays" } else { "stay" };
-    format!("{} {verb}", keys.join(", "))
-}

@@ -16,7 +16,14 @@ use serde_json::{Value, json};
 
 const OURSELVES: &str = "system:serviceaccount:operator:pod-reloader";
 
+/// Returns a review of a Deployment that lists ConfigMap `a`, sent by kubectl.
 fn review(old: Option<Builder>, new: Builder) -> Value {
+    let old = old.map(|old| old.lists("a"));
+    review_of(old, new.lists("a"), Some("kubectl"))
+}
+
+/// Returns a review of a Deployment, whose sender names this field manager.
+fn review_of(old: Option<Builder>, new: Builder, sender: Option<&str>) -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -26,9 +33,9 @@ fn review(old: Option<Builder>, new: Builder) -> Value {
             "operation": if old.is_some() { "UPDATE" } else { "CREATE" },
             "namespace": "ns",
             "userInfo": {"username": "admin"},
-            "object": new.lists("a").json(),
-            "oldObject": old.map(|old| old.lists("a").json()),
-            "options": {"fieldManager": "kubectl"},
+            "object": new.json(),
+            "oldObject": old.map(Builder::json),
+            "options": sender.map(|sender| json!({"fieldManager": sender})),
             "fieldOfTheFuture": [1],
         },
     })

@@ -5,7 +5,7 @@ use std::mem;
 
 use serde_json::value::RawValue;
 
-use super::settings::{Filled, Forgotten, OF_PODS};
+use super::settings::{Filled, Forgotten, OF_PODS, Reason};
 use super::{Begun, MAX_UNSETTLED, Step};
 use crate::annotations::{CONFIG_HASH, KEYS, OF_TEMPLATES, Place};
 use crate::hash::Keyring;
@@ -149,7 +149,7 @@ impl Unsettled {
                 match last.zip(read()) {
                     Some((last, object)) => {
                         let filled = of_pods(&last, &object);
-                        begun.go_on(object, &filled, true, TAKEN_OVER, scope, keys)
+                        begun.go_on(&asked, object, &filled, Reason::TakesOver, scope, keys)
                     }
                     None => begun.step(asked, false, keys),
                 }
@@ -160,7 +160,9 @@ impl Unsettled {
                 let perhaps = perhaps.filter(|it| it.place == Place::Annotation);
                 let filled = Filled::with(stay.iter().chain(perhaps));
                 match read() {
-                    Some(object) => begun.go_on(object, &filled, false, UNDO, scope, keys),
+                    Some(object) => {
+                        begun.go_on(&asked, object, &filled, Reason::Undone, scope, keys)
+                    }
                     None => begun.step(asked, false, keys),
                 }
             }
@@ -192,9 +194,3 @@ fn of_pods(remains: &Remains, asked: &Reviewed) -> Filled {
         template: Some(OF_TEMPLATES.into_iter().filter_map(of_template).collect()),
     }
 }
-
-/// The reason why an undo leaves settings as they are.
-const UNDO: &str = "an undo brings back the pod template alone; to change it, use kubectl annotate";
-/// The reason why a workload that is created again has settings which its manifest lacks.
-const TAKEN_OVER: &str =
-    "its pods and their ReplicaSet were there already; to remove it, use kubectl annotate";

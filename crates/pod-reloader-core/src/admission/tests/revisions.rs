@@ -31,26 +31,6 @@ fn replica_set(of: Builder, number: u32, owner: Option<&str>) -> Remains {
     object.remains()
 }
 
-fn of(old: Option<Builder>, new: Builder, sender: Option<&str>) -> Value {
-    let mut review = json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "review-1",
-            "kind": {"group": "apps", "version": "v1", "kind": "Deployment"},
-            "operation": if old.is_some() { "UPDATE" } else { "CREATE" },
-            "namespace": "ns",
-            "userInfo": {"username": "admin"},
-            "object": new.json(),
-            "oldObject": old.map(Builder::json),
-        },
-    });
-    if let Some(sender) = sender {
-        review["request"]["options"] = json!({"fieldManager": sender});
-    }
-    review
-}
-
 /// Returns the answer to a review that asks for revisions, and the object after it. `None` if it asks for none.
 fn settled(
     review: &Value,
@@ -109,7 +89,7 @@ struct Undo {
 impl Undo {
     fn review(self) -> (Value, Vec<Remains>) {
         let first = replica_set(self.first, 1, Some("uid-1"));
-        (of(Some(self.now), self.asked, None), vec![first])
+        (review_of(Some(self.now), self.asked, None), vec![first])
     }
 }
 
@@ -164,7 +144,7 @@ fn an_undo_and_a_takeover_change_nothing_if_they_are_reviewed_once_more() {
         }
         Step::Answer(_) | Step::Settle(_) => panic!("the template has changed, and nothing else"),
     }
-    let review = of(None, first(), None);
+    let review = review_of(None, first(), None);
     let plain = web().annotation("hold", "true").image("1");
     let stamped = web().stamped(&hash("0")).image("1");
     for orphan in [plain, stamped] {
@@ -186,7 +166,7 @@ fn an_undo_that_cannot_be_recognised_keeps_the_settings() {
         ("/spec/selector", selects_all()),
     ] {
         let asked = web().lists("a").image("1").with(pointer, value);
-        let review = of(Some(now()), asked, None);
+        let review = review_of(Some(now()), asked, None);
         let answer = match step(&review) {
             Step::Read(pending) => pending.answer(None, &keyring(&[1]), FirstStamp::Rollout),
             Step::Answer(answer) => answer,
@@ -205,7 +185,7 @@ fn settings_for_which_there_is_no_room_are_left_out() {
     };
     let window = format!("Sat {}", "x".repeat(4096));
     let now = web().lists("a").annotation("restart-window", &window);
-    let mut review = of(Some(now.image("2")), first(), None);
+    let mut review = review_of(Some(now.image("2")), first(), None);
     review["request"]["object"]["spec"]["selector"] = json!(null);
     let answer = match step(&review) {
         Step::Read(pending) => pending.answer(None, &keyring(&[1]), FirstStamp::Rollout),
@@ -270,7 +250,7 @@ fn what_a_person_writes_together_with_an_old_template_counts() {
 #[test]
 fn a_new_template_without_a_setting_is_no_undo() {
     let now = || web().lists("a").annotation("hold", "true").image("2");
-    let review = of(Some(now()), web().lists("a").image("3"), None);
+    let review = review_of(Some(now()), web().lists("a").image("3"), None);
     let first = replica_set(web().lists("a").image("1"), 1, Some("uid-1"));
     let of_another = replica_set(web().lists("a").image("3"), 1, Some("uid-2"));
     for revisions in [vec![], vec![first, of_another]] {
@@ -285,7 +265,7 @@ fn a_new_template_without_a_setting_is_no_undo() {
         "helm",
         "argocd-controller",
     ] {
-        let review = of(Some(now()), web().lists("a").image("1"), Some(sender));
+        let review = review_of(Some(now()), web().lists("a").image("1"), Some(sender));
         assert!(settled(&review, Some(&[]), "1").is_none(), "{sender}");
     }
 }
@@ -314,7 +294,7 @@ fn replaced_by(
     sender: Option<&str>,
 ) -> (Answer, Value) {
     let now = now.with("/metadata/managedFields", managers.clone());
-    let mut review = of(Some(now), manifest, sender);
+    let mut review = review_of(Some(now), manifest, sender);
     review["request"]["object"]["metadata"]
         .as_object_mut()
         .unwrap()
@@ -456,7 +436,7 @@ fn a_replacement_that_drops_the_opt_in_of_another_manager_keeps_the_hash() {
 
 #[test]
 fn a_workload_around_pods_without_a_hash_gets_a_baseline_and_no_hash() {
-    let review = of(None, web().lists("a").image("1"), None);
+    let review = review_of(None, web().lists("a").image("1"), None);
     let orphan = replica_set(web().image("1"), 1, None);
     let (answer, object) = settled(&review, Some(&[orphan]), "1").unwrap();
     assert_eq!(template_hash(&object), None);
@@ -482,7 +462,7 @@ fn a_workload_around_pods_without_a_hash_gets_a_baseline_and_no_hash() {
 
 #[test]
 fn a_workload_around_pods_with_a_hash_gets_theirs() {
-    let review = of(None, web().lists("a").image("1"), None);
+    let review = review_of(None, web().lists("a").image("1"), None);
     let around = |value: &str| {
         let orphan = replica_set(web().stamped(value).image("1"), 3, None);
         let older = replica_set(web().stamped(&hash("9")).image("1"), 2, None);
@@ -508,7 +488,7 @@ fn a_workload_around_pods_with_a_hash_gets_theirs() {
 
 #[test]
 fn a_workload_around_its_pods_is_held_as_it_was() {
-    let review = of(
+    let review = review_of(
         None,
         web().lists("a").annotation("stage", "2").image("1"),
         None,
@@ -535,7 +515,7 @@ fn a_workload_around_its_pods_is_held_as_it_was() {
 
 #[test]
 fn the_pods_with_the_hash_of_the_manifest_are_taken_over() {
-    let review = of(None, web().lists("a").stamped(&hash("0")).image("1"), None);
+    let review = review_of(None, web().lists("a").stamped(&hash("0")).image("1"), None);
     let revisions =
         ["5", "0"].map(|value| replica_set(web().stamped(&hash(value)).image("1"), 1, None));
     let (_, object) = settled(&review, Some(&revisions), "1").unwrap();
@@ -544,7 +524,7 @@ fn the_pods_with_the_hash_of_the_manifest_are_taken_over() {
 
 #[test]
 fn the_newest_pods_are_taken_over_even_by_a_manifest_with_an_earlier_hash() {
-    let review = of(None, web().lists("a").stamped(&hash("0")).image("1"), None);
+    let review = review_of(None, web().lists("a").stamped(&hash("0")).image("1"), None);
     let set =
         |value: &str, number| replica_set(web().stamped(&hash(value)).image("1"), number, None);
     for revisions in [[set("0", 1), set("5", 2)], [set("5", 2), set("0", 1)]] {
@@ -555,7 +535,7 @@ fn the_newest_pods_are_taken_over_even_by_a_manifest_with_an_earlier_hash() {
 
 #[test]
 fn a_manifest_of_an_earlier_template_is_a_change_and_gets_the_current_hash() {
-    let review = of(None, web().lists("a").image("1"), None);
+    let review = review_of(None, web().lists("a").image("1"), None);
     let set = |image: &str, number| {
         let had = web().annotation("hold", "true").stamped(&hash("0"));
         replica_set(had.image(image), number, None)
@@ -572,7 +552,7 @@ fn a_manifest_of_an_earlier_template_is_a_change_and_gets_the_current_hash() {
 
 #[test]
 fn a_manifest_has_no_hash_that_its_running_pods_do_not_have() {
-    let review = of(None, web().lists("a").stamped(&hash("1")).image("1"), None);
+    let review = review_of(None, web().lists("a").stamped(&hash("1")).image("1"), None);
     let orphan = replica_set(web().image("1"), 1, None);
     let (_, object) = settled(&review, Some(&[orphan]), "1").unwrap();
     assert_eq!(template_hash(&object), None);
@@ -589,7 +569,7 @@ fn what_is_noted_of_the_pods_counts_and_not_what_an_old_manifest_says_of_them() 
         .lists("a")
         .annotation("baseline", &baseline("0"))
         .image("1");
-    let review = of(None, manifest, None);
+    let review = review_of(None, manifest, None);
     let had = web()
         .annotation("baseline", &baseline("1"))
         .annotation("undone", "a=a-0123456789")
@@ -605,7 +585,7 @@ fn what_is_noted_of_the_pods_counts_and_not_what_an_old_manifest_says_of_them() 
 fn pods_with_a_hash_of_sap_are_taken_over_with_a_baseline() {
     // It covers UIDs and resource versions, so after a restore it is never right.
     let sap = "ab".repeat(32);
-    let review = of(None, web().lists("a").stamped(&sap).image("1"), None);
+    let review = review_of(None, web().lists("a").stamped(&sap).image("1"), None);
     let orphan = replica_set(web().stamped(&sap).image("1"), 1, None);
     let (_, object) = settled(&review, Some(&[orphan]), "1").unwrap();
     assert_eq!(template_hash(&object), Some(&*sap));
@@ -617,7 +597,7 @@ fn pods_with_a_hash_of_sap_are_taken_over_with_a_baseline() {
 
 #[test]
 fn pods_of_another_template_or_owner_are_not_taken_over() {
-    let review = of(None, web().lists("a").image("1"), None);
+    let review = review_of(None, web().lists("a").image("1"), None);
     let another = replica_set(web().image("2"), 1, None);
     let owned = replica_set(web().image("1"), 1, Some("uid-2"));
     for revisions in [None, Some(vec![]), Some(vec![another, owned])] {
@@ -638,7 +618,7 @@ fn a_controller_revision_has_its_template_in_another_order_and_with_a_directive(
     let object: ControllerRevision = serde_json::from_str(&object).unwrap();
     let orphan = object.remains();
     for kind in ["StatefulSet", "DaemonSet"] {
-        let mut review = of(None, web().lists("a").image("1"), None);
+        let mut review = review_of(None, web().lists("a").image("1"), None);
         review["request"]["kind"]["kind"] = json!(kind);
         let (_, object) = settled(&review, Some(std::slice::from_ref(&orphan)), "1").unwrap();
         assert_eq!(template_hash(&object), None, "{kind}");
