@@ -11,6 +11,7 @@ pub mod error;
 pub mod foreign;
 pub mod kind;
 mod list;
+mod managers;
 mod manifest;
 pub mod mark;
 mod metadata;
@@ -69,6 +70,7 @@ pub mod reload_round;
 pub mod rotation;
 
 pub mod kept;
+pub mod lasting;
 pub mod patch;
 pub mod pinned_pod;
 pub mod protect;

@@ -49,6 +49,9 @@ pub trait Object:
     + Send
     + 'static
 {
+    /// Returns the metadata.
+    fn metadata(&self) -> &Metadata;
+
     /// Converts the object into what the rules need. `inherited` are the annotations of its Namespace.
     ///
     /// # Errors
@@ -107,6 +110,10 @@ pub struct CustomObject {
 }
 
 impl Object for WorkloadObject {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
     fn into_workload(
         self,
         kind: WorkloadKind,
@@ -151,6 +158,10 @@ impl Object for WorkloadObject {
 }
 
 impl Object for CustomObject {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
     fn into_workload(
         self,
         kind: WorkloadKind,
@@ -316,13 +327,16 @@ fn stall(is_paused: bool, update_strategy: Option<&str>) -> Option<Stall> {
 /// The metadata of a workload.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "Fields")]
-struct Metadata {
+pub struct Metadata {
     identity: ObjectMeta,
-    annotations: Option<Texts>,
-    labels: Option<Texts>,
+    pub(crate) annotations: Option<Texts>,
+    pub(crate) labels: Option<Texts>,
+    /// The unparsed managed fields, which make up most of the size. They are dropped with the object: only a deletion is
+    /// asked who has set something.
+    pub(crate) managed_fields: Option<Box<RawValue>>,
 }
 
-/// Metadata without `managedFields` and other unused fields, which make up most of its size.
+/// Metadata without unused fields.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Fields {
@@ -333,6 +347,7 @@ struct Fields {
     generation: Option<i64>,
     annotations: Option<Texts>,
     labels: Option<Texts>,
+    managed_fields: Option<Box<RawValue>>,
 }
 
 impl From<Fields> for Metadata {
@@ -348,6 +363,7 @@ impl From<Fields> for Metadata {
             },
             annotations: fields.annotations,
             labels: fields.labels,
+            managed_fields: fields.managed_fields,
         }
     }
 }

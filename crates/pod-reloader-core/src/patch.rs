@@ -1,4 +1,4 @@
-//! The JSON Patches that write a config hash or a baseline, and nothing else.
+//! The JSON Patches that write a config hash or a baseline, or put settings back, and nothing else.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, TestOpera
 use jsonptr::PointerBuf;
 use serde_json::{Value, json};
 
-use crate::annotations;
+use crate::annotations::{self, Place};
 use crate::decision::has_reload_baseline;
 use crate::kind::Template;
 use crate::workload::{Restart, Workload};
@@ -101,6 +101,29 @@ pub fn set_baseline(workload: &Workload, baseline: &str) -> Patch {
     }
     operations.extend(add_baseline(workload, baseline));
     Patch(operations)
+}
+
+/// Returns the loop's patch that adds annotations and labels to the metadata of `workload`: each has a place, a key and a
+/// value. It fails if that is another workload by now, or if it has one of them.
+pub(crate) fn add_settings<'a>(
+    workload: &Workload,
+    settings: impl Iterator<Item = (Place, &'a str, &'a str)>,
+) -> Patch {
+    let markers = &workload.markers;
+    let mut operations = vec![test(&["metadata", "uid"], Some(&workload.uid))];
+    let mut adds = Vec::new();
+    for (place, key, value) in settings {
+        let (parent, has_parent) = match place {
+            Place::Label => ("labels", markers.has_labels),
+            _ => ("annotations", markers.has_annotations),
+        };
+        let path = ["metadata", parent, key];
+        let depth = if has_parent { 2 } else { 1 };
+        operations.push(test_at(&path, depth, None));
+        adds.extend(add_with_parents(&path, depth, json!(value)));
+    }
+    operations.extend(adds);
+    Patch(once(operations))
 }
 
 /// Returns the webhook's patch of the pod templates that can carry a config hash: one `add` for each annotation

@@ -250,7 +250,13 @@ impl Scope {
     /// Returns true if `workload`, which this scope has read, is managed: its namespace is in scope, it
     /// opts in, and its labels match.
     pub fn manages(&self, workload: &Workload) -> bool {
-        self.covers(&workload.id.namespace) && workload.is_opted_in() && self.selects(workload)
+        self.includes(workload) && workload.is_opted_in()
+    }
+
+    /// Returns true if `workload`, which this scope has read, is managed once it opts in: its namespace is in scope, and
+    /// its labels match.
+    pub fn includes(&self, workload: &Workload) -> bool {
+        self.covers(&workload.id.namespace) && self.selects(workload)
     }
 
     fn selects(&self, workload: &Workload) -> bool {

@@ -5,6 +5,7 @@ mod certificates;
 pub(crate) mod controller;
 mod copies;
 mod cron_jobs;
+mod deleted;
 mod digests;
 mod error;
 mod namespaces;

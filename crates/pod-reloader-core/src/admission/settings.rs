@@ -3,7 +3,9 @@
 
 use json_patch::PatchOperation;
 
-use crate::annotations::{BASELINE, KEYS, OF_TEMPLATES, PREFIX, Place, UNDONE};
+use crate::annotations::{BASELINE, OF_TEMPLATES, Place, UNDONE};
+use crate::lasting::is_setting;
+use crate::managers::{MANIFESTS, is_by_hand};
 use crate::object::Reviewed;
 use crate::patch;
 use crate::review::RawWorkload;
@@ -53,7 +55,7 @@ impl Forgotten {
         let is_person = |manager: &str| match sender {
             Some(sender) => manager != sender && !MANIFESTS.contains(&manager),
             // Its fields have a manager that the review does not name. It may be any but these.
-            None => BY_HAND.contains(&manager),
+            None => is_by_hand(manager),
         };
         self.asked.is_none() && old.is_set_only_by(self.place, &self.key, is_person)
     }
@@ -64,32 +66,6 @@ impl Forgotten {
         self.place == Place::Annotation && self.asked.as_deref() == earlier.get(&self.key)
     }
 }
-
-/// Returns true if this annotation or label is a setting. What we write ourselves is none.
-fn is_setting(key: &str, place: Place, reading: &Reading) -> bool {
-    let own = KEYS.iter().find(|own| own.key == key);
-    match (own, place) {
-        (Some(own), _) => own.place == place && !own.is_ours,
-        (None, Place::Label) => reading.dialects.label_keys().any(|it| it == key),
-        (None, _) => !key.starts_with(PREFIX) && reading.reads_annotation(key),
-    }
-}
-
-/// The field managers with which kubectl writes whole manifests. What was in the last manifest and is not in the next one
-/// is to go.
-const MANIFESTS: [&str; 3] = [
-    "kubectl-create",
-    "kubectl-replace",
-    "kubectl-client-side-apply",
-];
-
-/// The field managers with which people change an annotation or a label with kubectl.
-const BY_HAND: [&str; 4] = [
-    "kubectl-annotate",
-    "kubectl-label",
-    "kubectl-edit",
-    "kubectl-patch",
-];
 
 /// The reason why something stays that a request does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,6 +50,7 @@ impl Parts {
             identity: metadata,
             annotations,
             labels,
+            ..
         } = self.metadata;
         let namespace = Name::parse(&metadata.namespace.unwrap_or_default())?;
         let generation = metadata.generation.unwrap_or_default();

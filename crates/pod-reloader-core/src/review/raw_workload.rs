@@ -1,13 +1,12 @@
 //! Workloads in a review, taken apart as far as the answer needs.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::template::{is_empty, same_template_but_for_ours};
 use crate::annotations::{self, Place};
 use crate::kind::WorkloadKind;
+use crate::managers::{self, Entry};
 use crate::raw::{self, Text, at, read_as};
 use crate::texts::Texts;
 
@@ -100,32 +99,16 @@ impl<'a> RawWorkload<'a> {
         (own != other).then(|| [own, other].map(|text| read(text).unwrap_or_default()))
     }
 
-    /// Returns true if `is_one` holds for everybody who has set this annotation or label of the metadata. Nobody has if an
-    /// admission has added it: ours does when a write leaves it out, and by that write, all who had set it have lost it.
+    /// Returns true if `is_one` holds for everybody who has set this annotation or label of the metadata: see
+    /// [`managers::are_all`].
     pub(crate) fn is_set_only_by(
         &self,
         place: Place,
         key: &str,
         is_one: impl Fn(&str) -> bool,
     ) -> bool {
-        let parent = match place {
-            Place::Label => "f:labels",
-            _ => "f:annotations",
-        };
-        let field = format!("f:{key}");
-        let look = |(is_known, all): &mut (bool, bool), entry: Entry<'_>| {
-            let has_it = |fields| at(fields, &["f:metadata", parent, &field]).is_some();
-            *is_known |= entry.fields_v1.is_some();
-            if entry.fields_v1.is_some_and(has_it) {
-                *all &= entry.manager.is_some_and(|manager| is_one(&manager));
-            }
-        };
-        let seen = self.managed_fields.map(|entries| {
-            let mut entries = serde_json::Deserializer::from_str(entries.get());
-            raw::fold(&mut entries, (false, true), look)
-        });
-        // Entries that cannot be read prove nothing.
-        matches!(seen, Some(Ok((true, true))))
+        let entries = self.managed_fields;
+        entries.is_some_and(|entries| managers::are_all(entries, place, key, is_one))
     }
 
     /// Returns config hash and pins of each template.
@@ -215,17 +198,6 @@ impl<'a> RawWorkload<'a> {
             raw::fold(&mut entries, false, add).unwrap_or_default()
         })
     }
-}
-
-/// An entry of the managed fields.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Entry<'a> {
-    manager: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    operation: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    fields_v1: Option<&'a RawValue>,
 }
 
 /// The annotation in which `kubectl apply` stores the manifest.

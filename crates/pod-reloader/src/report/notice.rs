@@ -87,6 +87,8 @@ pub(crate) enum Notice {
     PodsNotPinned(usize),
     /// The copies that its revisions keep take so many bytes.
     CopiesAreLarge(usize),
+    /// It was deleted and created again, and has these settings as before.
+    SettingsKept(Vec<Box<str>>),
     /// The workload is not managed: with it, its namespace would take more memory than so many bytes.
     NamespaceTooLarge(usize),
 }
@@ -124,6 +126,7 @@ impl Notice {
             Self::CopyLost(_) => "CopyLost",
             Self::PodsNotPinned(_) => "PodsNotPinned",
             Self::CopiesAreLarge(_) => "CopiesLarge",
+            Self::SettingsKept(_) => "SettingsKept",
             Self::NamespaceTooLarge(_) => "NamespaceTooLarge",
         }
     }
@@ -268,6 +271,10 @@ impl Notice {
                 "the copies of its ConfigMaps may take {} MiB of etcd: set a lower revisionHistoryLimit, or pin less",
                 bytes >> 20
             ),
+            Self::SettingsKept(keys) => format!(
+                "deleted and created again, with what people had set before: {}; to remove it, use kubectl annotate or kubectl label",
+                list(keys.iter().map(ToString::to_string))
+            ),
             Self::NamespaceTooLarge(share) => format!(
                 "not restarting pods when config changes: the workloads of this namespace need more than the {} MiB of memory that pod-reloader has for one namespace; this one is managed once others are deleted or reference less",
                 share >> 20
@@ -290,7 +297,8 @@ impl Notice {
             | Self::AwaitsSlot(_)
             | Self::OutsideWindow(..)
             | Self::Unstuck(_)
-            | Self::Undone(_) => false,
+            | Self::Undone(_)
+            | Self::SettingsKept(_) => false,
             Self::Stalled(..)
             | Self::ReloadFailed(_)
             | Self::Reverted
@@ -365,6 +373,7 @@ impl Notice {
             | Self::CopyLost(_)
             | Self::PodsNotPinned(_)
             | Self::CopiesAreLarge(_)
+            | Self::SettingsKept(_)
             | Self::NamespaceTooLarge(_) => None,
         }
     }

@@ -438,6 +438,7 @@ impl Progress {
             | Notice::CopyLost(_)
             | Notice::PodsNotPinned(_)
             | Notice::CopiesAreLarge(_)
+            | Notice::SettingsKept(_)
             | Notice::NamespaceTooLarge(_) => None,
         }
     }

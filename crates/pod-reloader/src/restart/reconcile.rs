@@ -10,6 +10,7 @@ mod pins;
 mod releases;
 mod revert;
 mod rotations;
+mod settings;
 mod stages;
 mod stuck;
 mod together;
@@ -43,6 +44,7 @@ use crate::metrics::{Metrics, RESTART, Reader};
 use crate::report::notice::Notice;
 use crate::restart::certificates::Certificates;
 use crate::restart::cron_jobs::Runs;
+use crate::restart::deleted::Deleted;
 use crate::restart::digests::Digests;
 use crate::restart::namespaces::SelectedNamespaces;
 use crate::restart::progress::Progress;
@@ -108,6 +110,7 @@ pub(crate) struct Reconciler {
     stages: Stages,
     slots: Slots,
     certificates: Certificates,
+    deleted: Deleted,
     trials: Trials,
     rounds: Rounds,
     stuck: Stuck,
@@ -161,6 +164,7 @@ impl Reconciler {
             stages: Stages::default(),
             slots: Slots::new(settings.limits),
             certificates: Certificates::default(),
+            deleted: Deleted::default(),
             trials: Trials::default(),
             rounds: Rounds::default(),
             stuck: Stuck::default(),
@@ -193,6 +197,7 @@ impl Reconciler {
         self.digests
             .retain(|reference| self.workloads.is_referenced(reference));
         self.progress.brakes.tidy();
+        self.deleted.tidy();
         let (config_objects, references) = self.workloads.referenced();
         self.metrics.config_objects.set(config_objects as i64);
         self.metrics.references.set(references as i64);
@@ -221,6 +226,7 @@ impl Reconciler {
     pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: impl Object) {
         let version = version(&object);
         if let Some(workload) = self.workload(kind, object) {
+            self.look_for_return(&workload);
             self.take_in(workload, version);
         }
     }
@@ -233,12 +239,18 @@ impl Reconciler {
         object: impl Object,
     ) -> Option<WorkloadId> {
         let version = version(&object);
-        self.apply(self.workload(kind, object)?, version)
+        let workload = self.workload(kind, object)?;
+        self.look_for_return(&workload);
+        self.apply(workload, version)
     }
 
     /// Takes in the deletion of a workload, as a watch shows it.
     pub(crate) fn workload_deleted(&self, kind: WorkloadKind, object: impl Object) {
+        let lasting = self.lasting(&object);
         if let Some(workload) = self.workload(kind, object) {
+            lasting
+                .into_iter()
+                .for_each(|it| self.remember(&workload, it));
             self.workload_gone(&workload.id);
         }
     }

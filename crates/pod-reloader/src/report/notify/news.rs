@@ -84,6 +84,7 @@ impl Topic {
             | Notice::OutsideWindow(..)
             | Notice::Unstuck(_)
             | Notice::Undone(_)
+            | Notice::SettingsKept(_)
             | Notice::CopiesAreLarge(_) => return None,
             Notice::PutBack => (
                 "Not healthy with the changed config, the old one was put back",
@@ -183,6 +184,7 @@ fn objects(notice: &Notice) -> Vec<Reference> {
         | Notice::AwaitsTogether(..)
         | Notice::TogetherTimedOut(_)
         | Notice::Unstuck(_)
+        | Notice::SettingsKept(_)
         | Notice::NamespaceTooLarge(_) => Vec::new(),
     }
 }

@@ -49,6 +49,9 @@ impl Reconciler {
             self.progress.forget(id);
             return None;
         }
+        if let Some(next) = self.put_settings_back(id).await {
+            return Some(next);
+        }
         let Some((workload, hash_since)) = self.workloads.get(id) else {
             return self.take_in_again(id).await;
         };

@@ -276,7 +276,8 @@ impl Reconciler {
     }
 
     /// Writes `patch`, whose tests hold only as long as `workload` is as we saw it. Calls `written` if the
-    /// answer shows that the write stands. Every write to a workload goes through here, and is counted.
+    /// answer shows that the write stands. Every write to a workload goes through here and is counted, but for the one that
+    /// puts settings back.
     pub(super) async fn write(
         &self,
         workload: &Workload,
@@ -376,7 +377,7 @@ impl Reconciler {
 
     /// Takes in the answer to one of our calls, unless a watch has shown in the meantime that the workload
     /// is gone.
-    fn take_in_answer(&self, workload: Workload, version: u64) {
+    pub(super) fn take_in_answer(&self, workload: Workload, version: u64) {
         if self.workloads.get(&workload.id).is_some() {
             self.take_in(workload, version);
         }

@@ -1,0 +1,131 @@
+//! Remembers for a while what people had set on workloads that were deleted, in case they come back.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pod_reloader_core::lasting::Lasting;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::workload::WorkloadId;
+use tokio::time::Instant;
+
+/// The time for which a deleted workload is remembered.
+pub(crate) const MEMORY: Duration = Duration::from_secs(5 * 60);
+/// The maximum number of workloads that are remembered.
+const MOST: usize = 1_000;
+/// The pause after the first failure to put settings back. It doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The number of times that the pause doubles.
+const DOUBLINGS: u32 = 5;
+
+/// The workloads that were deleted a moment ago, and on which people had set something.
+#[derive(Default)]
+pub(crate) struct Deleted(Mutex<HashMap<WorkloadId, Known>>);
+
+struct Known {
+    /// The UID of the workload that was deleted.
+    uid: Box<str>,
+    settings: Arc<Lasting>,
+    at: Instant,
+    /// True if another workload with this ID has been seen since.
+    is_back: bool,
+    /// The number of times that its settings could not be put back.
+    failures: u32,
+}
+
+impl Known {
+    fn is_over(&self, now: Instant) -> bool {
+        now.duration_since(self.at) >= MEMORY
+    }
+}
+
+impl Deleted {
+    /// Notes that a workload was deleted on which people had set this.
+    ///
+    /// If there is no room, the oldest one of the namespace goes that has the most, so nobody can displace what others
+    /// have set.
+    pub(crate) fn note(&self, id: &WorkloadId, uid: &str, settings: Lasting) {
+        let mut known = self.0.lock();
+        let now = Instant::now();
+        known.retain(|own, it| own != id && !it.is_over(now));
+        if known.len() >= MOST
+            && let Some(displaced) = displaced(&known)
+        {
+            known.remove(&displaced);
+        }
+        let noted = Known {
+            uid: uid.into(),
+            settings: Arc::new(settings),
+            at: now,
+            is_back: false,
+            failures: 0,
+        };
+        known.insert(id.clone(), noted);
+    }
+
+    /// Takes in that a workload with this UID is there. Returns true if one that was deleted has come back as it.
+    pub(crate) fn is_back(&self, id: &WorkloadId, uid: &str) -> bool {
+        let mut known = self.0.lock();
+        let Some(it) = known.get_mut(id) else {
+            return false;
+        };
+        it.is_back |= *it.uid != *uid;
+        it.is_back
+    }
+
+    /// Returns what to put back on a workload, if it has come back in time.
+    pub(crate) fn due(&self, id: &WorkloadId) -> Option<Arc<Lasting>> {
+        let known = self.0.lock();
+        let due = known.get(id)?;
+        let is_due = due.is_back && !due.is_over(Instant::now());
+        is_due.then(|| due.settings.clone())
+    }
+
+    /// Notes that these settings could not be put back. Returns when to try again.
+    pub(crate) fn failed(&self, id: &WorkloadId, settings: &Arc<Lasting>) -> Instant {
+        let mut known = self.0.lock();
+        let known = known.get_mut(id);
+        let failures = known
+            .filter(|it| Arc::ptr_eq(&it.settings, settings))
+            .map_or(0, |it| {
+                it.failures += 1;
+                it.failures - 1
+            });
+        Instant::now() + FIRST_PAUSE * 2_u32.pow(failures.min(DOUBLINGS))
+    }
+
+    /// Forgets these settings. Those of a workload that was deleted since then stay.
+    pub(crate) fn forget(&self, id: &WorkloadId, settings: &Arc<Lasting>) {
+        let mut known = self.0.lock();
+        let is_same = known
+            .get(id)
+            .is_some_and(|it| Arc::ptr_eq(&it.settings, settings));
+        if is_same {
+            known.remove(id);
+        }
+    }
+
+    /// Forgets the workloads that have not come back in time.
+    pub(crate) fn tidy(&self) {
+        let now = Instant::now();
+        let mut known = self.0.lock();
+        known.retain(|_, it| !it.is_over(now));
+        known.shrink_to_fit();
+    }
+}
+
+/// Returns the oldest workload of the namespace that has the most.
+fn displaced(known: &HashMap<WorkloadId, Known>) -> Option<WorkloadId> {
+    let mut counts: HashMap<&Name, usize> = HashMap::new();
+    for id in known.keys() {
+        *counts.entry(&id.namespace).or_default() += 1;
+    }
+    let (fullest, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    let of_it = known.iter().filter(|(id, _)| id.namespace == *fullest);
+    let (oldest, _) = of_it.min_by_key(|(_, it)| it.at)?;
+    Some(oldest.clone())
+}
+
+#[cfg(test)]
+mod tests;

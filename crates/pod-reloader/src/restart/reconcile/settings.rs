@@ -1,0 +1,118 @@
+//! Puts back what people had set on a workload that was deleted and has come back.
+
+use kube::api::Patch;
+use pod_reloader_core::lasting::Lasting;
+use pod_reloader_core::object::{CustomObject, Object, Served, WorkloadObject};
+use pod_reloader_core::workload::{Workload, WorkloadId};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::{Reconciler, version};
+use crate::report::notice::Notice;
+use crate::runtime::client::{DEADLINE, patch_params, within};
+use crate::runtime::error::CallError;
+
+impl Reconciler {
+    /// Returns what people alone had set on a workload that is deleted, if we may put it back one day.
+    pub(super) fn lasting(&self, object: &impl Object) -> Option<Lasting> {
+        match self.settings.observe {
+            true => None,
+            false => Lasting::of(object, &self.scope),
+        }
+    }
+
+    /// Remembers what people had set on a workload that was deleted.
+    pub(super) fn remember(&self, workload: &Workload, lasting: Lasting) {
+        if self.may_put_back(workload) {
+            self.deleted.note(&workload.id, &workload.uid, lasting);
+        }
+    }
+
+    /// Queues a workload that was deleted and has come back. It need not be managed until it has its settings again.
+    pub(super) fn look_for_return(&self, workload: &Workload) {
+        if self.deleted.is_back(&workload.id, &workload.uid) {
+            self.push(workload.id.clone(), Instant::now());
+        }
+    }
+
+    /// Puts back what people had set on a workload that has come back. Returns when to try again if that was not
+    /// possible: until then, nothing may be decided about the workload.
+    pub(super) async fn put_settings_back(&self, id: &WorkloadId) -> Option<Instant> {
+        let settings = self.deleted.due(id)?;
+        let served = self.served(id.kind)?;
+        let outcome = match id.kind.is_built_in() {
+            true => {
+                self.give_back::<WorkloadObject>(&served, id, &settings)
+                    .await
+            }
+            false => self.give_back::<CustomObject>(&served, id, &settings).await,
+        };
+        let Err(error) = outcome else {
+            self.deleted.forget(id, &settings);
+            return None;
+        };
+        // It is gone again, and may come back once more.
+        if error.is_not_found() {
+            return None;
+        }
+        let is_moved = error.is_failed_test() || error.is_conflict();
+        match is_moved {
+            true => self.metrics.patch_conflict(),
+            false => self.errors.count(Some(&error)),
+        }
+        if is_moved || !error.is_refusal() {
+            debug!(workload = %id, reason = error.reason(), "cannot put settings back, trying again");
+            return Some(self.deleted.failed(id, &settings));
+        }
+        warn!(workload = %id, reason = error.reason(), "cannot put back what people had set before this workload was deleted and created again");
+        self.deleted.forget(id, &settings);
+        None
+    }
+
+    /// Writes those of these settings that a workload lacks, unless it is none of ours.
+    async fn give_back<O: Object>(
+        &self,
+        served: &Served,
+        id: &WorkloadId,
+        settings: &Lasting,
+    ) -> Result<(), CallError> {
+        let api = self.api::<O>(served, &id.namespace);
+        let object = within(DEADLINE, api.get(&id.name)).await?;
+        let Some(lacking) = settings.lacking_in(&object) else {
+            return Ok(());
+        };
+        let workload = self.workload(id.kind, object);
+        let Some(workload) = workload.filter(|it| self.may_put_back(it)) else {
+            return Ok(());
+        };
+        let keys = lacking.keys().collect::<Vec<_>>().join(", ");
+        let WorkloadId {
+            kind,
+            namespace,
+            name,
+        } = id;
+        let Some(patch) = lacking.patch(&workload) else {
+            warn!(%kind, %namespace, name = &**name, keys, "no room for what people had set before this workload was deleted and created again");
+            return Ok(());
+        };
+        let patch = Patch::<()>::Json(patch);
+        let object = within(DEADLINE, api.patch(&id.name, &patch_params(), &patch)).await?;
+        if lacking.lacking_in(&object).is_some() {
+            warn!(%kind, %namespace, name = &**name, keys, "another webhook or policy takes away what people had set before this workload was deleted and created again");
+            return Ok(());
+        }
+        info!(%kind, %namespace, name = &**name, keys, "put back what people had set before this workload was deleted and created again");
+        let keys = lacking.keys().map(Into::into).collect();
+        self.progress.send(&workload, Notice::SettingsKept(keys));
+        let version = version(&object);
+        if let Some(now) = self.workload(id.kind, object) {
+            self.take_in_answer(now, version);
+        }
+        Ok(())
+    }
+
+    /// Returns true if a workload is managed once it opts in.
+    fn may_put_back(&self, workload: &Workload) -> bool {
+        self.scope.includes(workload) && self.namespaces.contain(&workload.id.namespace)
+    }
+}
