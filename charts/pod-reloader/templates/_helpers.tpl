@@ -252,6 +252,45 @@ gets a warning. What we write ourselves does not count: all managed workloads ha
 {{- include "pod-reloader.anyOf" $any -}}
 {{- end -}}
 
+{{- /* In CEL, on one line: whether an annotation of a workload is a setting in a dialect of others that is read; empty if none
+is. */ -}}
+{{- define "pod-reloader.isSettingOfOthers" -}}
+{{- $dialects := include "pod-reloader.dialects" . | splitList "," -}}
+{{- $keys := dict
+  "stakater" (list "reloader.stakater.com/auto" "reloader.stakater.com/search" "configmap.reloader.stakater.com/auto" "secret.reloader.stakater.com/auto" "configmap.reloader.stakater.com/reload" "secret.reloader.stakater.com/reload" "configmaps.exclude.reloader.stakater.com/reload" "secrets.exclude.reloader.stakater.com/reload" "deployment.reloader.stakater.com/pause-period" "reloader.stakater.com/rollout-strategy")
+  "wave" (list "wave.pusher.com/update-on-config-change" "wave.pusher.com/extra-configmaps" "wave.pusher.com/extra-secrets")
+  "trigger-controller" (list "trigger.k8s.io/triggering-configMaps" "trigger.k8s.io/triggering-secrets")
+  "fabric8" (list "configmap.fabric8.io/update-on-change")
+  "infisical" (list "secrets.infisical.com/auto-reload")
+  "onepassword" (list "operator.1password.io/auto-restart")
+-}}
+{{- if .Values.secretProviderClasses.enabled -}}
+{{- range list "secretproviderclass.reloader.stakater.com/auto" "secretproviderclass.reloader.stakater.com/reload" "secretproviderclasses.exclude.reloader.stakater.com/reload" -}}
+{{- $_ := set $keys "stakater" (append (get $keys "stakater") .) -}}
+{{- end -}}
+{{- end -}}
+{{- $any := list -}}
+{{- with include "pod-reloader.keysOf" (list $keys $dialects) -}}
+{{- $any = append $any (printf "key in [%s]" .) -}}
+{{- end -}}
+{{- if has "stackable" $dialects -}}
+{{- $any = append $any "key.startsWith('restarter.stackable.tech/ignore-configmap.')" -}}
+{{- $any = append $any "key.startsWith('restarter.stackable.tech/ignore-secret.')" -}}
+{{- end -}}
+{{- join " || " $any | replace "\n" " " -}}
+{{- end -}}
+
+{{- /* In CEL, on one line: the labels of a workload that are settings, as the items of a list. */ -}}
+{{- define "pod-reloader.settingLabels" -}}
+{{- $keys := dict
+  "pod-reloader" (list "pod-reloader.cs.sap.com/ignored" "pod-reloader.cs.sap.com/disabled")
+  "stackable" (list "restarter.stackable.tech/enabled")
+-}}
+{{- /* Our own are read in every dialect. */ -}}
+{{- $dialects := prepend (include "pod-reloader.dialects" . | splitList ",") "pod-reloader" | uniq -}}
+{{- include "pod-reloader.keysOf" (list $keys $dialects) | replace "\n" " " -}}
+{{- end -}}
+
 {{- /* In CEL: whether what the text says of `object` is true of it, or was before the write. */ -}}
 {{- define "pod-reloader.nowOrBefore" -}}
 {{ . }} ||

@@ -392,6 +392,7 @@ async fn the_fence_lets_the_operator_change_nothing_but_its_annotations() -> Res
                 metadata(json!({"labels": null})),
                 metadata(json!({"annotations": {"note": "y"}})),
                 metadata(json!({"annotations": {"note": null}})),
+                metadata(json!({"annotations": {"reloader.stakater.com/auto": "true"}})),
                 metadata(json!({"finalizers": ["example.com/keep"]})),
                 // The garbage collector deletes objects whose owner does not exist.
                 metadata(json!({"ownerReferences": [owner]})),
@@ -434,6 +435,16 @@ async fn the_fence_lets_the_operator_change_nothing_but_its_annotations() -> Res
             let baseline = metadata(json!({"annotations": {BASELINE: "=hash"}}));
             let baseline = Patch::Merge(&baseline);
             operator.patch(&bare.name, &params, &baseline).await?;
+            // It may put settings back, but not change them.
+            let labelled = |value: Value| metadata(json!({"labels": {IGNORED: value}}));
+            let ignored = labelled(json!("true"));
+            let ignored = Patch::Merge(&ignored);
+            operator.patch(&bare.name, &params, &ignored).await?;
+            for patch in [labelled(json!("false")), labelled(Value::Null)] {
+                let patch = Patch::Merge(&patch);
+                let refused = refusal(operator.patch(&bare.name, &params, &patch).await)?;
+                ensure!(refused.contains(FENCED), "{refused}");
+            }
         }
         Ok(())
     })
