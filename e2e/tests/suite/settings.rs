@@ -1,5 +1,5 @@
-//! What people set on a workload stays there when somebody undoes a rollout or replaces the manifest, and pods that run
-//! already are not restarted because their workload is created again.
+//! What people set on a workload stays there when somebody undoes a rollout, replaces the manifest, or deletes the workload
+//! and creates it again, and pods that run already are not restarted because of that.
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::workload::{BASELINE, Kind, Workload, config_map};
@@ -249,6 +249,75 @@ async fn a_change_while_pods_have_no_workload_waits_for_its_hold() -> Result<()>
             .await?;
         scene.rolls_once(&web, &before).await?;
         Ok(())
+    })
+    .await
+}
+
+/// Waits until a workload that was created again has its hold as before.
+async fn held_again(scene: &Scene, workload: &Workload) -> Result<()> {
+    let note = scene.event(workload, "SettingsKept").await?;
+    ensure!(note.contains(HOLD), "{note}");
+    wait_for("the hold to be there again", PATIENCE, async || {
+        Ok(match annotation(scene, workload, HOLD).await?.as_deref() {
+            Some("true") => Attempt::Done(()),
+            other => Attempt::NotYet(format!("{other:?}")),
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_hold_outlives_the_deletion_of_its_workload_together_with_its_pods() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let web = Workload::deployment("web").lists("app");
+        scene.create(&web).await?;
+        let hold = format!("{HOLD}=true");
+        scene
+            .kubectl(&["annotate", &web.reference(), &hold])
+            .await?;
+        let replace = async |manifest: &Workload| {
+            let replace = ["replace", "--force", "--filename=-"];
+            let manifest = manifest.manifest().to_string();
+            scene.kubectl_with_input(&replace, &manifest).await
+        };
+        // What was put back once counts as set by a person.
+        for _ in 0..2 {
+            replace(&web).await?;
+            held_again(scene, &web).await?;
+        }
+        let before = scene.key(&web).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.event(&web, "RestartPending").await?;
+        scene.quiet().await?;
+        ensure!(scene.key(&web).await? == before);
+
+        // What the manifest says counts.
+        replace(&web.clone().annotated(HOLD, "false")).await?;
+        scene.quiet().await?;
+        ensure!(annotation(scene, &web, HOLD).await?.as_deref() == Some("false"));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_hold_outlives_a_stateful_set_that_leaves_its_pods_behind() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        scene.apply(&[config_map("app", "1")]).await?;
+        let set = Workload::new(Kind::StatefulSet, "set").lists("app");
+        scene.create(&set).await?;
+        let hold = format!("{HOLD}=true");
+        scene
+            .kubectl(&["annotate", &set.reference(), &hold])
+            .await?;
+        let before = scene.snapshot(&set).await?;
+        orphan(scene, &set).await?;
+        scene.apply(&[config_map("app", "2")]).await?;
+        scene.create(&set).await?;
+        held_again(scene, &set).await?;
+        scene.event(&set, "RestartPending").await?;
+        scene.rolls_not(&set, &before).await
     })
     .await
 }
