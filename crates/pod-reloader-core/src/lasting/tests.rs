@@ -203,3 +203,30 @@ fn without_room_for_them_nothing_is_written() {
     );
     assert_eq!(held().patch(&full.build()), None);
 }
+
+#[test]
+fn the_fence_lets_every_setting_of_other_dialects_be_put_back() {
+    let helpers = include_str!("../../../../charts/pod-reloader/templates/_helpers.tpl");
+    let (_, helpers) = helpers.split_once("isSettingOfOthers\" -}}").unwrap();
+    let (helpers, _) = helpers.split_once("nowOrBefore").unwrap();
+    let dialects = Dialects {
+        classes: true,
+        ..scope().reading().dialects.clone()
+    };
+    let exact = dialects.annotation_keys().chain(dialects.label_keys());
+    let exact = exact.filter(|key| !key.starts_with(PREFIX));
+    let exact = exact.map(|key| format!("\"{key}\""));
+    let prefixes = dialects.annotation_prefixes();
+    let prefixes = prefixes.map(|prefix| format!("key.startsWith('{prefix}')"));
+    for text in exact.chain(prefixes) {
+        assert!(helpers.contains(&text), "{text}");
+    }
+    let labels = KEYS.iter().filter(|own| own.place == Place::Label);
+    for label in labels {
+        assert!(
+            helpers.contains(&format!("\"{}\"", label.key)),
+            "{}",
+            label.key
+        );
+    }
+}
