@@ -3,7 +3,6 @@
 .DEFAULT_GOAL := help
 
 e2e := pod-reloader-e2e
-crates := layers pod-reloader-api pod-reloader-core pod-reloader-settings webhook-certs pod-reloader kubectl-pod-reloader pod-reloader-browser $(e2e)
 scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser scripts/prometheus scripts/boundaries scripts/static-binary scripts/image-check scripts/image-layout scripts/sbom scripts/go-program scripts/push scripts/release scripts/release-check scripts/release-check-installed scripts/test-runner e2e/control-plane/build.sh e2e/tests/suite/docs/prelude.sh
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug
@@ -199,7 +198,7 @@ lint: $(cargo_deny) ## Check format, lints, crate boundaries, dependencies and d
 	$(call phase,layers,$(layers))
 	$(call phase,dependencies,$(cargo_deny) --locked check --hide-inclusion-graph bans licenses sources)
 	$(call phase,clippy,cargo clippy --locked --workspace --all-targets -- -D warnings)
-	$(call phase,each crate alone,for crate in $(crates); do cargo check -p $$crate || exit 1; done)
+	$(call phase,each program alone,for program in pod-reloader kubectl-pod-reloader; do cargo check --locked -p $$program || exit 1; done)
 	$(call phase,docs,RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps)
 	$(if $(shell command -v shellcheck),$(call phase,scripts,shellcheck $(scripts)))
 
