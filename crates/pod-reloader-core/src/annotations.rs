@@ -278,6 +278,9 @@ pub const DISABLED: &str = "pod-reloader.cs.sap.com/disabled";
 /// The name must not begin with `kubectl`: Flux strips the fields of such managers.
 pub const FIELD_MANAGER: &str = "pod-reloader";
 
+/// The field manager of what people write with the kubectl plugin.
+pub const PLUGIN: &str = "pod-reloader-plugin";
+
 /// The field manager of dry runs that ask for a workload's sync status: see [`sync_status`](crate::sync_status).
 pub const STATUS_QUERY: &str = "pod-reloader-status-query";
 

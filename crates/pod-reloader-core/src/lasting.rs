@@ -39,8 +39,8 @@ struct Setting {
 }
 
 impl Lasting {
-    /// Returns the settings of a workload as it was deleted that people alone have set: with kubectl, or before we put
-    /// them back. Any other field manager may be a tool whose settings go with its manifest. `None` if there are none,
+    /// Returns the settings of a workload as it was deleted that people alone have set: with kubectl or our plugin, or
+    /// before we put them back. Any other field manager may be a tool whose settings go with its manifest. `None` if there are none,
     /// or more than [`MAX_SETTINGS`], or if they are larger than [`MAX_SIZE`].
     pub fn of(object: &impl Object, scope: &Scope) -> Option<Self> {
         let metadata = object.metadata();

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::annotations::{FIELD_MANAGER, Place};
+use crate::annotations::{FIELD_MANAGER, PLUGIN, Place};
 use crate::raw::{self, at};
 
 /// An entry of the managed fields.
@@ -27,16 +27,17 @@ pub(crate) const MANIFESTS: [&str; 3] = [
     "kubectl-client-side-apply",
 ];
 
-/// The field managers with which people change an annotation or a label with kubectl.
-const BY_HAND: [&str; 4] = [
+/// The field managers with which people change an annotation or a label with kubectl, or with our plugin.
+const BY_HAND: [&str; 5] = [
     "kubectl-annotate",
     "kubectl-label",
     "kubectl-edit",
     "kubectl-patch",
+    PLUGIN,
 ];
 
-/// Returns true if only a person can have set an annotation or a label that this manager has: with kubectl, or before we
-/// put it back.
+/// Returns true if only a person can have set an annotation or a label that this manager has: with kubectl or our plugin,
+/// or before we put it back.
 pub(crate) fn is_by_hand(manager: &str) -> bool {
     BY_HAND.contains(&manager) || manager == FIELD_MANAGER
 }

@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 
 use http::{Method, Request, header};
+use pod_reloader_core::annotations::PLUGIN;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Cluster, JSON, Place, Unseen, unreadable, warnings};
-
-/// The field manager of what users write through the plugin.
-const FIELD_MANAGER: &str = "pod-reloader-plugin";
 
 /// What becomes of the annotations that a user writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +38,7 @@ impl Writes {
             Self::Stored => "",
             Self::DryRun => "&dryRun=All",
         };
-        format!("fieldManager={FIELD_MANAGER}{dry_run}")
+        format!("fieldManager={PLUGIN}{dry_run}")
     }
 }
 

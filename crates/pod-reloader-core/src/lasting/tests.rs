@@ -1,7 +1,7 @@
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::annotations::FIELD_MANAGER;
+use crate::annotations::{FIELD_MANAGER, PLUGIN};
 use crate::dialect::Dialect;
 use crate::dialects::Dialects;
 use crate::fixtures::{Builder, deployment};
@@ -61,6 +61,7 @@ fn what_people_set_by_hand_outlives_its_workload() {
         "kubectl-label",
         "kubectl-edit",
         "kubectl-patch",
+        PLUGIN,
     ] {
         assert_eq!(of_hold(&[manager]), [HOLD], "{manager}");
     }

@@ -415,6 +415,7 @@ fn a_controller_that_names_no_manager_takes_away_what_it_may_have_set_itself() {
         ("helm", false),
         ("kubectl-annotate", true),
         ("kubectl-patch", true),
+        (crate::annotations::PLUGIN, true),
         // The loop has put it back when the workload was created again.
         (crate::annotations::FIELD_MANAGER, true),
     ] {
