@@ -232,10 +232,13 @@ pub(crate) enum Reviewed {
 impl Reviewed {
     /// Parses it.
     pub(crate) fn of(object: &RawValue, kind: WorkloadKind) -> Result<Self, serde_json::Error> {
-        Ok(match kind.is_built_in() {
+        let mut reviewed = match kind.is_built_in() {
             true => Self::BuiltIn(serde_json::from_str(object.get())?),
             false => Self::Custom(serde_json::from_str(object.get())?),
-        })
+        };
+        // Reviews are held while others are read, and who has set something is read from the request itself.
+        reviewed.metadata().managed_fields = None;
+        Ok(reviewed)
     }
 
     fn metadata(&mut self) -> &mut Metadata {

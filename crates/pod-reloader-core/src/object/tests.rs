@@ -8,6 +8,19 @@ use crate::patch;
 use json_patch::Patch;
 use serde_json::{Value, json};
 
+#[test]
+fn a_review_does_not_hold_managed_fields() {
+    let mut built_in = object(json!({"template": {}}), &[]);
+    built_in["metadata"]["managedFields"] = json!([{"manager": "kubectl-annotate"}]);
+    let raw = RawValue::from_string(built_in.to_string()).unwrap();
+    for kind in [WorkloadKind::DEPLOYMENT, rollout()] {
+        let mut reviewed = Reviewed::of(&raw, kind).unwrap();
+        assert!(reviewed.metadata().managed_fields.is_none());
+    }
+    let read: WorkloadObject = serde_json::from_value(built_in).unwrap();
+    assert!(read.metadata.managed_fields.is_some());
+}
+
 fn kind(resource: Value) -> WorkloadKind {
     let resource: CustomResource = serde_json::from_value(resource).unwrap();
     resource.into_kind().unwrap()
