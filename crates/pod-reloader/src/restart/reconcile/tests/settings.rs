@@ -193,7 +193,9 @@ async fn with_observe_nothing_is_put_back() {
     );
     operator.apiserver.write_config_map("app", "1");
     loses(&operator, held_by("kubectl-annotate"));
-    operator.apiserver.write_deployment(deployment("web"));
+    let again = created_again(deployment("web"), &operator.hash_of("app"));
+    operator.apiserver.write_deployment(again);
     watch(&operator, Duration::from_secs(60), |_| {}).await;
+    assert!(hold_of(&operator).is_null());
     assert!(operator.patches().is_empty());
 }
