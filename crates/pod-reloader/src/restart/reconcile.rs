@@ -226,8 +226,9 @@ impl Reconciler {
     pub(crate) fn workload_seen(&self, kind: WorkloadKind, object: impl Object) {
         let version = version(&object);
         if let Some(workload) = self.workload(kind, object) {
-            self.look_for_return(&workload);
+            let back = self.back(&workload);
             self.take_in(workload, version);
+            self.queue_back(back);
         }
     }
 
@@ -240,8 +241,10 @@ impl Reconciler {
     ) -> Option<WorkloadId> {
         let version = version(&object);
         let workload = self.workload(kind, object)?;
-        self.look_for_return(&workload);
-        self.apply(workload, version)
+        let back = self.back(&workload);
+        let id = self.apply(workload, version);
+        self.queue_back(back);
+        id
     }
 
     /// Takes in the deletion of a workload, as a watch shows it.

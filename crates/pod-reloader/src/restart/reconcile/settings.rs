@@ -28,11 +28,19 @@ impl Reconciler {
         }
     }
 
-    /// Queues a workload that was deleted and has come back. It need not be managed until it has its settings again.
-    pub(super) fn look_for_return(&self, workload: &Workload) {
-        if self.deleted.is_back(&workload.id, &workload.uid) {
-            self.push(workload.id.clone(), Instant::now());
-        }
+    /// Returns the ID of a workload that was deleted and has come back. No pass decides about it from here on until it
+    /// has its settings again.
+    pub(super) fn back(&self, workload: &Workload) -> Option<WorkloadId> {
+        let is_back = self.deleted.is_back(&workload.id, &workload.uid);
+        is_back.then(|| workload.id.clone())
+    }
+
+    /// Queues a workload that has come back: it need not be managed until it has its settings again.
+    ///
+    /// It must have been taken in before. Otherwise its state without settings could be taken in after the answer that
+    /// has them, and a hold is not among the tests of a write.
+    pub(super) fn queue_back(&self, back: Option<WorkloadId>) {
+        back.into_iter().for_each(|id| self.push(id, Instant::now()));
     }
 
     /// Puts back what people had set on a workload that has come back. Returns when to try again if that was not
