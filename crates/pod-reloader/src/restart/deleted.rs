@@ -106,6 +106,11 @@ impl Deleted {
         }
     }
 
+    /// Forgets the workloads of a namespace. What has these names later need not be of the same people.
+    pub(crate) fn forget_all_in(&self, namespace: &Name) {
+        self.0.lock().retain(|id, _| id.namespace != *namespace);
+    }
+
     /// Forgets the workloads that have not come back in time.
     pub(crate) fn tidy(&self) {
         let now = Instant::now();

@@ -382,6 +382,7 @@ impl Reconciler {
     /// Takes in that a namespace does not, or no longer, match the selector.
     pub(crate) fn namespace_left(&self, namespace: &Name) {
         self.namespaces.remove(namespace);
+        self.deleted.forget_all_in(namespace);
         for id in self.workloads.ids(|id| id.namespace == *namespace) {
             self.workload_gone(&id);
         }

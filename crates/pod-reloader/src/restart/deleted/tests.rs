@@ -79,6 +79,15 @@ async fn what_was_put_back_is_not_what_was_deleted_since() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_namespace_is_forgotten_with_all_its_workloads() {
+    let (deleted, web) = of_web();
+    let other = id("other", "web");
+    deleted.note(&other, "old", held());
+    deleted.forget_all_in(&web.namespace);
+    assert!(!deleted.is_back(&web, "new") && deleted.is_back(&other, "new"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn failures_are_tried_again_with_pauses() {
     let (deleted, web) = of_web();
     deleted.is_back(&web, "new");

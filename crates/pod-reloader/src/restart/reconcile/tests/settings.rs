@@ -179,6 +179,18 @@ async fn another_leader_knows_nothing_of_what_was_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_namespace_that_goes_takes_along_what_people_had_set() {
+    let operator = Operator::with([deployment("web")]).await;
+    let hash = operator.config_hash("web");
+    loses(&operator, held_by("kubectl-annotate"));
+    operator.reconciler.namespace_left(&name("ns"));
+    let again = created_again(deployment("web"), &hash);
+    operator.apiserver.write_deployment(again);
+    watch(&operator, Duration::from_secs(60), |_| {}).await;
+    assert!(hold_of(&operator).is_null());
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_observe_nothing_is_put_back() {
     let settings = Settings {
         observe: true,
