@@ -14,20 +14,27 @@ use tokio::time::Instant;
 pub(crate) const MEMORY: Duration = Duration::from_secs(5 * 60);
 /// The maximum number of workloads that are remembered.
 const MOST: usize = 1_000;
+/// The maximum number of times in a row that settings are put back on a workload which is deleted again before it is
+/// forgotten. A controller may delete it because it has them, and would do so for ever.
+const MOST_IN_A_ROW: u32 = 10;
 /// The pause after the first failure to put settings back. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The number of times that the pause doubles.
 const DOUBLINGS: u32 = 5;
 
-/// The workloads that were deleted a moment ago, and on which people had set something.
+/// The workloads that were deleted a moment ago, and on which people had set something. Some have come back.
 #[derive(Default)]
 pub(crate) struct Deleted(Mutex<HashMap<WorkloadId, Known>>);
 
 struct Known {
     /// The UID of the workload that was deleted.
     uid: Box<str>,
-    settings: Arc<Lasting>,
+    /// `None` once they have been put back.
+    settings: Option<Arc<Lasting>>,
+    /// The time when it was deleted, or when its settings were put back.
     at: Instant,
+    /// The number of times in a row that settings were put back before.
+    in_a_row: u32,
     /// True if another workload with this ID has been seen since.
     is_back: bool,
     /// The number of times that its settings could not be put back.
@@ -38,17 +45,28 @@ impl Known {
     fn is_over(&self, now: Instant) -> bool {
         now.duration_since(self.at) >= MEMORY
     }
+
+    fn has(&self, settings: &Arc<Lasting>) -> bool {
+        let own = self.settings.as_ref();
+        own.is_some_and(|own| Arc::ptr_eq(own, settings))
+    }
 }
 
 impl Deleted {
-    /// Notes that a workload was deleted on which people had set this.
+    /// Notes that a workload was deleted on which people had set this. Returns false if that is not remembered, because
+    /// it was deleted too often soon after its settings had been put back.
     ///
     /// If there is no room, the oldest one of the namespace goes that has the most, so nobody can displace what others
     /// have set.
-    pub(crate) fn note(&self, id: &WorkloadId, uid: &str, settings: Lasting) {
+    pub(crate) fn note(&self, id: &WorkloadId, uid: &str, settings: Lasting) -> bool {
         let mut known = self.0.lock();
         let now = Instant::now();
-        known.retain(|own, it| own != id && !it.is_over(now));
+        known.retain(|_, it| !it.is_over(now));
+        let before = known.remove(id);
+        let in_a_row = before.map_or(0, |it| it.in_a_row + u32::from(it.settings.is_none()));
+        if in_a_row >= MOST_IN_A_ROW {
+            return false;
+        }
         if known.len() >= MOST
             && let Some(displaced) = displaced(&known)
         {
@@ -56,12 +74,14 @@ impl Deleted {
         }
         let noted = Known {
             uid: uid.into(),
-            settings: Arc::new(settings),
+            settings: Some(Arc::new(settings)),
             at: now,
+            in_a_row,
             is_back: false,
             failures: 0,
         };
         known.insert(id.clone(), noted);
+        true
     }
 
     /// Takes in that a workload with this UID is there. Returns true if one that was deleted has come back as it.
@@ -71,7 +91,7 @@ impl Deleted {
             return false;
         };
         it.is_back |= *it.uid != *uid;
-        it.is_back
+        it.is_back && it.settings.is_some()
     }
 
     /// Returns what to put back on a workload, if it has come back in time.
@@ -79,29 +99,34 @@ impl Deleted {
         let known = self.0.lock();
         let due = known.get(id)?;
         let is_due = due.is_back && !due.is_over(Instant::now());
-        is_due.then(|| due.settings.clone())
+        due.settings.clone().filter(|_| is_due)
     }
 
     /// Notes that these settings could not be put back. Returns when to try again.
     pub(crate) fn failed(&self, id: &WorkloadId, settings: &Arc<Lasting>) -> Instant {
         let mut known = self.0.lock();
         let known = known.get_mut(id);
-        let failures = known
-            .filter(|it| Arc::ptr_eq(&it.settings, settings))
-            .map_or(0, |it| {
-                it.failures += 1;
-                it.failures - 1
-            });
+        let failures = known.filter(|it| it.has(settings)).map_or(0, |it| {
+            it.failures += 1;
+            it.failures - 1
+        });
         Instant::now() + FIRST_PAUSE * 2_u32.pow(failures.min(DOUBLINGS))
+    }
+
+    /// Notes that these settings have been put back, and forgets them. Those of a workload that was deleted since then
+    /// stay.
+    pub(crate) fn put_back(&self, id: &WorkloadId, settings: &Arc<Lasting>) {
+        let mut known = self.0.lock();
+        if let Some(it) = known.get_mut(id).filter(|it| it.has(settings)) {
+            it.settings = None;
+            it.at = Instant::now();
+        }
     }
 
     /// Forgets these settings. Those of a workload that was deleted since then stay.
     pub(crate) fn forget(&self, id: &WorkloadId, settings: &Arc<Lasting>) {
         let mut known = self.0.lock();
-        let is_same = known
-            .get(id)
-            .is_some_and(|it| Arc::ptr_eq(&it.settings, settings));
-        if is_same {
+        if known.get(id).is_some_and(|it| it.has(settings)) {
             known.remove(id);
         }
     }

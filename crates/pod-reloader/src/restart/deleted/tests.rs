@@ -79,6 +79,33 @@ async fn what_was_put_back_is_not_what_was_deleted_since() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_workload_that_is_deleted_whenever_it_has_its_settings_gets_them_ten_times() {
+    let (deleted, web) = (Deleted::default(), id("ns", "web"));
+    for number in 0..MOST_IN_A_ROW {
+        assert!(deleted.note(&web, &format!("{number}"), held()), "{number}");
+        // It may be deleted before it has them, too.
+        assert!(deleted.note(&web, &format!("{number}"), held()), "{number}");
+        assert!(deleted.is_back(&web, "new"));
+        deleted.put_back(&web, &deleted.due(&web).unwrap());
+        assert!(deleted.due(&web).is_none() && !deleted.is_back(&web, "newer"));
+        tokio::time::advance(MEMORY - Duration::from_secs(1)).await;
+    }
+    assert!(!deleted.note(&web, "last", held()));
+    assert!(!deleted.is_back(&web, "new"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workload_that_keeps_its_settings_for_a_while_gets_them_as_often_as_it_comes_back() {
+    let (deleted, web) = (Deleted::default(), id("ns", "web"));
+    for number in 0..2 * MOST_IN_A_ROW {
+        assert!(deleted.note(&web, &format!("{number}"), held()), "{number}");
+        assert!(deleted.is_back(&web, "new"));
+        deleted.put_back(&web, &deleted.due(&web).unwrap());
+        tokio::time::advance(MEMORY).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_namespace_is_forgotten_with_all_its_workloads() {
     let (deleted, web) = of_web();
     let other = id("other", "web");

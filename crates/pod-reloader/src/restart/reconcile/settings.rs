@@ -23,8 +23,9 @@ impl Reconciler {
 
     /// Remembers what people had set on a workload that was deleted.
     pub(super) fn remember(&self, workload: &Workload, lasting: Lasting) {
-        if self.may_put_back(workload) {
-            self.deleted.note(&workload.id, &workload.uid, lasting);
+        let id = &workload.id;
+        if self.may_put_back(workload) && !self.deleted.note(id, &workload.uid, lasting) {
+            warn!(workload = %id, "what people had set on this workload is not put back any more: it was deleted too often soon after that");
         }
     }
 
@@ -40,7 +41,8 @@ impl Reconciler {
     /// It must have been taken in before. Otherwise its state without settings could be taken in after the answer that
     /// has them, and a hold is not among the tests of a write.
     pub(super) fn queue_back(&self, back: Option<WorkloadId>) {
-        back.into_iter().for_each(|id| self.push(id, Instant::now()));
+        back.into_iter()
+            .for_each(|id| self.push(id, Instant::now()));
     }
 
     /// Puts back what people had set on a workload that has come back. Returns when to try again if that was not
@@ -56,7 +58,7 @@ impl Reconciler {
             false => self.give_back::<CustomObject>(&served, id, &settings).await,
         };
         let Err(error) = outcome else {
-            self.deleted.forget(id, &settings);
+            self.deleted.put_back(id, &settings);
             return None;
         };
         // It is gone again, and may come back once more.
