@@ -16,6 +16,9 @@ use crate::workload::{Reading, Workload};
 pub const MAX_SETTINGS: usize = 64;
 /// The maximum total size of their keys and values, in bytes.
 pub const MAX_SIZE: usize = 16 << 10;
+/// The maximum size of the managed fields, multiplied by the number of settings, in bytes: they are read once for each.
+/// Anybody can write long ones, and all events of a watch wait meanwhile.
+const MAX_READ: usize = 8 << 20;
 
 /// Returns true if this annotation or label is a setting. What we write ourselves is none.
 pub(crate) fn is_setting(key: &str, place: Place, reading: &Reading) -> bool {
@@ -40,14 +43,16 @@ struct Setting {
 
 impl Lasting {
     /// Returns the settings of a workload as it was deleted that people alone have set: with kubectl or our plugin, or
-    /// before we put them back. Any other field manager may be a tool whose settings go with its manifest. `None` if there are none,
-    /// or more than [`MAX_SETTINGS`], or if they are larger than [`MAX_SIZE`].
+    /// before we put them back. Any other field manager may be a tool whose settings go with its manifest.
+    ///
+    /// `None` if there are none, or more than [`MAX_SETTINGS`], or if they are larger than [`MAX_SIZE`], or if the managed
+    /// fields are too long.
     pub fn of(object: &impl Object, scope: &Scope) -> Option<Self> {
         let metadata = object.metadata();
         let managed_fields = metadata.managed_fields.as_deref()?;
         let all = settings(metadata, scope.reading()).take(MAX_SETTINGS + 1);
         let all: Vec<_> = all.collect();
-        if all.len() > MAX_SETTINGS {
+        if all.len() > MAX_SETTINGS || all.len() * managed_fields.get().len() > MAX_READ {
             return None;
         }
         let is_lasting = |(place, key, _): &(Place, &str, &str)| {

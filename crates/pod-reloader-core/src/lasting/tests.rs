@@ -140,6 +140,21 @@ fn too_many_settings_and_too_large_ones_go() {
     assert_eq!(kept(sized(MAX_SIZE + 1)), 0);
 }
 
+#[test]
+fn managed_fields_that_take_long_to_read_say_nothing() {
+    let by_hand = entry("kubectl-annotate", "f:annotations", &[HOLD, STAKATER_AUTO]);
+    let kept = |length: usize, settings: &[&str]| {
+        let long = "x".repeat(length);
+        let long = entry("node-fetch", "f:annotations", &[long.as_str()]);
+        let set = settings.iter();
+        let web = set.fold(deployment("web"), |web, key| web.annotated(key, "true"));
+        lasting(web, &[by_hand.clone(), long]).len()
+    };
+    assert_eq!(kept(MAX_READ / 2, &[HOLD]), 1);
+    assert_eq!(kept(MAX_READ / 2, &[HOLD, STAKATER_AUTO]), 0);
+    assert_eq!(kept(MAX_READ / 2 - 1000, &[HOLD, STAKATER_AUTO]), 2);
+}
+
 fn held() -> Lasting {
     let setting = |place, key: &str| Setting {
         place,
