@@ -390,6 +390,7 @@ async fn the_fence_lets_the_operator_change_nothing_but_its_annotations() -> Res
                 template(json!({"metadata": {"annotations": {"note": "x"}}})),
                 metadata(json!({"labels": {"team": "red"}})),
                 metadata(json!({"labels": null})),
+                metadata(json!({"labels": {"extra": "x"}})),
                 metadata(json!({"annotations": {"note": "y"}})),
                 metadata(json!({"annotations": {"note": null}})),
                 metadata(json!({"annotations": {"reloader.stakater.com/auto": "true"}})),
@@ -497,6 +498,57 @@ async fn policy_is_in_force(scene: &Scene) -> Result<()> {
     })
     .await?;
     scene.kubectl(&["delete", &name]).await.map(|_| ())
+}
+
+#[tokio::test]
+async fn the_fence_lets_settings_of_other_dialects_be_added_to_the_object_alone() -> Result<()> {
+    let options = Options {
+        values: json!({
+            "fence": {"enabled": true},
+            "dialects": ["pod-reloader", "stakater", "stackable"],
+        }),
+        ..Options::default()
+    };
+    Scene::play(options, async |scene| {
+        let web = Workload::deployment("web").labelled("team", "blue");
+        scene.create(&web).await?;
+        fence_is_in_force(scene, &web).await?;
+        let operator = as_the_operator(scene, web.kind).await?;
+        let params = PatchParams::default();
+        let annotations = |all: Value| json!({"metadata": {"annotations": all}});
+        let settings = json!({
+            "reloader.stakater.com/auto": "true",
+            "restarter.stackable.tech/ignore-configmap.app": "app",
+        });
+        let labels = json!({"metadata": {"labels": {"restarter.stackable.tech/enabled": "true"}}});
+        for patch in [
+            json!({"spec": {"template": annotations(settings.clone())}}),
+            annotations(json!({"wave.pusher.com/update-on-config-change": "true"})),
+        ] {
+            let refused = refusal(
+                operator
+                    .patch(&web.name, &params, &Patch::Merge(&patch))
+                    .await,
+            )?;
+            ensure!(refused.contains(FENCED), "{patch}: {refused}");
+        }
+        for patch in [annotations(settings), labels] {
+            operator
+                .patch(&web.name, &params, &Patch::Merge(&patch))
+                .await?;
+        }
+        for value in [json!("false"), Value::Null] {
+            let patch = annotations(json!({"reloader.stakater.com/auto": value}));
+            let refused = refusal(
+                operator
+                    .patch(&web.name, &params, &Patch::Merge(&patch))
+                    .await,
+            )?;
+            ensure!(refused.contains(FENCED), "{patch}: {refused}");
+        }
+        Ok(())
+    })
+    .await
 }
 
 /// Waits until the fence stops the operator from setting a label.
