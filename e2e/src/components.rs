@@ -2,6 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
 /// The oldest version of Kubernetes that the operator supports, and that `make test` builds.
 pub const OLDEST_KUBERNETES: &str = "1.30";
 
@@ -11,8 +14,8 @@ pub struct ControlPlaneOptions {
     /// Minor version of Kubernetes to take, such as `1.30`; by default, the current one. Those that there are
     /// have folders in `control-plane/versions`.
     pub kubernetes: Option<String>,
-    /// Number of nodes that kwok plays.
-    pub nodes: usize,
+    /// Its nodes.
+    pub nodes: Nodes,
     /// Further arguments of kube-apiserver. If one is given twice, the last one wins.
     pub apiserver_args: Vec<String>,
     /// Directory in which to create the one with data and logs; by default, the system's temporary directory.
@@ -27,7 +30,7 @@ impl Default for ControlPlaneOptions {
     fn default() -> Self {
         Self {
             kubernetes: None,
-            nodes: 2,
+            nodes: Nodes::Played(Nodes::DEFAULT),
             apiserver_args: Vec::new(),
             parent: None,
             keep: false,
@@ -36,6 +39,77 @@ impl Default for ControlPlaneOptions {
         }
     }
 }
+
+/// The nodes of a control plane.
+#[derive(Clone, Debug)]
+pub enum Nodes {
+    /// So many nodes that kwok plays: no container runs.
+    Played(usize),
+    /// This machine, on which pods run.
+    Real(RealNode),
+}
+
+impl Nodes {
+    /// Number of nodes that kwok plays, unless somebody asks for another one.
+    pub const DEFAULT: usize = 2;
+
+    /// Returns the real node, if it is one.
+    pub(crate) fn real(&self) -> Option<&RealNode> {
+        match self {
+            Self::Played(_) => None,
+            Self::Real(node) => Some(node),
+        }
+    }
+
+    /// Returns the components that are its kubelets, in an order in which they can be started.
+    pub(crate) fn components(&self) -> &'static [Component] {
+        match self {
+            Self::Played(_) => &[Component::Kwok],
+            Self::Real(_) => &[
+                Component::Containerd,
+                Component::Kubelet,
+                Component::KubeProxy,
+            ],
+        }
+    }
+}
+
+/// A node with containers: the machine, or the namespaces, in which the control plane runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RealNode {
+    /// Path of the cgroup that holds those of its pods, from the root of each hierarchy, such as `/name`.
+    pub cgroup: String,
+    /// Image that does nothing, which each pod has beside its containers.
+    pub pause_image: String,
+    /// Image of pods for tests, which answer with what they have read.
+    pub answers_image: String,
+    /// Repository of the operator's image.
+    pub operator_repository: String,
+    /// Tag of the operator's image, with its digest: `TAG@sha256:...`.
+    pub operator_tag: String,
+}
+
+impl RealNode {
+    /// Name of the node.
+    pub const NAME: &str = "real";
+    /// Address of the node, which its pods reach.
+    pub const ADDRESS: &str = "192.168.77.1";
+
+    /// Returns the values of the chart that name the operator's image.
+    pub fn image_values(&self) -> Value {
+        json!({"image": {"repository": self.operator_repository, "tag": self.operator_tag}})
+    }
+}
+
+/// Addresses of Services.
+pub(crate) const SERVICES: &str = "10.0.0.0/16";
+/// Address of the Service `kubernetes`: the first one of [`SERVICES`].
+pub(crate) const KUBERNETES_SERVICE: &str = "10.0.0.1";
+/// Address of the DNS server, if there is one.
+pub(crate) const DNS_SERVICE: &str = "10.0.0.10";
+/// Addresses of pods on a real node.
+pub(crate) const PODS: &str = "10.88.0.0/16";
 
 /// A process of a control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,16 +122,22 @@ pub enum Component {
     ControllerManager,
     /// kube-scheduler.
     Scheduler,
-    /// kwok, which plays the kubelets.
+    /// kwok, which plays the kubelets. It is not there with a real node.
     Kwok,
+    /// containerd, on a real node.
+    Containerd,
+    /// The kubelet, on a real node.
+    Kubelet,
+    /// kube-proxy, on a real node.
+    KubeProxy,
     /// The cert-manager controllers for self-signed and CA issuers, and its injector of CA bundles.
     CertManager,
 }
 
 impl Component {
-    /// All components in an order in which they can be started. They are stopped in reverse: an apiserver
-    /// without etcd does not end on SIGTERM.
-    pub const ALL: [Self; 6] = [
+    /// All components of a control plane with played nodes, in an order in which they can be started. They are
+    /// stopped in reverse: an apiserver without etcd does not end on SIGTERM.
+    pub const PLAYED: [Self; 6] = [
         Self::Etcd,
         Self::Apiserver,
         Self::ControllerManager,
@@ -72,5 +152,10 @@ impl Component {
             self,
             Self::Apiserver | Self::ControllerManager | Self::Scheduler
         )
+    }
+
+    /// Tells whether it is a part of a real node.
+    pub(crate) fn is_of_real_node(self) -> bool {
+        matches!(self, Self::Containerd | Self::Kubelet | Self::KubeProxy)
     }
 }

@@ -1,12 +1,14 @@
 //! Runs a control plane, or joins one that a parent process runs.
 
 use std::{
+    convert::Infallible,
     fs,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use anyhow::{Context, Result};
+use futures::future::try_join_all;
 use k8s_openapi::api::{
     authentication::v1::{TokenRequest, TokenRequestSpec},
     core::v1::ServiceAccount,
@@ -16,15 +18,16 @@ use serde_json::{Value, json};
 
 use crate::{
     audit::AuditLog,
-    components::{Component, ControlPlaneOptions},
+    components::{Component, ControlPlaneOptions, Nodes, RealNode},
     credentials::User,
     description::{CONTROL_PLANE_VARIABLE, Description},
     directory::Directory,
     kubeconfig::{KubeconfigFile, client_as, client_from},
     launch::Launch,
+    machine::kill_cgroup,
     process::Process,
     programs::Programs,
-    readiness::{answers, create_nodes, create_types, ready},
+    readiness::{answers, create_nodes, create_types, ready, real_node_works},
     tool::Tool,
 };
 
@@ -103,8 +106,12 @@ impl ControlPlane {
     /// Stops everything, etcd last, and waits for the end. Does nothing to a control plane that was joined.
     pub async fn stop(self) {
         let Some(own) = self.own else { return };
-        for (_, process) in own.processes.iter().rev() {
+        for (component, process) in own.processes.iter().rev() {
             process.stop(STOP_PATIENCE).await;
+            // Nobody would start them again, and the apiserver need not wait for their connections.
+            if let (Component::Kubelet, Some(node)) = (component, &self.description.real_node) {
+                kill_cgroup(&node.cgroup);
+            }
         }
     }
 
@@ -116,6 +123,23 @@ impl ControlPlane {
     /// Returns its location, and how to reach it.
     pub fn description(&self) -> &Description {
         &self.description
+    }
+
+    /// Returns the node on which pods really run; `None` if kwok plays the nodes.
+    pub fn real_node(&self) -> Option<&RealNode> {
+        self.description.real_node.as_ref()
+    }
+
+    /// Starts the parts of a real node again whenever they end, as systemd does on every node. Never returns.
+    ///
+    /// # Errors
+    /// When one cannot be started, or this control plane was joined.
+    pub async fn keep_node_running(&self) -> Result<Infallible> {
+        let processes = self.own()?.processes.iter();
+        let of_node = processes.filter(|(component, _)| component.is_of_real_node());
+        let never = of_node.map(|(_, process)| process.keep_running());
+        try_join_all(never).await?;
+        std::future::pending().await
     }
 
     /// Returns the URL of the apiserver.
@@ -267,7 +291,8 @@ impl ControlPlane {
     /// # Errors
     /// When this control plane was joined, or etcd does not answer.
     pub async fn compact(&self) -> Result<()> {
-        let (etcd, _) = self.own()?.launch.health(Component::Etcd);
+        let health = self.own()?.launch.health(Component::Etcd);
+        let (etcd, _) = health.context("etcd has a port")?;
         let client = etcd.client().await?;
         let ask = async |path: &str, body: Value| {
             let request = http::Request::post(path).body(body.to_string().into_bytes())?;
@@ -336,7 +361,10 @@ impl ControlPlane {
         directory: &Directory,
         options: &ControlPlaneOptions,
     ) -> Result<(Description, Launch, Vec<(Component, Process)>)> {
-        let programs = Programs::find()?;
+        let programs = match options.nodes {
+            Nodes::Played(_) => Programs::find()?,
+            Nodes::Real(_) => Programs::find_with_real_node()?,
+        };
         if let Some(version) = &options.kubernetes {
             programs.must_have_version(version)?;
         }
@@ -349,6 +377,7 @@ impl ControlPlane {
             programs: programs.directory().to_owned(),
             audit_log: launch.audit_log.clone(),
             logs: launch.logs.clone(),
+            real_node: options.nodes.real().cloned(),
         };
         description.write()?;
 
@@ -362,13 +391,22 @@ impl ControlPlane {
             start(Component::Apiserver).await?,
         ];
         let cluster = async {
-            let processes = [
+            let mut processes = vec![
                 start(Component::ControllerManager).await?,
                 start(Component::Scheduler).await?,
-                start(Component::Kwok).await?,
             ];
-            create_nodes(client_from(&description.kubeconfig).await?, options).await?;
-            Ok(processes)
+            for component in options.nodes.components() {
+                processes.push(start(*component).await?);
+            }
+            let client = client_from(&description.kubeconfig).await?;
+            let patience = options.patience;
+            match options.nodes {
+                Nodes::Played(count) => create_nodes(client, count, patience).await?,
+                Nodes::Real(_) => {
+                    real_node_works(client, &launch.through_service(), patience).await?;
+                }
+            }
+            anyhow::Ok(processes)
         };
         // New types take the apiserver a second or two, in which the others can start.
         let cert_manager = async {

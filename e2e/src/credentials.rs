@@ -12,6 +12,8 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
+use crate::components::{KUBERNETES_SERVICE, RealNode};
+
 /// The credential files of one control plane.
 #[derive(Debug)]
 pub(crate) struct Credentials {
@@ -20,6 +22,9 @@ pub(crate) struct Credentials {
     /// Serving certificate of apiserver, controller-manager and scheduler.
     pub(crate) serving_certificate: PathBuf,
     pub(crate) serving_key: PathBuf,
+    /// Certificate by which kubelets know the apiserver.
+    pub(crate) kubelet_client_certificate: PathBuf,
+    pub(crate) kubelet_client_key: PathBuf,
     /// Key that signs the tokens of service accounts.
     pub(crate) service_account_key: PathBuf,
     pub(crate) service_account_public_key: PathBuf,
@@ -36,6 +41,9 @@ impl Credentials {
         let ca = Issuer::new(ca_params, ca_key);
         let serving_key = KeyPair::generate()?;
         let serving_certificate = serving_params()?.signed_by(&serving_key, &ca)?;
+        let kubelet_client_key = KeyPair::generate()?;
+        let kubelet_client_certificate =
+            kubelet_client_params().signed_by(&kubelet_client_key, &ca)?;
         let service_account_key = KeyPair::generate()?;
         let user_tokens = User::ALL
             .into_iter()
@@ -51,6 +59,11 @@ impl Credentials {
             ca: write("ca.crt", ca_certificate.pem())?,
             serving_certificate: write("serving.crt", serving_certificate.pem())?,
             serving_key: write("serving.key", serving_key.serialize_pem())?,
+            kubelet_client_certificate: write(
+                "kubelet-client.crt",
+                kubelet_client_certificate.pem(),
+            )?,
+            kubelet_client_key: write("kubelet-client.key", kubelet_client_key.serialize_pem())?,
             service_account_key: write("service-account.key", service_account_key.serialize_pem())?,
             service_account_public_key: write(
                 "service-account.pub",
@@ -69,9 +82,9 @@ impl Credentials {
     }
 }
 
-/// The users who have a token from the start. All are in `system:masters`. The controller-manager runs
-/// without service accounts of its own, so that the audit log tells it from operators, and therefore needs
-/// the rights of all its controllers.
+/// The users who have a token from the start. All are in `system:masters`, except those of a real node, which have
+/// the rights that they have everywhere. The controller-manager runs without service accounts of its own, so that
+/// the audit log tells it from operators, and therefore needs the rights of all its controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     Admin,
@@ -79,15 +92,19 @@ pub(crate) enum User {
     Scheduler,
     Kwok,
     CertManager,
+    Kubelet,
+    KubeProxy,
 }
 
 impl User {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Admin,
         Self::ControllerManager,
         Self::Scheduler,
         Self::Kwok,
         Self::CertManager,
+        Self::Kubelet,
+        Self::KubeProxy,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -97,6 +114,19 @@ impl User {
             Self::Scheduler => "system:kube-scheduler",
             Self::Kwok => "kwok",
             Self::CertManager => "cert-manager",
+            // The Node authorizer knows a kubelet by this name, which ends with that of its node.
+            Self::Kubelet => "system:node:real",
+            Self::KubeProxy => "system:kube-proxy",
+        }
+    }
+
+    /// Returns the group of the user, if any.
+    fn group(self) -> Option<&'static str> {
+        match self {
+            Self::Kubelet => Some("system:nodes"),
+            // Kubernetes binds a role to this name.
+            Self::KubeProxy => None,
+            _ => Some("system:masters"),
         }
     }
 }
@@ -130,15 +160,31 @@ fn serving_params() -> Result<CertificateParams> {
     Ok(params)
 }
 
+fn kubelet_client_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "kube-apiserver-kubelet-client");
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params
+}
+
 fn tokens_file(tokens: &[(User, String)]) -> String {
     tokens
         .iter()
-        .map(|(user, token)| format!("{token},{name},{name},system:masters\n", name = user.name()))
+        .map(|(user, token)| {
+            let name = user.name();
+            let group = user.group().map(|group| format!(",{group}"));
+            format!("{token},{name},{name}{}\n", group.unwrap_or_default())
+        })
         .collect()
 }
 
-const SERVING_NAMES: [&str; 5] = [
+const SERVING_NAMES: [&str; 7] = [
     "127.0.0.1",
+    RealNode::ADDRESS,
+    KUBERNETES_SERVICE,
     "localhost",
     "kubernetes",
     "kubernetes.default",

@@ -8,6 +8,8 @@ use std::{
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::components::RealNode;
+
 /// Variable that names the directory of a control plane that a parent process runs.
 pub const CONTROL_PLANE_VARIABLE: &str = "POD_RELOADER_E2E_CONTROL_PLANE";
 
@@ -29,6 +31,9 @@ pub struct Description {
     pub audit_log: PathBuf,
     /// Folder with one log for each process.
     pub logs: PathBuf,
+    /// Its node, if pods really run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real_node: Option<RealNode>,
 }
 
 impl Description {

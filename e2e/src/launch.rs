@@ -1,5 +1,7 @@
 //! Defines how each component of a control plane is run: its arguments, its files, its health URL.
 
+mod real_node;
+
 use std::{
     ffi::OsString,
     fs,
@@ -8,8 +10,9 @@ use std::{
 
 use anyhow::{Context, Result};
 
+pub(crate) use self::real_node::{CONTAINERD_SOCKET, REGISTRY};
 use crate::{
-    components::{Component, ControlPlaneOptions},
+    components::{Component, ControlPlaneOptions, KUBERNETES_SERVICE, RealNode, SERVICES},
     credentials::{Credentials, User},
     kubeconfig::KubeconfigFile,
     port::free_ports,
@@ -29,6 +32,7 @@ pub(crate) struct Launch {
     ports: Ports,
     kubernetes: Option<String>,
     apiserver_args: Vec<String>,
+    real_node: Option<RealNode>,
 }
 
 impl Launch {
@@ -49,11 +53,15 @@ impl Launch {
             programs,
             kubernetes: options.kubernetes.clone(),
             apiserver_args: options.apiserver_args.clone(),
+            real_node: options.nodes.real().cloned(),
         };
         fs::write(launch.audit_policy(), AUDIT_POLICY)?;
         fs::write(launch.stages(), launch.all_stages()?)?;
         for user in User::ALL {
             launch.kubeconfig_of(user).write(&launch.kubeconfig(user))?;
+        }
+        if let Some(node) = &launch.real_node {
+            launch.write_real_node(node)?;
         }
         Ok(launch)
     }
@@ -65,11 +73,21 @@ impl Launch {
     /// Returns the file with the kubeconfig of `user`.
     pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
         let name = user.name().trim_start_matches("system:");
+        let name = name.replace(':', "-");
         self.directory.join(format!("{name}.kubeconfig"))
     }
 
-    /// Returns a client's way to the health of `component`: the server, and the path to ask there.
-    pub(crate) fn health(&self, component: Component) -> (KubeconfigFile, &'static str) {
+    /// Returns a client's way to the apiserver through its Service.
+    pub(crate) fn through_service(&self) -> KubeconfigFile {
+        KubeconfigFile {
+            server: format!("https://{KUBERNETES_SERVICE}:443"),
+            ..self.kubeconfig_of(User::Admin)
+        }
+    }
+
+    /// Returns a client's way to the health of `component`: the server, and the path to ask there. `None` for
+    /// containerd, which only `ctr` asks.
+    pub(crate) fn health(&self, component: Component) -> Option<(KubeconfigFile, &'static str)> {
         let Ports {
             etcd,
             controller_manager,
@@ -88,12 +106,15 @@ impl Launch {
             Component::Scheduler => (format!("https://127.0.0.1:{scheduler}"), "/healthz"),
             Component::Kwok => (format!("http://127.0.0.1:{kwok}"), "/healthz"),
             Component::CertManager => (format!("http://127.0.0.1:{cert_manager}"), "/healthz"),
+            Component::Containerd => return None,
+            Component::Kubelet => (format!("http://{}", real_node::KUBELET_HEALTH), "/healthz"),
+            Component::KubeProxy => (format!("http://{}", real_node::KUBE_PROXY_HEALTH), "/livez"),
         };
         let client = KubeconfigFile {
             server,
             ..self.kubeconfig_of(User::Admin)
         };
-        (client, path)
+        Some((client, path))
     }
 
     pub(crate) fn program(&self, component: Component) -> Program {
@@ -104,17 +125,24 @@ impl Launch {
             Component::Scheduler => ("kube-scheduler", self.scheduler()),
             Component::Kwok => ("kwok", self.kwok()),
             Component::CertManager => ("cert-manager", self.cert_manager()),
+            Component::Containerd => ("containerd", self.containerd()),
+            Component::Kubelet => ("kubelet", self.kubelet()),
+            Component::KubeProxy => ("kube-proxy", self.kube_proxy()),
         };
+        let mut env: Vec<(OsString, OsString)> = vec![
+            // kwok reads the configuration of its user: there is none in this home.
+            ("HOME".into(), self.directory.clone().into()),
+            // At the default of 100, the garbage collector takes four times the processor time.
+            ("GOGC".into(), "400".into()),
+        ];
+        if component.is_of_real_node() {
+            env.extend(self.env_of_real_node());
+        }
         Program {
             name: name.to_owned(),
             executable: self.executable(component, name),
             args: args.into_iter().map(OsString::from).collect(),
-            env: vec![
-                // kwok reads the configuration of its user: there is none in this home.
-                ("HOME".into(), self.directory.clone().into()),
-                // At the default of 100, the garbage collector takes four times the processor time.
-                ("GOGC".into(), "400".into()),
-            ],
+            env,
             log: self.logs.join(format!("{name}.log")),
         }
     }
@@ -198,7 +226,7 @@ impl Launch {
                 "--service-account-signing-key-file={}",
                 credentials.service_account_key.display()
             ),
-            "--service-cluster-ip-range=10.0.0.0/16".to_owned(),
+            format!("--service-cluster-ip-range={SERVICES}"),
             "--endpoint-reconciler-type=none".to_owned(),
             "--allow-privileged".to_owned(),
             // Ends watches on SIGTERM. Without it the apiserver waits a minute for them.
@@ -209,6 +237,9 @@ impl Launch {
             // In MB. A rotated log would hide events from a reader that holds a position.
             "--audit-log-maxsize=1000000".to_owned(),
         ]);
+        if self.real_node.is_some() {
+            args.extend(self.apiserver_of_real_node());
+        }
         args.extend(self.apiserver_args.iter().cloned());
         args
     }

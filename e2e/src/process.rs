@@ -1,6 +1,7 @@
 //! Runs one program as a child process that can be paused, killed and started again.
 
 use std::{
+    convert::Infallible,
     ffi::OsString,
     fs::{self, File, OpenOptions},
     os::unix::process::CommandExt,
@@ -151,6 +152,20 @@ impl Process {
             },
         )
         .await
+    }
+
+    /// Starts the process again whenever it ends, as systemd does. Never returns.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn keep_running(&self) -> Result<Infallible> {
+        loop {
+            // Its only error is that the process still runs.
+            if let Ok(status) = self.exited(Duration::from_secs(3600)).await {
+                tracing::info!("{} ended and starts again: {status}", self.name());
+                self.start_again()?;
+            }
+        }
     }
 
     /// Fails with the end of the log if the process has ended.

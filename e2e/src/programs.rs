@@ -23,24 +23,41 @@ impl Programs {
     /// # Errors
     /// When a program is missing.
     pub fn find() -> Result<Self> {
-        let directory = match env::var_os(PROGRAMS_VARIABLE) {
-            Some(directory) => PathBuf::from(directory),
-            None => built()?,
-        };
-        let programs = Self { directory };
-        for name in REQUIRED {
-            programs.must_have(name)?;
-        }
+        let programs = Self::found("demo")?;
+        programs.must_have(&REQUIRED, "make control-plane")?;
         Ok(programs)
     }
 
-    fn must_have(&self, name: &str) -> Result<()> {
+    /// Finds the folder, which must also have the programs of a real node.
+    ///
+    /// # Errors
+    /// When a program is missing.
+    pub fn find_with_real_node() -> Result<Self> {
+        let programs = Self::found("cluster")?;
+        let build = "e2e/control-plane/build.sh --for=cluster";
+        programs.must_have(&REQUIRED, build)?;
+        programs.must_have(&REQUIRED_FOR_REAL_NODE, build)?;
+        Ok(programs)
+    }
+
+    /// Returns the folder of those who need it for `purpose`, as the build script has it.
+    fn found(purpose: &str) -> Result<Self> {
+        let directory = match env::var_os(PROGRAMS_VARIABLE) {
+            Some(directory) => PathBuf::from(directory),
+            None => built(purpose)?,
+        };
+        Ok(Self { directory })
+    }
+
+    fn must_have(&self, names: &[&str], build: &str) -> Result<()> {
         let directory = &self.directory;
-        ensure!(
-            directory.join(name).exists(),
-            "{name} is missing in {}: run `make control-plane`",
-            directory.display()
-        );
+        for name in names {
+            ensure!(
+                directory.join(name).exists(),
+                "{name} is missing in {}: run `{build}`",
+                directory.display()
+            );
+        }
         Ok(())
     }
 
@@ -115,8 +132,18 @@ fn said_by(script: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn built() -> Result<PathBuf> {
-    let stdout = said_by("control-plane/build.sh", &["--where", "--for=demo"])?;
+/// Returns a program that `scripts/go-program` builds where it is missing, such as a registry.
+///
+/// # Errors
+/// When it cannot be built.
+pub(crate) fn go_program(name: &str) -> Result<PathBuf> {
+    let path = said_by("../scripts/go-program", &[name])?;
+    Ok(PathBuf::from(path.trim()))
+}
+
+fn built(purpose: &str) -> Result<PathBuf> {
+    let purpose = format!("--for={purpose}");
+    let stdout = said_by("control-plane/build.sh", &["--where", &purpose])?;
     let directory = stdout
         .lines()
         .last()
@@ -135,4 +162,18 @@ const REQUIRED: [&str; 10] = [
     "helm",
     "cert-manager",
     "cert-manager-crds",
+];
+
+const REQUIRED_FOR_REAL_NODE: [&str; 11] = [
+    "kubelet",
+    "kube-proxy",
+    "containerd",
+    "containerd-shim-runc-v2",
+    "ctr",
+    "runc",
+    "bridge",
+    "host-local",
+    "loopback",
+    "portmap",
+    "answers",
 ];

@@ -12,9 +12,9 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use crate::{
-    components::{Component, ControlPlaneOptions},
+    components::{Component, RealNode},
     kubeconfig::KubeconfigFile,
-    launch::Launch,
+    launch::{CONTAINERD_SOCKET, Launch},
     process::Process,
     tool::Tool,
     wait::{Attempt, wait_for},
@@ -27,8 +27,23 @@ pub(crate) async fn ready(
     process: &Process,
     patience: Duration,
 ) -> Result<()> {
-    let (kubeconfig, path) = launch.health(component);
-    answers(&kubeconfig, path, process, patience).await
+    match launch.health(component) {
+        Some((kubeconfig, path)) => answers(&kubeconfig, path, process, patience).await,
+        None => containerd_answers(&launch.tool("ctr"), process, patience).await,
+    }
+}
+
+async fn containerd_answers(ctr: &Tool, process: &Process, patience: Duration) -> Result<()> {
+    let answer = wait_for("containerd to be ready", patience, async || {
+        process.must_run()?;
+        let version = ["--address", CONTAINERD_SOCKET, "version"];
+        Ok(ctr.run(&version).await.into())
+    })
+    .await;
+    match answer {
+        Err(error) if process.exit().is_none() => bail!("{error:#}\n{}", process.last_output()),
+        answer => answer.map(drop),
+    }
 }
 
 /// Waits like [`ready`], for an answer at `path` of the server of `kubeconfig`.
@@ -83,11 +98,11 @@ pub(crate) async fn create_types(kubectl: &Tool, folder: &Path, patience: Durati
     Ok(())
 }
 
-/// Creates the nodes, and waits until pods can run: until the nodes are ready and the default service account
-/// exists, without which no pod is admitted.
-pub(crate) async fn create_nodes(client: Client, options: &ControlPlaneOptions) -> Result<()> {
+/// Creates `count` nodes for kwok to play, and waits until pods can run: until the nodes are ready and the default
+/// service account exists, without which no pod is admitted.
+pub(crate) async fn create_nodes(client: Client, count: usize, patience: Duration) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
-    for number in 0..options.nodes {
+    for number in 0..count {
         let name = format!("node-{number}");
         let node = serde_json::from_value(json!({
             "metadata": { "name": name, "labels": { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" } },
@@ -96,31 +111,57 @@ pub(crate) async fn create_nodes(client: Client, options: &ControlPlaneOptions) 
             .create(&PostParams::default(), &node)
             .await
             .with_context(|| format!("creating {name}"))?;
-        wait_for(
-            &format!("{name} to be ready"),
-            options.patience,
-            async || {
-                let node = nodes.get(&name).await?;
-                Ok(if is_ready(&node) {
-                    Attempt::Done(())
-                } else {
-                    Attempt::NotYet(format!(
-                        "conditions {:?}",
-                        node.status.and_then(|status| status.conditions)
-                    ))
-                })
-            },
-        )
-        .await?;
+        node_ready(&nodes, &name, patience).await?;
     }
+    default_account(client, patience).await
+}
+
+/// Waits until pods can run on the real node, and reach the apiserver through its Service.
+pub(crate) async fn real_node_works(
+    client: Client,
+    through_service: &KubeconfigFile,
+    patience: Duration,
+) -> Result<()> {
+    node_ready(&Api::all(client.clone()), RealNode::NAME, patience).await?;
+    default_account(client, patience).await?;
+    let client = through_service.client().await?;
+    let what = "an answer of the apiserver through its Service";
+    wait_for(what, patience, async || {
+        let request = http::Request::get("/readyz").body(Vec::new())?;
+        let answer = timeout(Duration::from_secs(5), client.request_text(request)).await;
+        Ok(match answer {
+            Ok(answer) => answer.into(),
+            Err(_) => Attempt::NotYet("no answer within 5 s".to_owned()),
+        })
+    })
+    .await
+    .map(drop)
+}
+
+async fn node_ready(nodes: &Api<Node>, name: &str, patience: Duration) -> Result<()> {
+    wait_for(&format!("{name} to be ready"), patience, async || {
+        let Some(node) = nodes.get_opt(name).await? else {
+            return Ok(Attempt::NotYet("there is no such node".to_owned()));
+        };
+        Ok(if is_ready(&node) {
+            Attempt::Done(())
+        } else {
+            Attempt::NotYet(format!(
+                "conditions {:?}",
+                node.status.and_then(|status| status.conditions)
+            ))
+        })
+    })
+    .await
+}
+
+async fn default_account(client: Client, patience: Duration) -> Result<()> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client, "default");
-    wait_for(
-        "the default service account",
-        options.patience,
-        async || Ok(accounts.get("default").await.into()),
-    )
-    .await?;
-    Ok(())
+    wait_for("the default service account", patience, async || {
+        Ok(accounts.get("default").await.into())
+    })
+    .await
+    .map(drop)
 }
 
 fn is_ready(node: &Node) -> bool {

@@ -1,0 +1,3 @@
+module pod-reloader/e2e/cluster/answers
+
+go 1.26.0

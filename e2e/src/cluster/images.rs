@@ -1,0 +1,95 @@
+//! Runs a registry, and pushes to it what the node pulls.
+
+use std::{fs, path::Path, time::Duration};
+
+use anyhow::{Context, Result};
+use tokio::net::TcpStream;
+
+use super::{Plan, image};
+use crate::{
+    launch::REGISTRY,
+    process::{Process, Program},
+    programs::Programs,
+    tool::Tool,
+    wait::{Attempt, PATIENCE, wait_for},
+};
+
+/// A registry, and the names of its images.
+pub(super) struct Images {
+    registry: Process,
+    /// Image that sleeps.
+    pub(super) pause: String,
+    /// Image of pods that answer with what they have read.
+    pub(super) answers: String,
+    /// Image of the operator.
+    pub(super) operator_repository: String,
+    /// Tag of that image, with its digest.
+    pub(super) operator_tag: String,
+}
+
+impl Images {
+    /// Starts the registry, and pushes the images.
+    pub(super) async fn serve(plan: &Plan) -> Result<Self> {
+        let registry = Process::start(registry(plan)?)?;
+        wait_for("the registry to listen", PATIENCE, async || {
+            registry.must_run()?;
+            Ok(Attempt::from(TcpStream::connect(REGISTRY).await))
+        })
+        .await?;
+        let crane = Tool::new(
+            plan.crane.clone(),
+            plan.directory.join("no-kubeconfig"),
+            plan.directory.clone(),
+        );
+        let operator_repository = format!("{REGISTRY}/pod-reloader");
+        let tag = format!("{operator_repository}:{TAG}");
+        let operator = push(&crane, &plan.layout, &tag).await?;
+        let digest = operator.trim().rsplit('@').next();
+        let digest = digest.context("crane printed no digest")?;
+        let program = Programs::find_with_real_node()?.program("answers");
+        let images = ["pause", "answers"].map(|name| format!("{REGISTRY}/{name}:{TAG}"));
+        for (name, tag) in ["pause", "answers"].iter().zip(&images) {
+            let layout = plan.directory.join(format!("image-{name}"));
+            image::write(&layout, &program, name)?;
+            push(&crane, &layout, tag).await?;
+        }
+        let [pause, answers] = images;
+        Ok(Self {
+            registry,
+            pause,
+            answers,
+            operator_repository,
+            operator_tag: format!("{TAG}@{digest}"),
+        })
+    }
+
+    pub(super) async fn stop(self) {
+        self.registry.stop(Duration::from_secs(5)).await;
+    }
+}
+
+/// Pushes a layout, and returns what it is called with its digest.
+async fn push(crane: &Tool, layout: &Path, tag: &str) -> Result<String> {
+    let layout = layout.display().to_string();
+    crane.run(&["push", &layout, tag]).await
+}
+
+fn registry(plan: &Plan) -> Result<Program> {
+    let configuration = plan.directory.join("registry.yaml");
+    let storage = plan.directory.join("registry");
+    let text = format!(
+        "version: 0.1\nlog: {{level: error, accesslog: {{disabled: true}}}}\n\
+         storage: {{filesystem: {{rootdirectory: {}}}}}\nhttp: {{addr: \"{REGISTRY}\"}}\n",
+        storage.display()
+    );
+    fs::write(&configuration, text)?;
+    Ok(Program {
+        name: "registry".to_owned(),
+        executable: plan.registry.clone(),
+        args: vec!["serve".into(), configuration.into()],
+        env: vec![("HOME".into(), plan.directory.clone().into())],
+        log: plan.directory.join("registry.log"),
+    })
+}
+
+const TAG: &str = "real";
