@@ -7,6 +7,7 @@ scripts := .ci/run scripts/need scripts/changed scripts/earlier scripts/browser 
 # Not by `cargo run`: its variables would make the cargo inside compile ring again, every time.
 built := $(or $(CARGO_TARGET_DIR),target)/debug
 control_plane := $(built)/control-plane --
+cluster := $(built)/cluster
 
 # Checks in which order the modules of each crate use each other.
 layers := cargo run --quiet -p layers -- crates/* webhook-certs e2e e2e/browser
@@ -179,6 +180,29 @@ faults: ## Run the tests of faults at their full size: thousands of workloads, m
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
 	$(call phase,faults,$(values) FULL=1 RUST_TEST_THREADS=1 $(control_plane) cargo test -p $(e2e) --test suite --no-fail-fast -- $(or $(TEST),$(faults)))
+
+# What a real node takes: its programs, and the image of the operator, unless POD_RELOADER_IMAGE_LAYOUT names one.
+define real_node
+$(call phase,control plane and node,e2e/control-plane/build.sh --for=cluster >/dev/null && scripts/go-program registry >/dev/null && scripts/go-program crane >/dev/null)
+$(if $(POD_RELOADER_IMAGE_LAYOUT),,$(MAKE) --no-print-directory image ARCHS=$(arch))
+endef
+
+.PHONY: cluster
+cluster: ## Run a cluster with a real node until Ctrl-C, as root on Linux; KEEP=1 leaves data and logs behind
+	@scripts/need rust cc jq cluster
+	$(real_node)
+	$(call phase,build,cargo build -p $(e2e) --bin cluster)
+	$(call phase,cluster,$(cluster) $(if $(filter 1,$(KEEP)),--keep))
+
+# Not a part of make test: it needs root, and programs and an image that nothing else needs.
+.PHONY: test-real
+test-real: ## Test with pods that really run, as root on Linux; TEST=name picks by name
+	@scripts/need rust cc jq cluster
+	@scripts/test-runner --begin
+	$(real_node)
+	$(call phase,build,cargo build -p $(e2e) --bin cluster && cargo test --no-run -p $(e2e) --test real)
+	$(call phase,tests on a real node,RERUN='make test-real' RUST_TEST_THREADS=1 $(cluster) -- $(tests) -p $(e2e) --test real --no-fail-fast $(addprefix -- ,$(TEST)))
+	@scripts/test-runner --end
 
 .PHONY: bench
 bench: ## Measure the operator beside a floor; QUICK=1 in two minutes, PARTS=changes,memory for some, WORKLOADS=100000 for scale, VALUES=file
