@@ -22,6 +22,7 @@ use crate::{scene::Scene, wait::PATIENCE, workload::Workload};
 /// A client that can reach the port of a webhook and trusts its certificate.
 #[derive(Clone)]
 pub struct Caller {
+    host: String,
     port: u16,
     name: ServerName<'static>,
     config: Arc<ClientConfig>,
@@ -64,10 +65,21 @@ impl Caller {
             .with_root_certificates(roots)
             .with_no_client_auth();
         Ok(Self {
+            host: "127.0.0.1".to_owned(),
             port,
             name: ServerName::try_from(name)?,
             config: Arc::new(config),
         })
+    }
+
+    /// Returns a caller of the same webhook at another address.
+    #[must_use]
+    pub fn at(&self, host: &str, port: u16) -> Self {
+        Self {
+            host: host.to_owned(),
+            port,
+            ..self.clone()
+        }
     }
 
     /// Returns the same caller, asking for these protocols by ALPN.
@@ -102,7 +114,7 @@ impl Caller {
 
     /// Returns the address of the webhook.
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("{}:{}", self.host, self.port)
     }
 
     /// Connects without TLS.
@@ -110,7 +122,7 @@ impl Caller {
     /// # Errors
     /// When nobody listens.
     pub async fn reach(&self) -> Result<TcpStream> {
-        Ok(TcpStream::connect(("127.0.0.1", self.port)).await?)
+        Ok(TcpStream::connect((&*self.host, self.port)).await?)
     }
 
     /// Connects with TLS.

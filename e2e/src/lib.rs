@@ -4,6 +4,7 @@
 //! cert-manager as processes of this machine; [`AuditLog`] shows who asked the apiserver for what;
 //! [`Tool`] runs kubectl and helm on it.
 
+pub mod answers;
 mod apply;
 mod audit;
 mod balancer;
@@ -33,6 +34,7 @@ mod process;
 mod programs;
 pub mod proxy;
 mod readiness;
+pub mod real_scene;
 pub mod receiver;
 mod scene;
 mod stop_signals;
@@ -57,6 +59,7 @@ pub use operator::Operator;
 pub use oracles::{CANARY, Expected, FailedCalls, Oracles};
 pub use process::{Process, Program};
 pub use programs::{PROGRAMS_VARIABLE, Programs, of_the_workspace, prometheus};
+pub use real_scene::RealScene;
 pub use scene::{Options, Replica, Scene, Snapshot, THIS_NAMESPACE, Tested, crowd};
 pub use stop_signals::{INTERRUPTED, StopSignals};
 pub use tool::{Output, Tool};

@@ -44,6 +44,25 @@ impl MachineProcess {
         self.cgroups.lines().any(|line| line.contains(name))
     }
 
+    /// Returns the folder of the cgroup that accounts for its memory.
+    ///
+    /// # Errors
+    /// When its cgroups are not listed as the kernel does.
+    pub fn memory_cgroup(&self) -> Result<PathBuf> {
+        let path = |marker: &str| {
+            self.cgroups
+                .lines()
+                .find_map(|line| line.split_once(marker))
+        };
+        let root = Path::new("/sys/fs/cgroup");
+        // In version 1, each controller has a hierarchy of its own.
+        let (root, (_, path)) = match path(":memory:") {
+            Some(found) => (root.join("memory"), found),
+            None => (root.to_owned(), path("0::").context("no cgroup")?),
+        };
+        Ok(root.join(path.trim_start_matches('/')))
+    }
+
     /// Sends it a signal.
     ///
     /// # Errors
