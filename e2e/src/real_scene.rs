@@ -46,7 +46,6 @@ pub struct RealScene {
     pub client: Client,
     /// Namespace of the workloads.
     pub namespace: String,
-    directory: tempfile::TempDir,
 }
 
 impl RealScene {
@@ -71,7 +70,6 @@ impl RealScene {
             node,
             client,
             namespace,
-            directory: tempfile::tempdir()?,
         };
         let played = async {
             scene.install(&values).await?;
@@ -127,7 +125,11 @@ impl RealScene {
         };
         let deployments = self.deployments();
         wait_for("the webhook to be called", PATIENCE, async || {
-            let created = deployments.create(&dry_run, &trial).await?;
+            let created = match deployments.create(&dry_run, &trial).await {
+                Ok(created) => created,
+                // A webhook that must not fail refuses until then.
+                Err(error) => return Ok(Attempt::NotYet(error.to_string())),
+            };
             Ok(match key_of(&serde_json::to_value(created)?) {
                 Some(_) => Attempt::Done(()),
                 None => Attempt::NotYet(format!("no annotation {CONFIG_HASH}")),
@@ -333,11 +335,6 @@ impl RealScene {
         let mut all = MachineProcess::all()?.into_iter();
         let found = all.find(|it| it.executable == executable);
         found.with_context(|| format!("{program} does not run"))
-    }
-
-    /// Returns a directory for files of the test.
-    pub fn directory(&self) -> &Path {
-        self.directory.path()
     }
 
     fn deployments(&self) -> Api<Deployment> {

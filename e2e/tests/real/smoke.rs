@@ -3,18 +3,20 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use futures::future::join_all;
 use k8s_openapi::api::{
     admissionregistration::v1::MutatingWebhookConfiguration, core::v1::Service,
 };
 use kube::Api;
 use pod_reloader_e2e::{
-    RealScene,
+    Attempt, PATIENCE, RealScene,
     caller::{Caller, chunked, head, request},
     real_scene::{RELEASE, address, restarts},
+    wait_for,
     workload::Workload,
 };
 use serde_json::{Value, json};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::timeout};
 
 #[tokio::test]
 async fn every_pod_answers_with_a_change_in_each_way_under_attack_and_after_uninstalling()
@@ -46,8 +48,15 @@ async fn every_pod_answers_with_a_change_in_each_way_under_attack_and_after_unin
 
         let before = state(scene).await?;
         scene.helm("uninstall", &["--wait"]).await?;
-        let left = of_release(scene).await?;
-        ensure!(left.is_empty(), "left behind: {left}");
+        // Its pods, and what controllers have made of its Services, go a moment later.
+        wait_for("everything of the release to go", PATIENCE, async || {
+            let left = of_release(scene).await?;
+            Ok(match left.is_empty() {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(left),
+            })
+        })
+        .await?;
         ensure!(state(scene).await? == before, "uninstalling changed web");
         all_answer(scene, "red").await
     })
@@ -97,12 +106,12 @@ async fn all_answer(scene: &RealScene, content: &str) -> Result<()> {
 /// Opens thousands of connections to the webhook's Service, and says nothing on them.
 async fn half_open(scene: &RealScene) -> Result<Vec<TcpStream>> {
     let service = webhook(scene).await?;
-    let mut connections = Vec::new();
-    for _ in 0..2000 {
-        // A full backlog is what an attacker gets, too.
-        let reached = tokio::time::timeout(Duration::from_secs(1), service.reach()).await;
-        connections.extend(reached.ok().and_then(Result::ok));
-    }
+    // A full backlog is what an attacker gets, too.
+    let reached = (0..2000).map(|_| timeout(Duration::from_secs(5), service.reach()));
+    let reached = join_all(reached).await.into_iter();
+    let connections: Vec<_> = reached
+        .filter_map(|it| it.ok().and_then(Result::ok))
+        .collect();
     ensure!(!connections.is_empty(), "nobody listens");
     Ok(connections)
 }
@@ -117,10 +126,10 @@ async fn attack(scene: &RealScene) -> Result<()> {
         {{"metadata":{{"namespace":"default","annotations":{{{}}}}},"spec":{{"template":{{}}}}}}}}}}"#,
         annotations.join(",")
     );
-    let timeout = Duration::from_secs(10);
-    let forged = request(timeout, &review);
+    let patience = Duration::from_secs(10);
+    let forged = request(patience, &review);
     let endless = vec![b' '; 200 << 20];
-    let head = head(timeout, "transfer-encoding: chunked\r\n");
+    let head = head(patience, "transfer-encoding: chunked\r\n");
     for pod in scene.operators().await? {
         let address = address(&pod).context("a ready pod has an address")?;
         let pod = service.at(&address, 9443);
@@ -179,13 +188,13 @@ async fn of_release(scene: &RealScene) -> Result<String> {
     let kubectl = scene.control_plane.kubectl();
     let listable = ["api-resources", "--verbs=list,delete", "--output=name"];
     let kinds = kubectl.run(&listable).await?;
-    let kinds: Vec<_> = kinds.lines().collect();
+    let kinds = kinds.lines().collect::<Vec<_>>().join(",");
     let selector = format!("--selector=app.kubernetes.io/instance={RELEASE}");
     let all = ["--all-namespaces", "--output=name", "--ignore-not-found"];
-    let get = [&["get", &kinds.join(","), &selector], &all[..]].concat();
+    let get = [&["get", &kinds, &selector], &all[..]].concat();
     let found = kubectl.run(&get).await?;
     // The keys of the hash stay, so that a later release knows the hashes.
-    let stays = |name: &&str| name.ends_with("-hash-keys") || name.starts_with("event");
-    let left: Vec<_> = found.lines().filter(|name| !stays(name)).collect();
+    let left = found.lines().filter(|name| !name.ends_with("-hash-keys"));
+    let left: Vec<_> = left.collect();
     Ok(left.join("\n"))
 }

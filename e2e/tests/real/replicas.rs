@@ -1,0 +1,103 @@
+//! Replicas of the operator that die while configurations change.
+
+use std::{process::Stdio, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use pod_reloader_e2e::{
+    Attempt, MachineProcess, RealScene,
+    real_scene::{LONG, restarts},
+    wait_for,
+};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+use crate::contents::reads_variable;
+
+#[tokio::test]
+async fn a_replica_that_is_killed_and_one_without_memory_lose_no_change() -> Result<()> {
+    RealScene::play("replicas", Value::Null, async |scene| {
+        scene.set("app", "0").await?;
+        scene.create(&reads_variable(scene, "web", "app")).await?;
+
+        // Whichever of them leads: each of the two dies once.
+        for (round, operator) in scene.operator_processes()?.iter().enumerate() {
+            changes_while(scene, &format!("killed-{round}"), async || {
+                operator.signal(Signal::KILL)
+            })
+            .await?;
+        }
+        restarted(scene, 2).await?;
+
+        let operators = scene.operator_processes()?;
+        let operator = operators.first().context("no operator runs")?;
+        changes_while(scene, "without-memory", async || {
+            let mut filling = fill_memory(operator)?;
+            restarted(scene, 3).await?;
+            let _ = tokio::time::timeout(Duration::from_secs(10), filling.wait()).await;
+            Ok(())
+        })
+        .await?;
+        let killed = scene.operators().await?;
+        ensure!(killed.iter().any(was_out_of_memory), "{killed:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Changes the ConfigMap, does something to the operator, and checks that it made one rollout with the new content.
+async fn changes_while(
+    scene: &RealScene,
+    content: &str,
+    mut deed: impl AsyncFnMut() -> Result<()>,
+) -> Result<()> {
+    let before = scene.revisions("web").await?;
+    scene.set("app", content).await?;
+    deed().await?;
+    scene.rolls_once("web", &before).await?;
+    scene.all_answer("web", "/env/ALL_key", content).await
+}
+
+/// Waits until the containers of the operator have been started again so often, and all are ready.
+async fn restarted(scene: &RealScene, times: i32) -> Result<()> {
+    wait_for("the operator to be restarted", LONG, async || {
+        let operators = scene.operators().await?;
+        let restarts: i32 = operators.iter().map(restarts).sum();
+        ensure!(restarts <= times, "{restarts} restarts, not {times}");
+        let ready = operators.iter().filter(|pod| is_ready(pod)).count();
+        Ok(match restarts == times && ready == 2 {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(format!("{restarts} restarts, {ready} are ready")),
+        })
+    })
+    .await
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let pod = json!(pod);
+    let conditions = pod["status"]["conditions"].as_array();
+    let is_ready =
+        |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+    conditions.is_some_and(|conditions| conditions.iter().any(is_ready))
+}
+
+fn was_out_of_memory(pod: &Pod) -> bool {
+    let pod = json!(pod);
+    pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] == "OOMKilled"
+}
+
+/// Lets a process of our own use up the memory of a container, so that the kernel kills the one of the container: ours
+/// may not be killed.
+fn fill_memory(of: &MachineProcess) -> Result<Child> {
+    // With this, and what the operator has, it is more than the chart's limit, and without the operator it is less.
+    const FILL: &str = "echo -1000 >/proc/self/oom_score_adj && echo $$ >\"$1/cgroup.procs\" && \
+                        head -c 250M /dev/zero | tail -n 1 >/dev/null";
+    Command::new("sh")
+        .args(["-c", FILL, "sh"])
+        .arg(of.memory_cgroup()?)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .context("running sh")
+}
