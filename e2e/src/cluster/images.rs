@@ -87,7 +87,11 @@ fn registry(plan: &Plan) -> Result<Program> {
         name: "registry".to_owned(),
         executable: plan.registry.clone(),
         args: vec!["serve".into(), configuration.into()],
-        env: vec![("HOME".into(), plan.directory.clone().into())],
+        env: vec![
+            ("HOME".into(), plan.directory.clone().into()),
+            // It would look for somebody to send its traces to.
+            ("OTEL_TRACES_EXPORTER".into(), "none".into()),
+        ],
         log: plan.directory.join("registry.log"),
     })
 }

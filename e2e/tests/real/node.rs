@@ -9,7 +9,7 @@ use pod_reloader_e2e::{
     wait_for,
 };
 use rustix::process::{Pid, Signal};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::contents::reads_variable;
 
@@ -95,7 +95,7 @@ async fn node_is(scene: &RealScene, status: &str) -> Result<()> {
 }
 
 /// Waits until a program of the node runs as another process.
-async fn runs_again(scene: &RealScene, program: &str, before: rustix::process::Pid) -> Result<()> {
+async fn runs_again(scene: &RealScene, program: &str, before: Pid) -> Result<()> {
     wait_for(&format!("{program} to run again"), LONG, async || {
         Ok(match scene.node_process(program) {
             Ok(process) if process.pid != before => Attempt::Done(()),
