@@ -3,6 +3,7 @@
 #
 #   build.sh                      build what is missing, then print the folder of the programs
 #   build.sh --for=demo           the same without what only tests need
+#   build.sh --for=cluster        the same with what a real node needs: kubelet, containers, networks
 #   build.sh --kubernetes=1.30    the same with another Kubernetes beside the current one, in a folder 1.30
 #   build.sh --where              print that folder if it is complete, else fail; needs no Go
 #
@@ -25,6 +26,17 @@ programs=(
   "cert-manager            demo  .     ./cert-manager                                github.com/cert-manager/cert-manager"
   "helm                    demo  .     helm.sh/helm/v4/cmd/helm                      helm.sh/helm/v4"
   "helm3                   tests helm3 helm.sh/helm/v3/cmd/helm                      helm.sh/helm/v3"
+  "kubelet                 cluster .          k8s.io/kubernetes/cmd/kubelet    k8s.io/kubernetes"
+  "kube-proxy              cluster .          k8s.io/kubernetes/cmd/kube-proxy k8s.io/kubernetes"
+  "answers                 cluster .          ./answers                        k8s.io/kubernetes"
+  "containerd              cluster containers github.com/containerd/containerd/v2/cmd/containerd github.com/containerd/containerd/v2"
+  "containerd-shim-runc-v2 cluster containers github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2 github.com/containerd/containerd/v2"
+  "ctr                     cluster containers github.com/containerd/containerd/v2/cmd/ctr github.com/containerd/containerd/v2"
+  "bridge                  cluster containers github.com/containernetworking/plugins/plugins/main/bridge github.com/containernetworking/plugins"
+  "loopback                cluster containers github.com/containernetworking/plugins/plugins/main/loopback github.com/containernetworking/plugins"
+  "host-local              cluster containers github.com/containernetworking/plugins/plugins/ipam/host-local github.com/containernetworking/plugins"
+  "portmap                 cluster containers github.com/containernetworking/plugins/plugins/meta/portmap github.com/containernetworking/plugins"
+  "runc                    cluster runc       github.com/opencontainers/runc   github.com/opencontainers/runc"
 )
 # Other versions of Kubernetes, each with a go.mod of its own. They are built only on request.
 for version in "$here"/versions/*; do
@@ -60,6 +72,7 @@ main() {
     case $argument in
       --where) mode=where ;;
       --for=demo) wanted=(demo) ;;
+      --for=cluster) wanted=(demo cluster) ;;
       --kubernetes=*) want_version "${argument#--kubernetes=}" ;;
       *) fail "unknown argument $argument; see the head of ${BASH_SOURCE[0]}" ;;
     esac
@@ -132,12 +145,17 @@ build() {
   flags=$(all_stamps "$module") || fail "go list cannot tell the versions of what is built in $here/$module: it needs the network, or the modules in its cache"
   # Nobody debugs these programs, so they have no DWARF, and the compiler rarely collects garbage. Both
   # together save a fifth of the time.
-  local go=(env CGO_ENABLED=0 GOGC=800 go)
-  in_background "looking for modules" 0 "$log" "${go[@]}" list -mod=readonly -deps "${packages[@]}" ||
+  local go=(env CGO_ENABLED=0 GOGC=800 go) tags=
+  if [ "$module" = runc ]; then
+    # A part of it is C. Without libseccomp it would refuse pods with a seccomp profile.
+    go=(env CGO_ENABLED=1 GOGC=800 go)
+    tags=seccomp
+  fi
+  in_background "looking for modules" 0 "$log" "${go[@]}" list -mod=readonly -tags "$tags" -deps "${packages[@]}" ||
     build_failed "$log"
   local count
   count=$(grep -vc '^go: ' "$log")
-  in_background "building ${#names[@]} programs" "$count" "$log" "${go[@]}" build -v -mod=readonly -trimpath -buildvcs=false \
+  in_background "building ${#names[@]} programs" "$count" "$log" "${go[@]}" build -v -mod=readonly -tags "$tags" -trimpath -buildvcs=false \
     -gcflags=all=-dwarf=false -ldflags "-s -w $flags" -o "$temporary/" "${packages[@]}" ||
     build_failed "$log"
   local index
@@ -314,12 +332,15 @@ take_lock() {
 }
 
 check_go() {
-  local wanted
-  wanted=$(sed -n 's/^go //p' "$here/go.mod" "$here"/*/go.mod "$here"/versions/*/go.mod | sort -V | tail -n 1)
-  command -v go >/dev/null || fail "Go is missing: install Go $wanted or newer, https://go.dev/dl"
-  # In a folder of the module, an older Go first looks for the toolchain that go.mod asks for.
-  (cd "$here" && go version >/dev/null 2>"$built/.go.log") ||
-    fail "Go $wanted or newer is needed: $(tail -n 1 "$built/.go.log")"
+  local module wanted
+  for module in $(modules); do
+    [ -n "$(missing_programs "$module")" ] || continue
+    wanted=$(sed -n 's/^go //p' "$here/$module/go.mod")
+    command -v go >/dev/null || fail "Go is missing: install Go $wanted or newer, https://go.dev/dl"
+    # In a folder of the module, an older Go first looks for the toolchain that go.mod asks for.
+    (cd "$here/$module" && go version >/dev/null 2>"$built/.go.log") ||
+      fail "Go $wanted or newer is needed: $(tail -n 1 "$built/.go.log")"
+  done
 }
 
 check_disk() {

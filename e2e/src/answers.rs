@@ -1,4 +1,4 @@
-//! Asks pods of a real node what they have read. Their program is `e2e/cluster/answers`.
+//! Asks pods of a real node what they have read. Their program is `e2e/control-plane/answers`.
 
 use std::time::Duration;
 
