@@ -72,6 +72,7 @@ impl RealScene {
             namespace,
         };
         let played = async {
+            scene.is_alone().await?;
             scene.install(&values).await?;
             test(&scene).await
         };
@@ -81,6 +82,18 @@ impl RealScene {
         }
         scene.clear().await;
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Waits until no operator of an earlier test runs any more.
+    async fn is_alone(&self) -> Result<()> {
+        wait_for("earlier operators to end", PATIENCE, async || {
+            let running = self.operator_processes()?.len();
+            Ok(match running {
+                0 => Attempt::Done(()),
+                _ => Attempt::NotYet(format!("{running} run")),
+            })
+        })
+        .await
     }
 
     /// Installs or upgrades the release, with `values` and the image alone, and waits until its pods are ready and the
