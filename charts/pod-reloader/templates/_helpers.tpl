@@ -244,9 +244,11 @@ gets a warning. What we write ourselves does not count: all managed workloads ha
 {{- with $labels -}}
 {{- $any = append $any (printf "has(object.metadata.labels) &&\nobject.metadata.labels.exists(key, %s)" (join " ||\n" .)) -}}
 {{- end -}}
-{{- with $keysInTemplate -}}
-{{- range $annotations, $guard := include "pod-reloader.templateAnnotations" $ | fromJson -}}
-{{- $any = append $any (printf "%s%s.exists(key, %s)" $guard $annotations (join " ||\n" $keysInTemplate)) -}}
+{{- range $map, $inMap := dict "annotations" $keysInTemplate "labels" $keys -}}
+{{- if $inMap -}}
+{{- range $place, $guard := include "pod-reloader.inTemplates" (list $ $map) | fromJson -}}
+{{- $any = append $any (printf "%s%s.exists(key, %s)" $guard $place (join " ||\n" $inMap)) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- include "pod-reloader.anyOf" $any -}}
@@ -326,7 +328,7 @@ is. */ -}}
 {{- $any = append $any "!has(object.metadata.annotations) ||\n!('pod-reloader.cs.sap.com/auto' in object.metadata.annotations) ||\nobject.metadata.annotations['pod-reloader.cs.sap.com/auto'] != 'false'" -}}
 {{- end -}}
 {{- $places := dict "object.metadata.annotations" "has(object.metadata.annotations) &&\n" -}}
-{{- range $annotations, $guard := merge $places (include "pod-reloader.templateAnnotations" . | fromJson) -}}
+{{- range $annotations, $guard := merge $places (include "pod-reloader.inTemplates" (list . "annotations") | fromJson) -}}
 {{- $read := $dialects -}}
 {{- if ne $annotations "object.metadata.annotations" -}}
 {{- $read = has "stakater" $dialects | ternary (list "stakater") list -}}
@@ -349,16 +351,18 @@ is. */ -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* In CEL: the annotations of pod templates, and before each what makes sure that they are there. Those of
+{{- /* In CEL: the annotations or the labels of pod templates, and before each what makes sure that they are there. Those of
 built-in workloads, or at the paths that `templatePaths` names. */ -}}
-{{- define "pod-reloader.templateAnnotations" -}}
+{{- define "pod-reloader.inTemplates" -}}
+{{- $map := last . -}}
 {{- $places := dict -}}
-{{- with .templatePaths -}}
+{{- with (first .).templatePaths -}}
 {{- range splitList "," . -}}
-{{- $_ := set $places (include "pod-reloader.mapAt" (list "object" (printf "%s.metadata.annotations" .))) "" -}}
+{{- $_ := set $places (include "pod-reloader.mapAt" (list "object" (printf "%s.metadata.%s" . $map))) "" -}}
 {{- end -}}
 {{- else -}}
-{{- $_ := set $places "object.spec.template.metadata.annotations" "has(object.spec.template.metadata.annotations) &&\n" -}}
+{{- $place := printf "object.spec.template.metadata.%s" $map -}}
+{{- $_ := set $places $place (printf "has(%s) &&\n" $place) -}}
 {{- end -}}
 {{- toJson $places -}}
 {{- end -}}

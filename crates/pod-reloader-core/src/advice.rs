@@ -99,9 +99,9 @@ impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown { name, place, meant } => {
-                let kind = match place {
-                    Place::Annotation | Place::TemplateAnnotation => "annotation",
-                    Place::Label => "label",
+                let kind = match place.is_of_labels() {
+                    true => "label",
+                    false => "annotation",
                 };
                 write!(f, "unknown {kind} {PREFIX}{name}")?;
                 match meant {
@@ -167,7 +167,7 @@ impl fmt::Display for Advice {
 /// Returns the advice on a workload of this kind with these annotations and labels, given the enabled dialects.
 pub(crate) fn on(
     kind: WorkloadKind,
-    places: [(Place, &Texts); 3],
+    places: [(Place, &Texts); 4],
     dialects: &Dialects,
 ) -> Vec<Advice> {
     let has_stakater = dialects.speak(Dialect::Stakater);
@@ -433,6 +433,20 @@ mod tests {
     }
 
     #[test]
+    fn the_labels_of_the_pod_template_are_read_for_advice() {
+        let labels = json!({"app": "web", "pod-reloader.cs.sap.com/disabled": "true", "pod-reloader.cs.sap.com/secret": "a"});
+        assert_eq!(
+            advice(deployment("web").with("/spec/template/metadata/labels", labels)),
+            [
+                "pod-reloader.cs.sap.com/disabled has no effect as a label of the pod template; make it a \
+                 label of the workload",
+                "unknown label pod-reloader.cs.sap.com/secret; did you mean \
+                 pod-reloader.cs.sap.com/secrets, an annotation of the workload?",
+            ]
+        );
+    }
+
+    #[test]
     fn an_annotation_that_resembles_no_other_is_named_alone() {
         for unknown in ["rolled-at", "enabled", "map", "", "confighash", "base-line"] {
             assert_eq!(
@@ -469,16 +483,18 @@ mod tests {
         );
     }
 
-    /// Returns the advice on a StatefulSet with these annotations, labels and annotations of the pod template, in every
-    /// dialect.
-    fn on_stateful_set(places: [&[(&str, &str)]; 3]) -> Vec<String> {
-        let [annotations, labels, of_template] =
-            places.map(|it| it.iter().copied().collect::<Texts>());
-        let places = [
-            (Place::Annotation, &annotations),
-            (Place::Label, &labels),
-            (Place::TemplateAnnotation, &of_template),
-        ];
+    /// The places of annotations and labels, in the order in which the tests give them.
+    const PLACES: [Place; 4] = [
+        Place::Annotation,
+        Place::Label,
+        Place::TemplateAnnotation,
+        Place::TemplateLabel,
+    ];
+
+    /// Returns the advice on a StatefulSet with these annotations and labels in each of [`PLACES`], in every dialect.
+    fn on_stateful_set(texts: [&[(&str, &str)]; 4]) -> Vec<String> {
+        let texts = texts.map(|it| it.iter().copied().collect::<Texts>());
+        let places = std::array::from_fn(|at| (PLACES[at], &texts[at]));
         let dialects = Dialects {
             spoken: Dialect::ALL.into(),
             classes: true,
@@ -511,10 +527,18 @@ mod tests {
         ] {
             let expected =
                 format!("{key} has no effect as an annotation of the pod template; {belongs}");
-            assert_eq!(on_stateful_set([&[], &[], &[(key, "true")]]), [expected]);
+            assert_eq!(
+                on_stateful_set([&[], &[], &[(key, "true")], &[]]),
+                [expected]
+            );
+            let expected = format!("{key} has no effect as a label of the pod template; {belongs}");
+            assert_eq!(
+                on_stateful_set([&[], &[], &[], &[(key, "true")]]),
+                [expected]
+            );
         }
         assert_eq!(
-            on_stateful_set([&[(enabled, "true")], &[], &[]]),
+            on_stateful_set([&[(enabled, "true")], &[], &[], &[]]),
             [format!(
                 "{enabled} has no effect as an annotation of the workload; {label}"
             )]
@@ -524,7 +548,7 @@ mod tests {
             "wave.pusher.com/extra-secrets",
         ] {
             assert_eq!(
-                on_stateful_set([&[], &[(key, "true")], &[]]),
+                on_stateful_set([&[], &[(key, "true")], &[], &[]]),
                 [format!(
                     "{key} has no effect as a label of the workload; {workload}"
                 )]
@@ -539,12 +563,15 @@ mod tests {
         let stakater = [("secret.reloader.stakater.com/reload", "a")];
         let stackable = [("restarter.stackable.tech/enabled", "true")];
         let foreign = [("example.com/wave.pusher.com", "true")];
-        let cases: [[&[(&str, &str)]; 3]; 5] = [
-            [&wave, &[], &wave],
-            [&own, &own, &own],
-            [&[], &[], &stakater],
-            [&[], &stackable, &[]],
-            [&[], &[], &foreign],
+        let ignored = [("pod-reloader.cs.sap.com/ignored", "true")];
+        let cases: [[&[(&str, &str)]; 4]; 7] = [
+            [&wave, &[], &wave, &[]],
+            [&own, &own, &own, &own],
+            [&[], &[], &stakater, &[]],
+            [&[], &stackable, &[], &stackable],
+            [&[], &ignored, &[], &ignored],
+            [&[], &[], &foreign, &foreign],
+            [&stakater, &[], &[], &stakater],
         ];
         for places in cases {
             assert_eq!(on_stateful_set(places), [""; 0], "{places:?}");
@@ -565,11 +592,8 @@ mod tests {
                 spoken: spoken.iter().copied().collect(),
                 ..Dialects::default()
             };
-            let places = [
-                (Place::Annotation, &none),
-                (Place::Label, &none),
-                (Place::TemplateAnnotation, &of_template),
-            ];
+            let texts = [&none, &none, &of_template, &of_template];
+            let places = std::array::from_fn(|at| (PLACES[at], texts[at]));
             super::on(WorkloadKind::DEPLOYMENT, places, &dialects)
         };
         assert_eq!(on(&Dialect::ALL), []);

@@ -114,6 +114,15 @@ pub enum Place {
     Label,
     /// In the annotations of its pod template.
     TemplateAnnotation,
+    /// In the labels of its pod template.
+    TemplateLabel,
+}
+
+impl Place {
+    /// Returns true if labels are there, and no annotations.
+    pub const fn is_of_labels(self) -> bool {
+        matches!(self, Self::Label | Self::TemplateLabel)
+    }
 }
 
 impl fmt::Display for Place {
@@ -122,6 +131,7 @@ impl fmt::Display for Place {
             Self::Annotation => "an annotation of the workload",
             Self::Label => "a label of the workload",
             Self::TemplateAnnotation => "an annotation of the pod template",
+            Self::TemplateLabel => "a label of the pod template",
         })
     }
 }

@@ -293,6 +293,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) annotations: &'a Texts,
     pub(crate) labels: &'a Texts,
     pub(crate) template_annotations: &'a Texts,
+    pub(crate) template_labels: &'a Texts,
     pub(crate) pod_specs: &'a [&'a PodSpec],
 }
 

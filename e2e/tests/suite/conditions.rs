@@ -340,10 +340,26 @@ fn cases() -> Vec<Case> {
         let workload = Workload::new(Kind::StatefulSet, "one").labelled(key, value);
         Case::new(dialect, workload, says)
     });
+    let labelled_pods = [
+        ("stackable", enabled, "true", SomethingElse),
+        // In the wrong place, too.
+        (
+            OURS,
+            "pod-reloader.cs.sap.com/ignored",
+            "true",
+            SomethingElse,
+        ),
+        ("", "team", "shop", Nothing),
+    ];
+    let labelled_pods = labelled_pods.map(|(dialect, key, value, says)| {
+        let path = ["spec", "template", "metadata", "labels", key];
+        let workload = Workload::new(Kind::StatefulSet, "one").with(&path, json!(value));
+        Case::new(dialect, workload, says)
+    });
     let bare = Kind::ALL.map(|kind| Case::new("", Workload::new(kind, "one"), Nothing));
     let both = one().annotated(AUTO, "false").lists("app");
     let mut cases: Vec<_> = annotated.into_iter().chain(of_template).collect();
-    cases.extend(labelled.into_iter().chain(bare));
+    cases.extend(labelled.into_iter().chain(labelled_pods).chain(bare));
     cases.push(Case::new(OURS, both, OptsIn));
     cases
 }

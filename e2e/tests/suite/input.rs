@@ -151,11 +151,16 @@ async fn the_first_256_of_ten_thousand_names_are_tracked() -> Result<()> {
 #[tokio::test]
 async fn a_key_in_the_pod_template_or_among_the_labels_alone_is_warned_of() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
-        let template = ["spec", "template", "metadata", "annotations", SECRETS];
+        let annotation = ["spec", "template", "metadata", "annotations", SECRETS];
+        let label = ["spec", "template", "metadata", "labels", SECRETS];
         for (web, place) in [
             (
-                Workload::deployment("template").with(&template, json!("app")),
+                Workload::deployment("annotated-pods").with(&annotation, json!("app")),
                 "an annotation of the pod template",
+            ),
+            (
+                Workload::deployment("labelled-pods").with(&label, json!("app")),
+                "a label of the pod template",
             ),
             (
                 Workload::deployment("label").labelled(SECRETS, "app"),

@@ -11,7 +11,7 @@ use crate::dialects::stakater::{
 /// Returns the advice on one annotation. `classes` says that SecretProviderClasses are tracked.
 pub(super) fn on(place: Place, key: &str, value: &str, classes: bool) -> Option<Advice> {
     // Stakater's Reloader reads no labels. All its annotations are short, so this rules out most others.
-    if place == Place::Label || key.len() > LONGEST_KEY || !key.contains("stakater.com/") {
+    if place.is_of_labels() || key.len() > LONGEST_KEY || !key.contains("stakater.com/") {
         return None;
     }
     let foreign = |why| {

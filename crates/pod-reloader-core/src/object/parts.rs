@@ -68,7 +68,8 @@ impl Parts {
             namespace: &namespace,
             annotations: &annotations,
             labels: &labels,
-            template_annotations: template_annotations(&self.templates).unwrap_or(&none),
+            template_annotations: first(&self.templates, Found::annotations).unwrap_or(&none),
+            template_labels: first(&self.templates, Found::labels).unwrap_or(&none),
             pod_specs: &pod_specs,
         };
         let (mut references, opt_in) = reading.dialects.read(&subject);
@@ -187,9 +188,9 @@ fn tracked(names: BTreeSet<Name>, selector: Option<&RawValue>) -> Option<Box<Cla
     }))
 }
 
-/// Returns the annotations of the first pod template that has some.
-fn template_annotations(templates: &[Found]) -> Option<&Texts> {
-    templates.iter().find_map(Found::annotations)
+/// Returns the annotations, or the labels, of the first pod template that has some.
+fn first(templates: &[Found], texts: impl Fn(&Found) -> Option<&Texts>) -> Option<&Texts> {
+    templates.iter().find_map(texts)
 }
 
 /// Returns how the workload is restarted: by the time that its kind has for that only if it must be or asks
@@ -217,6 +218,7 @@ fn advice(subject: &Subject<'_>, reading: &Reading) -> Vec<Advice> {
         (Place::Annotation, subject.annotations),
         (Place::Label, subject.labels),
         (Place::TemplateAnnotation, subject.template_annotations),
+        (Place::TemplateLabel, subject.template_labels),
     ];
     advice::on(subject.kind, places, &reading.dialects)
 }

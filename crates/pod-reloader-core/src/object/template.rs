@@ -19,6 +19,7 @@ pub(super) struct PodTemplate {
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct TemplateMetadata {
     pub(super) annotations: Option<Annotations>,
+    pub(super) labels: Option<Texts>,
 }
 
 /// The annotations of a pod template.
@@ -113,6 +114,7 @@ impl Found {
             // If other values are not strings, only ours are of use.
             metadata: Some(TemplateMetadata {
                 annotations: annotations.or_else(ours),
+                labels: part(&["metadata", "labels"]).and_then(read_as),
             }),
             spec: part(&["spec"]).and_then(read_as),
         };
@@ -126,6 +128,11 @@ impl Found {
     /// Returns the annotations, if there are any.
     pub(super) fn annotations(&self) -> Option<&Texts> {
         Some(&self.own()?.all)
+    }
+
+    /// Returns the labels, if there are any.
+    pub(super) fn labels(&self) -> Option<&Texts> {
+        self.template.metadata.as_ref()?.labels.as_ref()
     }
 
     pub(super) fn state(&self) -> TemplateState {
