@@ -193,7 +193,7 @@ async fn of_read(
     let (sync_statuses, told) =
         workloads::sync_statuses(cluster, operator, &managed, warnings.ok(), ask).await;
     checks.extend(sync_statuses);
-    checks.extend(workloads::listing_nothing(cluster, &managed).await);
+    checks.extend(workloads::unanswered(cluster, &managed).await);
     checks.push(workloads::warned(warnings, &managed, &told));
     OperatorStatus {
         namespace: operator.namespace.to_string(),
@@ -414,6 +414,56 @@ mod tests {
         let now = jiff::Timestamp::now().to_string();
         let (text, _) = of(listing(&now), "ops").await.unwrap();
         assert!(!text.contains("with lists"), "{text}");
+    }
+
+    /// Returns a cluster with an old Deployment that has this annotation, whose pods take a ConfigMap `app`.
+    fn asking(key: &str, value: &str) -> Canned {
+        let mut web = deployment("web");
+        web["metadata"]["annotations"] = json!({key: value});
+        web["metadata"]["creationTimestamp"] = json!("2026-01-01T00:00:00Z");
+        web["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
+            json!([{"configMapRef": {"name": "app"}}]);
+        Canned::shop()
+            .with(
+                "/apis/apps/v1/namespaces/ops/deployments",
+                json!({"items": [operator_with(&["--dialects=pod-reloader,stakater"])]}),
+            )
+            .with("/apis/apps/v1/deployments", json!({"items": [web]}))
+            .reporting("current")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn expressions_that_match_nothing_are_a_fault() {
+        let asking = || asking("configmap.reloader.stakater.com/reload", "ap.*,oth.*");
+        let app = json!({"metadata": {"name": "app", "namespace": "shop"}});
+        let names = "/api/v1/namespaces/shop/configmaps";
+        let with_names = asking().with(names, json!({"metadata": {}, "items": [app]}));
+        let (text, verdict) = of(with_names, "ops").await.unwrap();
+        let line = "1 with regular expressions that match nothing: \
+                    Deployment shop/web (ConfigMap \"oth.*\")\n";
+        assert!(text.contains(line), "{text}");
+        assert_eq!(verdict, Verdict::Bad);
+        let (text, _) = of(asking().forbids(names), "ops").await.unwrap();
+        assert!(!text.contains("Expressions"), "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn searches_that_find_nothing_are_a_fault() {
+        for (annotations, is_found) in [
+            (json!({}), false),
+            (json!({"reloader.stakater.com/match": "true"}), true),
+        ] {
+            let app = json!({"metadata": {
+                "name": "app", "namespace": "shop", "uid": "1", "resourceVersion": "1",
+                "annotations": annotations,
+            }});
+            let asking = asking("reloader.stakater.com/search", "true");
+            let with_app = asking.with_all("/api/v1/namespaces/shop/configmaps", &[app]);
+            let (text, _) = of(with_app, "ops").await.unwrap();
+            let line = "1 with searches that find nothing: \
+                        Deployment shop/web (reloader.stakater.com/match)\n";
+            assert_eq!(text.contains(line), !is_found, "{text}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

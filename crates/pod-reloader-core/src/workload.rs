@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp, Unit};
 
 use crate::advice::Advice;
 use crate::annotations;
+use crate::claim::Claim;
 use crate::dialects::{Dialects, OptIn};
 use crate::digest::{Objects, Presence};
 use crate::discovery::{Requirement, Unmet};
@@ -468,14 +469,25 @@ impl Workload {
     ///
     /// An object that is not in `objects` counts as unknown, unless only a regular expression would match it.
     pub fn unanswered(&self, objects: &Objects) -> Vec<Advice> {
+        let is_left_out = objects.len() >= MAX_REFERENCES;
+        self.unanswered_among(objects, (!is_left_out).then(|| objects.keys()))
+    }
+
+    /// Does the same if the objects that regular expressions may match are known by name alone: `there` are all objects
+    /// in the workload's namespace of the kinds that [`References::pattern_kinds`] returns. `None` if they are unknown.
+    pub fn unanswered_among<'a>(
+        &self,
+        objects: &Objects,
+        there: Option<impl Iterator<Item = &'a Reference> + Clone>,
+    ) -> Vec<Advice> {
         let is_absent = |it: &&Reference| objects.get(*it) == Some(&Presence::Absent);
         let absent = self.listed_only.iter().filter(is_absent);
         let absent = absent.cloned().map(Advice::Absent);
-        let is_left_out = objects.len() >= MAX_REFERENCES;
         let patterns = self.references.patterns().iter();
         let without_match = patterns.filter(|pattern| {
-            let mut of_kind = objects.keys().filter(|it| it.kind == pattern.kind);
-            !is_left_out && !of_kind.any(|it| pattern.matches(&it.name))
+            let is_match = |it: &Reference| it.kind == pattern.kind && pattern.matches(&it.name);
+            let there = there.clone();
+            there.is_some_and(|mut there| !there.any(is_match))
         });
         let without_match = without_match.map(|it| Advice::NoMatch(it.kind, quoted(it.text())));
         let none_marked = self
@@ -484,16 +496,26 @@ impl Workload {
         absent.chain(without_match).chain(none_marked).collect()
     }
 
+    /// Returns the objects among which the workload searches for those with a mark: its pods use them.
+    pub fn searched(&self) -> impl Iterator<Item = &Reference> {
+        self.searches().map(|claim| &claim.reference)
+    }
+
+    fn searches(&self) -> impl Iterator<Item = &Claim> {
+        let claims = self.references.claims().iter();
+        claims.filter(|claim| claim.needs.meet(Marks::STAKATER_MATCH))
+    }
+
     /// Returns true if it searches for objects with a mark, and none that its pods use has the mark.
     fn finds_none_marked(&self, objects: &Objects) -> bool {
-        let claims = self.references.claims().iter();
-        let searching = claims.filter(|claim| claim.needs.meet(Marks::STAKATER_MATCH));
-        let mut found = searching.map(|claim| match objects.get(&claim.reference) {
-            Some(object @ Presence::Present(_)) => claim.tracks(object),
-            Some(Presence::Absent) => false,
-            // It may have the mark.
-            None => true,
-        });
+        let mut found = self
+            .searches()
+            .map(|claim| match objects.get(&claim.reference) {
+                Some(object @ Presence::Present(_)) => claim.tracks(object),
+                Some(Presence::Absent) => false,
+                // It may have the mark.
+                None => true,
+            });
         match found.next() {
             Some(is_found) => !is_found && !found.any(|is_found| is_found),
             None => false,
@@ -573,7 +595,8 @@ mod tests {
     use crate::duration::MAX_SETTLE_PERIOD;
     use crate::fixtures::{Builder, config_map, deployment, objects};
     use crate::mark::Marks;
-    use crate::reference::ConfigKind;
+    use crate::name::Name;
+    use crate::reference::{ConfigKind, Reference};
     use serde_json::json;
     use std::time::Duration;
 
@@ -698,6 +721,28 @@ mod tests {
         assert_eq!(unanswered(&web.build(), &[("a", None)]), [""; 0]);
     }
 
+    #[test]
+    fn a_regular_expression_is_matched_with_the_names_that_there_are_if_they_are_known() {
+        let key = "secret.reloader.stakater.com/reload";
+        let web = speaking_stakater(deployment("web").annotated(key, "a.*"));
+        let named = |kind, name| Reference {
+            kind,
+            namespace: Name::parse("ns").unwrap(),
+            name: Name::parse(name).unwrap(),
+        };
+        let told = |there: Option<&[Reference]>| {
+            let there = there.map(<[_]>::iter);
+            web.unanswered_among(&objects(&[]), there).len()
+        };
+        let others = [
+            named(ConfigKind::ConfigMap, "app"),
+            named(ConfigKind::Secret, "other"),
+        ];
+        assert_eq!(told(Some(&others)), 1);
+        assert_eq!(told(Some(&[named(ConfigKind::Secret, "app")])), 0);
+        assert_eq!(told(None), 0);
+    }
+
     fn speaking_stakater(workload: Builder) -> Workload {
         workload.read_in(Dialects {
             spoken: [Dialect::Stakater].into(),
@@ -732,6 +777,8 @@ mod tests {
         let found = [there(Marks::NONE), there(Marks::STAKATER_MATCH)];
         let [none, marked] = found;
         let now = [("a", none.clone()), ("b", none.clone())];
+        let searched = web.searched().map(|it| it.name.to_string());
+        assert_eq!(searched.collect::<Vec<_>>(), ["a", "b"]);
         let [told] = &unanswered(&web, &now)[..] else {
             panic!("nothing has the mark")
         };

@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
+use pod_reloader_core::advice::Advice;
 use pod_reloader_core::digest::Aspects;
 use pod_reloader_core::gate::Gates;
 use pod_reloader_core::hash::ConfigHash;
-use pod_reloader_core::reference::Reference;
+use pod_reloader_core::mark::STAKATER_MATCH;
+use pod_reloader_core::name::Name;
+use pod_reloader_core::reference::{ConfigKind, Reference};
 use pod_reloader_core::sync_status::{Report, SyncStatus};
+use pod_reloader_core::workload::Workload;
 use pod_reloader_settings::Reconcile;
 use serde_json::Value;
 
@@ -31,8 +35,10 @@ const GRACE: Duration = Duration::from_secs(3);
 const MAX_GRACE: Duration = Duration::from_secs(30);
 /// Number of workloads that are named.
 const NAMED: usize = 5;
-/// Number of listed objects that are looked for.
+/// Number of listed and searched objects that are looked for.
 const LOOKED_FOR: usize = 100;
+/// Number of lists of names that are read, each of one kind in one namespace.
+const LISTS: usize = 20;
 
 /// A managed workload, without the parts that are not needed here.
 pub(super) struct Managed<'a> {
@@ -40,7 +46,7 @@ pub(super) struct Managed<'a> {
     pub(super) seen: Seen<'a>,
     /// True if some of its pods are restarted only if somebody acts.
     is_stalled: bool,
-    /// True if the objects that it lists should exist by now.
+    /// True if the objects that it asks to track should exist by now.
     is_established: bool,
 }
 
@@ -129,34 +135,93 @@ pub(super) fn workloads(managed: &[&Managed<'_>], are_all: bool) -> Check {
     Check::new("Workloads", verdict, text)
 }
 
-/// Names the workloads that list objects which no pod of theirs uses and which do not exist. `None` if there are no such
-/// workloads, as far as can be seen: [`LOOKED_FOR`] objects are looked for, and workloads of the last minutes are left out.
-pub(super) async fn listing_nothing(cluster: &Cluster, managed: &[&Managed<'_>]) -> Option<Check> {
-    let established = managed.iter().filter(|managed| managed.is_established);
-    let all = established.clone();
-    let all = all.flat_map(|managed| managed.seen.workload.listed_only.to_vec());
-    let all: BTreeSet<Reference> = all.take(LOOKED_FOR).collect();
-    if all.is_empty() {
-        return None;
+/// Something that workloads ask to track and that is not there.
+#[derive(Clone, Copy)]
+enum Unanswered {
+    List,
+    Expression,
+    Search,
+}
+
+impl Unanswered {
+    const ALL: [Self; 3] = [Self::List, Self::Expression, Self::Search];
+
+    /// Returns what the advice says is not there, if that was asked for in this way.
+    fn missing(self, advice: &Advice) -> Option<String> {
+        match (self, advice) {
+            (Self::List, Advice::Absent(it)) => Some(format!("{} {}", it.kind, it.name)),
+            (Self::Expression, Advice::NoMatch(kind, pattern)) => Some(format!("{kind} {pattern}")),
+            (Self::Search, Advice::NoneMarked) => Some(STAKATER_MATCH.to_owned()),
+            _ => None,
+        }
     }
-    let found = objects::read(cluster, &all, Aspects::default()).await;
-    let names = established.filter_map(|managed| {
-        let listed = managed.seen.workload.listed_only.iter();
-        let absent = listed.filter(|it| found.exists(it) == Some(false));
-        let absent: Vec<_> = absent
-            .map(|it| format!("{} {}", it.kind, it.name))
-            .collect();
-        (!absent.is_empty()).then(|| format!("{} ({})", managed.name(), some(&absent, NAMED)))
+
+    /// Returns the check of the workloads, each with its advice. `None` if it is good.
+    fn check(self, workloads: &[(String, Vec<Advice>)]) -> Option<Check> {
+        let named = workloads.iter().filter_map(|(name, advice)| {
+            let missing: Vec<_> = advice.iter().filter_map(|it| self.missing(it)).collect();
+            (!missing.is_empty()).then(|| format!("{name} ({})", some(&missing, NAMED)))
+        });
+        let named: Vec<_> = named.collect();
+        let (row, fault) = match self {
+            Self::List => ("Lists", "lists that name what does not exist"),
+            Self::Expression => ("Expressions", "regular expressions that match nothing"),
+            Self::Search => ("Searches", "searches that find nothing"),
+        };
+        (!named.is_empty()).then(|| {
+            let text = format!("{} with {fault}: {}", named.len(), some(&named, NAMED));
+            Check::new(row, Verdict::Bad, text)
+        })
+    }
+}
+
+/// Names the workloads that ask to track what is not there, in a row for each of the ways to ask for it, as far as can be
+/// seen: [`LOOKED_FOR`] objects are looked for, [`LISTS`] lists of names are read, and workloads of the last minutes are
+/// left out.
+pub(super) async fn unanswered(cluster: &Cluster, managed: &[&Managed<'_>]) -> Vec<Check> {
+    let established = managed.iter().filter(|managed| managed.is_established);
+    let established: Vec<_> = established.map(|managed| &managed.seen.workload).collect();
+    let listed = established.iter().flat_map(|it| it.listed_only.iter());
+    let searched = established.iter().flat_map(|it| it.searched());
+    let looked_for: BTreeSet<_> = listed.chain(searched).take(LOOKED_FOR).cloned().collect();
+    let found = objects::read(cluster, &looked_for, Aspects::default()).await;
+    let there = There::read(cluster, &established).await;
+    let advice = established.iter().map(|workload| {
+        let there = there.of(workload);
+        let there = there.as_ref().map(|lists| lists.iter().copied().flatten());
+        let advice = workload.unanswered_among(&found.objects, there);
+        (workload.id.to_string(), advice)
     });
-    let names: Vec<_> = names.collect();
-    (!names.is_empty()).then(|| {
-        let text = format!(
-            "{} with lists that name what does not exist: {}",
-            names.len(),
-            some(&names, NAMED)
-        );
-        Check::new("Lists", Verdict::Bad, text)
-    })
+    let advice: Vec<_> = advice.collect();
+    let checks = Unanswered::ALL.into_iter();
+    checks.filter_map(|it| it.check(&advice)).collect()
+}
+
+/// The objects of a kind in a namespace that regular expressions may match, as far as they can be listed.
+struct There(BTreeMap<(Name, ConfigKind), Vec<Reference>>);
+
+impl There {
+    async fn read(cluster: &Cluster, workloads: &[&Workload]) -> Self {
+        let asked = workloads.iter().flat_map(|it| {
+            let kinds = it.references.pattern_kinds();
+            kinds.map(move |kind| (it.id.namespace.clone(), kind))
+        });
+        let asked: BTreeSet<_> = asked.collect();
+        let mut there = BTreeMap::new();
+        for (namespace, kind) in asked.into_iter().take(LISTS) {
+            if let Ok(names) = objects::names(cluster, kind, Some(&namespace)).await {
+                there.insert((namespace, kind), names);
+            }
+        }
+        Self(there)
+    }
+
+    /// Returns the objects that the regular expressions of a workload may match. `None` if some are unknown.
+    fn of(&self, workload: &Workload) -> Option<Vec<&Vec<Reference>>> {
+        let kinds = workload.references.pattern_kinds();
+        let lists = kinds.map(|kind| self.0.get(&(workload.id.namespace.clone(), kind)));
+        lists.collect()
+    }
 }
 
 /// The answers about the workloads that were asked about, by index.
