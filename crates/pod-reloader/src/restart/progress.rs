@@ -22,6 +22,10 @@ use crate::report::notify::Notifications;
 use crate::restart::brakes::Brakes;
 use crate::runtime::events::Events;
 
+/// The first pause after which objects are read again that the pods lack and that are not tracked. It doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+/// The longest of these pauses.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// The maximum time that a restart waits for its objects to settle, in settle periods.
 pub(crate) const MAX_SETTLE_PERIODS: u32 = 5;
 
@@ -49,8 +53,8 @@ struct Entry {
     pending: Option<Pending>,
     /// The time since which the pods could not start.
     missing_since: Option<Instant>,
-    /// True if the pods could not start without an object that is not tracked, when such objects were last read.
-    lacks_untracked: bool,
+    /// When objects are read again that are not tracked, if the pods could not start without one of them.
+    look: Option<Look>,
     /// The number of passes in a row that failed in the same way: refused, or otherwise.
     failures: u32,
     /// True if the last failure was a refusal.
@@ -59,6 +63,37 @@ struct Entry {
     last_notice: Option<(Notice, Instant)>,
     /// The bad items that were last reported to the user.
     last_rejected: Vec<Rejected>,
+}
+
+/// When objects that are not tracked are read again: no watch shows when they come.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    next: Instant,
+    /// The pause that ends then.
+    pause: Duration,
+}
+
+impl Look {
+    /// Returns the first look after the pods lacked something, or after news.
+    fn first() -> Self {
+        Self {
+            next: Instant::now() + FIRST_PAUSE,
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// Returns the next look, after a longer pause if this one is over.
+    fn then(self) -> Self {
+        let now = Instant::now();
+        if now < self.next {
+            return self;
+        }
+        let pause = (self.pause * 2).min(LONGEST_PAUSE);
+        Self {
+            next: now + pause,
+            pause,
+        }
+    }
 }
 
 /// A restart that is due.
@@ -160,12 +195,34 @@ impl Progress {
     /// were last read.
     pub(crate) fn lacks_untracked(&self, id: &WorkloadId) -> bool {
         let entries = self.lock();
-        entries.get(id).is_some_and(|entry| entry.lacks_untracked)
+        entries.get(id).is_some_and(|entry| entry.look.is_some())
     }
 
-    /// Notes whether the pods of a workload could not start without an object that is not tracked.
+    /// Notes whether the pods of a workload could not start without an object that is not tracked, as has just been read.
+    /// As long as they cannot, the pauses between such reads grow.
     pub(crate) fn note_untracked(&self, id: &WorkloadId, lacks_some: bool) {
-        self.with(id, |entry| entry.lacks_untracked = lacks_some);
+        self.with(id, |entry| {
+            let look = entry.look.take();
+            entry.look = lacks_some.then(|| look.map_or_else(Look::first, Look::then));
+        });
+    }
+
+    /// Returns when objects are to be read again that a workload lacks and does not track, if that is not now.
+    pub(crate) fn next_look(&self, id: &WorkloadId) -> Option<Instant> {
+        let entries = self.lock();
+        let next = entries.get(id)?.look?.next;
+        (Instant::now() < next).then_some(next)
+    }
+
+    /// Notes that these workloads or their objects have changed. Somebody is at work, so what they lack and do not track
+    /// may come soon.
+    pub(crate) fn news<'a>(&self, ids: impl IntoIterator<Item = &'a WorkloadId>) {
+        let mut entries = self.lock();
+        for id in ids {
+            if let Some(look) = entries.get_mut(id).and_then(|it| it.look.as_mut()) {
+                *look = Look::first();
+            }
+        }
     }
 
     /// Returns true if the last notice to the user was that somebody reverts writes.

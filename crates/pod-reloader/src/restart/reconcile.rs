@@ -282,6 +282,7 @@ impl Reconciler {
             Applied::Managed(affected) => {
                 self.saw_staged(&id);
                 self.forget_affected(&affected);
+                self.progress.news([&id]);
                 self.push(id.clone(), now);
                 // The workload may have become smaller, which makes room for others.
                 self.take_in_what_fits(&id.namespace);
@@ -401,6 +402,9 @@ impl Reconciler {
         let first_news = is_news.then_some(now);
         let consumers = self.workloads.consumers(reference, first_news);
         self.stages.news(&consumers);
+        if is_news {
+            self.progress.news(&consumers);
+        }
         self.push_all(consumers);
     }
 

@@ -18,10 +18,6 @@ use crate::restart::error::RestartError;
 /// The time after which certificates are read again that could not be read.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
-/// The time after which objects are read again that the pods lack and that are not tracked: no watch shows when they
-/// come.
-const LOOK_FOR_UNTRACKED: Duration = Duration::from_secs(10);
-
 /// The outcome of a pass over a workload.
 pub(super) enum Action {
     /// Wait until something happens.
@@ -347,14 +343,15 @@ impl Reconciler {
         let since = self.progress.missing_since(&workload.id);
         let report_at = since + self.settle_period(workload);
         if Instant::now() < report_at {
-            return Action::RequeueAt(report_at);
+            let next = Action::RequeueAt(report_at);
+            return next.at_latest(self.progress.next_look(&workload.id));
         }
-        self.progress
-            .report(workload, Notice::MissingConfig(missing));
-        match self.progress.lacks_untracked(&workload.id) {
-            true => Action::RequeueAt(Instant::now() + LOOK_FOR_UNTRACKED),
-            false => Action::AwaitChange,
+        let notice = Notice::MissingConfig(missing);
+        if self.progress.report(workload, notice) {
+            // If one of several objects has come, the others may follow soon.
+            self.progress.news([&workload.id]);
         }
+        Action::AwaitChange.at_latest(self.progress.next_look(&workload.id))
     }
 
     /// Returns the tracked objects that were seen to change, and when.

@@ -475,11 +475,71 @@ async fn no_pod_is_restarted_without_an_untracked_object_that_it_needs() {
     assert_eq!(operator.events("ConfigChanged"), 1);
 }
 
+/// Returns a Deployment that lists ConfigMap `app`, and whose pods also take all of ConfigMap `other`.
+fn taking_other() -> Value {
+    let mut web = deployment("web");
+    web["spec"]["template"]["spec"]["containers"] =
+        json!([{"name": "main", "envFrom": [{"configMapRef": {"name": "other"}}]}]);
+    web
+}
+
+/// Returns the seconds between reads of ConfigMap `other` since calls were last forgotten.
+fn pauses_of_other(operator: &Operator) -> Vec<u64> {
+    let reads = operator.reads("other");
+    let pauses = reads.windows(2).map(|it| (it[1] - it[0]).as_millis());
+    // Timers are exact to a millisecond or so.
+    pauses.map(|it| (it as u64 + 500) / 1_000).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_object_that_is_not_tracked_is_read_again_after_growing_pauses() {
+    let operator = Operator::start(Apiserver::default());
+    operator.apiserver.write_config_map("app", "1");
+    operator.apiserver.write_deployment(taking_other());
+    operator.sees("web");
+    pass(Duration::from_secs(3_600)).await;
+    let pauses = pauses_of_other(&operator);
+    let growing: Vec<_> = pauses.iter().copied().skip_while(|it| *it < 10).collect();
+    assert_eq!(growing[..7], [10, 20, 40, 80, 160, 300, 300], "{pauses:?}");
+    assert!(pauses.len() < 20, "{pauses:?}");
+
+    // An object or the workload changes.
+    operator.apiserver.forget_calls();
+    operator.apiserver.write_config_map("app", "2");
+    operator.hears("app").await;
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(pauses_of_other(&operator), [10, 20]);
+    pass(Duration::from_secs(600)).await;
+    operator.apiserver.forget_calls();
+    let web = operator.apiserver.deployment("web");
+    operator.apiserver.write_deployment(settling(web, "6s"));
+    operator.sees("web");
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(pauses_of_other(&operator), [10, 20]);
+
+    pass(Duration::from_secs(600)).await;
+    operator.apiserver.write_config_map("other", "1");
+    pass(Duration::from_secs(301)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_settle_period_does_not_keep_a_missing_object_from_being_found() {
+    let operator = Operator::start(Apiserver::default());
+    operator.apiserver.write_config_map("app", "1");
+    let web = settling(taking_other(), "10m");
+    operator.apiserver.write_deployment(web);
+    operator.sees("web");
+    pass(Duration::from_secs(605)).await;
+    assert!(!operator.reads("other").is_empty());
+    operator.apiserver.write_config_map("other", "1");
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(operator.config_hash("web"), operator.hash_of("app"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_untracked_object_is_read_before_a_write_and_not_at_rest() {
-    let mut web = taking_creds();
-    web["spec"]["template"]["spec"]["containers"][0]["envFrom"] =
-        json!([{"configMapRef": {"name": "other"}}]);
+    let web = taking_other();
     let operator = Operator::start(Apiserver::default());
     for name in ["app", "other"] {
         operator.apiserver.write_config_map(name, "1");
