@@ -167,7 +167,6 @@ impl From<VolumeFields> for Volume {
         let secret_provider_class = fields.csi.as_ref().and_then(Csi::secret_provider_class);
         let drivers = [
             fields.cephfs,
-            fields.cinder,
             fields.flex_volume,
             fields.rbd,
             fields.scale_io,
@@ -176,6 +175,7 @@ impl From<VolumeFields> for Volume {
         let driver_secrets = drivers
             .into_iter()
             .filter_map(|driver| driver?.secret_ref)
+            .chain(fields.cinder.and_then(Driver::unread_secret))
             .chain(fields.iscsi.and_then(Iscsi::secret))
             .chain(fields.azure_file)
             .chain(fields.csi.and_then(|csi| csi.node_publish_secret_ref));
@@ -208,6 +208,13 @@ struct Driver {
     secret_ref: Option<Source>,
 }
 
+impl Driver {
+    /// Returns the Secret of a driver in whose place the kubelet calls a CSI driver, to which it passes no Secret.
+    fn unread_secret(self) -> Option<Source> {
+        self.secret_ref.map(Source::not_needed)
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Iscsi {
@@ -223,10 +230,7 @@ impl Iscsi {
         let secret = self.secret_ref?;
         Some(match chap.contains(&Some(true)) {
             true => secret,
-            false => Source {
-                optional: Some(true),
-                ..secret
-            },
+            false => secret.not_needed(),
         })
     }
 }
@@ -264,6 +268,16 @@ pub(super) struct Source {
     #[serde(deserialize_with = "those_of_use")]
     pub(super) items: Box<[Item]>,
     pub(super) optional: Option<bool>,
+}
+
+impl Source {
+    /// Returns the same source, of which a pod needs nothing in order to start.
+    fn not_needed(self) -> Self {
+        Self {
+            optional: Some(true),
+            ..self
+        }
+    }
 }
 
 /// One file of a volume.

@@ -174,9 +174,16 @@ fn drivers_need_their_secret_and_image_pulls_go_on_without() {
                 {"name": "b", "azureFile": {"secretName": "azure", "shareName": "s"}},
                 {"name": "c", "iscsi": {"chapAuthSession": true, "secretRef": {"name": "chap"}}},
                 {"name": "d", "iscsi": {"chapAuthSession": false, "secretRef": {"name": "unread"}}},
+                {"name": "e", "cinder": {"volumeID": "v", "secretRef": {"name": "unread"}}},
+                {"name": "f", "flexVolume": {"driver": "a/b", "secretRef": {"name": "flex"}}},
             ],
         }))),
-        ["Secret ns/azure", "Secret ns/chap", "Secret ns/csi"]
+        [
+            "Secret ns/azure",
+            "Secret ns/chap",
+            "Secret ns/csi",
+            "Secret ns/flex"
+        ]
     );
 }
 

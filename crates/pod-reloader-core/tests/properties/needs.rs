@@ -1,7 +1,8 @@
 //! Checks what pods lack in order to start, against a kubelet that walks over the JSON of pod spec and objects.
 //!
-//! It follows `makeEnvironmentVariables` in `pkg/kubelet/kubelet_pods.go`, `processPodVolumes` of the volume manager, and
-//! `MakePayload` in `pkg/volume/configmap` and `pkg/volume/secret`, but goes on after an error.
+//! It follows `makeEnvironmentVariables` in `pkg/kubelet/kubelet_pods.go`, `processPodVolumes` of the volume manager,
+//! `MakePayload` in `pkg/volume/configmap` and `pkg/volume/secret`, `collectData` in `pkg/volume/projected`, and what
+//! the drivers of Kubernetes 1.36 read, but goes on after an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -200,8 +201,13 @@ impl<'a> Errors<'a> {
         );
         for driver in DRIVERS {
             let source = &volume[driver];
-            let uses_chap = source["chapAuthSession"] == true;
-            if driver != "iscsi" || uses_chap {
+            let is_read = match driver {
+                "iscsi" => source["chapAuthSession"] == true,
+                // `TranslateInTreeInlineVolumeToCSI` leaves it out.
+                "cinder" => false,
+                _ => true,
+            };
+            if is_read {
                 self.object(ConfigKind::Secret, &source["secretRef"], "name");
             }
         }
