@@ -204,10 +204,12 @@ impl<'a> Namespaces<'a> {
         Ok(self.name(suffix))
     }
 
-    /// Creates many namespaces that get copies, and returns their names.
-    async fn create_many(&self, count: usize) -> Result<Vec<String>> {
-        let numbers: Vec<_> = (0..count).map(|number| number.to_string()).collect();
-        let all = numbers.iter().map(|number| self.create(number, true));
+    /// Creates many namespaces that get copies, and returns their names. Their suffixes begin with `part`.
+    async fn create_many(&self, part: &str, count: usize) -> Result<Vec<String>> {
+        let suffixes: Vec<_> = (0..count)
+            .map(|number| format!("{part}-{number}"))
+            .collect();
+        let all = suffixes.iter().map(|suffix| self.create(suffix, true));
         stream::iter(all).buffered(AT_ONCE).try_collect().await
     }
 

@@ -176,7 +176,7 @@ async fn a_change_is_one_write_for_each_copy_and_a_restart_is_none() -> Result<(
     play(copying(Value::Null), async |scene| {
         let namespaces = Namespaces::of(scene);
         scene.apply(&[source("1")]).await?;
-        let all = namespaces.create_many(count).await?;
+        let all = namespaces.create_many("many", count).await?;
         let began = Instant::now();
         let ours = sync(scene, "all", json!({}));
         apply_sync(scene, &ours).await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use http::{Method, StatusCode};
-use pod_reloader_e2e::proxy::{Fault, Requests, Rule, error_event};
+use pod_reloader_e2e::proxy::{Fault, Requests, Rule, RuleInForce, error_event};
 use pod_reloader_e2e::{Options, PATIENCE, Scene, full};
 use serde_json::{Value, json};
 
@@ -14,13 +14,16 @@ use super::{
 /// An operator that is killed, and an apiserver that cannot be reached for a while, in the middle of writes of each kind.
 #[tokio::test]
 async fn a_pass_that_is_broken_off_in_the_middle_leaves_nothing_undone() -> Result<()> {
-    let count = if full() { 1000 } else { 24 };
+    let each = if full() { 500 } else { 6 };
     let options = Options {
         proxied: true,
         ..copying(Value::Null)
     };
     play(options, async |scene| {
-        let all = Namespaces::of(scene).create_many(count).await?;
+        let namespaces = Namespaces::of(scene);
+        let early = namespaces.create_many(EARLY, each).await?;
+        let late = namespaces.create_many(LATE, each).await?;
+        let all = [early, late].concat();
         scene.apply(&[source("0")]).await?;
         let nowhere = json!({"spec": {"namespaceSelector": {"matchLabels": {"none": "x"}}}});
         let [all_of_them, none] = [sync(scene, "all", json!({})), sync(scene, "all", nowhere)];
@@ -31,16 +34,12 @@ async fn a_pass_that_is_broken_off_in_the_middle_leaves_nothing_undone() -> Resu
             };
             let mark = scene.mark().await?;
             let write = async || apply_sync(scene, &all_of_them).await;
-            broken
-                .in_the_middle_of(scene, Method::POST, count, write)
-                .await?;
+            broken.in_the_middle_of(scene, Method::POST, write).await?;
             for namespace in &all {
                 has_copy(scene, namespace, created).await?;
             }
             let write = async || scene.apply(&[source(replaced)]).await.map(drop);
-            broken
-                .in_the_middle_of(scene, Method::PUT, count, write)
-                .await?;
+            broken.in_the_middle_of(scene, Method::PUT, write).await?;
             for namespace in &all {
                 has_copy(scene, namespace, replaced).await?;
             }
@@ -51,7 +50,7 @@ async fn a_pass_that_is_broken_off_in_the_middle_leaves_nothing_undone() -> Resu
 
             let write = async || apply_sync(scene, &none).await;
             broken
-                .in_the_middle_of(scene, Method::DELETE, count, write)
+                .in_the_middle_of(scene, Method::DELETE, write)
                 .await?;
             for namespace in &all {
                 has_none(scene, namespace).await?;
@@ -71,41 +70,50 @@ enum Broken {
 }
 
 impl Broken {
-    /// Breaks it when about half of the copies have been written as a consequence of `write`, and repairs it.
+    /// Breaks it when some of the early copies have been written as a consequence of `write`, and none of the late ones
+    /// can be, and repairs it.
     async fn in_the_middle_of(
         self,
         scene: &Scene,
         method: Method,
-        count: usize,
         write: impl AsyncFnOnce() -> Result<()>,
     ) -> Result<()> {
         let proxy = scene.proxy.as_ref().context("the scene is proxied")?;
-        // One in four is held up. So the second of them, with which nothing goes on any more, is in the middle.
-        let some = |fault| {
-            let rule = Rule::new(copies(method.clone()), fault);
-            proxy.add(rule.every_nth(count as u64 / 4))
+        let begun = proxy.add(Rule::count(copies(scene, EARLY, &method)));
+        let late = |fault| proxy.add(Rule::new(copies(scene, LATE, &method), fault));
+        let is_in_the_middle = async |held: &RuleInForce| {
+            // When the next write comes, one of those before it is over.
+            begun.applied(AT_ONCE + 1, PATIENCE).await?;
+            held.applied(1, PATIENCE).await?;
+            begun.remove();
+            anyhow::Ok(())
         };
         match self {
             Self::Operator => {
-                let held = some(Fault::Hang);
+                let held = late(Fault::Hang);
                 write().await?;
-                held.applied(AT_ONCE, PATIENCE).await?;
+                is_in_the_middle(&held).await?;
                 scene.operator.process().kill().await;
                 held.remove();
                 scene.operator.start_again().await
             }
             Self::Apiserver => {
-                let held = some(Fault::Delay(PATIENCE));
-                let lost = some(Fault::LoseAnswer);
+                // What is held is still written in the end, without an answer.
+                let held = late(Fault::Delay(PATIENCE));
+                let lost = late(Fault::LoseAnswer);
                 write().await?;
-                held.applied(AT_ONCE, PATIENCE).await?;
-                let away = proxy.add(Rule::new(Requests::any(), Fault::Reset));
-                proxy.cut(&Requests::any());
+                is_in_the_middle(&held).await?;
+                let [watches, calls] =
+                    [Requests::any().watches(), Requests::any().except_watches()]
+                        .map(|requests| proxy.add(Rule::new(requests, Fault::Reset)));
+                let cut = proxy.cut(&Requests::any());
+                ensure!(cut > 0, "nothing is watched");
                 held.remove();
                 lost.remove();
-                // Calls, and each of the watches.
-                away.applied(6 * AT_ONCE, PATIENCE).await?;
-                away.remove();
+                watches.applied(cut as u64, PATIENCE).await?;
+                calls.applied(1, PATIENCE).await?;
+                watches.remove();
+                calls.remove();
                 Ok(())
             }
         }
@@ -114,6 +122,10 @@ impl Broken {
 
 /// The number of copies that the operator writes at once.
 const AT_ONCE: u64 = 2;
+/// Begins the suffix of the namespaces whose turn comes first: they are in the order of their names.
+const EARLY: &str = "early";
+/// Begins the suffix of the others.
+const LATE: &str = "late";
 
 #[tokio::test]
 async fn another_leader_takes_over_and_a_watch_that_breaks_misses_nothing() -> Result<()> {
@@ -154,7 +166,8 @@ async fn another_leader_takes_over_and_a_watch_that_breaks_misses_nothing() -> R
     .await
 }
 
-/// Returns the writes of copies.
-fn copies(method: Method) -> Requests {
-    Requests::containing("/secrets").method(method)
+/// Returns the writes of copies in the namespaces of the scene whose suffix begins with `part`.
+fn copies(scene: &Scene, part: &str, method: &Method) -> Requests {
+    let namespaces = format!("/namespaces/{}-{part}-", scene.namespace);
+    Requests::containing(namespaces).method(method.clone())
 }
