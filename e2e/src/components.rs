@@ -16,6 +16,8 @@ pub struct ControlPlaneOptions {
     pub kubernetes: Option<String>,
     /// Its nodes.
     pub nodes: Nodes,
+    /// What it does without: the scheduler, kwok, cert-manager. Without kwok, there are no played nodes.
+    pub without: &'static [Component],
     /// Further arguments of kube-apiserver. If one is given twice, the last one wins.
     pub apiserver_args: Vec<String>,
     /// Directory in which to create the one with data and logs; by default, the system's temporary directory.
@@ -31,11 +33,35 @@ impl Default for ControlPlaneOptions {
         Self {
             kubernetes: None,
             nodes: Nodes::Played(Nodes::DEFAULT),
+            without: &[],
             apiserver_args: Vec::new(),
             parent: None,
             keep: false,
             // Tests start several at once.
             patience: Duration::from_secs(180),
+        }
+    }
+}
+
+impl ControlPlaneOptions {
+    /// Returns the defaults, without cert-manager and its types.
+    pub fn without_cert_manager() -> Self {
+        Self {
+            without: &[Component::CertManager],
+            ..Self::default()
+        }
+    }
+
+    /// Returns the defaults, without cert-manager and without what lets pods run. Workloads get their revisions and
+    /// pods all the same.
+    pub fn without_running_pods() -> Self {
+        Self {
+            without: &[
+                Component::Scheduler,
+                Component::Kwok,
+                Component::CertManager,
+            ],
+            ..Self::default()
         }
     }
 }

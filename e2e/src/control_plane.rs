@@ -390,18 +390,24 @@ impl ControlPlane {
             start(Component::Etcd).await?,
             start(Component::Apiserver).await?,
         ];
+        let is_wanted = |component: Component| !options.without.contains(&component);
         let cluster = async {
-            let mut processes = vec![
-                start(Component::ControllerManager).await?,
-                start(Component::Scheduler).await?,
-            ];
+            let mut processes = vec![start(Component::ControllerManager).await?];
+            if is_wanted(Component::Scheduler) {
+                processes.push(start(Component::Scheduler).await?);
+            }
             for component in options.nodes.components() {
-                processes.push(start(*component).await?);
+                if is_wanted(*component) {
+                    processes.push(start(*component).await?);
+                }
             }
             let client = client_from(&description.kubeconfig).await?;
             let patience = options.patience;
             match options.nodes {
-                Nodes::Played(count) => create_nodes(client, count, patience).await?,
+                Nodes::Played(count) => {
+                    let count = if is_wanted(Component::Kwok) { count } else { 0 };
+                    create_nodes(client, count, patience).await?;
+                }
                 Nodes::Real(_) => {
                     real_node_works(client, &launch.through_service(), patience).await?;
                 }
@@ -410,13 +416,16 @@ impl ControlPlane {
         };
         // New types take the apiserver a second or two, in which the others can start.
         let cert_manager = async {
+            if !is_wanted(Component::CertManager) {
+                return anyhow::Ok(None);
+            }
             let kubectl = launch.tool("kubectl");
             create_types(&kubectl, &launch.cert_manager_types(), options.patience).await?;
-            start(Component::CertManager).await
+            Ok(Some(start(Component::CertManager).await?))
         };
         let (cluster, cert_manager) = tokio::try_join!(cluster, cert_manager)?;
         processes.extend(cluster);
-        processes.push(cert_manager);
+        processes.extend(cert_manager);
         Ok((description, launch, processes))
     }
 }
