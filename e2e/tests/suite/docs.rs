@@ -30,15 +30,69 @@ use self::{
 /// Variable that selects the pages whose paths contain its value.
 const PAGE: &str = "PAGE";
 
-/// Runs all pages on one control plane that nobody else uses, one after the other: the commands are run as
-/// shown, and each page names its release `pod-reloader`.
+/// The pages with the most commands. Each of these groups, and all other pages, take about the same time.
+const OF_COPIES_AND_FIELDS: [&str; 5] = [
+    "docs/base-secret.md",
+    "docs/copy.md",
+    "docs/custom-resources.md",
+    "docs/field-bindings.md",
+    "docs/migration/",
+];
+/// See [`OF_COPIES_AND_FIELDS`].
+const OF_PROBLEMS: [&str; 3] = [
+    "docs/operating.md",
+    "docs/runbooks.md",
+    "docs/troubleshooting.md",
+];
+
 #[tokio::test]
-async fn every_command_and_every_manifest_works_as_it_stands() -> Result<()> {
+async fn what_pages_about_copies_and_fields_show_works_as_it_stands() -> Result<()> {
+    work(|name| is_one_of(name, &OF_COPIES_AND_FIELDS)).await
+}
+
+#[tokio::test]
+async fn what_pages_about_problems_show_works_as_it_stands() -> Result<()> {
+    work(|name| is_one_of(name, &OF_PROBLEMS)).await
+}
+
+#[tokio::test]
+async fn what_all_other_pages_show_works_as_it_stands() -> Result<()> {
+    work(|name| !is_one_of(name, &OF_COPIES_AND_FIELDS) && !is_one_of(name, &OF_PROBLEMS)).await
+}
+
+#[test]
+fn each_group_of_pages_has_some() -> Result<()> {
+    let names: Vec<_> = pages()?.iter().map(Page::name).collect();
+    for part in OF_COPIES_AND_FIELDS.iter().chain(&OF_PROBLEMS) {
+        let is_there = names.iter().any(|name| name.starts_with(part));
+        ensure!(is_there, "there is no page {part}");
+    }
+    Ok(())
+}
+
+fn is_one_of(name: &str, pages: &[&str]) -> bool {
+    pages.iter().any(|page| name.starts_with(page))
+}
+
+/// Runs a group of pages on one control plane that nobody else uses, one after the other: the commands are run as
+/// shown, and each page names its release `pod-reloader`.
+async fn work(is_in_group: impl Fn(&str) -> bool) -> Result<()> {
     let chosen = env::var(PAGE).unwrap_or_default();
     let mut pages = pages()?;
     pages.retain(|page| page.name().contains(&chosen));
     ensure!(!pages.is_empty(), "no page is called {PAGE}={chosen}");
-    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    let mut read = Vec::new();
+    for page in pages.into_iter().filter(|page| is_in_group(&page.name())) {
+        let blocks = blocks(&page.text).with_context(|| page.name())?;
+        // Another test renders the values.
+        if !blocks.iter().all(Block::are_values) {
+            read.push((page.name(), blocks));
+        }
+    }
+    if read.is_empty() {
+        return Ok(());
+    }
+    let control_plane = ControlPlane::start(ControlPlaneOptions::without_cert_manager()).await?;
     let types = ["rollouts", "clusters", "harbors"].map(|name| crds::crd(name).to_string());
     let create = ["apply", "--filename=-"];
     let types = types.join("\n---\n");
@@ -47,19 +101,18 @@ async fn every_command_and_every_manifest_works_as_it_stands() -> Result<()> {
         .run_with_input(&create, &types)
         .await?;
     let mut failed = Vec::new();
-    for page in pages {
-        let name = page.name();
-        let blocks = blocks(&page.text).with_context(|| name.clone())?;
-        // Another test renders these.
-        if blocks.iter().all(Block::are_values) {
-            continue;
-        }
+    for (name, blocks) in read {
         let began = Instant::now();
         let reader = Reader::new(&control_plane)?;
         if let Err(error) = reader.read(&blocks).await {
-            failed.push(format!("{name}:{error:#}\n{}", reader.logs().await));
+            let again = format!("to run this page alone: {PAGE}={name} make test TEST=docs::what_");
+            let logs = reader.logs().await;
+            failed.push(format!("{name}:{error:#}\n{logs}\n{again}"));
         }
-        reader.clear().await?;
+        if blocks.iter().any(Block::may_change_the_cluster) {
+            let cleared = reader.clear().await;
+            cleared.with_context(|| format!("after {name}, of which failed: {failed:?}"))?;
+        }
         let took = began.elapsed();
         if took > Duration::from_secs(1) {
             println!("{name}: {took:.1?}");

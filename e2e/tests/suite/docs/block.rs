@@ -39,6 +39,12 @@ impl Block {
             && self.fate == Fate::Succeeds
             && matches!(Manifest::parse(&self.text), Ok(Manifest::Values))
     }
+
+    /// Returns true if commands of it are run, or come first. Objects are only tried, by dry runs.
+    pub(super) fn may_change_the_cluster(&self) -> bool {
+        let is_run = self.language == Language::Shell && self.fate != Fate::NotRun;
+        is_run || !self.first.is_empty()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -203,9 +203,11 @@ impl<'a> Reader<'a> {
             .env("TEST_PORT", port.to_string())
             .stdin(Stdio::null())
             .kill_on_drop(true);
-        let output = timeout(3 * PATIENCE, command.output()).await;
-        let output = output
-            .with_context(|| format!("it takes longer than {:?}: {script}", 3 * PATIENCE))??;
+        // Longer than what a script waits for itself.
+        let patience = 10 * PATIENCE;
+        let output = timeout(patience, command.output()).await;
+        let output =
+            output.with_context(|| format!("it takes longer than {patience:?}: {script}"))??;
         Ok((
             output.status.code(),
             String::from_utf8_lossy(&output.stdout).into_owned(),
