@@ -115,3 +115,18 @@ fn environment(control_plane: &ControlPlane) -> Result<[(&'static str, OsString)
 
 /// Leaves out the client's complaints about components that are not up yet.
 const LOG_FILTER: &str = "info,kube_client=off";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_a_signal_ends_gives_the_code_of_a_shell() -> Result<()> {
+        let status = std::process::Command::new("sh")
+            .args(["-c", "kill -KILL $$"])
+            .status()?;
+
+        assert_eq!(exit_code(status), 128 + 9);
+        Ok(())
+    }
+}
