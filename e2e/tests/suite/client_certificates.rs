@@ -20,7 +20,7 @@ async fn an_apiserver_with_a_client_certificate_is_let_in_and_nobody_else() -> R
     let configuration = admission_configuration(directory.path(), &ours.issue()?)?;
     let control_plane = ControlPlane::start(ControlPlaneOptions {
         apiserver_args: vec![format!("--admission-control-config-file={configuration}")],
-        ..ControlPlaneOptions::default()
+        ..ControlPlaneOptions::without_cert_manager()
     })
     .await?;
     let kubectl = control_plane.kubectl();

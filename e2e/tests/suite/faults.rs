@@ -30,7 +30,7 @@ pub(crate) fn replicated() -> Options {
 pub(crate) async fn own_control_plane(apiserver_args: &[&str]) -> Result<ControlPlane> {
     ControlPlane::start(ControlPlaneOptions {
         apiserver_args: apiserver_args.iter().map(|arg| (*arg).to_owned()).collect(),
-        ..ControlPlaneOptions::default()
+        ..ControlPlaneOptions::without_cert_manager()
     })
     .await
 }

@@ -25,7 +25,7 @@ async fn a_slow_sync_is_one_rollout_whether_or_not_it_writes_the_workload() -> R
 #[tokio::test]
 async fn a_helm_release_that_flux_stores_in_another_namespace_is_one_rollout() -> Result<()> {
     // A control plane of its own, because the operator looks after all namespaces.
-    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    let control_plane = ControlPlane::start(ControlPlaneOptions::without_cert_manager()).await?;
     create_namespaces(&control_plane).await?;
     let options = Options {
         everywhere: true,

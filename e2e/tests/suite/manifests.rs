@@ -97,7 +97,7 @@ fn kustomize_moves_everything_to_another_namespace() -> Result<()> {
 
 #[tokio::test]
 async fn the_manifests_alone_install_a_working_operator() -> Result<()> {
-    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    let control_plane = ControlPlane::start(ControlPlaneOptions::without_running_pods()).await?;
     let outcome = async {
         live(&control_plane, &["apply"]).await?;
         live(&control_plane, &["apply", "--server-side"]).await?;
@@ -112,7 +112,7 @@ async fn the_manifests_alone_install_a_working_operator() -> Result<()> {
 async fn the_oldest_apiserver_accepts_the_manifests_without_the_policy() -> Result<()> {
     let control_plane = ControlPlane::start(ControlPlaneOptions {
         kubernetes: Some(OLDEST_KUBERNETES.to_owned()),
-        ..ControlPlaneOptions::default()
+        ..ControlPlaneOptions::without_running_pods()
     })
     .await?;
     let kubectl = control_plane.kubectl();

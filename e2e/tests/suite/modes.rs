@@ -265,7 +265,7 @@ async fn every_line_of_a_json_log_is_an_object() -> Result<()> {
 
 #[tokio::test]
 async fn without_a_list_all_namespaces_are_managed_except_kube_system_and_our_own() -> Result<()> {
-    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    let control_plane = ControlPlane::start(ControlPlaneOptions::without_running_pods()).await?;
     let directory = tempfile::tempdir()?;
     let options = Options {
         everywhere: true,

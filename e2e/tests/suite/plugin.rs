@@ -165,7 +165,8 @@ async fn explain_knows_the_hash_of_somebody_else_and_its_baseline() -> Result<()
 
 #[tokio::test]
 async fn a_custom_resource_is_explained_too() -> Result<()> {
-    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    // A control plane of its own, because other tests define Rollouts in other groups.
+    let control_plane = ControlPlane::start(ControlPlaneOptions::without_running_pods()).await?;
     control_plane
         .kubectl()
         .run_with_input(&["apply", "--filename=-"], &crd("rollouts").to_string())
@@ -864,7 +865,7 @@ async fn a_namespace_without_secrets_is_drawn() -> Result<()> {
 
 #[tokio::test]
 async fn without_an_operator_the_plugin_says_so() -> Result<()> {
-    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
+    let control_plane = ControlPlane::start(ControlPlaneOptions::without_running_pods()).await?;
     let kubectl = control_plane.kubectl().with_plugin()?;
     let web = Workload::deployment("web")
         .lists("app")
