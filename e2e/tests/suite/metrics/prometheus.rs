@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use kube::{Client, Config};
 use pod_reloader_e2e::{
     Attempt, PATIENCE, Process, Program, Scene, free_port, prometheus, wait_for,
 };
@@ -59,7 +60,7 @@ async fn a_prometheus_has_an_answer_to_every_query_and_no_alert() -> Result<()> 
     Scene::play(of_all_controllers(), async |scene| {
         // One workload is managed, and has been restarted.
         scene.quiet().await?;
-        let prometheus = Prometheus::start(programs.clone(), &scene.operator.metrics_address())?;
+        let prometheus = Prometheus::start(&programs, &scene.operator.metrics_address())?;
         // Before the first scrape, and after one that took too long, the alert about a missing leader is
         // pending.
         wait_for(
@@ -112,13 +113,12 @@ async fn a_prometheus_has_an_answer_to_every_query_and_no_alert() -> Result<()> 
 /// chart.
 struct Prometheus {
     process: Process,
-    promtool: PathBuf,
-    url: String,
+    client: Client,
     _directory: TempDir,
 }
 
 impl Prometheus {
-    fn start(programs: PathBuf, target: &str) -> Result<Self> {
+    fn start(programs: &Path, target: &str) -> Result<Self> {
         let directory = TempDir::new()?;
         let address = format!("127.0.0.1:{}", free_port()?);
         let scraped = |job: &str, target: &str| json!({"job_name": job, "static_configs": [{"targets": [target]}]});
@@ -146,21 +146,27 @@ impl Prometheus {
             env: Vec::new(),
             log: file("log"),
         };
+        // Any client of HTTP would do.
+        let mut client = Config::new(format!("http://{address}").parse()?);
+        client.default_retry = false;
         Ok(Self {
             process: Process::start(program)?,
-            promtool: programs.join("promtool"),
-            url: format!("http://{address}"),
+            client: Client::try_from(client)?,
             _directory: directory,
         })
     }
 
     /// Returns the current result of an expression.
     async fn query(&self, expression: &str) -> Result<Vec<Value>> {
-        let query = ["query", "instant", "--format=json", &self.url, expression];
-        let output = Command::new(&self.promtool).args(query).output().await?;
-        let error = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{expression}: {error}");
-        serde_json::from_slice(&output.stdout).with_context(|| expression.to_owned())
+        let query = expression.bytes().map(|byte| format!("%{byte:02X}"));
+        let path = format!("/api/v1/query?query={}", query.collect::<String>());
+        let request = http::Request::get(path).body(Vec::new())?;
+        let answer = self.client.request::<Value>(request).await;
+        let answer = answer.with_context(|| expression.to_owned())?;
+        let result = answer["data"]["result"].as_array();
+        result
+            .cloned()
+            .with_context(|| format!("{expression}: {answer}"))
     }
 }
 
