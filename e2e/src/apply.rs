@@ -12,6 +12,15 @@ use serde_json::{Map, Value, json};
 
 /// Annotation in which `kubectl apply` records what it has sent.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Custom resources that tests apply often, and that have a namespace.
+const CUSTOM: [&str; 6] = [
+    "Certificate",
+    "FieldBinding",
+    "Harbor",
+    "Issuer",
+    "Rollout",
+    "Store",
+];
 const FIELD_MANAGER: &str = "kubectl-client-side-apply";
 
 /// Returns the API for the kind of `manifest`: in the namespace that it names, else in `namespace`, else for
@@ -70,6 +79,8 @@ pub(crate) async fn apply(client: &Client, namespace: &str, manifests: &[Value])
     for manifest in manifests {
         let needs_kubectl = match text(&manifest["kind"])? {
             "ConfigMap" | "Secret" => false,
+            // kubectl knows no more about the lists of custom resources than we do.
+            kind if CUSTOM.contains(&kind) || is_for_the_cluster(manifest) => false,
             "Deployment" | "StatefulSet" | "DaemonSet" => {
                 let api = api_of(client, Some(namespace), manifest)?;
                 let name = text(&manifest["metadata"]["name"])?;
@@ -82,17 +93,18 @@ pub(crate) async fn apply(client: &Client, namespace: &str, manifests: &[Value])
         }
     }
     for manifest in manifests {
+        let namespace = (!is_for_the_cluster(manifest)).then_some(namespace);
         let manifest = with_last_applied(manifest, namespace);
         write(client, namespace, &manifest).await?;
     }
     Ok(true)
 }
 
-async fn write(client: &Client, namespace: &str, manifest: &Value) -> Result<()> {
-    let api = api_of(client, Some(namespace), manifest)?;
+async fn write(client: &Client, namespace: Option<&str>, manifest: &Value) -> Result<()> {
+    let api = api_of(client, namespace, manifest)?;
     let name = text(&manifest["metadata"]["name"])?;
     let Some(current) = api.get_opt(name).await? else {
-        return create(client, Some(namespace), manifest).await;
+        return create(client, namespace, manifest).await;
     };
     let noted = current.metadata.annotations.as_ref();
     let noted = noted.and_then(|annotations| annotations.get(LAST_APPLIED));
@@ -115,10 +127,15 @@ async fn write(client: &Client, namespace: &str, manifest: &Value) -> Result<()>
         .with_context(|| format!("patching {name}"))
 }
 
-fn with_last_applied(manifest: &Value, namespace: &str) -> Value {
+/// Returns true if a manifest is of our kind that has no namespace.
+fn is_for_the_cluster(manifest: &Value) -> bool {
+    manifest["kind"] == "ClusterConfigSync"
+}
+
+fn with_last_applied(manifest: &Value, namespace: Option<&str>) -> Value {
     let mut manifest = manifest.clone();
     let metadata = &mut manifest["metadata"];
-    if metadata["namespace"].is_null() {
+    if let Some(namespace) = namespace.filter(|_| metadata["namespace"].is_null()) {
         metadata["namespace"] = json!(namespace);
     }
     if metadata["annotations"].is_null() {

@@ -48,9 +48,9 @@ pub(crate) async fn play(
     };
     Scene::play(options, async |scene| {
         let outcome = test(scene).await;
-        let delete = ["delete", "clusterconfigsyncs", "--selector"];
-        let ours = format!("scene={}", scene.namespace);
-        scene.kubectl(&[&delete[..], &[&ours]].concat()).await?;
+        let ours = ListParams::default().labels(&format!("scene={}", scene.namespace));
+        let delete = Request::new(SYNCS).delete_collection(&DeleteParams::default(), &ours)?;
+        scene.client.request::<Value>(delete).await?;
         // At full size, the control plane would be busy with them for longer than with the test.
         if !full() {
             Namespaces::of(scene).delete_all().await?;
@@ -161,18 +161,13 @@ pub(crate) async fn copy_both_kinds(scene: &Scene) -> Result<()> {
 }
 
 pub(crate) async fn apply_sync(scene: &Scene, object: &Value) -> Result<()> {
-    let apply = ["apply", "--filename=-"];
-    scene
-        .kubectl_with_input(&apply, &object.to_string())
-        .await
-        .map(drop)
+    scene.apply(std::slice::from_ref(object)).await
 }
 
 async fn delete_sync(scene: &Scene, object: &Value) -> Result<()> {
-    scene
-        .kubectl(&["delete", "clusterconfigsync", name_of(object)?])
-        .await
-        .map(drop)
+    let delete = Request::new(SYNCS).delete(name_of(object)?, &DeleteParams::default())?;
+    scene.client.request::<Value>(delete).await?;
+    Ok(())
 }
 
 /// The namespaces of a scene that can get copies.
