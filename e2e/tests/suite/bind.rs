@@ -12,7 +12,7 @@ use pod_reloader_e2e::crds::crd;
 use pod_reloader_e2e::{Attempt, ControlPlane, Options, PATIENCE, Scene, Tested, merge, wait_for};
 use serde_json::{Value, json};
 
-use crate::custom::managed::install;
+use crate::custom::managed::install_to_stay;
 
 /// Returns the kinds whose fields are bound, as a value of the chart. They are the same in all scenes, because the policy
 /// of each operator refuses all others, in all namespaces.
@@ -42,7 +42,7 @@ pub(crate) fn binding_fields(values: Value) -> Options {
 /// Installs the definitions of these kinds, which stay: all scenes share them.
 pub(crate) async fn with_definitions(control_plane: &ControlPlane) -> Result<()> {
     for name in ["harbors", "stores"] {
-        install(control_plane, &crd(name)).await?;
+        install_to_stay(control_plane, &crd(name)).await?;
     }
     Ok(())
 }

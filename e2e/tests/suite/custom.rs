@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use self::managed::{
-    Managed, State, created, each_once, each_once_though_killed, install, none, writes,
+    Managed, State, created, each_once, each_once_though_killed, install, install_to_stay, none,
+    writes,
 };
 
 #[tokio::test]
@@ -800,7 +801,7 @@ fn config(value: &str) -> [Value; 3] {
 async fn with_definitions() -> Result<ControlPlane> {
     let control_plane = ControlPlane::connect()?;
     for name in ["rollouts", "kafkaconnects", "services", "clusters"] {
-        install(&control_plane, &crd(name)).await?;
+        install_to_stay(&control_plane, &crd(name)).await?;
     }
     Ok(control_plane)
 }

@@ -7,7 +7,7 @@ use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{ControlPlane, ControlPlaneOptions, Options, Scene};
 use serde_json::{Value, json};
 
-use crate::custom::managed::install;
+use crate::custom::managed::install_to_stay;
 use crate::order::rounds;
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn each_release_is_one_rollout(scene: &Scene, tool: Tool, waits: &mut usiz
 async fn play(wait: &str, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
     let control_plane = ControlPlane::connect()?;
     for name in ["kustomizations", "applications"] {
-        install(&control_plane, &crd(name)).await?;
+        install_to_stay(&control_plane, &crd(name)).await?;
     }
     create_namespaces(&control_plane).await?;
     let options = Options {

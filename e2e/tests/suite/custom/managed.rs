@@ -1,11 +1,12 @@
 //! Custom resources that the operator manages, and how they change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_HASH, CONFIG_MAPS, SECRETS};
 use pod_reloader_e2e::{Attempt, ControlPlane, Mark, PATIENCE, Scene, oracle, wait_for};
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 /// Annotation that says how a workload is restarted.
 const RESTART: &str = "pod-reloader.cs.sap.com/restart";
@@ -318,6 +319,21 @@ pub(super) async fn writes(scene: &Scene, mark: Mark) -> Result<BTreeMap<String,
         }
     }
     Ok(writes)
+}
+
+/// Installs a definition like [`install`], which nobody changes or deletes: once for all tests on a control plane.
+pub(crate) async fn install_to_stay(
+    control_plane: &ControlPlane,
+    definition: &Value,
+) -> Result<()> {
+    static INSTALLED: Mutex<BTreeSet<String>> = Mutex::const_new(BTreeSet::new());
+    let key = format!("{} {definition}", control_plane.logs_dir().display());
+    let mut installed = INSTALLED.lock().await;
+    if !installed.contains(&key) {
+        install(control_plane, definition).await?;
+        installed.insert(key);
+    }
+    Ok(())
 }
 
 /// Installs a definition, and waits until its resources are served.

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 
 use super::pods::pins_are_in_force;
 use super::{PIN, PINS, UNDONE, app_copy, app_pins, copies, pinning};
-use crate::custom::managed::{Managed, install};
+use crate::custom::managed::{Managed, install_to_stay};
 
 #[tokio::test]
 async fn the_template_of_an_earlier_revision_of_a_rollout_is_an_undo() -> Result<()> {
     let control_plane = ControlPlane::connect()?;
-    install(&control_plane, &crd("rollouts")).await?;
+    install_to_stay(&control_plane, &crd("rollouts")).await?;
     let options = pinning(&json!({"customResources": ["argo-rollouts"]}));
     Scene::play_on(control_plane, options, async |scene| {
         pins_are_in_force(scene).await?;

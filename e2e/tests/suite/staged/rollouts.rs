@@ -7,12 +7,12 @@ use pod_reloader_e2e::{Attempt, ControlPlane, PATIENCE, Scene, wait_for};
 use serde_json::json;
 
 use super::{STAGE, all_right, patched, settled, staged};
-use crate::custom::managed::{Managed, install};
+use crate::custom::managed::{Managed, install_to_stay};
 
 #[tokio::test]
 async fn a_rollout_of_argo_holds_back_later_stages_until_its_phase_is_healthy() -> Result<()> {
     let control_plane = ControlPlane::connect()?;
-    install(&control_plane, &crd("rollouts")).await?;
+    install_to_stay(&control_plane, &crd("rollouts")).await?;
     let mut options = staged("configmaps");
     // Longer than the soak.
     options.settle_period = "1200ms";
