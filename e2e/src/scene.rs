@@ -938,12 +938,18 @@ impl Options {
 }
 
 /// Kinds as [`Scene::object`] accepts them.
-const KINDS: [(&str, &str, &str); 5] = [
+const KINDS: [(&str, &str, &str); 11] = [
     ("configmap", "v1", "ConfigMap"),
     ("secret", "v1", "Secret"),
     ("deployment", "apps/v1", "Deployment"),
     ("statefulset", "apps/v1", "StatefulSet"),
     ("daemonset", "apps/v1", "DaemonSet"),
+    ("deploy", "apps/v1", "Deployment"),
+    ("cronjob", "batch/v1", "CronJob"),
+    ("job", "batch/v1", "Job"),
+    ("lease", "coordination.k8s.io/v1", "Lease"),
+    ("resourcequota", "v1", "ResourceQuota"),
+    ("role", "rbac.authorization.k8s.io/v1", "Role"),
 ];
 
 fn is_of_plugin(event: &AuditEvent) -> bool {
