@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use kube::Client;
 use pod_reloader_e2e::workload::{BASELINE, CONFIG_HASH, Workload, config_map};
 use pod_reloader_e2e::{
     Attempt, ControlPlane, ControlPlaneOptions, Installation, Operator, Options, PATIENCE, Scene,
@@ -295,16 +296,20 @@ async fn without_a_list_all_namespaces_are_managed_except_kube_system_and_our_ow
         kubectl.run(&["create", "namespace", namespace]).await?;
     }
     for value in ["1", "2"] {
+        let mut items = Vec::new();
         for namespace in namespaces {
-            let items = [config_map("app", value), web.manifest()];
-            let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
-            let apply = ["--namespace", namespace, "apply", "--filename=-"];
-            kubectl.run_with_input(&apply, &list).await?;
+            for mut item in [config_map("app", value), web.manifest()] {
+                item["metadata"]["namespace"] = json!(namespace);
+                items.push(item);
+            }
         }
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+        let apply = ["apply", "--filename=-"];
+        kubectl.run_with_input(&apply, &list).await?;
         for namespace in ["default", "a", "b"] {
             let what = format!("the hash of value {value} in {namespace}");
             wait_for(&what, PATIENCE, async || {
-                let object = stored(&control_plane, namespace).await?;
+                let object = stored(&client, namespace).await?;
                 let expected = oracle::config_hash(&client, &object, &installation).await?;
                 let key = &object["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH];
                 Ok(if key.as_str() == Some(&expected) {
@@ -317,7 +322,7 @@ async fn without_a_list_all_namespaces_are_managed_except_kube_system_and_our_ow
         }
     }
     for namespace in ["kube-system", "operator"] {
-        let object = stored(&control_plane, namespace).await?;
+        let object = stored(&client, namespace).await?;
         let key = &object["spec"]["template"]["metadata"]["annotations"][CONFIG_HASH];
         ensure!(key.is_null(), "{namespace}: {key}");
     }
@@ -343,14 +348,8 @@ fn before_its_start(args: &[&str]) -> Options {
     }
 }
 
-async fn stored(control_plane: &ControlPlane, namespace: &str) -> Result<Value> {
-    let get = [
-        "--namespace",
-        namespace,
-        "get",
-        "deployment/web",
-        "--output=json",
-    ];
-    let text = control_plane.kubectl().run(&get).await?;
-    Ok(serde_json::from_str(&text)?)
+async fn stored(client: &Client, namespace: &str) -> Result<Value> {
+    let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/web");
+    let get = http::Request::get(path).body(Vec::new())?;
+    Ok(client.request(get).await?)
 }
