@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use kube::api::{ListParams, Request};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -71,8 +72,10 @@ impl<'a> Kubelet<'a> {
     /// When a process does not become ready.
     pub async fn sync(&self) -> Result<()> {
         let mut running = self.running.lock().await;
-        let list = ["get", "deployments", "--all-namespaces", LABEL, JSON];
-        let list: Value = serde_json::from_str(&self.control_plane.kubectl().run(&list).await?)?;
+        let client = self.control_plane.admin_client().await?;
+        let of_the_chart = ListParams::default().labels(OF_THE_CHART);
+        let list = Request::new("/apis/apps/v1/deployments").list(&of_the_chart)?;
+        let list: Value = client.request(list).await?;
         let mut wanted = BTreeMap::new();
         for deployment in list["items"].as_array().into_iter().flatten() {
             let place = ["namespace", "name"].map(|field| text(&deployment["metadata"][field]));
@@ -118,7 +121,8 @@ impl<'a> Kubelet<'a> {
     /// # Errors
     /// Same as [`play_test_pod`].
     pub async fn test(&self) -> Result<()> {
-        play_test_pod(self.control_plane, &self.directory, LABEL).await
+        let selector = format!("--selector={OF_THE_CHART}");
+        play_test_pod(self.control_plane, &self.directory, &selector).await
     }
 
     async fn start(
@@ -222,8 +226,8 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Selector of everything that the chart creates.
-const LABEL: &str = "--selector=app.kubernetes.io/name=pod-reloader";
+/// Label of everything that the chart creates.
+const OF_THE_CHART: &str = "app.kubernetes.io/name=pod-reloader";
 /// Annotation in which Helm names the release.
 const RELEASE: &str = "meta.helm.sh/release-name";
 const JSON: &str = "--output=json";

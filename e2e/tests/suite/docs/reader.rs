@@ -81,9 +81,11 @@ impl<'a> Reader<'a> {
     /// When something cannot be removed.
     pub(super) async fn clear(&self) -> Result<()> {
         let (helm, kubectl) = (self.control_plane.helm(), self.control_plane.kubectl());
+        let client = self.control_plane.admin_client().await?;
         // Their CRD stays when a release goes, and they would be copied for the next reader.
-        let syncs = ["get", "crd", SYNCS, "--ignore-not-found"];
-        if !kubectl.run(&syncs).await?.is_empty() {
+        let definitions = api("/apis/apiextensions.k8s.io/v1/customresourcedefinitions");
+        let definitions: Value = client.request(definitions?).await?;
+        if names(&definitions).any(|name| name == SYNCS) {
             kubectl.run(&["delete", SYNCS, "--all"]).await?;
         }
         for release in list(&helm, &["list", "--all-namespaces", "--output=json"]).await? {
@@ -93,12 +95,8 @@ impl<'a> Reader<'a> {
                 .await?;
         }
         self.kubelet.sync().await?;
-        let namespaces = [
-            "get",
-            "namespaces",
-            "--output=jsonpath={.items[*].metadata.name}",
-        ];
-        for namespace in kubectl.run(&namespaces).await?.split_whitespace() {
+        let namespaces: Value = client.request(api("/api/v1/namespaces")?).await?;
+        for namespace in names(&namespaces) {
             let delete: &[&str] = match namespace {
                 // Only the content: the releases are gone, and deleting a namespace takes long.
                 "default" | "pod-reloader" => {
@@ -295,6 +293,17 @@ impl<'a> Reader<'a> {
 
 async fn list(tool: &Tool, args: &[&str]) -> Result<Vec<Value>> {
     Ok(serde_json::from_str(&tool.run(args).await?)?)
+}
+
+/// Returns a request that reads what is at a path of the apiserver.
+fn api(path: &str) -> Result<http::Request<Vec<u8>>> {
+    Ok(http::Request::get(path).body(Vec::new())?)
+}
+
+/// Returns the names of the objects of a list.
+fn names(list: &Value) -> impl Iterator<Item = &str> {
+    let items = list["items"].as_array().into_iter().flatten();
+    items.filter_map(|item| item["metadata"]["name"].as_str())
 }
 
 fn is_installed(program: &str) -> bool {
