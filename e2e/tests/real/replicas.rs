@@ -91,7 +91,8 @@ fn was_out_of_memory(pod: &Pod) -> bool {
 /// memory of its own. Then removes the file: the next container is to have room.
 fn fill_memory(of: &MachineProcess) -> Result<Child> {
     // With this, and what the operator has, it is more than the chart's limit, and without the operator it is less.
-    const FILL: &str = "echo $$ >\"$1/cgroup.procs\" && head -c 250M /dev/zero >/run/filling; rm -f /run/filling";
+    const FILL: &str =
+        "echo $$ >\"$1/cgroup.procs\" && head -c 250M /dev/zero >/run/filling; rm -f /run/filling";
     Command::new("sh")
         .args(["-c", FILL, "sh"])
         .arg(of.memory_cgroup()?)

@@ -92,7 +92,7 @@ async fn work(is_in_group: impl Fn(&str) -> bool) -> Result<()> {
     if read.is_empty() {
         return Ok(());
     }
-    let control_plane = ControlPlane::start(ControlPlaneOptions::without_cert_manager()).await?;
+    let control_plane = ControlPlane::start(ControlPlaneOptions::default()).await?;
     let types = ["rollouts", "clusters", "harbors"].map(|name| crds::crd(name).to_string());
     let create = ["apply", "--filename=-"];
     let types = types.join("\n---\n");
