@@ -35,7 +35,7 @@ pub(super) const PID: &str = "pid";
 /// # Errors
 /// When a program is not built, or something cannot be made or removed.
 pub async fn isolate(keep: bool, command: &[OsString], stop: &mut StopSignals) -> Result<u8> {
-    let name = leftovers::own_name();
+    let name = leftovers::new_name()?;
     let directory = env::temp_dir().join(&name);
     // Removed in the end, whatever happens.
     fs::DirBuilder::new()
@@ -75,7 +75,7 @@ async fn within(
         layout: layout()?,
         keep,
     };
-    leftovers::remove().await?;
+    leftovers::remove(name).await?;
     let made = cgroup::create(name);
     let code = match made {
         Ok(()) => run(&plan, &programs, command, stop).await,
