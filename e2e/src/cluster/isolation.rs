@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 use tokio::process::{Child, Command};
 
 use super::{Plan, cgroup, leftovers, needs};
@@ -45,11 +45,29 @@ pub async fn isolate(keep: bool, command: &[OsString], stop: &mut StopSignals) -
     let code = within(&name, &directory, keep, command, stop).await;
     if directory.join(leftovers::KEPT).exists() {
         eprintln!("{} is left behind", directory.display());
-    } else {
-        fs::remove_dir_all(&directory)
-            .with_context(|| format!("removing {}", directory.display()))?;
+        return code;
     }
-    code
+    unless_failed(code, remove(&directory).await)
+}
+
+/// Removes the directory of a cluster. If unshare was killed, what runs inside may write there for a moment.
+async fn remove(directory: &Path) -> Result<()> {
+    let what = format!("{} to be removed", directory.display());
+    wait_for(&what, PATIENCE, async || {
+        Ok(Attempt::from(fs::remove_dir_all(directory)))
+    })
+    .await
+}
+
+/// Returns the first error of a cluster and of the removal of what it has left, or else the exit code.
+fn unless_failed(code: Result<u8>, removed: Result<()>) -> Result<u8> {
+    match (code, removed) {
+        (Err(error), Err(later)) => {
+            tracing::warn!("{later:#}");
+            Err(error)
+        }
+        (code, removed) => removed.and(code),
+    }
 }
 
 async fn within(
@@ -81,8 +99,7 @@ async fn within(
         Ok(()) => run(&plan, &programs, command, stop).await,
         Err(error) => Err(error),
     };
-    cgroup::remove(name).await?;
-    code
+    unless_failed(code, cgroup::remove(name).await)
 }
 
 /// Runs the cluster until it ends.
@@ -116,14 +133,16 @@ async fn run(
     Ok(exit_code(status))
 }
 
-/// Returns the child of unshare; `None` if unshare has ended without one.
+/// Returns the child of unshare once it receives signals; `None` if unshare has ended before that. The kernel drops those
+/// that come earlier, because it is the first process of its namespace.
 async fn first_inside(unshare: &mut Child) -> Result<Option<Pid>> {
     wait_for("the first process inside", PATIENCE, async || {
         if unshare.try_wait()?.is_some() {
             return Ok(Attempt::Done(None));
         }
         Ok(match pid_of(unshare).and_then(child_of) {
-            Some(pid) => Attempt::Done(Some(pid)),
+            Some(pid) if receives_stop_signals(pid) => Attempt::Done(Some(pid)),
+            Some(_) => Attempt::NotYet("it receives no signals".to_owned()),
             None => Attempt::NotYet("unshare has no child".to_owned()),
         })
     })
@@ -135,6 +154,21 @@ fn child_of(parent: Pid) -> Option<Pid> {
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
     let first = children.split_whitespace().next()?;
     Pid::from_raw(first.parse().ok()?)
+}
+
+fn receives_stop_signals(pid: Pid) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+    status.is_ok_and(|status| catches_stop_signals(&status))
+}
+
+/// Tells whether SIGINT and SIGTERM are among the signals that are caught, in the text of `/proc/PID/status`.
+fn catches_stop_signals(status: &str) -> bool {
+    let caught = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigCgt:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let bits = [Signal::INT, Signal::TERM].map(|signal| 1_u64 << (signal.as_raw() - 1));
+    caught.is_some_and(|caught| bits.iter().all(|bit| caught & bit != 0))
 }
 
 fn layout() -> Result<PathBuf> {
@@ -153,4 +187,38 @@ fn layout() -> Result<PathBuf> {
         layout.display()
     );
     Ok(layout)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn the_first_process_is_there_once_it_catches_both_stop_signals() {
+        let catches = |mask: &str| {
+            let status = format!("Name:\tcluster\nSigIgn:\tffffffffffffffff\nSigCgt:\t{mask}\n");
+            catches_stop_signals(&status)
+        };
+        assert!(catches("0000000000014442"));
+        // Only SIGINT, only SIGTERM, neither.
+        assert!(!catches("0000000000000442"));
+        assert!(!catches("0000000000004440"));
+        assert!(!catches("0000000000000440"));
+        assert!(!catches_stop_signals("Name:\tcluster\n"));
+    }
+
+    #[test]
+    fn the_error_of_a_cluster_comes_before_that_of_its_removal() {
+        let message = |code, removed| unless_failed(code, removed).map_err(|it| it.to_string());
+        let [failed, left] = ["failed", "left"].map(|text| move || anyhow!(text));
+        assert_eq!(message(Ok(3), Ok(())), Ok(3));
+        assert_eq!(message(Ok(3), Err(left())), Err("left".to_owned()));
+        assert_eq!(message(Err(failed()), Ok(())), Err("failed".to_owned()));
+        assert_eq!(
+            message(Err(failed()), Err(left())),
+            Err("failed".to_owned())
+        );
+    }
 }
