@@ -81,7 +81,9 @@ main() {
   [ $mode = where ] || build_all
   local missing
   missing=$(missing_files | tr '\n' ' ')
-  [ -z "$missing" ] || fail "not built yet: ${missing}- run 'make control-plane'"
+  local how='make control-plane'
+  [[ " ${wanted[*]} " != *" cluster "* ]] || how='e2e/control-plane/build.sh --for=cluster'
+  [ -z "$missing" ] || fail "not built yet: ${missing}- run '$how'"
   served_folder
 }
 

@@ -63,8 +63,11 @@ pub async fn inside(plan: &str, command: &[OsString], stop: &mut StopSignals) ->
         cluster = Cluster::start(&plan) => cluster,
         _ = stop.next() => return Ok(INTERRUPTED),
     };
-    if cluster.is_err() {
-        plan.keep()?;
+    if cluster.is_err()
+        && let Err(error) = plan.keep()
+    {
+        // On a full disk. Why it has not started says more.
+        tracing::warn!("{error:#}");
     }
     let Cluster {
         control_plane,

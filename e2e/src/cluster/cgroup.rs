@@ -15,7 +15,8 @@ pub(super) fn create(name: &str) -> Result<()> {
     for root in hierarchies()? {
         let folder = root.join(name);
         delegate(&root);
-        fs::create_dir(&folder)
+        // A hierarchy that is mounted twice has it already.
+        fs::create_dir_all(&folder)
             .with_context(|| format!("making the cgroup {}", folder.display()))?;
         // In version 1, a cgroup without them can hold no process.
         for setting in ["cpuset.cpus", "cpuset.mems"] {

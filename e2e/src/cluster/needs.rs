@@ -9,6 +9,8 @@ use std::{
 use anyhow::{Context, Result};
 use tokio::process::Command;
 
+use super::room;
+
 /// Returns what is missing, a line each.
 pub(super) async fn missing(temporary: &Path) -> Result<Vec<String>> {
     if !cfg!(target_os = "linux") {
@@ -18,6 +20,12 @@ pub(super) async fn missing(temporary: &Path) -> Result<Vec<String>> {
         return Ok(vec![
             "root: namespaces, mounts and cgroups need it, so run this with sudo".to_owned(),
         ]);
+    }
+    // Links count as what they name, such as /var/run.
+    if let Some(covered) = room::covering(&temporary.canonicalize()?) {
+        return Ok(vec![format!(
+            "a temporary directory outside of {covered}, which is another one inside: TMPDIR=/tmp names one"
+        )]);
     }
     let lacking = PROGRAMS.iter().filter(|(name, _)| !is_installed(name));
     let lacking = lacking.map(|(name, package)| format!("{name}: 'apt-get install {package}'"));

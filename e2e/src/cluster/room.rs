@@ -19,28 +19,34 @@ pub(super) async fn furnish(directory: &Path) -> Result<()> {
     make_network().await
 }
 
+/// Returns the folder above `directory` that is mounted over. The directory of a cluster cannot be in there.
+pub(super) fn covering(directory: &Path) -> Option<&'static str> {
+    let mut covered = EMPTY.into_iter().chain([OVERLAID]);
+    covered.find(|folder| directory.starts_with(folder))
+}
+
 /// Mounts folders in which containerd, kubelet and plugins write, wherever else their files are.
 async fn mount_folders(directory: &Path) -> Result<()> {
-    for folder in ["/run", "/var/log"] {
+    for folder in EMPTY {
         run("mount", ["-t", "tmpfs", "tmpfs", folder]).await?;
     }
     let [upper, work] = ["var-lib", "var-lib-work"].map(|name| directory.join(name));
     fs::create_dir(&upper)?;
     fs::create_dir(&work)?;
     let options = format!(
-        "lowerdir=/var/lib,upperdir={},workdir={}",
+        "lowerdir={OVERLAID},upperdir={},workdir={}",
         upper.display(),
         work.display()
     );
     run(
         "mount",
-        ["-t", "overlay", "overlay", "-o", &options, "/var/lib"],
+        ["-t", "overlay", "overlay", "-o", &options, OVERLAID],
     )
     .await?;
     // There is no overlay on an overlay, and containers need one.
     for name in ["containerd", "kubelet"] {
         let own = directory.join(name);
-        let at = Path::new("/var/lib").join(name);
+        let at = Path::new(OVERLAID).join(name);
         fs::create_dir(&own)?;
         fs::create_dir_all(&at)?;
         bind(&own, &at).await?;
@@ -107,6 +113,11 @@ async fn run(program: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -
     Ok(())
 }
 
+/// The folders that begin empty.
+const EMPTY: [&str; 2] = ["/run", "/var/log"];
+/// The folder to which a layer of the cluster's own is added.
+const OVERLAID: &str = "/var/lib";
+
 /// What the kubelet sets unless it is so: below /proc/sys, and for all namespaces.
 const KUBELETS_SETTINGS: [(&str, &str); 6] = [
     ("vm/overcommit_memory", "1"),
@@ -116,3 +127,18 @@ const KUBELETS_SETTINGS: [(&str, &str); 6] = [
     ("kernel/keys/root_maxkeys", "1000000"),
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_in_a_folder_that_is_mounted_over_is_covered() {
+        let of = |directory: &str| covering(Path::new(directory));
+        assert_eq!(of("/run/user/0/cluster"), Some("/run"));
+        assert_eq!(of("/var/log/cluster"), Some("/var/log"));
+        assert_eq!(of("/var/lib/ci/tmp/cluster"), Some("/var/lib"));
+        assert_eq!(of("/tmp/run/cluster"), None);
+        assert_eq!(of("/var/library/cluster"), None);
+    }
+}
