@@ -201,7 +201,7 @@ test-real: ## Test with pods that really run, as root on Linux; TEST=name picks 
 	@scripts/test-runner --begin
 	$(real_node)
 	$(call phase,build,cargo build -p $(e2e) --bin cluster && cargo test --no-run -p $(e2e) --test real)
-	$(call phase,tests on a real node,RERUN='make test-real' RUST_TEST_THREADS=1 $(cluster) -- $(tests) -p $(e2e) --test real --no-fail-fast $(addprefix -- ,$(TEST)))
+	$(call phase,tests on a real node,RERUN='make test-real' POD_RELOADER_NEEDS_REAL_NODE=1 RUST_TEST_THREADS=1 $(cluster) -- $(tests) -p $(e2e) --test real --no-fail-fast $(addprefix -- ,$(TEST)))
 	@scripts/test-runner --end
 
 .PHONY: bench

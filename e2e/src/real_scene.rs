@@ -50,7 +50,7 @@ pub struct RealScene {
 
 impl RealScene {
     /// Runs one test with a release of the chart with `values`, shows what happened if it failed, and cleans up. Without
-    /// a real node, it does nothing and says so.
+    /// a real node, it does nothing and says so, or fails if [`NEEDED_VARIABLE`] is set.
     ///
     /// # Errors
     /// Errors of the test, or of the installation.
@@ -426,7 +426,7 @@ pub fn restarts(pod: &Pod) -> i32 {
     containers.map(|container| container.restart_count).sum()
 }
 
-/// Returns the real node that this process is on; `None`, and a line, if there is none.
+/// Returns the real node that this process is on; `None`, and a line, if there is none and none is needed.
 fn real_node() -> Result<Option<(ControlPlane, RealNode)>> {
     static SAID: Once = Once::new();
     if env::var_os(CONTROL_PLANE_VARIABLE).is_some() {
@@ -435,6 +435,10 @@ fn real_node() -> Result<Option<(ControlPlane, RealNode)>> {
             return Ok(Some((control_plane, node)));
         }
     }
+    ensure!(
+        env::var_os(NEEDED_VARIABLE).is_none(),
+        "there is no real node here, and {NEEDED_VARIABLE} is set"
+    );
     SAID.call_once(|| {
         // Not by a macro, whose output is shown only if the test fails.
         let said = b"the tests on a real node do nothing here: `make test-real` runs them\n";
@@ -446,6 +450,9 @@ fn real_node() -> Result<Option<(ControlPlane, RealNode)>> {
 fn of_app(name: &str) -> ListParams {
     ListParams::default().labels(&format!("app={name}"))
 }
+
+/// Variable that makes tests fail where there is no real node.
+pub const NEEDED_VARIABLE: &str = "POD_RELOADER_NEEDS_REAL_NODE";
 
 /// Name and namespace of the release.
 pub const RELEASE: &str = "pod-reloader";

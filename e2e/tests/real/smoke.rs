@@ -35,6 +35,10 @@ async fn every_pod_answers_with_a_change_in_each_way_under_attack_and_after_unin
         all_answer(scene, "green").await?;
 
         let before = scene.revisions("web").await?;
+        // Whatever else an attack does afterwards, it reaches them.
+        for replica in replicas(scene).await? {
+            replica.connect().await.context("reaching a replica")?;
+        }
         let connections = half_open(scene).await?;
         let (attacked, changed) = tokio::join!(attack(scene), scene.set("app", "red"));
         attacked?;
@@ -118,7 +122,6 @@ async fn half_open(scene: &RealScene) -> Result<Vec<TcpStream>> {
 
 /// Sends each replica a body of 200 MiB, and a review with as many tiny annotations as fit below the limit.
 async fn attack(scene: &RealScene) -> Result<()> {
-    let service = webhook(scene).await?;
     let annotations: Vec<_> = (0..2_000_000).map(|n| format!("\"{n:x}\":\"\"")).collect();
     let review = format!(
         r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"x",
@@ -130,19 +133,29 @@ async fn attack(scene: &RealScene) -> Result<()> {
     let forged = request(patience, &review);
     let endless = vec![b' '; 200 << 20];
     let head = head(patience, "transfer-encoding: chunked\r\n");
-    for pod in scene.operators().await? {
-        let address = address(&pod).context("a ready pod has an address")?;
-        let pod = service.at(&address, 9443);
+    for replica in replicas(scene).await? {
         // Closing the connection is an answer, too.
-        if let Ok(answered) = pod.send(&forged).await {
+        if let Ok(answered) = replica.send(&forged).await {
             ensure!(answered.status != 500, "{answered:?}");
         }
         let parts = [head.clone().into_bytes()].into_iter();
-        if let Ok(answered) = pod.send_in_parts(parts.chain(chunked(&endless))).await {
+        if let Ok(answered) = replica.send_in_parts(parts.chain(chunked(&endless))).await {
             ensure!(answered.status >= 400, "{answered:?}");
         }
     }
     Ok(())
+}
+
+/// Returns a caller of each replica of the webhook.
+async fn replicas(scene: &RealScene) -> Result<Vec<Caller>> {
+    let service = webhook(scene).await?;
+    let operators = scene.operators().await?;
+    ensure!(operators.len() == 2, "{} replicas", operators.len());
+    let callers = operators.iter().map(|pod| {
+        let address = address(pod).context("a ready pod has an address")?;
+        anyhow::Ok(service.at(&address, 9443))
+    });
+    callers.collect()
 }
 
 /// Returns a caller of the webhook through its Service.
