@@ -183,6 +183,11 @@ impl References {
         &self.patterns
     }
 
+    /// Returns the number of regular expressions, at most [`MAX_PATTERNS`].
+    pub fn pattern_count(&self) -> usize {
+        self.patterns.len()
+    }
+
     /// Returns true if nothing is tracked, whichever objects exist.
     pub fn is_empty(&self) -> bool {
         self.claims.is_empty() && self.patterns.is_empty()

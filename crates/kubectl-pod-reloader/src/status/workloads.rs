@@ -39,6 +39,8 @@ const NAMED: usize = 5;
 const LOOKED_FOR: usize = 100;
 /// Number of lists of names that are read, each of one kind in one namespace.
 const LISTS: usize = 20;
+/// Number of times that a name is compared with a regular expression.
+const COMPARISONS: usize = 1_000_000;
 
 /// A managed workload, without the parts that are not needed here.
 pub(super) struct Managed<'a> {
@@ -176,8 +178,8 @@ impl Unanswered {
 }
 
 /// Names the workloads that ask to track what is not there, in a row for each of the ways to ask for it, as far as can be
-/// seen: [`LOOKED_FOR`] objects are looked for, [`LISTS`] lists of names are read, and workloads of the last minutes are
-/// left out.
+/// seen: [`LOOKED_FOR`] objects are looked for, [`LISTS`] lists of names are read and compared with expressions
+/// [`COMPARISONS`] times, and workloads of the last minutes are left out.
 pub(super) async fn unanswered(cluster: &Cluster, managed: &[&Managed<'_>]) -> Vec<Check> {
     let established = managed.iter().filter(|managed| managed.is_established);
     let established: Vec<_> = established.map(|managed| &managed.seen.workload).collect();
@@ -186,8 +188,9 @@ pub(super) async fn unanswered(cluster: &Cluster, managed: &[&Managed<'_>]) -> V
     let looked_for: BTreeSet<_> = listed.chain(searched).take(LOOKED_FOR).cloned().collect();
     let found = objects::read(cluster, &looked_for, Aspects::default()).await;
     let there = There::read(cluster, &established).await;
+    let mut left = COMPARISONS;
     let advice = established.iter().map(|workload| {
-        let there = there.of(workload);
+        let there = there.of(workload, &mut left);
         let there = there.as_ref().map(|lists| lists.iter().copied().flatten());
         let advice = workload.unanswered_among(&found.objects, there);
         (workload.id.to_string(), advice)
@@ -216,11 +219,15 @@ impl There {
         Self(there)
     }
 
-    /// Returns the objects that the regular expressions of a workload may match. `None` if some are unknown.
-    fn of(&self, workload: &Workload) -> Option<Vec<&Vec<Reference>>> {
+    /// Returns the objects that the regular expressions of a workload may match. `None` if some are unknown, or if these are
+    /// more comparisons than are `left`.
+    fn of(&self, workload: &Workload, left: &mut usize) -> Option<Vec<&Vec<Reference>>> {
         let kinds = workload.references.pattern_kinds();
         let lists = kinds.map(|kind| self.0.get(&(workload.id.namespace.clone(), kind)));
-        lists.collect()
+        let lists: Vec<_> = lists.collect::<Option<_>>()?;
+        let names: usize = lists.iter().map(|names| names.len()).sum();
+        *left = left.checked_sub(names * workload.references.pattern_count())?;
+        Some(lists)
     }
 }
 
