@@ -222,6 +222,7 @@ pub(crate) fn is_built_in(object: &Value) -> bool {
         && template.is_object()
         && is_null_or(&template["metadata"], Value::is_object)
         && is_null_or(&template["metadata"]["annotations"], is_map_of_texts)
+        && is_null_or(&template["metadata"]["labels"], is_map_of_texts)
         && is_null_or(&spec["paused"], Value::is_boolean)
         && is_null_or(&spec["replicas"], Value::is_i64)
         && is_null_or(strategy, Value::is_object)

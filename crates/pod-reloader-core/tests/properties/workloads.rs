@@ -38,6 +38,7 @@ fn hold_of_built_in(choices: &mut Choices<'_>) {
             "/metadata/annotations",
             "/metadata/labels",
             "/spec/template/metadata/annotations",
+            "/spec/template/metadata/labels",
         ];
         has_repeats && maps.contains(&path)
     };
