@@ -87,12 +87,11 @@ fn was_out_of_memory(pod: &Pod) -> bool {
     pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["reason"] == "OOMKilled"
 }
 
-/// Fills a file in memory on account of a container, so that the kernel kills the container's process, which has the most
-/// memory of its own. Then removes the file: the next container is to have room.
+/// Fills a file in memory on account of a container, so that the kernel kills the container's process, which it prefers,
+/// and then the one that fills. Then removes the file: the next container is to have room.
 fn fill_memory(of: &MachineProcess) -> Result<Child> {
-    // With this, and what the operator has, it is more than the chart's limit, and without the operator it is less.
     const FILL: &str =
-        "echo $$ >\"$1/cgroup.procs\" && head -c 250M /dev/zero >/run/filling; rm -f /run/filling";
+        "echo $$ >\"$1/cgroup.procs\" && head -c 1G /dev/zero >/run/filling; rm -f /run/filling";
     Command::new("sh")
         .args(["-c", FILL, "sh"])
         .arg(of.memory_cgroup()?)
