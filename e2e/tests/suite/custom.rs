@@ -419,8 +419,25 @@ async fn the_history_limit_of_a_cron_job_covers_runs_after_changes() -> Result<(
         for value in ["2", "3"] {
             scene.apply(&[config_map("app", value)]).await?;
             last = other_job(scene, &last).await?;
+            past_the_second_of(scene, &last).await?;
         }
         Ok(())
+    })
+    .await
+}
+
+/// Waits until a Job that starts now starts in a later second than this one. Of two Jobs of the same second, the
+/// controller of CronJobs takes the one with the lower name for the older one.
+async fn past_the_second_of(scene: &Scene, job: &Value) -> Result<()> {
+    let name = job["metadata"]["name"].as_str().context("a name")?;
+    wait_for("the next second", PATIENCE, async || {
+        let job = scene.object(&format!("job/{name}")).await?;
+        let start = job["status"]["startTime"].as_str();
+        let start = start.map(str::parse::<Timestamp>).transpose()?;
+        Ok(match start {
+            Some(start) if Timestamp::now().as_second() > start.as_second() => Attempt::Done(()),
+            start => Attempt::NotYet(format!("it started at {start:?}")),
+        })
     })
     .await
 }

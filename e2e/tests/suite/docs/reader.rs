@@ -96,18 +96,22 @@ impl<'a> Reader<'a> {
         }
         self.kubelet.sync().await?;
         let namespaces: Value = client.request(api("/api/v1/namespaces")?).await?;
-        for namespace in names(&namespaces) {
-            let delete: &[&str] = match namespace {
-                // Only the content: the releases are gone, and deleting a namespace takes long.
-                "default" | "pod-reloader" => {
-                    &["delete", CONTENT, "--all", "--namespace", namespace]
-                }
-                system if system.starts_with("kube-") => continue,
-                other => &["delete", "namespace", other],
-            };
-            // One that was being deleted may be gone by now.
-            let quietly = &["--wait=false", "--ignore-not-found"];
-            kubectl.run(&[delete, quietly].concat()).await?;
+        let is_own = |name: &&str| !["default", "pod-reloader"].contains(name);
+        let made = names(&namespaces).filter(|name| !name.starts_with("kube-"));
+        let (made, kept): (Vec<_>, Vec<_>) = made.partition(is_own);
+        // One that was being deleted may be gone by now.
+        for namespace in kept {
+            // Only the content: the releases are gone, and deleting a namespace takes long.
+            let delete = ["delete", CONTENT, "--all", "--namespace", namespace];
+            kubectl
+                .run(&[&delete[..], &["--wait=false", "--ignore-not-found"]].concat())
+                .await?;
+        }
+        if !made.is_empty() {
+            // The next page may create one of the same name.
+            let mut delete = vec!["delete", "namespace", "--ignore-not-found", "--timeout=5m"];
+            delete.extend(&made);
+            kubectl.run(&delete).await?;
         }
         Ok(())
     }
