@@ -162,8 +162,12 @@ async fn becomes_right(scene: &Scene, db: &Workload, ordinal: u32) -> Result<See
             Err(error) => return Ok(Attempt::NotYet(error.to_string())),
         };
         let is_right = hash.as_deref() == Some(&seen.hash);
-        if is_right && !seen.is_bound {
-            bind(scene, &seen).await?;
+        // It may be deleted meanwhile, because another one is to take its place.
+        if is_right
+            && !seen.is_bound
+            && let Err(error) = bind(scene, &seen).await
+        {
+            return Ok(Attempt::NotYet(error.to_string()));
         }
         Ok(match is_right && seen.is_ready {
             true => Attempt::Done(seen),
