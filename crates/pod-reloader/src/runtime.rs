@@ -10,6 +10,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod leader;
 pub(crate) mod logging;
 pub(crate) mod objects;
+pub(crate) mod pause;
 pub(crate) mod queue;
 pub(crate) mod resources;
 pub(crate) mod server;

@@ -21,6 +21,7 @@ use super::calls::reason;
 use super::metrics::Written;
 use super::state::{Memory, Task};
 use crate::runtime::error::CallError;
+use crate::runtime::pause;
 
 /// The pause after a first failure, which doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -184,7 +185,7 @@ impl Look<'_> {
             }
         }
         self.memory.failures += 1;
-        Some(Instant::now() + pause(self.memory.failures))
+        Some(Instant::now() + pause::after(self.memory.failures, FIRST_PAUSE, LONGEST_PAUSE))
     }
 
     /// Returns what is to be done for the fields of `object`.
@@ -355,7 +356,7 @@ impl Look<'_> {
     fn failed(&mut self, what: &'static str, error: &CallError) -> Instant {
         self.binder.errors.count(Some(error));
         self.memory.failures += 1;
-        let pause = pause(self.memory.failures);
+        let pause = pause::after(self.memory.failures, FIRST_PAUSE, LONGEST_PAUSE);
         let reason = reason(error);
         // The words of the apiserver may quote a value.
         let (word, cause) = (reason.as_str(), error.reason());
@@ -417,10 +418,4 @@ fn is_silence(error: &CallError) -> bool {
 
 fn metadata(object: &RawValue) -> Option<BoundMetadata> {
     serde_json::from_str(object.get()).ok()
-}
-
-/// Returns the pause after this many failures in a row.
-fn pause(failures: u32) -> Duration {
-    let pause = FIRST_PAUSE * 2_u32.pow(failures.saturating_sub(1).min(6));
-    pause.min(LONGEST_PAUSE)
 }

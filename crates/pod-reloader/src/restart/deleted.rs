@@ -10,6 +10,8 @@ use pod_reloader_core::name::Name;
 use pod_reloader_core::workload::WorkloadId;
 use tokio::time::Instant;
 
+use crate::runtime::pause;
+
 /// The time for which a deleted workload is remembered.
 pub(crate) const MEMORY: Duration = Duration::from_secs(5 * 60);
 /// The maximum number of workloads that are remembered.
@@ -19,8 +21,8 @@ const MOST: usize = 1_000;
 const MOST_IN_A_ROW: u32 = 10;
 /// The pause after the first failure to put settings back. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The number of times that the pause doubles.
-const DOUBLINGS: u32 = 5;
+/// The longest of these pauses.
+const LONGEST_PAUSE: Duration = Duration::from_secs(32);
 
 /// The workloads that were deleted a moment ago, and on which people had set something. Some have come back.
 #[derive(Default)]
@@ -106,11 +108,11 @@ impl Deleted {
     pub(crate) fn failed(&self, id: &WorkloadId, settings: &Arc<Lasting>) -> Instant {
         let mut known = self.0.lock();
         let known = known.get_mut(id);
-        let failures = known.filter(|it| it.has(settings)).map_or(0, |it| {
+        let failures = known.filter(|it| it.has(settings)).map_or(1, |it| {
             it.failures += 1;
-            it.failures - 1
+            it.failures
         });
-        Instant::now() + FIRST_PAUSE * 2_u32.pow(failures.min(DOUBLINGS))
+        Instant::now() + pause::after(failures, FIRST_PAUSE, LONGEST_PAUSE)
     }
 
     /// Notes that these settings have been put back, and forgets them. Those of a workload that was deleted since then

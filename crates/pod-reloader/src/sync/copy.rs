@@ -16,6 +16,7 @@ use super::metrics::Write;
 use super::state::{Copying, Exact, Place, Task};
 use super::syncer::Syncer;
 use crate::runtime::error::CallError;
+use crate::runtime::pause;
 
 /// The pause after a first failure, which doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -49,7 +50,8 @@ impl Syncer {
             Err(error) if error.is_not_found() || error.is_conflict() => {}
             Err(error) => {
                 self.errors.count(Some(&error));
-                let pause = pause(self.state.lock().not_deleted(place));
+                let failures = self.state.lock().not_deleted(place);
+                let pause = pause::after(failures, FIRST_PAUSE, LONGEST_PAUSE);
                 let error = chain(&error);
                 warn!(%copy, error, ?pause, "cannot delete a copy that is not wanted any more, trying again");
                 return Some(Instant::now() + pause);
@@ -239,18 +241,12 @@ impl Syncer {
         };
         self.errors.count(Some(error));
         let failures = self.state.lock().failed(sync, namespace, reason.clone());
-        let pause = pause(failures);
+        let pause = pause::after(failures, FIRST_PAUSE, LONGEST_PAUSE);
         // The words of the apiserver may quote a value.
         let reason = reason.as_str();
         warn!(copy = %copying.copy, reason, cause = error.reason(), ?pause, "cannot write a copy, trying again");
         Some(Instant::now() + pause)
     }
-}
-
-/// Returns the pause after this many failures in a row.
-fn pause(failures: u32) -> Duration {
-    let pause = FIRST_PAUSE * 2_u32.pow(failures.saturating_sub(1).min(6));
-    pause.min(LONGEST_PAUSE)
 }
 
 /// The result of writing a copy.

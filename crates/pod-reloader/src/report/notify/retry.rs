@@ -6,6 +6,8 @@ use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 
+use crate::runtime::pause;
+
 /// The limits of our patience with a receiver.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
@@ -37,7 +39,7 @@ impl Patience {
         if tries >= self.tries || !failure.may_pass() {
             return None;
         }
-        let doubled = self.first_pause * 2_u32.saturating_pow(tries.saturating_sub(1));
+        let doubled = pause::after(tries, self.first_pause, self.longest_pause);
         let asked = match failure {
             Failure::Refused { retry_after, .. } => retry_after.unwrap_or_default(),
             _ => Duration::ZERO,

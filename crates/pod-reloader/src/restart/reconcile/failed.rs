@@ -12,6 +12,7 @@ use crate::config::error::ReadError;
 use crate::report::notice::Notice;
 use crate::restart::error::RestartError;
 use crate::runtime::error::CallError;
+use crate::runtime::pause;
 
 const UNDONE: &str = "another webhook or policy reverts it";
 
@@ -68,12 +69,10 @@ impl Reconciler {
 /// Anything else is tried again within a minute, including the randomness and a call without an answer.
 fn pause(failures: u32, refused: bool) -> Duration {
     let (first, longest) = if refused { (15, 600) } else { (1, 40) };
-    let doubled =
-        Duration::from_secs(first) * 2_u32.saturating_pow(failures.saturating_sub(1).min(16));
+    let [first, longest] = [first, longest].map(Duration::from_secs);
+    let doubled = pause::after(failures, first, longest);
     let mut random = [0];
     // Without random bytes the pause is not randomised, which is no reason to fail.
     let _ = getrandom::fill(&mut random);
-    doubled
-        .min(Duration::from_secs(longest))
-        .mul_f64(0.75 + f64::from(random[0]) / 512.0)
+    doubled.mul_f64(0.75 + f64::from(random[0]) / 512.0)
 }
