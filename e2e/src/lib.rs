@@ -19,6 +19,7 @@ mod credentials;
 mod description;
 mod directory;
 mod etcd_copy;
+mod failure;
 mod installation;
 mod kubeconfig;
 mod kubelet;

@@ -5,7 +5,7 @@ use std::{
     env, fs,
     io::Write,
     panic::{AssertUnwindSafe, resume_unwind},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Once,
     time::Duration,
 };
@@ -28,6 +28,7 @@ use crate::{
     control_plane::ControlPlane,
     credentials::random_hex,
     description::CONTROL_PLANE_VARIABLE,
+    failure,
     installation::{create_namespace, delete_namespace, merge},
     machine::MachineProcess,
     version::chart,
@@ -357,7 +358,7 @@ impl RealScene {
     /// Prints pods, Events and the end of the operator's logs. Copies the logs of the control plane to cargo's build
     /// folder.
     async fn show(&self) {
-        match self.keep_logs() {
+        match failure::keep_logs(&self.control_plane, &self.namespace) {
             Ok(kept) => eprintln!("--- the logs are in {}", kept.display()),
             Err(error) => eprintln!("--- the logs cannot be kept: {error:#}"),
         }
@@ -382,26 +383,8 @@ impl RealScene {
                 &of_release,
             ],
         ] {
-            eprintln!("--- kubectl {}", args.join(" "));
-            match kubectl.run(args).await {
-                Ok(text) => eprintln!("{text}"),
-                Err(error) => eprintln!("{error:#}"),
-            }
+            failure::print(args, kubectl.run(args).await);
         }
-    }
-
-    fn keep_logs(&self) -> Result<PathBuf> {
-        let own = env::current_exe()?;
-        let built = own.ancestors().nth(2).context("no folder of cargo's")?;
-        let kept = built.join("test-logs").join(&self.namespace);
-        fs::create_dir_all(&kept)?;
-        for log in fs::read_dir(self.control_plane.logs_dir())? {
-            let log = log?;
-            if log.path().extension().is_some_and(|it| it == "log") {
-                fs::copy(log.path(), kept.join(log.file_name()))?;
-            }
-        }
-        Ok(kept)
     }
 
     async fn clear(&self) {

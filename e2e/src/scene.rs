@@ -5,7 +5,7 @@ mod replicas;
 
 use std::{
     collections::BTreeSet,
-    env, fs,
+    fs,
     panic::{AssertUnwindSafe, resume_unwind},
     path::{Path, PathBuf},
     thread,
@@ -28,6 +28,7 @@ use crate::{
     audit::{AuditEvent, AuditLog, Mark},
     control_plane::ControlPlane,
     credentials::random_hex,
+    failure,
     installation::{
         Installation, create_namespace, delete_namespace, empty_namespace, has_own_values, merge,
     },
@@ -861,32 +862,15 @@ impl Scene {
                 "--output=yaml",
             ],
         ] {
-            eprintln!("--- kubectl {}", args.join(" "));
-            match self.kubectl(args).await {
-                Ok(text) => eprintln!("{text}"),
-                Err(error) => eprintln!("{error:#}"),
-            }
+            failure::print(args, self.kubectl(args).await);
         }
     }
 
     fn keep_logs(&self) -> Result<PathBuf> {
-        let own = env::current_exe()?;
-        let built = own
-            .ancestors()
-            .nth(2)
-            .context("the test program is in no folder of cargo's")?;
-        let kept = built.join("test-logs").join(&self.namespace);
-        fs::create_dir_all(&kept)?;
+        let kept = failure::keep_logs(&self.control_plane, &self.namespace)?;
         for replica in self.processes() {
             let log = format!("operator-{}.log", replica.port);
             fs::write(kept.join(log), replica.operator.log()?)?;
-        }
-        for log in fs::read_dir(self.control_plane.logs_dir())? {
-            let log = log?;
-            // The audit log is left out: all tests share it, and it has gigabytes.
-            if log.path().extension().is_some_and(|it| it == "log") {
-                fs::copy(log.path(), kept.join(log.file_name()))?;
-            }
         }
         Ok(kept)
     }

@@ -26,22 +26,13 @@ async fn pods_wait_for_a_config_map_that_comes_late_and_none_waits_because_of_us
         scene.all_answer("late", "/env/ALL_key", "1").await?;
         scene.rolled_out("late").await?;
 
-        // Changes of another ConfigMap show when the operator has done what it had to do.
-        scene.set("other", "1").await?;
-        scene
-            .create(&reads_variable(scene, "other", "other"))
-            .await?;
-        let other = scene.revisions("other").await?;
-        scene.set("other", "2").await?;
-        scene.rolls_once("other", &other).await?;
+        at_rest(scene, "other").await?;
         scene.rolled_out("late").await?;
 
         // Without its ConfigMap, no pod could start: there is no rollout.
         let late = scene.revisions("late").await?;
-        let other = scene.revisions("other").await?;
         scene.kubectl(&["delete", "configmap", "app"]).await?;
-        scene.set("other", "3").await?;
-        scene.rolls_once("other", &other).await?;
+        at_rest(scene, "another").await?;
         let rollouts = scene.new_revisions("late", &late).await?;
         let reasons = waiting(scene, "late").await?;
         ensure!(
@@ -96,6 +87,15 @@ async fn a_file_of_a_volume_changes_under_the_pod_where_only_needed_changes_rest
 pub(crate) fn reads_variable(scene: &RealScene, name: &str, config_map: &str) -> Workload {
     let source = json!([{"prefix": "ALL_", "configMapRef": {"name": config_map}}]);
     scene.answering(name, 2, &json!({"envFrom": source}), &json!({}))
+}
+
+/// Waits until the operator has done what it had to do: a change that comes later has restarted a Deployment of this name.
+pub(crate) async fn at_rest(scene: &RealScene, name: &str) -> Result<()> {
+    scene.set(name, "1").await?;
+    scene.create(&reads_variable(scene, name, name)).await?;
+    let before = scene.revisions(name).await?;
+    scene.set(name, "2").await?;
+    scene.rolls_once(name, &before).await
 }
 
 /// Returns why containers of a workload wait.

@@ -6,7 +6,7 @@ use kube::{Api, api::PostParams};
 use pod_reloader_e2e::{Attempt, PATIENCE, RealScene, wait_for};
 use serde_json::json;
 
-use crate::contents::reads_variable;
+use crate::contents::{at_rest, reads_variable};
 
 #[tokio::test]
 async fn a_pod_of_an_old_revision_and_an_undo_have_the_old_content() -> Result<()> {
@@ -49,13 +49,7 @@ async fn a_pod_of_an_old_revision_and_an_undo_have_the_old_content() -> Result<(
         scene.rolled_out("web").await?;
 
         // It stays so while another change arrives.
-        scene.set("other", "1").await?;
-        scene
-            .create(&reads_variable(scene, "other", "other"))
-            .await?;
-        let other = scene.revisions("other").await?;
-        scene.set("other", "2").await?;
-        scene.rolls_once("other", &other).await?;
+        at_rest(scene, "other").await?;
         scene.all_answer("web", "/env/ALL_key", "1").await?;
         let rollouts = scene.new_revisions("web", &before).await?;
         ensure!(rollouts == 0, "{rollouts} rollouts after an undo");

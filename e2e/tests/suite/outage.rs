@@ -515,6 +515,15 @@ async fn the_fence_lets_settings_of_other_dialects_be_added_to_the_object_alone(
         fence_is_in_force(scene, &web).await?;
         let operator = as_the_operator(scene, web.kind).await?;
         let params = PatchParams::default();
+        let patched = async |patch: &Value| {
+            let patch = Patch::Merge(patch);
+            operator.patch(&web.name, &params, &patch).await
+        };
+        let fenced = async |patch: Value| {
+            let refused = refusal(patched(&patch).await)?;
+            ensure!(refused.contains(FENCED), "{patch}: {refused}");
+            anyhow::Ok(())
+        };
         let annotations = |all: Value| json!({"metadata": {"annotations": all}});
         let settings = json!({
             "reloader.stakater.com/auto": "true",
@@ -525,26 +534,13 @@ async fn the_fence_lets_settings_of_other_dialects_be_added_to_the_object_alone(
             json!({"spec": {"template": annotations(settings.clone())}}),
             annotations(json!({"wave.pusher.com/update-on-config-change": "true"})),
         ] {
-            let refused = refusal(
-                operator
-                    .patch(&web.name, &params, &Patch::Merge(&patch))
-                    .await,
-            )?;
-            ensure!(refused.contains(FENCED), "{patch}: {refused}");
+            fenced(patch).await?;
         }
         for patch in [annotations(settings), labels] {
-            operator
-                .patch(&web.name, &params, &Patch::Merge(&patch))
-                .await?;
+            patched(&patch).await?;
         }
         for value in [json!("false"), Value::Null] {
-            let patch = annotations(json!({"reloader.stakater.com/auto": value}));
-            let refused = refusal(
-                operator
-                    .patch(&web.name, &params, &Patch::Merge(&patch))
-                    .await,
-            )?;
-            ensure!(refused.contains(FENCED), "{patch}: {refused}");
+            fenced(annotations(json!({"reloader.stakater.com/auto": value}))).await?;
         }
         Ok(())
     })

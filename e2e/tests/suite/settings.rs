@@ -18,6 +18,13 @@ async fn annotation(scene: &Scene, workload: &Workload, key: &str) -> Result<Opt
     Ok(value.map(ToOwned::to_owned))
 }
 
+/// Holds a workload, as a person does.
+async fn hold(scene: &Scene, workload: &Workload) -> Result<()> {
+    let hold = format!("{HOLD}=true");
+    let annotate = ["annotate", &workload.reference(), &hold];
+    scene.kubectl(&annotate).await.map(drop)
+}
+
 #[tokio::test]
 async fn a_hold_outlives_an_undo_and_a_manifest_that_replaces_its_workload() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
@@ -28,8 +35,7 @@ async fn a_hold_outlives_an_undo_and_a_manifest_that_replaces_its_workload() -> 
         scene.apply(&[second.manifest()]).await?;
         scene.snapshot(&second).await?;
         let name = first.reference();
-        let hold = format!("{HOLD}=true");
-        scene.kubectl(&["annotate", &name, &hold]).await?;
+        hold(scene, &first).await?;
 
         let undone = scene
             .kubectl_output(&["rollout", "undo", &name], "")
@@ -224,10 +230,7 @@ async fn a_change_while_pods_have_no_workload_waits_for_its_hold() -> Result<()>
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::deployment("web").lists("app");
         scene.create(&web).await?;
-        let hold = format!("{HOLD}=true");
-        scene
-            .kubectl(&["annotate", &web.reference(), &hold])
-            .await?;
+        hold(scene, &web).await?;
         let before = scene.snapshot(&web).await?;
         wait_for("the ReplicaSet to have the hold", PATIENCE, async || {
             let sets = scene
@@ -272,10 +275,7 @@ async fn a_hold_outlives_the_deletion_of_its_workload_together_with_its_pods() -
         scene.apply(&[config_map("app", "1")]).await?;
         let web = Workload::deployment("web").lists("app");
         scene.create(&web).await?;
-        let hold = format!("{HOLD}=true");
-        scene
-            .kubectl(&["annotate", &web.reference(), &hold])
-            .await?;
+        hold(scene, &web).await?;
         let replace = async |manifest: &Workload| {
             let replace = ["replace", "--force", "--filename=-"];
             let manifest = manifest.manifest().to_string();
@@ -307,10 +307,7 @@ async fn a_hold_outlives_a_stateful_set_that_leaves_its_pods_behind() -> Result<
         scene.apply(&[config_map("app", "1")]).await?;
         let set = Workload::new(Kind::StatefulSet, "set").lists("app");
         scene.create(&set).await?;
-        let hold = format!("{HOLD}=true");
-        scene
-            .kubectl(&["annotate", &set.reference(), &hold])
-            .await?;
+        hold(scene, &set).await?;
         let before = scene.snapshot(&set).await?;
         orphan(scene, &set).await?;
         scene.apply(&[config_map("app", "2")]).await?;
