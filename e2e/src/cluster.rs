@@ -10,7 +10,6 @@
 //! with it. What a killed [`isolate`] leaves, cgroup and directory, is removed by the next one.
 
 mod cgroup;
-mod image;
 mod images;
 mod isolation;
 mod leftovers;

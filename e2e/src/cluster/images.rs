@@ -1,11 +1,11 @@
 //! Runs a registry, and pushes to it what the node pulls.
 
-use std::{fs, path::Path, time::Duration};
+use std::{env::consts::ARCH, fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result};
 use tokio::net::TcpStream;
 
-use super::{Plan, image};
+use super::{Plan, room::run};
 use crate::{
     launch::REGISTRY,
     process::{Process, Program},
@@ -49,9 +49,8 @@ impl Images {
         let program = Programs::find_with_real_node()?.program("answers");
         let images = ["pause", "answers"].map(|name| format!("{REGISTRY}/{name}:{TAG}"));
         for (name, tag) in ["pause", "answers"].iter().zip(&images) {
-            let layout = plan.directory.join(format!("image-{name}"));
-            image::write(&layout, &program, name)?;
-            push(&crane, &layout, tag).await?;
+            let folder = plan.directory.join(format!("image-{name}"));
+            make(&crane, &folder, &program, name, tag).await?;
         }
         let [pause, answers] = images;
         Ok(Self {
@@ -72,6 +71,59 @@ impl Images {
 async fn push(crane: &Tool, layout: &Path, tag: &str) -> Result<String> {
     let layout = layout.display().to_string();
     crane.run(&["push", &layout, tag]).await
+}
+
+/// Pushes an image whose only file is `program`, as `/NAME`, which it runs. `folder` is made for that.
+async fn make(crane: &Tool, folder: &Path, program: &Path, name: &str, tag: &str) -> Result<()> {
+    fs::create_dir(folder)?;
+    fs::copy(program, folder.join(name))
+        .with_context(|| format!("copying {}", program.display()))?;
+    let [folder, layer] =
+        [folder.to_owned(), folder.join("layer.tar")].map(|it| it.display().to_string());
+    let archive = [
+        "--create",
+        "--owner=0",
+        "--group=0",
+        "--file",
+        &layer,
+        "--directory",
+        &folder,
+        name,
+    ];
+    run("tar", archive).await?;
+    crane
+        .run(&[
+            "append",
+            "--oci-empty-base",
+            "--new_layer",
+            &layer,
+            "--new_tag",
+            tag,
+        ])
+        .await?;
+    let entrypoint = format!("--entrypoint=/{name}");
+    let platform = format!("--set-platform=linux/{}", architecture());
+    crane
+        .run(&[
+            "mutate",
+            tag,
+            &entrypoint,
+            "--user=65532:65532",
+            &platform,
+            "--tag",
+            tag,
+        ])
+        .await?;
+    Ok(())
+}
+
+/// Returns the architecture of this machine, as images call it.
+fn architecture() -> &'static str {
+    match ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
 }
 
 fn registry(plan: &Plan) -> Result<Program> {

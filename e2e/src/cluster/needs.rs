@@ -78,7 +78,7 @@ pub(super) const NAMESPACES: [&str; 9] = [
 ];
 
 /// Programs that a node runs, and the package of Debian that has each of them.
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 8] = [
     ("unshare", "util-linux"),
     ("setpriv", "util-linux"),
     ("nsenter", "util-linux"),
@@ -86,6 +86,7 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("umount", "mount"),
     ("ip", "iproute2"),
     ("nft", "nftables"),
+    ("tar", "tar"),
 ];
 
 /// Does the same as a node, in short. It prints what is missing before it ends with 1.

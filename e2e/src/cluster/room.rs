@@ -90,7 +90,10 @@ async fn bind(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Runs a program of the system.
-async fn run(program: &str, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<()> {
+pub(super) async fn run(
+    program: &str,
+    args: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> Result<()> {
     let args: Vec<OsString> = args.into_iter().map(|it| it.as_ref().to_owned()).collect();
     let own = env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
