@@ -53,6 +53,8 @@ pub(crate) struct Snapshot {
     pub(crate) undone: Pins,
     /// The objects that were seen to change, with the time of the change. First reads are not included.
     pub(crate) changes: Vec<(Reference, Instant)>,
+    /// The time of the first event about one of the objects since the config hash was last right.
+    pub(crate) first_news: Option<Instant>,
     /// The versions to which all pods have been rotated, if that calls for a restart.
     pub(crate) rotated: Rotated,
     /// The time when to find out about that, if it is not known yet.
@@ -108,6 +110,7 @@ impl Digests {
         Ok(Snapshot {
             changed,
             changes,
+            first_news: None,
             left_out,
             undone: Pins::default(),
             rotated: Rotated::new(),

@@ -74,7 +74,7 @@ impl Reconciler {
         first_news: Option<Instant>,
     ) -> Result<Action, RestartError> {
         let at_once = self.to_read_at_once(workload, hash_since);
-        let Some(snapshot) = self.snapshot(workload, at_once).await? else {
+        let Some(snapshot) = self.snapshot(workload, at_once, first_news).await? else {
             return Ok(Action::AwaitChange);
         };
         self.progress
@@ -134,7 +134,7 @@ impl Reconciler {
                 )
             }
         };
-        let Some(fresh) = self.snapshot(workload, Some(since)).await? else {
+        let Some(fresh) = self.snapshot(workload, Some(since), first_news).await? else {
             return Ok(Action::AwaitChange);
         };
         if self.workloads.get(&workload.id).is_none() {
@@ -170,8 +170,7 @@ impl Reconciler {
                 if let Some(action) = self.reload(workload, due, &fresh).await? {
                     return Ok(action);
                 }
-                self.restart(workload, &config_hash, cause, &fresh, first_news)
-                    .await
+                self.restart(workload, &config_hash, cause, &fresh).await
             }
             Decision::MissingConfig(_) => changed_kind,
         }
@@ -191,8 +190,10 @@ impl Reconciler {
         &self,
         workload: &Workload,
         since: Option<Instant>,
+        first_news: Option<Instant>,
     ) -> Result<Option<Snapshot>, RestartError> {
         let mut snapshot = self.digests.snapshot(workload, since).await?;
+        snapshot.first_news = first_news;
         self.add_rotation(workload, &mut snapshot).await;
         self.without_undone(workload, snapshot).await
     }

@@ -406,6 +406,36 @@ async fn a_key_that_is_not_tracked_delays_no_restart_and_is_not_named() {
     assert_eq!(operator.notes("ConfigChanged"), [note]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn objects_that_change_at_once_are_all_named_though_they_are_read_one_after_the_other() {
+    // One more than are read at once.
+    let names: Vec<_> = (0..13).map(|number| format!("app-{number}")).collect();
+    let operator = Operator::start(Apiserver::default());
+    for name in &names {
+        operator.apiserver.write_config_map(name, "1");
+    }
+    operator
+        .apiserver
+        .write_deployment(listing(deployment("web"), &names.join(",")));
+    operator.sees("web");
+    pass(Duration::from_secs(60)).await;
+
+    operator
+        .apiserver
+        .now(|state| state.read_takes = Duration::from_millis(100));
+    for name in &names {
+        operator.apiserver.write_config_map(name, "2");
+        let object = operator.apiserver.config_map(name);
+        let version = object["metadata"]["resourceVersion"].as_str();
+        operator.reconciler.config_seen(&reference(name), version);
+    }
+    pass(Duration::from_secs(10)).await;
+
+    let notes = operator.notes("ConfigChanged");
+    let note = notes.last().unwrap();
+    assert!(note.ends_with(" and 10 more changed"), "{note}");
+}
+
 /// Starts with a Deployment whose pods need ConfigMap `app`. Its hash was made by the webhook before `app`
 /// existed.
 async fn created_before_its_config() -> Operator {

@@ -54,7 +54,6 @@ impl Reconciler {
         config_hash: &str,
         cause: Cause,
         snapshot: &Snapshot,
-        first_news: Option<Instant>,
     ) -> Result<Action, RestartError> {
         let began = Instant::now();
         let id = &workload.id;
@@ -70,7 +69,7 @@ impl Reconciler {
             cause,
             began,
             // A change that no event has reported, such as one from before our term, was found by a read.
-            first_news: first_news.or(since),
+            first_news: snapshot.first_news.or(since),
             changed,
             is_changed,
             is_again: self.progress.brakes.is_again(id, config_hash),
@@ -131,9 +130,11 @@ impl Reconciler {
         Ok(action?.at_latest(self.run_cron_job(workload).await))
     }
 
-    /// Returns the objects that were seen to change since the restart is due.
+    /// Returns the objects that were seen to change since the first event about one of them. The pending restart alone does
+    /// not tell that time: it begins with the object that was read last.
     pub(super) fn due_changes(&self, workload: &Workload, snapshot: &Snapshot) -> Vec<Reference> {
-        let since = self.progress.pending_since(&workload.id);
+        let pending = self.progress.pending_since(&workload.id);
+        let since = pending.into_iter().chain(snapshot.first_news).min();
         let changes = self.tracked_changes(workload, snapshot).into_iter();
         let changed = changes.filter(|(_, at)| Some(*at) >= since);
         changed.map(|(reference, _)| reference).collect()
