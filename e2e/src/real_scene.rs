@@ -33,7 +33,7 @@ use crate::{
     machine::MachineProcess,
     version::chart,
     wait::{Attempt, PATIENCE, wait_for},
-    workload::{CONFIG_HASH, Workload, config_map, key_of},
+    workload::{CONFIG_HASH, Kind, Workload, config_map, key_of},
 };
 
 /// A release of the chart on a real node, and a namespace. There is one release at a time: it looks after all
@@ -183,24 +183,49 @@ impl RealScene {
 
     /// Returns a Deployment of pods that answer, with further fields of container and pod. It is managed by `auto`.
     pub fn answering(&self, name: &str, replicas: usize, fields: &Value, pod: &Value) -> Workload {
+        self.answering_as(Kind::Deployment, name, replicas, fields, pod)
+    }
+
+    /// Returns a workload like [`RealScene::answering`], of a kind that has a number of replicas.
+    pub fn answering_as(
+        &self,
+        kind: Kind,
+        name: &str,
+        replicas: usize,
+        fields: &Value,
+        pod: &Value,
+    ) -> Workload {
         let mut spec = json!({
             "terminationGracePeriodSeconds": 5,
             "containers": [container(&self.node, fields)],
         });
         merge(&mut spec, pod);
-        Workload::deployment(name)
+        Workload::new(kind, name)
             .annotated(AUTO, "true")
             .with(&["spec", "replicas"], json!(replicas))
             .with(&["spec", "template", "spec"], spec)
     }
 
-    /// Applies a Deployment, and waits until all its pods are ready.
+    /// Applies a workload, and waits until all its pods are ready.
     ///
     /// # Errors
     /// When it is refused, or a pod does not become ready.
     pub async fn create(&self, workload: &Workload) -> Result<()> {
         self.apply(&[workload.manifest()]).await?;
-        self.rolled_out(&workload.name).await
+        match workload.kind {
+            Kind::Deployment => self.rolled_out(&workload.name).await,
+            _ => self.set_rolled_out(workload).await,
+        }
+    }
+
+    /// Waits until all pods of a StatefulSet or DaemonSet have its pod template, and are ready.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub async fn set_rolled_out(&self, workload: &Workload) -> Result<()> {
+        let timeout = format!("--timeout={}s", LONG.as_secs());
+        let status = ["rollout", "status", &workload.reference(), &timeout];
+        self.kubectl(&status).await.map(drop)
     }
 
     /// Waits until a Deployment has exactly the pods that it should have, and they are ready.
@@ -325,6 +350,24 @@ impl RealScene {
             });
         }
         Ok(answers)
+    }
+
+    /// Waits for an Event with this reason, and returns the text of all of them.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub async fn event(&self, reason: &str) -> Result<String> {
+        let of_reason = format!("--field-selector=reason={reason}");
+        let texts = "--output=jsonpath={.items[*].message}";
+        let events = ["get", "events", &of_reason, texts];
+        wait_for(&format!("an Event {reason}"), LONG, async || {
+            let texts = self.kubectl(&events).await?;
+            Ok(match texts.is_empty() {
+                false => Attempt::Done(texts),
+                true => Attempt::NotYet("none".to_owned()),
+            })
+        })
+        .await
     }
 
     /// Returns the processes of the operator's containers.

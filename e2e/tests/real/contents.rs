@@ -14,14 +14,7 @@ async fn pods_wait_for_a_config_map_that_comes_late_and_none_waits_because_of_us
     RealScene::play("late", Value::Null, async |scene| {
         let late = reads_variable(scene, "late", "app");
         scene.apply(&[late.manifest()]).await?;
-        wait_for("pods that miss their ConfigMap", LONG, async || {
-            let reasons = waiting(scene, "late").await?;
-            Ok(match reasons.contains(&MISSING.to_owned()) {
-                true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{reasons:?}")),
-            })
-        })
-        .await?;
+        waits_because(scene, "late", MISSING).await?;
         scene.set("app", "1").await?;
         scene.all_answer("late", "/env/ALL_key", "1").await?;
         scene.rolled_out("late").await?;
@@ -96,6 +89,18 @@ pub(crate) async fn at_rest(scene: &RealScene, name: &str) -> Result<()> {
     let before = scene.revisions(name).await?;
     scene.set(name, "2").await?;
     scene.rolls_once(name, &before).await
+}
+
+/// Waits until a container of a workload waits for this reason.
+pub(crate) async fn waits_because(scene: &RealScene, app: &str, reason: &str) -> Result<()> {
+    wait_for(&format!("a pod of {app} in {reason}"), LONG, async || {
+        let reasons = waiting(scene, app).await?;
+        Ok(match reasons.iter().any(|it| it == reason) {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(format!("{reasons:?}")),
+        })
+    })
+    .await
 }
 
 /// Returns why containers of a workload wait.

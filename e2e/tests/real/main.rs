@@ -7,4 +7,5 @@ mod node;
 mod replicas;
 mod smoke;
 mod staged;
+mod stuck;
 mod undo;

@@ -1,7 +1,7 @@
 //! Staged restarts: content that pods do not bear stops at one workload.
 
 use anyhow::{Result, ensure};
-use pod_reloader_e2e::{Attempt, RealScene, real_scene::LONG, wait_for, workload::Workload};
+use pod_reloader_e2e::{RealScene, workload::Workload};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -15,7 +15,7 @@ async fn content_that_makes_pods_sick_stops_at_one_workload_until_it_is_correcte
         let before = revisions(scene, names).await?;
 
         scene.set("app", "bad").await?;
-        event(scene, "RestartHalted").await?;
+        scene.event("RestartHalted").await?;
         ensure!(
             rollouts(scene, names, &before).await? == 1,
             "not only one is sick"
@@ -68,17 +68,4 @@ async fn revisions(scene: &RealScene, names: [&str; 3]) -> Result<Vec<String>> {
 async fn rollouts(scene: &RealScene, names: [&str; 3], before: &[String]) -> Result<usize> {
     let now = revisions(scene, names).await?;
     Ok(now.iter().filter(|name| !before.contains(name)).count())
-}
-
-/// Waits for an Event with this reason.
-async fn event(scene: &RealScene, reason: &str) -> Result<()> {
-    wait_for(&format!("an Event {reason}"), LONG, async || {
-        let events = ["get", "events", "--output=jsonpath={.items[*].reason}"];
-        let reasons = scene.kubectl(&events).await?;
-        Ok(match reasons.split(' ').any(|it| it == reason) {
-            true => Attempt::Done(()),
-            false => Attempt::NotYet(reasons),
-        })
-    })
-    .await
 }
