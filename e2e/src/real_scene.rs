@@ -31,6 +31,7 @@ use crate::{
     failure,
     installation::{create_namespace, delete_namespace, merge},
     machine::MachineProcess,
+    tool::Output,
     version::chart,
     wait::{Attempt, PATIENCE, wait_for},
     workload::{CONFIG_HASH, Kind, Workload, config_map, key_of},
@@ -159,6 +160,15 @@ impl RealScene {
     pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
         let args = [args, &["--namespace", &self.namespace]].concat();
         self.control_plane.kubectl().run(&args).await
+    }
+
+    /// Runs kubectl like [`RealScene::kubectl`], and returns the output whatever the exit code.
+    ///
+    /// # Errors
+    /// When kubectl cannot be run.
+    pub async fn kubectl_output(&self, args: &[&str]) -> Result<Output> {
+        let args = [args, &["--namespace", &self.namespace]].concat();
+        self.control_plane.kubectl().output(&args, "").await
     }
 
     /// Applies manifests with kubectl.

@@ -4,6 +4,7 @@
 mod cert_manager;
 mod contents;
 mod node;
+mod protect;
 mod replicas;
 mod smoke;
 mod staged;
