@@ -203,11 +203,25 @@ async fn of_release(scene: &RealScene) -> Result<String> {
     let kinds = kubectl.run(&listable).await?;
     let kinds = kinds.lines().collect::<Vec<_>>().join(",");
     let selector = format!("--selector=app.kubernetes.io/instance={RELEASE}");
-    let all = ["--all-namespaces", "--output=name", "--ignore-not-found"];
-    let get = [&["get", &kinds, &selector], &all[..]].concat();
-    let found = kubectl.run(&get).await?;
-    // The keys of the hash stay, so that a later release knows the hashes.
-    let left = found.lines().filter(|name| !name.ends_with("-hash-keys"));
+    let get = [
+        "get",
+        &kinds,
+        &selector,
+        "--all-namespaces",
+        "--output=json",
+    ];
+    let found: Value = serde_json::from_str(&kubectl.run(&get).await?)?;
+    let found = found["items"].as_array().cloned().unwrap_or_default();
+    let left = found.iter().filter(|object| !stays(object));
+    let left = left.map(|object| format!("{}/{}", object["kind"], object["metadata"]["name"]));
     let left: Vec<_> = left.collect();
     Ok(left.join("\n"))
+}
+
+/// Tells whether an object of a release is to stay: the keys of the hash, by which a later release knows the hashes, and
+/// what the chart has Helm keep, of this release or of an earlier test.
+fn stays(object: &Value) -> bool {
+    let name = object["metadata"]["name"].as_str();
+    name.is_some_and(|name| name.ends_with("-hash-keys"))
+        || object["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 }
