@@ -187,6 +187,17 @@ $(call phase,control plane and node,e2e/control-plane/build.sh --for=cluster >/d
 $(if $(POD_RELOADER_IMAGE_LAYOUT),,$(MAKE) --no-print-directory image ARCHS=$(arch))
 endef
 
+# The chart from which the test of upgrades begins. A clone without history has none: then values alone are upgraded.
+earlier_chart := $(or $(CARGO_TARGET_DIR),target)/earlier-chart
+define extract_earlier_chart
+$(call phase,earlier chart,rm -rf $(earlier_chart) && mkdir -p $(earlier_chart) && \
+  if git rev-parse --verify --quiet '$(or $(FROM),HEAD~1)^{commit}'; then \
+    git archive --output=$(earlier_chart)/chart.tar '$(or $(FROM),HEAD~1)' charts/pod-reloader && \
+    tar -x -C $(earlier_chart) -f $(earlier_chart)/chart.tar; \
+  else echo 'there is no commit $(or $(FROM),HEAD~1)' && [ -z '$(FROM)' ]; fi)
+endef
+earlier = POD_RELOADER_EARLIER_CHART=$(abspath $(earlier_chart))/charts/pod-reloader
+
 .PHONY: cluster
 cluster: ## Run a cluster with a real node until Ctrl-C, as root on Linux; KEEP=1 leaves data and logs behind
 	@scripts/need rust cc jq cluster
@@ -196,12 +207,13 @@ cluster: ## Run a cluster with a real node until Ctrl-C, as root on Linux; KEEP=
 
 # Not a part of make test: it needs root, and programs and an image that nothing else needs.
 .PHONY: test-real
-test-real: ## Test with pods that really run, as root on Linux; TEST=name picks by name
+test-real: ## Test with pods that really run, as root on Linux; TEST=name picks by name, FROM=commit has the chart to upgrade from
 	@scripts/need rust cc jq cluster
 	@scripts/test-runner --begin
 	$(real_node)
+	$(extract_earlier_chart)
 	$(call phase,build,cargo build -p $(e2e) --bin cluster && cargo test --no-run -p $(e2e) --test real)
-	$(call phase,tests on a real node,RERUN='make test-real' POD_RELOADER_NEEDS_REAL_NODE=1 RUST_TEST_THREADS=1 $(cluster) -- $(tests) -p $(e2e) --test real --no-fail-fast $(addprefix -- ,$(TEST)))
+	$(call phase,tests on a real node,RERUN='make test-real' POD_RELOADER_NEEDS_REAL_NODE=1 $(earlier) RUST_TEST_THREADS=1 $(cluster) -- $(tests) -p $(e2e) --test real --no-fail-fast $(addprefix -- ,$(TEST)))
 	@scripts/test-runner --end
 
 .PHONY: bench

@@ -5,7 +5,7 @@ use std::{
     env, fs,
     io::Write,
     panic::{AssertUnwindSafe, resume_unwind},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Once,
     time::Duration,
 };
@@ -61,6 +61,19 @@ impl RealScene {
         values: Value,
         test: impl AsyncFnOnce(&Self) -> Result<()>,
     ) -> Result<()> {
+        Self::play_chart(name, &chart(), values, test).await
+    }
+
+    /// Runs a test like [`RealScene::play`], with a release of the chart in a folder.
+    ///
+    /// # Errors
+    /// Same as [`RealScene::play`].
+    pub async fn play_chart(
+        name: &str,
+        chart: &Path,
+        values: Value,
+        test: impl AsyncFnOnce(&Self) -> Result<()>,
+    ) -> Result<()> {
         let Some((control_plane, node)) = real_node()? else {
             return Ok(());
         };
@@ -75,7 +88,7 @@ impl RealScene {
         };
         let played = async {
             scene.is_alone().await?;
-            scene.install(&values).await?;
+            scene.install(chart, &values).await?;
             test(&scene).await
         };
         let outcome = AssertUnwindSafe(played).catch_unwind().await;
@@ -98,15 +111,20 @@ impl RealScene {
         .await
     }
 
-    /// Installs or upgrades the release, with `values` and the image alone, and waits until its pods are ready and the
-    /// apiserver calls the webhook.
+    /// Upgrades the release to the chart of these sources, as [`RealScene::play`] installs it.
     ///
     /// # Errors
     /// When helm or the apiserver refuses, or the pods do not become ready.
-    pub async fn install(&self, values: &Value) -> Result<()> {
+    pub async fn upgrade(&self, values: &Value) -> Result<()> {
+        self.install(&chart(), values).await
+    }
+
+    /// Installs or upgrades the release, with `values` and the image alone, and waits until its pods are ready and the
+    /// apiserver calls the webhook.
+    async fn install(&self, chart: &Path, values: &Value) -> Result<()> {
         let mut all = self.node.image_values();
         merge(&mut all, values);
-        let chart = chart().display().to_string();
+        let chart = chart.display().to_string();
         let args = [
             "upgrade",
             "--install",
@@ -449,6 +467,13 @@ impl RealScene {
     }
 }
 
+/// Returns the folder of the chart of an earlier commit, or that of these sources if there is no other one.
+pub fn earlier_chart() -> PathBuf {
+    let earlier = env::var_os(EARLIER_CHART_VARIABLE).map(PathBuf::from);
+    let earlier = earlier.filter(|chart| chart.join("Chart.yaml").is_file());
+    earlier.unwrap_or_else(chart)
+}
+
 /// Returns the address of a pod, once it has one.
 pub fn address(pod: &Pod) -> Option<String> {
     pod.status.as_ref()?.pod_ip.clone()
@@ -489,6 +514,9 @@ fn of_app(name: &str) -> ListParams {
 
 /// Variable that makes tests fail where there is no real node.
 pub const NEEDED_VARIABLE: &str = "POD_RELOADER_NEEDS_REAL_NODE";
+
+/// Variable that names the folder of a chart from which a test upgrades.
+pub const EARLIER_CHART_VARIABLE: &str = "POD_RELOADER_EARLIER_CHART";
 
 /// Name and namespace of the release.
 pub const RELEASE: &str = "pod-reloader";

@@ -10,3 +10,4 @@ mod smoke;
 mod staged;
 mod stuck;
 mod undo;
+mod upgrade;

@@ -1,0 +1,86 @@
+//! Upgrades of the release: from the chart of an earlier commit, with the features off, to the chart of these sources, with
+//! the features on. Both charts run the same image, because the operator of an earlier commit takes minutes to build.
+//! `make test-upgrade` upgrades from an earlier operator, without pods that run.
+
+use anyhow::{Result, ensure};
+use pod_reloader_e2e::{
+    RealScene,
+    real_scene::{earlier_chart, restarts},
+    workload::{Kind, Workload},
+};
+use serde_json::{Value, json};
+
+use crate::contents::{at_rest, reads_variable};
+
+#[tokio::test]
+async fn no_upgrade_restarts_a_pod_and_the_next_change_is_one_rollout() -> Result<()> {
+    RealScene::play_chart("upgrade", &earlier_chart(), Value::Null, async |scene| {
+        scene.set("app", "1").await?;
+        scene.create(&reads_variable(scene, "web", "app")).await?;
+        scene.create(&database(scene)).await?;
+
+        restarts_nothing(scene, "features-on", &features()).await?;
+        changes(scene, "2").await?;
+        restarts_nothing(scene, "features-off", &json!({})).await?;
+        changes(scene, "3").await
+    })
+    .await
+}
+
+/// Upgrades to the chart of these sources, and checks that all pods are the same once the operator has done what it had to
+/// do. `name` is for that alone.
+async fn restarts_nothing(scene: &RealScene, name: &str, values: &Value) -> Result<()> {
+    let before = pods(scene).await?;
+    scene.upgrade(values).await?;
+    at_rest(scene, name).await?;
+    let after = pods(scene).await?;
+    ensure!(before == after, "{before:?} before, {after:?} after");
+    Ok(())
+}
+
+/// Changes the ConfigMap, and checks that all pods are replaced once.
+async fn changes(scene: &RealScene, content: &str) -> Result<()> {
+    let before = scene.revisions("web").await?;
+    scene.set("app", content).await?;
+    scene.rolls_once("web", &before).await?;
+    for name in ["web", "db"] {
+        scene.all_answer(name, "/env/ALL_key", content).await?;
+    }
+    // While one pod of it was replaced, the others were all that there were.
+    scene.set_rolled_out(&database(scene)).await?;
+    scene.all_answer("db", "/env/ALL_key", content).await
+}
+
+/// Returns a StatefulSet of two pods with the content of the ConfigMap in their variable `ALL_key`.
+fn database(scene: &RealScene) -> Workload {
+    let source = json!([{"prefix": "ALL_", "configMapRef": {"name": "app"}}]);
+    let container = json!({"envFrom": source});
+    scene.answering_as(Kind::StatefulSet, "db", 2, &container, &json!({}))
+}
+
+/// Returns the names and UIDs of all pods, and how often their containers have been started again.
+async fn pods(scene: &RealScene) -> Result<Vec<(Option<String>, Option<String>, i32)>> {
+    let mut found = Vec::new();
+    for name in ["web", "db"] {
+        for pod in scene.pods(name).await? {
+            let restarts = restarts(&pod);
+            found.push((pod.metadata.name, pod.metadata.uid, restarts));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Returns values that switch on what the chart can do beyond its defaults, and what has rights of its own.
+fn features() -> Value {
+    json!({
+        "pin": {"enabled": true},
+        "protect": {"enabled": true},
+        "sync": {"enabled": true},
+        "httpReload": {"enabled": true},
+        "unstick": {"enabled": true},
+        "fence": {"enabled": true},
+        "namespaceAnnotations": true,
+        "webhook": {"restrictedOtherwise": true},
+    })
+}
