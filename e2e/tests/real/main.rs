@@ -1,6 +1,7 @@
 //! Tests on a real node: pods run, and answer with what they have read. `make test-real` runs them, one after the other.
 //! Where there is no real node, they do nothing.
 
+mod attack;
 mod cert_manager;
 mod contents;
 mod node;
