@@ -22,7 +22,7 @@ use std::{ffi::OsString, fs, path::PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-pub use self::isolation::{LAYOUT_VARIABLE, MISSING, isolate};
+pub use self::isolation::{LAYOUT_VARIABLE, MISSING, PROGRAM_VARIABLE, check, isolate};
 pub use self::reaper::first;
 use crate::{
     command,
@@ -42,10 +42,19 @@ struct Plan {
     registry: PathBuf,
     /// Program that pushes images.
     crane: PathBuf,
-    /// Layout of the operator's image.
-    layout: PathBuf,
+    /// What the operator's image is made of.
+    operator: OperatorImage,
     /// True to leave the directory behind.
     keep: bool,
+}
+
+/// What the operator's image is made of.
+#[derive(Debug, Serialize, Deserialize)]
+enum OperatorImage {
+    /// A layout, which is that image.
+    Layout(PathBuf),
+    /// A static program, which is its only file.
+    Program(PathBuf),
 }
 
 /// Runs a command on a cluster, or the cluster until Ctrl-C. The process is inside of the namespaces already, as
@@ -73,13 +82,13 @@ pub async fn inside(plan: &str, command: &[OsString], stop: &mut StopSignals) ->
         images,
     } = cluster.with_context(|| format!("the logs are in {}", plan.directory.display()))?;
     let work = async {
+        tracing::info!("to enter it: {}", plan.way_in());
         match command.split_first() {
             Some((program, arguments)) => {
                 command::run(&control_plane, program, arguments, stop).await
             }
             None => {
                 command::introduce(&control_plane);
-                eprintln!("to enter it: {}", plan.way_in());
                 stop.next().await;
                 Ok(0)
             }

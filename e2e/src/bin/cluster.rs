@@ -16,6 +16,9 @@ struct Args {
     /// Leave the directory with data and logs behind
     #[arg(long)]
     keep: bool,
+    /// Only say what this machine lacks, and exit with 2 if it lacks something
+    #[arg(long)]
+    check: bool,
     /// Be the first process inside of the namespaces. It is set by this program itself
     #[arg(long, hide = true)]
     first: bool,
@@ -39,6 +42,7 @@ fn main() -> Result<ExitCode> {
         let mut stop = StopSignals::new()?;
         let code = match &args.inside {
             Some(plan) => cluster::inside(plan, &args.command, &mut stop).await,
+            None if args.check => cluster::check().await,
             None => cluster::isolate(args.keep, &args.command, &mut stop).await,
         };
         code.map(ExitCode::from)

@@ -5,7 +5,7 @@ use std::{env::consts::ARCH, fs, path::Path, time::Duration};
 use anyhow::{Context, Result};
 use tokio::net::TcpStream;
 
-use super::{Plan, room::run};
+use super::{OperatorImage, Plan, room::run};
 use crate::{
     launch::REGISTRY,
     process::{Process, Program},
@@ -43,7 +43,13 @@ impl Images {
         );
         let operator_repository = format!("{REGISTRY}/pod-reloader");
         let tag = format!("{operator_repository}:{TAG}");
-        let operator = push(&crane, &plan.layout, &tag).await?;
+        let operator = match &plan.operator {
+            OperatorImage::Layout(layout) => push(&crane, layout, &tag).await?,
+            OperatorImage::Program(program) => {
+                let folder = plan.directory.join("image-operator");
+                make(&crane, &folder, program, "pod-reloader", &tag).await?
+            }
+        };
         let digest = operator.trim().rsplit('@').next();
         let digest = digest.context("crane printed no digest")?;
         let program = Programs::find_with_real_node()?.program("answers");
@@ -73,8 +79,15 @@ async fn push(crane: &Tool, layout: &Path, tag: &str) -> Result<String> {
     crane.run(&["push", &layout, tag]).await
 }
 
-/// Pushes an image whose only file is `program`, as `/NAME`, which it runs. `folder` is made for that.
-async fn make(crane: &Tool, folder: &Path, program: &Path, name: &str, tag: &str) -> Result<()> {
+/// Pushes an image whose only file is `program`, as `/NAME`, which it runs, and returns what it is called with its
+/// digest. `folder` is made for that.
+async fn make(
+    crane: &Tool,
+    folder: &Path,
+    program: &Path,
+    name: &str,
+    tag: &str,
+) -> Result<String> {
     fs::create_dir(folder)?;
     fs::copy(program, folder.join(name))
         .with_context(|| format!("copying {}", program.display()))?;
@@ -103,18 +116,8 @@ async fn make(crane: &Tool, folder: &Path, program: &Path, name: &str, tag: &str
         .await?;
     let entrypoint = format!("--entrypoint=/{name}");
     let platform = format!("--set-platform=linux/{}", architecture());
-    crane
-        .run(&[
-            "mutate",
-            tag,
-            &entrypoint,
-            "--user=65532:65532",
-            &platform,
-            "--tag",
-            tag,
-        ])
-        .await?;
-    Ok(())
+    let image = ["mutate", tag, &entrypoint, &platform, "--tag", tag];
+    crane.run(&[&image[..], &SETTINGS].concat()).await
 }
 
 /// Returns the architecture of this machine, as images call it.
@@ -147,5 +150,12 @@ fn registry(plan: &Plan) -> Result<Program> {
         log: plan.directory.join("registry.log"),
     })
 }
+
+/// The same as in the image that `make image` writes. Programs in Go do not read these variables.
+const SETTINGS: [&str; 3] = [
+    "--user=65532:65532",
+    "--env=MALLOC_ARENA_MAX=2",
+    "--env=MALLOC_MMAP_THRESHOLD_=65536",
+];
 
 const TAG: &str = "real";

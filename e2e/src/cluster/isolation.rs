@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal};
 use tokio::process::{Child, Command};
 
-use super::{Plan, cgroup, leftovers, needs};
+use super::{OperatorImage, Plan, cgroup, leftovers, needs};
 use crate::{
     command::{exit_code, forward, pid_of, status_of},
     programs::{PROGRAMS_VARIABLE, Programs, go_program},
@@ -22,6 +22,9 @@ use crate::{
 
 /// Variable that names a layout of the operator's image. Without it, the one that `make image` writes is taken.
 pub const LAYOUT_VARIABLE: &str = "POD_RELOADER_IMAGE_LAYOUT";
+
+/// Variable that names a static program of the operator. Its image is then made of that alone, whatever layout there is.
+pub const PROGRAM_VARIABLE: &str = "POD_RELOADER_IMAGE_PROGRAM";
 
 /// Exit code if this machine lacks something.
 pub const MISSING: u8 = 2;
@@ -36,18 +39,62 @@ pub(super) const PID: &str = "pid";
 /// When a program is not built, or something cannot be made or removed.
 pub async fn isolate(keep: bool, command: &[OsString], stop: &mut StopSignals) -> Result<u8> {
     let name = leftovers::new_name()?;
-    let directory = env::temp_dir().join(&name);
     // Removed in the end, whatever happens.
-    fs::DirBuilder::new()
-        .mode(0o700)
-        .create(&directory)
-        .with_context(|| format!("creating {}", directory.display()))?;
+    let directory = create_directory(&name)?;
     let code = within(&name, &directory, keep, command, stop).await;
     if directory.join(leftovers::KEPT).exists() {
         eprintln!("{} is left behind", directory.display());
         return code;
     }
     unless_failed(code, remove(&directory).await)
+}
+
+/// Says what this machine lacks for a cluster, and returns [`MISSING`] if it lacks something. What only has to be built
+/// does not count.
+///
+/// # Errors
+/// When something cannot be made or removed.
+pub async fn check() -> Result<u8> {
+    let name = leftovers::new_name()?;
+    let directory = create_directory(&name)?;
+    let missing = missing(&name, &directory).await;
+    unless_failed(
+        missing.map(|missing| said(&missing)),
+        remove(&directory).await,
+    )
+}
+
+/// Returns what is missing, a line each, and tries to make a cgroup, too.
+async fn missing(name: &str, directory: &Path) -> Result<Vec<String>> {
+    let mut missing = needs::missing(directory).await?;
+    if !missing.is_empty() {
+        return Ok(missing);
+    }
+    if let Err(error) = cgroup::create(name) {
+        missing.push(format!("the right to make cgroups. The error: {error:#}"));
+    }
+    cgroup::remove(name).await?;
+    Ok(missing)
+}
+
+/// Prints what is missing, and returns the exit code.
+fn said(missing: &[String]) -> u8 {
+    for missing in missing {
+        eprintln!("missing: {missing}");
+    }
+    match missing.is_empty() {
+        true => 0,
+        false => MISSING,
+    }
+}
+
+fn create_directory(name: &str) -> Result<PathBuf> {
+    let directory = env::temp_dir().join(name);
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&directory)
+        .with_context(|| format!("creating {}", directory.display()))?;
+    Ok(directory)
 }
 
 /// Removes the directory of a cluster. If unshare was killed, what runs inside may write there for a moment.
@@ -79,10 +126,7 @@ async fn within(
 ) -> Result<u8> {
     let missing = needs::missing(directory).await?;
     if !missing.is_empty() {
-        for missing in missing {
-            eprintln!("missing: {missing}");
-        }
-        return Ok(MISSING);
+        return Ok(said(&missing));
     }
     let programs = Programs::find_with_real_node()?;
     let plan = Plan {
@@ -90,7 +134,7 @@ async fn within(
         cgroup: format!("/{name}"),
         registry: go_program("registry")?,
         crane: go_program("crane")?,
-        layout: layout()?,
+        operator: operator()?,
         keep,
     };
     leftovers::remove(name).await?;
@@ -169,6 +213,19 @@ fn catches_stop_signals(status: &str) -> bool {
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     let bits = [Signal::INT, Signal::TERM].map(|signal| 1_u64 << (signal.as_raw() - 1));
     caught.is_some_and(|caught| bits.iter().all(|bit| caught & bit != 0))
+}
+
+fn operator() -> Result<OperatorImage> {
+    let Some(program) = env::var_os(PROGRAM_VARIABLE) else {
+        return layout().map(OperatorImage::Layout);
+    };
+    let program = PathBuf::from(program);
+    ensure!(
+        program.is_file(),
+        "{PROGRAM_VARIABLE} names {}, which is no file",
+        program.display()
+    );
+    Ok(OperatorImage::Program(program))
 }
 
 fn layout() -> Result<PathBuf> {
