@@ -110,7 +110,7 @@ demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it runni
 	$(call phase,3 of 3: demo,$(built)/demo $(if $(filter 1,$(KEEP)),--keep))
 
 .PHONY: test
-test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name, BROWSER=none and PROMETHEUS=none do without these
+test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name, BROWSER=none, PROMETHEUS=none and REAL=none do without these
 	@scripts/need rust cc jq control-plane
 	@scripts/test-runner --begin
 	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
@@ -120,6 +120,7 @@ test: ## Run all tests, the last of them on a real control plane; TEST=name pick
 	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) -p $(e2e) --no-fail-fast $(or $(TEST),-- $(addprefix --skip=,$(floods))))
 	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) $(tests) -p $(e2e) --test suite --no-fail-fast -- $(floods)))
 	$(if $(TEST),,$(call phase,on Kubernetes $(oldest),$(call on,$(oldest),$(on_oldest) --skip=pins::clients::)))
+	$(if $(TEST)$(filter none,$(REAL)),,$(smoke_where_it_can))
 	@scripts/test-runner --end
 
 # $(call changed,crates) or $(call changed,tests): sets $$changed to what differs from main with CHANGED=1, else to nothing.
@@ -181,9 +182,11 @@ faults: ## Run the tests of faults at their full size: thousands of workloads, m
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
 	$(call phase,faults,$(values) FULL=1 RUST_TEST_THREADS=1 $(control_plane) cargo test -p $(e2e) --test suite --no-fail-fast -- $(or $(TEST),$(faults)))
 
+# $(call node_programs,NAME): the phase NAME that builds what a real node runs.
+node_programs = $(call phase,$(1),e2e/control-plane/build.sh --for=cluster >/dev/null && scripts/go-program registry >/dev/null && scripts/go-program crane >/dev/null)
 # What a real node takes: its programs, and the image of the operator, unless POD_RELOADER_IMAGE_LAYOUT names one.
 define real_node
-$(call phase,control plane and node,e2e/control-plane/build.sh --for=cluster >/dev/null && scripts/go-program registry >/dev/null && scripts/go-program crane >/dev/null)
+$(call node_programs,control plane and node)
 $(if $(POD_RELOADER_IMAGE_LAYOUT),,$(MAKE) --no-print-directory image ARCHS=$(arch))
 endef
 
@@ -205,7 +208,7 @@ cluster: ## Run a cluster with a real node until Ctrl-C, as root on Linux; KEEP=
 	$(call phase,build,cargo build -p $(e2e) --bin cluster)
 	$(call phase,cluster,$(cluster) $(if $(filter 1,$(KEEP)),--keep))
 
-# Not a part of make test: it needs root, and programs and an image that nothing else needs.
+# Not a part of make test, but for `smoke::`: it needs root, and programs and an image that nothing else needs.
 .PHONY: test-real
 test-real: ## Test with pods that really run, as root on Linux; TEST=name picks by name, FROM=commit has the chart to upgrade from
 	@scripts/need rust cc jq cluster
@@ -225,6 +228,26 @@ bench: ## Measure the operator beside a floor; QUICK=1 in two minutes, PARTS=cha
 	$(if $(or $(PARTS),$(QUICK)),,$(MAKE) --no-print-directory bench-rules)
 	$(call phase,bench,$(values) POD_RELOADER_BIN=$(abspath $(image_binary)) $(or $(CARGO_TARGET_DIR),target)/release/bench \
 	  $(if $(filter 1,$(QUICK)),--quick) $(if $(PARTS),--only=$(PARTS)) $(if $(WORKLOADS),--workloads=$(WORKLOADS)))
+
+# The operator that the cluster makes an image of in place of that of `make image`, which takes minutes to build.
+quick_operator := $(built)/static/pod-reloader
+# $(call build_quick_operator,NAME): the phase NAME that builds it.
+build_quick_operator = $(call phase,$(1),POD_RELOADER_PROFILE=dev scripts/static-binary $(arch) $(quick_operator))
+quick_cluster = POD_RELOADER_NEEDS_REAL_NODE=1 POD_RELOADER_IMAGE_PROGRAM=$(abspath $(quick_operator)) $(cluster)
+
+.PHONY: smoke
+smoke: ## Test in short with pods that really run, and a debug build of the operator; make test ends with it where it can
+	@scripts/need rust cc cluster
+	$(call node_programs,control plane and node)
+	$(call build_quick_operator,operator of the node)
+	$(call phase,build,cargo build -p $(e2e) --bin cluster && cargo test --no-run -p $(e2e) --test real)
+	$(call phase,on a real node,RERUN='make test-real' RUST_TEST_THREADS=1 $(quick_cluster) -- $(tests) -p $(e2e) --test real -- smoke::)
+
+# Leaves it out, and says why, where the machine lacks something for a real node.
+define smoke_where_it_can
+@if why=$$({ scripts/need cluster && $(cluster) --check; } 2>&1); then $(MAKE) --no-print-directory smoke; \
+else echo "==> on a real node: left out, $$(echo "$$why" | head -n 1)"; fi
+endef
 
 .PHONY: lint
 lint: $(cargo_deny) ## Check format, lints, crate boundaries, dependencies and docs
