@@ -102,12 +102,26 @@ help: ## List these targets
 	  while IFS='|' read -r target text; do printf 'make %-14s %s\n' "$$target" "$$text"; done
 
 .PHONY: demo
-demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it running
-	@scripts/need rust cc demo
-	@echo 'The first run takes about seven minutes on two cores: five for the control plane, one and a half for the operator. Later runs take one.'
-	$(call phase,1 of 3: control plane,e2e/control-plane/build.sh --for=demo >/dev/null)
-	$(call phase,2 of 3: build,cargo build -p pod-reloader -p $(e2e) --bin pod-reloader --bin demo)
-	$(call phase,3 of 3: demo,$(built)/demo $(if $(filter 1,$(KEEP)),--keep))
+demo: ## Show the operator on a control plane of its own; KEEP=1 leaves it running, REAL=1 has pods that run, as root on Linux
+	$(if $(filter 1,$(REAL)),$(real_demo),$(played_demo))
+
+kept := $(if $(filter 1,$(KEEP)),--keep)
+define played_demo
+@scripts/need rust cc demo
+@echo 'The first run takes about seven minutes on two cores: five for the control plane, one and a half for the operator. Later runs take one.'
+$(call phase,1 of 3: control plane,e2e/control-plane/build.sh --for=demo >/dev/null)
+$(call phase,2 of 3: build,cargo build -p pod-reloader -p $(e2e) --bin pod-reloader --bin demo)
+$(call phase,3 of 3: demo,$(built)/demo $(kept))
+endef
+
+define real_demo
+@scripts/need rust cc cluster
+@echo 'The first run takes about ten minutes on two cores: most of them for the control plane and the programs of the node. Later runs take two.'
+$(call node_programs,1 of 4: control plane and node)
+$(call build_quick_operator,2 of 4: operator)
+$(call phase,3 of 4: build,cargo build -p $(e2e) --bin cluster --bin demo)
+$(call phase,4 of 4: demo,$(quick_cluster) -- $(built)/demo --real $(kept))
+endef
 
 .PHONY: test
 test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name, BROWSER=none, PROMETHEUS=none and REAL=none do without these

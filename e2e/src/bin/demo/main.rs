@@ -1,5 +1,7 @@
 //! Shows the main job of pod-reloader on a real control plane, step by step.
 
+mod real;
+
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -15,11 +17,17 @@ struct Args {
     /// Leave everything running at the end, until Ctrl-C.
     #[arg(long)]
     keep: bool,
+    /// Show it on the real node that this runs on, where pods answer with what they have read.
+    #[arg(long)]
+    real: bool,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let args = Args::parse();
+    if args.real {
+        return real::show(args.keep).await;
+    }
     println!(
         "Starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kwok and cert-manager ..."
     );
