@@ -117,10 +117,9 @@ endef
 define real_demo
 @scripts/need rust cc cluster
 @echo 'The first run takes about ten minutes on two cores: most of them for the control plane and the programs of the node. Later runs take two.'
-$(call node_programs,1 of 4: control plane and node)
-$(call build_quick_operator,2 of 4: operator)
-$(call phase,3 of 4: build,cargo build -p $(e2e) --bin cluster --bin demo)
-$(call phase,4 of 4: demo,$(quick_cluster) -- $(built)/demo --real $(kept))
+$(call node_programs,1 of 3: control plane and node)
+$(call phase,2 of 3: build,cargo build -p pod-reloader -p $(e2e) --bin pod-reloader --bin cluster --bin demo)
+$(call phase,3 of 3: demo,$(quick_cluster) -- $(built)/demo --real $(kept))
 endef
 
 .PHONY: test
@@ -243,18 +242,14 @@ bench: ## Measure the operator beside a floor; QUICK=1 in two minutes, PARTS=cha
 	$(call phase,bench,$(values) POD_RELOADER_BIN=$(abspath $(image_binary)) $(or $(CARGO_TARGET_DIR),target)/release/bench \
 	  $(if $(filter 1,$(QUICK)),--quick) $(if $(PARTS),--only=$(PARTS)) $(if $(WORKLOADS),--workloads=$(WORKLOADS)))
 
-# The operator that the cluster makes an image of in place of that of `make image`, which takes minutes to build.
-quick_operator := $(built)/static/pod-reloader
-# $(call build_quick_operator,NAME): the phase NAME that builds it.
-build_quick_operator = $(call phase,$(1),POD_RELOADER_PROFILE=dev scripts/static-binary $(arch) $(quick_operator))
-quick_cluster = POD_RELOADER_NEEDS_REAL_NODE=1 POD_RELOADER_IMAGE_PROGRAM=$(abspath $(quick_operator)) $(cluster)
+# With an image of the operator of all other tests, in place of that of `make image`, which takes minutes to build.
+quick_cluster = POD_RELOADER_NEEDS_REAL_NODE=1 POD_RELOADER_IMAGE_PROGRAM=$(abspath $(built))/pod-reloader $(cluster)
 
 .PHONY: smoke
 smoke: ## Test in short with pods that really run, and a debug build of the operator; make test ends with it where it can
 	@scripts/need rust cc cluster
 	$(call node_programs,control plane and node)
-	$(call build_quick_operator,operator of the node)
-	$(call phase,build,cargo build -p $(e2e) --bin cluster && cargo test --no-run -p $(e2e) --test real)
+	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e) && cargo test --no-run -p $(e2e) --test real)
 	$(call phase,on a real node,RERUN='make test-real' RUST_TEST_THREADS=1 $(quick_cluster) -- $(tests) -p $(e2e) --test real -- smoke::)
 
 # Leaves it out, and says why, where the machine lacks something for a real node.

@@ -53,7 +53,7 @@ struct Plan {
 enum OperatorImage {
     /// A layout, which is that image.
     Layout(PathBuf),
-    /// A static program, which is its only file.
+    /// A program, of which the image is made.
     Program(PathBuf),
 }
 

@@ -3,7 +3,7 @@
 use std::{env::consts::ARCH, fs, path::Path, time::Duration};
 
 use anyhow::{Context, Result};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, process::Command};
 
 use super::{OperatorImage, Plan, room::run};
 use crate::{
@@ -79,8 +79,8 @@ async fn push(crane: &Tool, layout: &Path, tag: &str) -> Result<String> {
     crane.run(&["push", &layout, tag]).await
 }
 
-/// Pushes an image whose only file is `program`, as `/NAME`, which it runs, and returns what it is called with its
-/// digest. `folder` is made for that.
+/// Pushes an image that runs `program`, which is in it as `/NAME`, and returns what it is called with its digest. Beside
+/// the program, it has the libraries that the program loads. `folder` is made for that.
 async fn make(
     crane: &Tool,
     folder: &Path,
@@ -91,18 +91,14 @@ async fn make(
     fs::create_dir(folder)?;
     fs::copy(program, folder.join(name))
         .with_context(|| format!("copying {}", program.display()))?;
-    let [folder, layer] =
-        [folder.to_owned(), folder.join("layer.tar")].map(|it| it.display().to_string());
-    let archive = [
-        "--create",
-        "--owner=0",
-        "--group=0",
-        "--file",
-        &layer,
-        "--directory",
-        &folder,
-        name,
-    ];
+    let layer = folder.join("layer.tar").display().to_string();
+    let folder = folder.display().to_string();
+    let mut archive: Vec<String> = ["--create", "--dereference", "--owner=0", "--group=0"]
+        .map(str::to_owned)
+        .into();
+    archive.extend([format!("--file={layer}"), "--directory=/".to_owned()]);
+    archive.extend(libraries(program).await?);
+    archive.extend([format!("--directory={folder}"), name.to_owned()]);
     run("tar", archive).await?;
     crane
         .run(&[
@@ -118,6 +114,24 @@ async fn make(
     let platform = format!("--set-platform=linux/{}", architecture());
     let image = ["mutate", tag, &entrypoint, &platform, "--tag", tag];
     crane.run(&[&image[..], &SETTINGS].concat()).await
+}
+
+/// Returns the paths below `/` of the libraries that a program loads, and of what loads them. A static program has none.
+async fn libraries(program: &Path) -> Result<Vec<String>> {
+    let listed = Command::new("ldd").arg(program).output().await;
+    let listed = listed.context("running ldd")?;
+    // It fails for a static program.
+    let listed = listed.status.success().then_some(listed.stdout);
+    Ok(paths(&String::from_utf8(listed.unwrap_or_default())?))
+}
+
+/// Returns the paths in what `ldd` prints, without their first slash.
+fn paths(listed: &str) -> Vec<String> {
+    let paths = listed.lines().filter_map(|line| {
+        line.split_whitespace()
+            .find_map(|word| word.strip_prefix('/'))
+    });
+    paths.map(str::to_owned).collect()
 }
 
 /// Returns the architecture of this machine, as images call it.
@@ -159,3 +173,21 @@ const SETTINGS: [&str; 3] = [
 ];
 
 const TAG: &str = "real";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_library_has_one_path() {
+        let listed = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f2c)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f2d)\n";
+        assert_eq!(
+            paths(listed),
+            [
+                "lib/x86_64-linux-gnu/libc.so.6",
+                "lib64/ld-linux-x86-64.so.2"
+            ]
+        );
+        assert_eq!(paths("\tstatically linked\n"), <[&str; 0]>::default());
+    }
+}

@@ -23,7 +23,7 @@ use crate::{
 /// Variable that names a layout of the operator's image. Without it, the one that `make image` writes is taken.
 pub const LAYOUT_VARIABLE: &str = "POD_RELOADER_IMAGE_LAYOUT";
 
-/// Variable that names a static program of the operator. Its image is then made of that alone, whatever layout there is.
+/// Variable that names a program of the operator. Its image is then made of that, whatever layout there is.
 pub const PROGRAM_VARIABLE: &str = "POD_RELOADER_IMAGE_PROGRAM";
 
 /// Exit code if this machine lacks something.
