@@ -39,9 +39,8 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
     spec:
-      {{- with .Values.imagePullSecrets }}
-      imagePullSecrets:
-        {{- toYaml . | nindent 8 }}
+      {{- with include "pod-reloader.imagePullSecrets" . }}
+      {{- . | nindent 6 }}
       {{- end }}
       serviceAccountName: {{ include "pod-reloader.serviceAccountName" . }}
       automountServiceAccountToken: true
@@ -109,7 +108,7 @@ spec:
         {{- end }}
       containers:
         - name: controller
-          image: {{ required "image.repository is required, because no image is published yet: build one with `make image`, push it to a registry of yours with `make push`, and name it with --set image.repository=REGISTRY/NAME (docs/install.md#the-image)" .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+          image: {{ include "pod-reloader.image" . }}
           imagePullPolicy: {{ .Values.image.pullPolicy }}
           args:
             - --leader-elect

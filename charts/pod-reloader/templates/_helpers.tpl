@@ -53,6 +53,30 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
+{{- /* The image of all pods, from the registry that all charts of a parent chart use, if there is one. */ -}}
+{{- define "pod-reloader.image" -}}
+{{- $repository := required "image.repository is required, because no image is published yet: build one with `make image`, push it to a registry of yours with `make push`, and name it with --set image.repository=REGISTRY/NAME (docs/install.md#the-image)" .Values.image.repository -}}
+{{- with (.Values.global | default dict).imageRegistry -}}
+{{- /* The first part names a registry if it has a dot or a port. */ -}}
+{{- $name := regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $repository "" -}}
+{{- $repository = printf "%s/%s" . $name -}}
+{{- end -}}
+{{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
+{{- end -}}
+
+{{- /* The names of the pull secrets of all pods, as a field of a pod; empty without any. A global one is often just a
+name. */ -}}
+{{- define "pod-reloader.imagePullSecrets" -}}
+{{- $secrets := list -}}
+{{- range concat ((.Values.global | default dict).imagePullSecrets | default list) (.Values.imagePullSecrets | default list) -}}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
+{{- end -}}
+{{- with uniq $secrets -}}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
 {{- define "pod-reloader.serviceAccountName" -}}
 {{- $account := eq (include "pod-reloader.part" .) "writer" | ternary .Values.writer.serviceAccount .Values.serviceAccount -}}
 {{- $account.name | default (include "pod-reloader.partName" .) -}}

@@ -1,5 +1,7 @@
 //! Renders the chart, without a cluster.
 
+mod platform;
+
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
@@ -59,6 +61,12 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
     for (value, complaint) in [
         ("webhok.failurePolicy=Fail", "webhok"),
         ("webhook.failurePolcy=Fail", "failurePolcy"),
+        ("image.digest=0123", "/image/digest"),
+        ("global.imageRegistry=https://x", "/global/imageRegistry"),
+        (
+            "image.tag=1@sha256:0,image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+            "set only one of them",
+        ),
         ("webhook.failurePolicy=Refuse", "/webhook/failurePolicy"),
         ("replicaCount=two", "/replicaCount"),
         ("settlePeriod=soon", "/settlePeriod"),
