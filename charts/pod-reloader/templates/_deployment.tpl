@@ -10,13 +10,23 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ include "pod-reloader.partName" . }}
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ include "pod-reloader.namespace" . | quote }}
   labels:
     {{- include "pod-reloader.labels" . | nindent 4 }}
     pod-reloader.cs.sap.com/ignored: "true"
+  {{- with .Values.deploymentAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 spec:
   replicas: {{ $replicas }}
-  {{- if and $hostNetwork (gt (int $replicas) 1) }}
+  {{- with .Values.revisionHistoryLimit | toString | regexFind "^[0-9]+$" }}
+  revisionHistoryLimit: {{ . }}
+  {{- end }}
+  {{- if .Values.strategy }}
+  strategy:
+    {{- toYaml .Values.strategy | nindent 4 }}
+  {{- else if and $hostNetwork (gt (int $replicas) 1) }}
   # No two replicas fit on one node: an old one makes room for a new one.
   strategy:
     type: RollingUpdate
@@ -35,8 +45,8 @@ spec:
       {{- end }}
       labels:
         {{- include "pod-reloader.selectorLabels" . | nindent 8 }}
-        {{- with .Values.podLabels }}
-        {{- toYaml . | nindent 8 }}
+        {{- with include "pod-reloader.ownLabels" (list . .Values.podLabels) }}
+        {{- . | nindent 8 }}
         {{- end }}
     spec:
       {{- with include "pod-reloader.imagePullSecrets" . }}

@@ -13,6 +13,11 @@
 {{- end -}}
 {{- end -}}
 
+{{- /* The namespace of the operator and of all that belongs to it. */ -}}
+{{- define "pod-reloader.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace -}}
+{{- end -}}
+
 {{- /* The process: "controller", which answers reviews and restarts workloads, or "writer", which writes Secrets and
 custom resources. Templates for the writer get a context that says so. */ -}}
 {{- define "pod-reloader.part" -}}
@@ -46,11 +51,30 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: {{ include "pod-reloader.part" . }}
 {{- end -}}
 
+{{- /* The labels of an object. */ -}}
 {{- define "pod-reloader.labels" -}}
+{{ include "pod-reloader.labelsAnd" (list . dict) }}
+{{- end -}}
+
+{{- /* The labels of an object, and those that a value has for this object alone. */ -}}
+{{- define "pod-reloader.labelsAnd" -}}
+{{- $root := first . -}}
+{{- with $root -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "pod-reloader.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+{{- with include "pod-reloader.ownLabels" . }}
+{{ . }}
+{{- end }}
+{{- end -}}
+
+{{- /* The labels for one object, and those for all objects that it does not set otherwise; empty without any. */ -}}
+{{- define "pod-reloader.ownLabels" -}}
+{{- with merge (dict) (last . | default dict) ((first .).Values.commonLabels | default dict) -}}
+{{ toYaml . }}
+{{- end -}}
 {{- end -}}
 
 {{- /* The image of all pods, from the registry that all charts of a parent chart use, if there is one. */ -}}
@@ -84,7 +108,7 @@ imagePullSecrets:
 
 {{- /* Its name to the apiserver. */ -}}
 {{- define "pod-reloader.username" -}}
-system:serviceaccount:{{ .Release.Namespace }}:{{ include "pod-reloader.serviceAccountName" . }}
+system:serviceaccount:{{ include "pod-reloader.namespace" . }}:{{ include "pod-reloader.serviceAccountName" . }}
 {{- end -}}
 
 {{- define "pod-reloader.usernameOfWriter" -}}
@@ -219,7 +243,7 @@ namespaceSelector:
   matchExpressions:
     - key: kubernetes.io/metadata.name
       operator: NotIn
-      values: [kube-system, {{ .Release.Namespace | quote }}{{ range .Values.ignoreNamespaces }}, {{ . | quote }}{{ end }}]
+      values: [kube-system, {{ include "pod-reloader.namespace" . | quote }}{{ range .Values.ignoreNamespaces }}, {{ . | quote }}{{ end }}]
     {{- with .Values.watch.namespaces }}
     - key: kubernetes.io/metadata.name
       operator: In

@@ -50,12 +50,141 @@ fn every_pod_has_the_global_pull_secrets_and_those_of_the_chart() -> Result<()> 
     Ok(())
 }
 
+#[test]
+fn common_labels_are_on_every_object_and_pod_and_in_no_selector() -> Result<()> {
+    let own =
+        "podLabels.team=a,pdb.labels.team=a,podMonitor.labels.team=a,prometheusRule.labels.team=a";
+    let on = "commonLabels.team=b,commonLabels.app=c,pin.enabled=true,protect.enabled=true,\
+              webhook.restrictedOtherwise=true,webhook.certManager.enabled=true,fence.enabled=true,\
+              networkPolicy.enabled=true,podMonitor.enabled=true,prometheusRule.enabled=true,\
+              grafanaDashboard.enabled=true";
+    let objects = rendered(&["--set", on, "--set", own])?;
+    for object in objects.iter().chain(&pods(&objects)) {
+        let kind = &object["kind"];
+        let metadata = &object["metadata"];
+        let labels = &metadata["labels"];
+        ensure!(labels["app"].is_string(), "{kind}: {metadata}");
+        ensure!(labels["team"].is_string(), "{kind}: {metadata}");
+        for path in ["/spec/selector", "/spec/podSelector"] {
+            let selector = object.pointer(path).unwrap_or(&Value::Null);
+            ensure!(!selector.to_string().contains("team"), "{kind}: {selector}");
+        }
+        let is_own = ["PodDisruptionBudget", "PodMonitor", "PrometheusRule"];
+        let is_own = is_own.iter().any(|own| kind == own);
+        ensure!(!is_own || labels["team"] == "a", "{kind}: {labels}");
+    }
+    Ok(())
+}
+
+#[test]
+fn labels_that_the_chart_sets_itself_are_refused_as_common_labels() -> Result<()> {
+    for key in [
+        "app\\.kubernetes\\.io/name",
+        "helm\\.sh/chart",
+        "pod-reloader\\.github\\.io/protect",
+        "pod-reloader\\.cs\\.sap\\.com/ignored",
+    ] {
+        let value = format!("commonLabels.{key}=x");
+        let error = template(&["--set", &value]).err().context(value)?;
+        ensure!(format!("{error}").contains("/commonLabels"), "{error}");
+    }
+    template(&["--set=commonLabels.app\\.kubernetes\\.io/part-of=platform"])?;
+    Ok(())
+}
+
+#[test]
+fn another_namespace_is_that_of_everything_but_the_test() -> Result<()> {
+    let values = "namespaceOverride=tools,pin.enabled=true,protect.enabled=true,flux.namespaces={*},\
+                  webhook.restrictedOtherwise=true,webhook.certManager.enabled=true,fence.enabled=true,\
+                  networkPolicy.enabled=true,podMonitor.enabled=true,prometheusRule.enabled=true";
+    let rendered = template(&["--set=sync.enabled=true", "--set", values])?;
+    for place in [
+        "namespace: ",
+        "system:serviceaccount:",
+        "kube-system, ",
+        ".svc",
+        "inject-ca-from: ",
+        "job=",
+    ] {
+        let mut lines = rendered.lines().filter(|line| line.contains(place));
+        let own = lines.clone().any(|line| line.contains("tools"));
+        ensure!(own, "{place}");
+        let of_release = |line: &&str| {
+            let rest = line.replace("tools", "");
+            [
+                "\"pod-reloader\"",
+                ": pod-reloader/",
+                "=\"pod-reloader/",
+                ":pod-reloader:",
+            ]
+            .iter()
+            .any(|it| rest.contains(it))
+                || rest.trim() == "namespace: pod-reloader"
+        };
+        ensure!(lines.find(of_release).is_none(), "{place}");
+    }
+    let own = template(&["--set=namespaceOverride=tools,watch.namespaces={tools}"]);
+    ensure!(own.is_err(), "it would manage itself");
+    template(&["--set=namespaceOverride=tools,watch.namespaces={pod-reloader}"])?;
+    Ok(())
+}
+
+#[test]
+fn each_deployment_has_what_is_said_of_deployments() -> Result<()> {
+    let host = "hostNetwork=true,";
+    for (value, path, expected) in [
+        (
+            "deploymentAnnotations.a=b",
+            "/metadata/annotations",
+            json!({"a": "b"}),
+        ),
+        (
+            "revisionHistoryLimit=0",
+            "/spec/revisionHistoryLimit",
+            json!(0),
+        ),
+        (
+            "strategy.type=Recreate",
+            "/spec/strategy",
+            json!({"type": "Recreate"}),
+        ),
+    ] {
+        for values in [value.to_owned(), format!("{host}{value}")] {
+            let objects = rendered(&["--set", &values])?;
+            for deployment in deployments(&objects) {
+                let found = deployment.pointer(path);
+                ensure!(found == Some(&expected), "{values}: {found:?}");
+            }
+        }
+        for deployment in deployments(&rendered(&[])?) {
+            let found = deployment.pointer(path);
+            ensure!(found.is_none(), "by default: {found:?}");
+        }
+    }
+    Ok(())
+}
+
 /// Renders the chart with a writer.
 fn rendered(args: &[&str]) -> Result<Vec<Value>> {
     let rendered = template(&[&["--set=sync.enabled=true"], args].concat())?;
     let objects: Vec<Value> =
         serde_saphyr::from_multiple(&rendered).context("the chart renders YAML")?;
     Ok(objects.into_iter().filter(|it| !it.is_null()).collect())
+}
+
+/// Returns the Deployments of the operator and of the writer.
+///
+/// # Panics
+///
+/// One of them is not there.
+fn deployments(objects: &[Value]) -> Vec<&Value> {
+    let is_ours = |object: &&Value| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        object["kind"] == "Deployment" && !name.ends_with("-test")
+    };
+    let deployments: Vec<_> = objects.iter().filter(is_ours).collect();
+    assert_eq!(deployments.len(), 2, "one for each process");
+    deployments
 }
 
 /// Returns the pods that the objects make: those of the operator and of the writer, and those of `helm test`.
