@@ -263,6 +263,10 @@ spec:
             {{- with .Values.extraEnv }}
             {{- toYaml . | nindent 12 }}
             {{- end }}
+          {{- with .Values.extraEnvFrom }}
+          envFrom:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
           ports:
             {{- if not $isWriter }}
             - name: webhook
@@ -287,7 +291,7 @@ spec:
           securityContext:
             {{- toYaml . | nindent 12 }}
           {{- end }}
-          {{- if or $mountedTls $clientCA $notifies }}
+          {{- if or $mountedTls $clientCA $notifies .Values.extraVolumeMounts }}
           volumeMounts:
             {{- if $mountedTls }}
             - name: tls
@@ -309,8 +313,14 @@ spec:
               readOnly: true
             {{- end }}
             {{- end }}
+            {{- with .Values.extraVolumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
           {{- end }}
-      {{- if or $mountedTls $clientCA $notifies }}
+        {{- with .Values.extraContainers }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      {{- if or $mountedTls $clientCA $notifies .Values.extraVolumes }}
       volumes:
         {{- if $mountedTls }}
         - name: tls
@@ -353,6 +363,9 @@ spec:
                 path: ca.crt
         {{- end }}
         {{- end }}
+        {{- end }}
+        {{- with .Values.extraVolumes }}
+        {{- toYaml . | nindent 8 }}
         {{- end }}
       {{- end }}
 {{- end -}}

@@ -164,6 +164,71 @@ fn each_deployment_has_what_is_said_of_deployments() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn both_processes_have_what_their_pods_get_in_addition() -> Result<()> {
+    let at = |path: &str| format!("/spec/template/spec/{path}");
+    let container = |path: &str| at(&format!("containers/0/{path}"));
+    for (value, path, expected) in [
+        (
+            r#"extraEnv=[{"name":"A","value":"b"}]"#,
+            container("env/1"),
+            json!({"name": "A", "value": "b"}),
+        ),
+        (
+            r#"extraEnvFrom=[{"secretRef":{"name":"a"}}]"#,
+            container("envFrom/0"),
+            json!({"secretRef": {"name": "a"}}),
+        ),
+        (
+            r#"extraVolumeMounts=[{"name":"a","mountPath":"/a"}]"#,
+            container("volumeMounts/0"),
+            json!({"name": "a", "mountPath": "/a"}),
+        ),
+        (
+            r#"extraVolumes=[{"name":"a","emptyDir":{}}]"#,
+            at("volumes/0"),
+            json!({"name": "a", "emptyDir": {}}),
+        ),
+        (
+            r#"extraContainers=[{"name":"a","image":"b"}]"#,
+            at("containers/1"),
+            json!({"name": "a", "image": "b"}),
+        ),
+    ] {
+        for deployment in deployments(&rendered(&["--set-json", value])?) {
+            let found = deployment.pointer(&path);
+            ensure!(found == Some(&expected), "{value}: {found:?}");
+        }
+        for deployment in deployments(&rendered(&[])?) {
+            let found = deployment.pointer(&path);
+            ensure!(found.is_none(), "by default: {found:?}");
+        }
+    }
+    // Beside those that the operator needs itself.
+    let own = "webhook.existingSecret=tls,notifications.existingSecret=chat";
+    let more = r#"extraVolumes=[{"name":"a","emptyDir":{}}]"#;
+    let objects = rendered(&["--set", own, "--set-json", more])?;
+    let operator = deployments(&objects)[0];
+    let volumes = &operator["spec"]["template"]["spec"]["volumes"];
+    let count = volumes.as_array().map_or(0, Vec::len);
+    ensure!(count == 3, "{volumes}");
+    Ok(())
+}
+
+#[test]
+fn extra_objects_are_rendered_as_templates() -> Result<()> {
+    let as_object = r#"{"kind":"A","metadata":{"name":"{{ .Release.Name }}-a"}}"#;
+    let as_text = r#""kind: B\nmetadata:\n  name: {{ .Chart.Name }}-b""#;
+    let value = format!("extraObjects=[{as_object},{as_text}]");
+    let objects = rendered(&["--set-json", &value])?;
+    for (kind, name) in [("A", "pod-reloader-a"), ("B", "pod-reloader-b")] {
+        let object = objects.iter().find(|object| object["kind"] == kind);
+        let object = object.context(kind)?;
+        ensure!(object["metadata"]["name"] == name, "{object}");
+    }
+    Ok(())
+}
+
 /// Renders the chart with a writer.
 fn rendered(args: &[&str]) -> Result<Vec<Value>> {
     let rendered = template(&[&["--set=sync.enabled=true"], args].concat())?;
