@@ -60,8 +60,11 @@ spec:
       {{- end }}
       hostNetwork: {{ $hostNetwork }}
       dnsPolicy: {{ .Values.dnsPolicy }}
+      {{- with include "pod-reloader.fields" (list .Values "dnsConfig" "hostAliases" "runtimeClassName") }}
+      {{- . | nindent 6 }}
+      {{- end }}
       # It goes on serving for 15 s after SIGTERM, until nobody calls it any more.
-      terminationGracePeriodSeconds: 30
+      terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
       {{- with .Values.podSecurityContext }}
       securityContext:
         {{- toYaml . | nindent 8 }}
@@ -250,6 +253,12 @@ spec:
             {{- end }}
             {{- end }}
             {{- end }}
+            {{- if ne (int .Values.ports.metrics) 8080 }}
+            - --metrics-bind-address=:{{ .Values.ports.metrics }}
+            {{- end }}
+            {{- if ne (int .Values.ports.probes) 8081 }}
+            - --health-probe-bind-address=:{{ .Values.ports.probes }}
+            {{- end }}
             - --log-level={{ .Values.log.level }}
             - --log-format={{ .Values.log.format }}
             {{- with .Values.extraArgs }}
@@ -273,15 +282,20 @@ spec:
               containerPort: {{ .Values.webhook.port }}
             {{- end }}
             - name: metrics
-              containerPort: 8080
+              containerPort: {{ .Values.ports.metrics }}
             - name: probes
-              containerPort: 8081
+              containerPort: {{ .Values.ports.probes }}
           livenessProbe:
+            {{- with .Values.livenessProbe }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
             httpGet:
               port: probes
               path: /healthz
           readinessProbe:
-            periodSeconds: 5
+            {{- with .Values.readinessProbe }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
             httpGet:
               port: probes
               path: /readyz

@@ -101,6 +101,15 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
+{{- /* Fields that have the names of values, in YAML: those that are set. */ -}}
+{{- define "pod-reloader.fields" -}}
+{{- $set := dict -}}
+{{- range $name := rest . -}}
+{{- with get (first $) $name }}{{ $_ := set $set $name . }}{{ end -}}
+{{- end -}}
+{{- with $set }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
 {{- define "pod-reloader.serviceAccountName" -}}
 {{- $account := eq (include "pod-reloader.part" .) "writer" | ternary .Values.writer.serviceAccount .Values.serviceAccount -}}
 {{- $account.name | default (include "pod-reloader.partName" .) -}}

@@ -216,6 +216,71 @@ fn both_processes_have_what_their_pods_get_in_addition() -> Result<()> {
 }
 
 #[test]
+fn both_processes_have_the_settings_of_pods() -> Result<()> {
+    let usual = deployments(&rendered(&[])?).map(pod_spec);
+    for (value, path, expected) in [
+        (
+            r#"dnsConfig={"searches":["a"]}"#,
+            "/dnsConfig",
+            json!({"searches": ["a"]}),
+        ),
+        (
+            r#"hostAliases=[{"ip":"10.0.0.1","hostnames":["a"]}]"#,
+            "/hostAliases",
+            json!([{"ip": "10.0.0.1", "hostnames": ["a"]}]),
+        ),
+        (
+            r#"runtimeClassName="gvisor""#,
+            "/runtimeClassName",
+            json!("gvisor"),
+        ),
+        (
+            "terminationGracePeriodSeconds=60",
+            "/terminationGracePeriodSeconds",
+            json!(60),
+        ),
+        (
+            r#"livenessProbe={"timeoutSeconds":5}"#,
+            "/containers/0/livenessProbe",
+            json!({"timeoutSeconds": 5, "httpGet": {"port": "probes", "path": "/healthz"}}),
+        ),
+        (
+            r#"readinessProbe={"periodSeconds":9}"#,
+            "/containers/0/readinessProbe",
+            json!({"periodSeconds": 9, "httpGet": {"port": "probes", "path": "/readyz"}}),
+        ),
+    ] {
+        let objects = rendered(&["--set-json", value])?;
+        for (pod, usual) in deployments(&objects).map(pod_spec).iter().zip(&usual) {
+            ensure!(pod.pointer(path) == Some(&expected), "{value}: {pod}");
+            ensure!(usual.pointer(path) != Some(&expected), "{value}: {usual}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_operator_listens_where_probes_and_prometheus_call() -> Result<()> {
+    for (value, expected) in [
+        ("ports.metrics=8080", "8080,8081"),
+        (
+            "ports.metrics=9090",
+            "9090,8081 --metrics-bind-address=:9090",
+        ),
+        (
+            "ports.probes=9091",
+            "8080,9091 --health-probe-bind-address=:9091",
+        ),
+    ] {
+        for deployment in deployments(&rendered(&["--set", value])?) {
+            let found = listens(&pod_spec(deployment)["containers"][0]);
+            ensure!(found == expected, "{value}: {found}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn extra_objects_are_rendered_as_templates() -> Result<()> {
     let as_object = r#"{"kind":"A","metadata":{"name":"{{ .Release.Name }}-a"}}"#;
     let as_text = r#""kind: B\nmetadata:\n  name: {{ .Chart.Name }}-b""#;
@@ -227,6 +292,27 @@ fn extra_objects_are_rendered_as_templates() -> Result<()> {
         ensure!(object["metadata"]["name"] == name, "{object}");
     }
     Ok(())
+}
+
+/// Returns the ports of a container for metrics and probes, and the flags that are about them.
+fn listens(container: &Value) -> String {
+    let ports = container["ports"].as_array().into_iter().flatten();
+    let ports = ports.filter(|port| port["name"] != "webhook");
+    let ports: Vec<_> = ports
+        .map(|port| port["containerPort"].to_string())
+        .collect();
+    let args = container["args"].as_array().into_iter().flatten();
+    let is_meant = |arg: &&str| arg.starts_with("--metrics-") || arg.starts_with("--health-");
+    let flags = args.filter_map(Value::as_str).filter(is_meant);
+    let words = [ports.join(",")]
+        .into_iter()
+        .chain(flags.map(str::to_owned));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns the spec of the pods of a Deployment.
+fn pod_spec(deployment: &Value) -> Value {
+    deployment["spec"]["template"]["spec"].clone()
 }
 
 /// Renders the chart with a writer.
@@ -242,14 +328,13 @@ fn rendered(args: &[&str]) -> Result<Vec<Value>> {
 /// # Panics
 ///
 /// One of them is not there.
-fn deployments(objects: &[Value]) -> Vec<&Value> {
+fn deployments(objects: &[Value]) -> [&Value; 2] {
     let is_ours = |object: &&Value| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         object["kind"] == "Deployment" && !name.ends_with("-test")
     };
     let deployments: Vec<_> = objects.iter().filter(is_ours).collect();
-    assert_eq!(deployments.len(), 2, "one for each process");
-    deployments
+    deployments.try_into().expect("one for each process")
 }
 
 /// Returns the pods that the objects make: those of the operator and of the writer, and those of `helm test`.
