@@ -67,6 +67,14 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "image.tag=1@sha256:0,image.digest=sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
             "set only one of them",
         ),
+        (
+            "hostNetwork=true,webhook.port=10250",
+            "port 10250 is taken on every node",
+        ),
+        (
+            "hostNetwork=true,ports.probes=10250",
+            "port 10250 is taken on every node",
+        ),
         ("ports.metrics=0", "/ports/metrics"),
         ("ports.metrics=8081", "must differ"),
         ("ports.probes=9443", "must differ"),
