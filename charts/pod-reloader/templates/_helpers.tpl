@@ -33,6 +33,11 @@ custom resources. Templates for the writer get a context that says so. */ -}}
 {{- end -}}
 {{- end -}}
 
+{{- /* The name of the Service with its metrics: that of a Service has at most 63 characters. */ -}}
+{{- define "pod-reloader.metricsService" -}}
+{{ include "pod-reloader.fullname" . | trunc 48 | trimSuffix "-" }}{{ if eq (include "pod-reloader.part" .) "writer" }}-writer{{ end }}-metrics
+{{- end -}}
+
 {{- /* The controllers that it runs, empty for all that are switched on. */ -}}
 {{- define "pod-reloader.controllers" -}}
 {{- if include "pod-reloader.hasWriter" . -}}

@@ -115,6 +115,18 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "/flowControl/nominalConcurrencyShares",
         ),
         ("podMonitor.interval=1.5s", "/podMonitor/interval"),
+        (
+            "serviceMonitor.scrapeTimeout=soon",
+            "/serviceMonitor/scrapeTimeout",
+        ),
+        (
+            "serviceMonitor.relabelings[0].target=a",
+            "/serviceMonitor/relabelings/0",
+        ),
+        (
+            "podMonitor.enabled=true,serviceMonitor.enabled=true",
+            "exclude each other",
+        ),
         ("reconcile=maybe", "/reconcile"),
         ("policy.enabled=perhaps", "/policy/enabled"),
         ("watch.namespaces={Shop}", "/watch/namespaces/0"),
@@ -153,7 +165,7 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
         ),
         (
             "prometheusRule.enabled=true",
-            "podMonitor.enabled or prometheusRule.selector",
+            "podMonitor.enabled, serviceMonitor.enabled or prometheusRule.selector",
         ),
         ("grafanaDashboard.labels=1", "/grafanaDashboard/labels"),
         (

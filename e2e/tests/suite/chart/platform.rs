@@ -281,6 +281,104 @@ fn the_operator_listens_where_probes_and_prometheus_call() -> Result<()> {
 }
 
 #[test]
+fn a_monitor_of_either_kind_scrapes_both_processes_as_it_is_told() -> Result<()> {
+    for (value, kind, endpoints) in [
+        ("podMonitor", "PodMonitor", "podMetricsEndpoints"),
+        ("serviceMonitor", "ServiceMonitor", "endpoints"),
+    ] {
+        let settings = json!({
+            "enabled": true,
+            "namespace": "monitoring",
+            "labels": {"release": "prometheus"},
+            "interval": "1m",
+            "scrapeTimeout": "20s",
+            "relabelings": [{"action": "labeldrop", "regex": "a"}],
+            "metricRelabelings": [{"action": "drop", "regex": "b", "sourceLabels": ["c"]}],
+        });
+        let objects = rendered(&["--set-json", &format!("{value}={settings}")])?;
+        let monitors: Vec<_> = of_kind(&objects, kind).collect();
+        ensure!(monitors.len() == 2, "{monitors:?}");
+        for monitor in monitors {
+            let metadata = &monitor["metadata"];
+            ensure!(metadata["namespace"] == "monitoring", "{metadata}");
+            ensure!(metadata["labels"]["release"] == "prometheus", "{metadata}");
+            let spec = &monitor["spec"];
+            let names = json!({"matchNames": ["pod-reloader"]});
+            ensure!(spec["namespaceSelector"] == names, "{spec}");
+            let endpoint = &spec[endpoints][0];
+            ensure!(endpoint["port"] == "metrics", "{endpoint}");
+            for field in [
+                "interval",
+                "scrapeTimeout",
+                "relabelings",
+                "metricRelabelings",
+            ] {
+                ensure!(endpoint[field] == settings[field], "{field}: {endpoint}");
+            }
+            // It finds what it is to scrape: pods, or a Service of theirs that has the port.
+            let selector = &spec["selector"]["matchLabels"];
+            let scraped = of_kind(&objects, "Service").filter(|service| {
+                let ports = service["spec"]["ports"].as_array();
+                let mut ports = ports.into_iter().flatten();
+                service["spec"]["selector"] == *selector
+                    && ports.any(|port| port["name"] == "metrics")
+            });
+            let services = usize::from(kind == "ServiceMonitor");
+            ensure!(scraped.count() == services, "{kind}: {selector}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn alerts_are_about_the_series_of_the_monitor_that_there_is() -> Result<()> {
+    for (value, operator, both) in [
+        (
+            "podMonitor.enabled=true",
+            r#"{job="pod-reloader/pod-reloader"}"#,
+            r#"{job=~"pod-reloader/(pod-reloader|pod-reloader-writer)"}"#,
+        ),
+        (
+            "podMonitor.enabled=true,podMonitor.namespace=monitoring",
+            r#"{job="monitoring/pod-reloader"}"#,
+            r#"{job=~"monitoring/(pod-reloader|pod-reloader-writer)"}"#,
+        ),
+        (
+            "serviceMonitor.enabled=true,serviceMonitor.namespace=monitoring",
+            r#"{job="pod-reloader-metrics",namespace="pod-reloader"}"#,
+            r#"{job=~"(pod-reloader-metrics|pod-reloader-writer-metrics)",namespace="pod-reloader"}"#,
+        ),
+    ] {
+        let objects = rendered(&["--set=prometheusRule.enabled=true", "--set", value])?;
+        let rules = of_kind(&objects, "PrometheusRule").next();
+        let groups = rules.and_then(|rules| rules["spec"]["groups"][0]["rules"].as_array());
+        let expressions = groups.into_iter().flatten().map(|rule| &rule["expr"]);
+        let expressions: Vec<_> = expressions.filter_map(Value::as_str).collect();
+        for series in [operator, both] {
+            let is_there = expressions.iter().any(|it| it.contains(series));
+            ensure!(is_there, "{value}: {series} in {expressions:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_services_of_metrics_have_names_that_a_service_can_have() -> Result<()> {
+    let name = format!(
+        "fullnameOverride={},serviceMonitor.enabled=true",
+        "x".repeat(63)
+    );
+    let objects = rendered(&["--set", &name])?;
+    let names = of_kind(&objects, "Service").map(|service| &service["metadata"]["name"]);
+    let mut names: Vec<_> = names.filter_map(Value::as_str).collect();
+    names.sort_unstable();
+    names.dedup();
+    ensure!(names.len() == 3, "{names:?}");
+    ensure!(names.iter().all(|name| name.len() <= 63), "{names:?}");
+    Ok(())
+}
+
+#[test]
 fn extra_objects_are_rendered_as_templates() -> Result<()> {
     let as_object = r#"{"kind":"A","metadata":{"name":"{{ .Release.Name }}-a"}}"#;
     let as_text = r#""kind: B\nmetadata:\n  name: {{ .Chart.Name }}-b""#;
@@ -321,6 +419,11 @@ fn rendered(args: &[&str]) -> Result<Vec<Value>> {
     let objects: Vec<Value> =
         serde_saphyr::from_multiple(&rendered).context("the chart renders YAML")?;
     Ok(objects.into_iter().filter(|it| !it.is_null()).collect())
+}
+
+/// Returns the objects of a kind.
+fn of_kind<'a>(objects: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    objects.iter().filter(move |object| object["kind"] == kind)
 }
 
 /// Returns the Deployments of the operator and of the writer.
