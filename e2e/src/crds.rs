@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// Returns the CustomResourceDefinition of a resource: `rollouts` of Argo Rollouts, `kafkaconnects` of
 /// Strimzi, `services` of Knative, `clusters` of CloudNativePG, `kustomizations` of Flux, `applications` of
-/// Argo CD, `podmonitors` and `prometheusrules` of the Prometheus Operator, `secretproviderclasspodstatuses` of
+/// Argo CD, `podmonitors`, `servicemonitors` and `prometheusrules` of the Prometheus Operator, `secretproviderclasspodstatuses` of
 /// the Secrets Store CSI driver or `harbors` of harbor-operator. The paths of fields are those of the real
 /// definitions. No controller acts on these resources here. `stores` are nobody's: they have lists of each kind, and
 /// rules whose messages repeat values.
@@ -83,6 +83,16 @@ pub fn crd(name: &str) -> Value {
                 "podmonitors",
                 "podmonitor",
                 "PodMonitor",
+            ],
+            any_object(),
+        ),
+        "servicemonitors" => definition(
+            [
+                "monitoring.coreos.com",
+                "v1",
+                "servicemonitors",
+                "servicemonitor",
+                "ServiceMonitor",
             ],
             any_object(),
         ),

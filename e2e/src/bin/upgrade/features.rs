@@ -84,6 +84,7 @@ pub(crate) fn features(namespaces: &[String]) -> Vec<Feature> {
         f("flowControl.enabled=false", json!({"flowControl": {"enabled": false}})),
         f("networkPolicy.enabled", json!({"networkPolicy": {"enabled": true}})),
         f("podMonitor.enabled", json!({"podMonitor": {"enabled": true}})),
+        f("serviceMonitor.enabled", json!({"serviceMonitor": {"enabled": true}})),
         f("prometheusRule.enabled", json!({"podMonitor": {"enabled": true}, "prometheusRule": {"enabled": true}})),
         f("grafanaDashboard.enabled", json!({"grafanaDashboard": {"enabled": true}})),
         f("pdb.enabled=false", json!({"pdb": {"enabled": false}})),
@@ -103,7 +104,7 @@ fn not_in(key: &str, value: &str) -> Value {
 }
 
 /// Definitions of custom resources without which some features cannot be switched on, or have nothing to do.
-pub(crate) const DEFINITIONS: [&str; 7] = [
+pub(crate) const DEFINITIONS: [&str; 8] = [
     "applications",
     "harbors",
     "kustomizations",
@@ -111,6 +112,7 @@ pub(crate) const DEFINITIONS: [&str; 7] = [
     "prometheusrules",
     "rollouts",
     "secretproviderclasspodstatuses",
+    "servicemonitors",
 ];
 /// Namespace that some features leave out.
 pub(crate) const LEFT_OUT: &str = "upgrade-9";
