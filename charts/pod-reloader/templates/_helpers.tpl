@@ -626,6 +626,16 @@ pair[0].exists(key, {{ $isOurs }} && !(key in pair[1] && pair[0][key] == pair[1]
 pair[1].exists(key, {{ $isOurs }} && !(key in pair[0])))
 {{- end -}}
 
+{{- /* A CustomResourceDefinition of the chart, by its resource. */ -}}
+{{- define "pod-reloader.crd" -}}
+{{- $root := first . -}}
+{{- $crd := $root.Files.Get (printf "files/%s.json" (last .)) | fromJson -}}
+{{- $annotations := merge (include "pod-reloader.stays" $root | fromYaml) ($root.Values.crds.annotations | default dict) -}}
+{{- $_ := set $crd.metadata "labels" (include "pod-reloader.labels" $root | fromYaml) -}}
+{{- $_ := set $crd.metadata "annotations" $annotations -}}
+{{ toYaml $crd }}
+{{- end -}}
+
 {{- /* Annotations of what stays when the release goes. Helm's is known to Argo CD only when it deletes an Application, not
 when it prunes. */ -}}
 {{- define "pod-reloader.stays" -}}

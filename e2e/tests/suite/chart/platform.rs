@@ -7,6 +7,9 @@ use super::template;
 
 const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
+/// A kind of custom resource whose fields are bound.
+const KINDS: &str = r#"--set-json=fieldBindings.kinds=[{"group":"example.com","version":"v1","resource":"stores","kind":"Store"}]"#;
+
 #[test]
 fn the_image_of_every_pod_follows_registry_tag_and_digest() -> Result<()> {
     let digest = format!("image.tag=1,image.digest={DIGEST}");
@@ -106,22 +109,19 @@ fn another_namespace_is_that_of_everything_but_the_test() -> Result<()> {
         "inject-ca-from: ",
         "job=",
     ] {
-        let mut lines = rendered.lines().filter(|line| line.contains(place));
-        let own = lines.clone().any(|line| line.contains("tools"));
-        ensure!(own, "{place}");
-        let of_release = |line: &&str| {
-            let rest = line.replace("tools", "");
-            [
+        let lines = || rendered.lines().filter(|line| line.contains(place));
+        ensure!(lines().any(|line| line.contains("tools")), "{place}");
+        let of_release = lines().find(|line| {
+            let ours = [
                 "\"pod-reloader\"",
                 ": pod-reloader/",
                 "=\"pod-reloader/",
                 ":pod-reloader:",
-            ]
-            .iter()
-            .any(|it| rest.contains(it))
-                || rest.trim() == "namespace: pod-reloader"
-        };
-        ensure!(lines.find(of_release).is_none(), "{place}");
+                "namespace: pod-reloader",
+            ];
+            ours.iter().any(|ours| line.contains(ours))
+        });
+        ensure!(of_release.is_none(), "{place}: {of_release:?}");
     }
     let own = template(&["--set=namespaceOverride=tools,watch.namespaces={tools}"]);
     ensure!(own.is_err(), "it would manage itself");
@@ -375,6 +375,88 @@ fn the_services_of_metrics_have_names_that_a_service_can_have() -> Result<()> {
     names.dedup();
     ensure!(names.len() == 3, "{names:?}");
     ensure!(names.iter().all(|name| name.len() <= 63), "{names:?}");
+    Ok(())
+}
+
+#[test]
+fn somebody_else_can_write_definitions_and_roles() -> Result<()> {
+    let features = "pin.enabled=true,protect.enabled=true,webhook.restrictedOtherwise=true,flux.namespaces={*},\
+                    argoCD.namespaces={argocd}";
+    let is_author_policy = |object: &&Value| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        object["kind"] == "ValidatingAdmissionPolicy" && name.ends_with("-author")
+    };
+    let rbac = ["Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"];
+    for (value, kinds) in [
+        ("crds.enabled=false", &["CustomResourceDefinition"][..]),
+        ("rbac.create=false", &rbac[..]),
+    ] {
+        let without = rendered(&[KINDS, "--set", features, "--set", value])?;
+        let with = rendered(&[KINDS, "--set", features])?;
+        let mut count = with.len();
+        for kind in kinds {
+            let of_kind = of_kind(&with, kind).count();
+            ensure!(of_kind > 1, "{kind}: {of_kind}");
+            count -= of_kind;
+        }
+        let is_meant = |object: &Value| kinds.iter().any(|kind| object["kind"] == *kind);
+        ensure!(!without.iter().any(is_meant), "{value}");
+        ensure!(without.len() == count, "{value}: nothing else goes");
+        let authors = without.iter().filter(is_author_policy).count();
+        ensure!(authors == 2, "{value}: {authors}");
+    }
+    Ok(())
+}
+
+/// Whoever writes a ClusterConfigSync writes to all namespaces.
+#[test]
+fn view_reads_what_is_copied_and_bound_and_edit_writes_field_bindings_alone() -> Result<()> {
+    let rules = |args: &[&str], role: &str| -> Result<Value> {
+        let objects = rendered(args)?;
+        let label = format!("rbac.authorization.k8s.io/aggregate-to-{role}");
+        let role = of_kind(&objects, "ClusterRole")
+            .find(|object| object["metadata"]["labels"][&label] == "true");
+        Ok(role.map_or(Value::Null, |role| role["rules"].clone()))
+    };
+    let rule = |resources: &[&str], verbs: &[&str]| json!([{"apiGroups": ["pod-reloader.github.io"], "resources": resources, "verbs": verbs}]);
+    let read = ["get", "list", "watch"];
+    let write = ["create", "update", "patch", "delete", "deletecollection"];
+    let syncs = "clusterconfigsyncs";
+    let bindings = "fieldbindings";
+    let both = [KINDS];
+    let only_syncs = [];
+    let only_bindings = [KINDS, "--set=sync.enabled=false"];
+    let neither = ["--set=sync.enabled=false"];
+    let off = [KINDS, "--set=rbac.aggregateClusterRoles=false"];
+    for (args, role, expected) in [
+        (&both[..], "view", rule(&[syncs, bindings], &read)),
+        (&both[..], "edit", rule(&[bindings], &write)),
+        (&only_syncs[..], "view", rule(&[syncs], &read)),
+        (&only_syncs[..], "edit", Value::Null),
+        (&only_bindings[..], "view", rule(&[bindings], &read)),
+        (&only_bindings[..], "edit", rule(&[bindings], &write)),
+        (&neither[..], "view", Value::Null),
+        (&off[..], "view", Value::Null),
+        (&off[..], "edit", Value::Null),
+    ] {
+        let found = rules(args, role)?;
+        ensure!(found == expected, "{args:?}, {role}: {found}");
+    }
+    Ok(())
+}
+
+#[test]
+fn definitions_have_annotations_of_the_user_and_stay_all_the_same() -> Result<()> {
+    let own = r"crds.annotations.a=b,crds.annotations.helm\.sh/resource-policy=delete";
+    for definition in of_kind(
+        &rendered(&[KINDS, "--set", own])?,
+        "CustomResourceDefinition",
+    ) {
+        let annotations = &definition["metadata"]["annotations"];
+        ensure!(annotations["a"] == "b", "{annotations}");
+        let policy = &annotations["helm.sh/resource-policy"];
+        ensure!(policy == "keep", "{annotations}");
+    }
     Ok(())
 }
 
