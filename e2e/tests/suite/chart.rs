@@ -75,6 +75,8 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "hostNetwork=true,ports.probes=10250",
             "port 10250 is taken on every node",
         ),
+        ("tests.tolerations=all", "/tests/tolerations"),
+        ("tests.image=kubectl", "/tests"),
         ("crds.enabled=never", "/crds/enabled"),
         ("rbac.create=never", "/rbac/create"),
         ("rbac.aggregate=true", "/rbac"),

@@ -424,7 +424,7 @@ fn view_reads_what_is_copied_and_bound_and_edit_writes_field_bindings_alone() ->
     let syncs = "clusterconfigsyncs";
     let bindings = "fieldbindings";
     let both = [KINDS];
-    let only_syncs = [];
+    let only_syncs: [&str; 0] = [];
     let only_bindings = [KINDS, "--set=sync.enabled=false"];
     let neither = ["--set=sync.enabled=false"];
     let off = [KINDS, "--set=rbac.aggregateClusterRoles=false"];
@@ -457,6 +457,30 @@ fn definitions_have_annotations_of_the_user_and_stay_all_the_same() -> Result<()
         let policy = &annotations["helm.sh/resource-policy"];
         ensure!(policy == "keep", "{annotations}");
     }
+    Ok(())
+}
+
+#[test]
+fn the_pods_of_the_test_fit_into_quotas_and_onto_nodes_of_their_own() -> Result<()> {
+    let tests = json!({
+        "resources": {"limits": {"memory": "64Mi"}},
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+    });
+    let objects = rendered(&["--set-json", &format!("tests={tests}")])?;
+    let of_test = pods(&objects)
+        .into_iter()
+        .filter(|pod| pod["spec"]["containers"][0]["name"] != "controller");
+    let mut count = 0;
+    for pod in of_test {
+        let spec = &pod["spec"];
+        ensure!(spec["nodeSelector"] == tests["nodeSelector"], "{spec}");
+        ensure!(spec["tolerations"] == tests["tolerations"], "{spec}");
+        let resources = &spec["containers"][0]["resources"];
+        ensure!(*resources == tests["resources"], "{spec}");
+        count += 1;
+    }
+    ensure!(count == 2, "{count}");
     Ok(())
 }
 
