@@ -1,5 +1,6 @@
 //! Renders the chart, without a cluster.
 
+mod notes;
 mod platform;
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
