@@ -1,6 +1,7 @@
 //! Renders the chart, without a cluster.
 
 mod notes;
+mod package;
 mod platform;
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};

@@ -16,7 +16,7 @@ fn the_notes_warn_of_what_the_values_leave_open() -> Result<()> {
         ("policy.enabled=true", &[reads, runs][..]),
         ("networkPolicy.enabled=true", &[open, reads, runs][..]),
         (from, &[reads, runs][..]),
-        (&host, &[ignored, reads, runs][..]),
+        (&*host, &[ignored, reads, runs][..]),
         ("reconcile=observe", &[reads][..]),
         ("ignoreSecrets=true", &[runs][..]),
         ("watch.namespaces={shop},fence.enabled=true", &[][..]),
