@@ -1,5 +1,6 @@
 //! Renders the chart, without a cluster.
 
+mod applied;
 mod notes;
 mod package;
 mod platform;

@@ -1,0 +1,101 @@
+//! A real apiserver takes what the chart renders for platforms, and gives users the rights that it has for them.
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
+use serde_json::{Value, json};
+
+use crate::bind::binding_fields;
+
+#[tokio::test]
+async fn the_apiserver_takes_what_platforms_set() -> Result<()> {
+    let values = json!({
+        "commonLabels": {"team": "platform"},
+        "deploymentAnnotations": {"example.com/note": "a"},
+        "revisionHistoryLimit": 3,
+        "strategy": {"type": "Recreate"},
+        "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": ["10.0.0.10"]},
+        "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["chat.example.com"]}],
+        "runtimeClassName": "gvisor",
+        "terminationGracePeriodSeconds": 60,
+        "ports": {"metrics": 9090, "probes": 9091},
+        "livenessProbe": {"timeoutSeconds": 5},
+        "extraEnvFrom": [{"configMapRef": {"name": "proxy", "optional": true}}],
+        "extraVolumes": [{"name": "cache", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "cache", "mountPath": "/cache"}],
+        "extraContainers": [{"name": "proxy", "image": "registry.example.com/proxy:1"}],
+    });
+    Scene::play(binding_fields(values.clone()), async |scene| {
+        let get = ["get", "deployments", "--output=json"];
+        let list: Value = serde_json::from_str(&scene.operators_kubectl(&get).await?)?;
+        let deployments = list["items"].as_array().context("a list")?;
+        ensure!(deployments.len() == 2, "operator and writer: {list}");
+        for deployment in deployments {
+            for (path, expected) in [
+                ("/metadata/labels/team", json!("platform")),
+                ("/metadata/annotations/example.com~1note", json!("a")),
+                ("/spec/revisionHistoryLimit", json!(3)),
+                ("/spec/strategy", values["strategy"].clone()),
+                ("/spec/template/metadata/labels/team", json!("platform")),
+            ] {
+                let found = deployment.pointer(path);
+                ensure!(found == Some(&expected), "{path}: {deployment}");
+            }
+            let pod = &deployment["spec"]["template"]["spec"];
+            for field in [
+                "dnsPolicy",
+                "dnsConfig",
+                "hostAliases",
+                "runtimeClassName",
+                "terminationGracePeriodSeconds",
+            ] {
+                ensure!(pod[field] == values[field], "{field}: {pod}");
+            }
+            let container = &pod["containers"][0];
+            for (path, expected) in [
+                ("/livenessProbe/timeoutSeconds", json!(5)),
+                ("/envFrom", values["extraEnvFrom"].clone()),
+            ] {
+                let found = container.pointer(path);
+                ensure!(found == Some(&expected), "{path}: {container}");
+            }
+            ensure!(pod["containers"][1]["name"] == "proxy", "{pod}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn view_and_edit_have_field_bindings() -> Result<()> {
+    Scene::play(binding_fields(Value::Null), async |scene| {
+        let user = |role: &str| format!("{}-{role}", scene.namespace);
+        for role in ["view", "edit"] {
+            let as_user = format!("--user={}", user(role));
+            let of_role = format!("--clusterrole={role}");
+            let bind = ["create", "rolebinding", role, &of_role, &as_user];
+            scene.kubectl(&bind).await?;
+        }
+        let can = async |role: &str, verb: &str| {
+            let as_user = format!("--as={}", user(role));
+            let resource = "fieldbindings.pod-reloader.github.io";
+            let namespace = format!("--namespace={}", scene.namespace);
+            let ask = ["auth", "can-i", verb, resource, &as_user, &namespace];
+            let answer = scene.tool().output(&ask, "").await?;
+            anyhow::Ok(answer.stdout.trim() == "yes")
+        };
+        for (role, verb) in [("view", "list"), ("edit", "get"), ("edit", "patch")] {
+            wait_for("the role to have the right", PATIENCE, async || {
+                Ok(if can(role, verb).await? {
+                    Attempt::Done(())
+                } else {
+                    Attempt::NotYet(format!("{role} cannot {verb}"))
+                })
+            })
+            .await?;
+        }
+        ensure!(!can("view", "patch").await?, "who views writes nothing");
+        Ok(())
+    })
+    .await
+}
