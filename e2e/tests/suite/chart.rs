@@ -519,6 +519,13 @@ fn null_stands_for_unset() -> Result<()> {
     let rendered = template(&["--set", all])?;
     ensure!(!rendered.contains("--dialects") && !rendered.contains("--custom-resources"));
     ensure!(rendered.contains("\n  minAvailable: 1\n"));
+    let of_platforms = "global.imageRegistry=null,global.imagePullSecrets=null,image.digest=null,namespaceOverride=null,\
+                        commonLabels=null,deploymentAnnotations=null,revisionHistoryLimit=null,strategy=null,\
+                        dnsConfig=null,hostAliases=null,runtimeClassName=null,livenessProbe=null,\
+                        extraEnvFrom=null,extraVolumes=null,extraVolumeMounts=null,extraContainers=null,\
+                        extraObjects=null,crds.annotations=null,podMonitor.relabelings=null,\
+                        tests.resources=null,tests.tolerations=null";
+    ensure!(template(&["--set", of_platforms])? == template(&[])?);
     let single = template(&["--set", "replicaCount=1"])?;
     ensure!(
         single.contains("\n  maxUnavailable: 1\n"),
