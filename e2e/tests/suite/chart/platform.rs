@@ -379,7 +379,7 @@ fn the_services_of_metrics_have_names_that_a_service_can_have() -> Result<()> {
 }
 
 #[test]
-fn somebody_else_can_write_definitions_and_roles() -> Result<()> {
+fn an_administrator_can_write_definitions_and_roles() -> Result<()> {
     let features = "pin.enabled=true,protect.enabled=true,webhook.restrictedOtherwise=true,flux.namespaces={*},\
                     argoCD.namespaces={argocd}";
     let is_author_policy = |object: &&Value| {
