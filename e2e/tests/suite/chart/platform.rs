@@ -1,6 +1,9 @@
 //! The values that platforms demand of every chart: each does what it says, for the writer as well.
 
+use std::fs;
+
 use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::chart;
 use serde_json::{Value, json};
 
 use super::template;
@@ -126,6 +129,23 @@ fn another_namespace_is_that_of_everything_but_the_test() -> Result<()> {
     let own = template(&["--set=namespaceOverride=tools,watch.namespaces={tools}"]);
     ensure!(own.is_err(), "it would manage itself");
     template(&["--set=namespaceOverride=tools,watch.namespaces={pod-reloader}"])?;
+    Ok(())
+}
+
+/// Whatever is rendered by the namespace of the release forgets `namespaceOverride`.
+#[test]
+fn no_template_but_the_notes_uses_the_namespace_of_the_release() -> Result<()> {
+    for entry in fs::read_dir(chart().join("templates"))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            continue;
+        }
+        let text = fs::read_to_string(&path)?;
+        let uses = text.matches(".Release.Namespace").count();
+        // Where the namespace of the operator is defined, and for `helm test`.
+        let allowed = path.ends_with("_helpers.tpl") || path.ends_with("NOTES.txt");
+        ensure!(uses == usize::from(allowed), "{}: {uses}", path.display());
+    }
     Ok(())
 }
 
