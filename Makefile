@@ -123,7 +123,7 @@ $(call phase,3 of 3: demo,$(quick_cluster) -- $(built)/demo --real $(kept))
 endef
 
 .PHONY: test
-test: ## Run all tests, the last of them on a real control plane; TEST=name picks by name, BROWSER=none, PROMETHEUS=none and REAL=none do without these
+test: ## Run all tests, most of them on a real control plane, the last on a real node where it can; TEST=name picks by name, BROWSER=none, PROMETHEUS=none and REAL=none do without these
 	@scripts/need rust cc jq control-plane
 	@scripts/test-runner --begin
 	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
@@ -197,20 +197,24 @@ faults: ## Run the tests of faults at their full size: thousands of workloads, m
 
 # $(call node_programs,NAME): the phase NAME that builds what a real node runs.
 node_programs = $(call phase,$(1),e2e/control-plane/build.sh --for=cluster >/dev/null && scripts/go-program registry >/dev/null && scripts/go-program crane >/dev/null)
-# What a real node takes: its programs, and the image of the operator, unless POD_RELOADER_IMAGE_LAYOUT names one.
+# What a real node takes: its programs, and the image of the operator, unless a variable names one or a program for it.
 define real_node
 $(call node_programs,control plane and node)
-$(if $(POD_RELOADER_IMAGE_LAYOUT),,$(MAKE) --no-print-directory image ARCHS=$(arch))
+$(if $(POD_RELOADER_IMAGE_LAYOUT)$(POD_RELOADER_IMAGE_PROGRAM),,$(MAKE) --no-print-directory image ARCHS=$(arch))
 endef
 
-# The chart from which the test of upgrades begins. A clone without history has none: then values alone are upgraded.
+# The chart from which the test of upgrades begins: the one before the newest change of what it renders, unless FROM
+# names a commit. A clone without history has none: then values alone are upgraded.
 earlier_chart := $(or $(CARGO_TARGET_DIR),target)/earlier-chart
+rendered := templates files values.yaml presets.yaml
 define extract_earlier_chart
 $(call phase,earlier chart,rm -rf $(earlier_chart) && mkdir -p $(earlier_chart) && \
-  if git rev-parse --verify --quiet '$(or $(FROM),HEAD~1)^{commit}'; then \
-    git archive --output=$(earlier_chart)/chart.tar '$(or $(FROM),HEAD~1)' charts/pod-reloader && \
+  from=$(or $(FROM),$$(git rev-list -1 HEAD -- $(rendered:%=charts/pod-reloader/%) 2>/dev/null)~1) && \
+  if git rev-parse --verify --quiet "$$from^{commit}" >/dev/null; then \
+    echo "the earlier chart is that of $$from" && \
+    git archive --output=$(earlier_chart)/chart.tar "$$from" charts/pod-reloader && \
     tar -x -C $(earlier_chart) -f $(earlier_chart)/chart.tar; \
-  else echo 'there is no commit $(or $(FROM),HEAD~1)' && [ -z '$(FROM)' ]; fi)
+  else echo "there is no commit $$from" && [ -z '$(FROM)' ]; fi)
 endef
 earlier = POD_RELOADER_EARLIER_CHART=$(abspath $(earlier_chart))/charts/pod-reloader
 
@@ -250,12 +254,16 @@ smoke: ## Test in short with pods that really run, and a debug build of the oper
 	@scripts/need rust cc cluster
 	$(call node_programs,control plane and node)
 	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e) && cargo test --no-run -p $(e2e) --test real)
-	$(call phase,on a real node,RERUN='make test-real' RUST_TEST_THREADS=1 $(quick_cluster) -- $(tests) -p $(e2e) --test real -- smoke::)
+	$(call phase,on a real node,RERUN='make smoke' RUST_TEST_THREADS=1 $(quick_cluster) -- $(tests) -p $(e2e) --test real -- smoke::)
 
 # Leaves it out, and says why, where the machine lacks something for a real node.
 define smoke_where_it_can
-@if why=$$({ scripts/need cluster && $(cluster) --check; } 2>&1); then $(MAKE) --no-print-directory smoke; \
-else echo "==> on a real node: left out, $$(echo "$$why" | head -n 1)"; fi
+@lacks=2; if why=$$(scripts/need cluster 2>&1); then lacks=0; why=$$($(cluster) --check 2>&1) || lacks=$$?; fi; \
+case $$lacks in \
+  0) $(MAKE) --no-print-directory smoke ;; \
+  2) echo "==> on a real node: left out, $$(echo "$$why" | head -n 1)" ;; \
+  *) echo "$$why" >&2; exit 1 ;; \
+esac
 endef
 
 .PHONY: lint

@@ -16,7 +16,7 @@ struct Args {
     /// Leave the directory with data and logs behind
     #[arg(long)]
     keep: bool,
-    /// Only say what this machine lacks, and exit with 2 if it lacks something
+    /// Only print what this machine lacks, and exit with 2 if it lacks something
     #[arg(long)]
     check: bool,
     /// Be the first process inside of the namespaces. It is set by this program itself

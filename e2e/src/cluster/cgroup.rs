@@ -40,6 +40,20 @@ fn delegate(root: &Path) {
     }
 }
 
+/// Returns the controllers that the kubelet needs and the cgroup of this name does not have.
+pub(super) fn lacking(name: &str) -> Result<Vec<&'static str>> {
+    let folders = hierarchies()?.into_iter().map(|root| root.join(name));
+    let folders: Vec<_> = folders.collect();
+    let lacking = NEEDED.into_iter().filter(|(controller, setting)| {
+        !folders.iter().any(|folder| {
+            let delegated = fs::read_to_string(folder.join("cgroup.controllers"));
+            let mut delegated = delegated.iter().flat_map(|it| it.split_whitespace());
+            folder.join(setting).exists() || delegated.any(|it| it == *controller)
+        })
+    });
+    Ok(lacking.map(|(controller, _)| controller).collect())
+}
+
 /// Removes the cgroup of this name and all below it, once no process is in there any more.
 pub(super) async fn remove(name: &str) -> Result<()> {
     for root in hierarchies()? {
@@ -100,6 +114,14 @@ fn root_of_hierarchy(line: &str) -> Option<&str> {
     let (_, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
     ["cgroup", "cgroup2"].contains(&kind).then_some(point)
 }
+
+/// The controllers that the kubelet needs, and a setting that each has in version 1.
+const NEEDED: [(&str, &str); 4] = [
+    ("cpu", "cpu.shares"),
+    ("cpuset", "cpuset.cpus"),
+    ("memory", "memory.limit_in_bytes"),
+    ("pids", "pids.max"),
+];
 
 #[cfg(test)]
 mod tests {

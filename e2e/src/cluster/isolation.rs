@@ -49,8 +49,8 @@ pub async fn isolate(keep: bool, command: &[OsString], stop: &mut StopSignals) -
     unless_failed(code, remove(&directory).await)
 }
 
-/// Says what this machine lacks for a cluster, and returns [`MISSING`] if it lacks something. What only has to be built
-/// does not count.
+/// Prints what this machine lacks for a cluster, and returns [`MISSING`] if it lacks something. Programs that can still be
+/// built do not count.
 ///
 /// # Errors
 /// When something cannot be made or removed.
@@ -66,15 +66,26 @@ pub async fn check() -> Result<u8> {
 
 /// Returns what is missing, a line each, and tries to make a cgroup, too.
 async fn missing(name: &str, directory: &Path) -> Result<Vec<String>> {
-    let mut missing = needs::missing(directory).await?;
+    let missing = needs::missing(directory).await?;
     if !missing.is_empty() {
         return Ok(missing);
     }
-    if let Err(error) = cgroup::create(name) {
-        missing.push(format!("the right to make cgroups. The error: {error:#}"));
+    // Nothing is built for somebody who names a folder with all programs.
+    if env::var_os(PROGRAMS_VARIABLE).is_some()
+        && let Err(error) = Programs::find_with_real_node()
+    {
+        return Ok(vec![format!("{error:#}")]);
     }
-    cgroup::remove(name).await?;
-    Ok(missing)
+    let made = cgroup::create(name).and_then(|()| cgroup::lacking(name));
+    let removed = cgroup::remove(name).await;
+    Ok(match made.and_then(|lacking| removed.map(|()| lacking)) {
+        Ok(lacking) if lacking.is_empty() => Vec::new(),
+        Ok(lacking) => vec![format!(
+            "cgroups for {}: mount them, or have them delegated to this container",
+            lacking.join(", ")
+        )],
+        Err(error) => vec![format!("the right to make cgroups. The error: {error:#}")],
+    })
 }
 
 /// Prints what is missing, and returns the exit code.
@@ -124,7 +135,7 @@ async fn within(
     command: &[OsString],
     stop: &mut StopSignals,
 ) -> Result<u8> {
-    let missing = needs::missing(directory).await?;
+    let missing = missing(name, directory).await?;
     if !missing.is_empty() {
         return Ok(said(&missing));
     }

@@ -78,7 +78,7 @@ pub(super) const NAMESPACES: [&str; 9] = [
 ];
 
 /// Programs that a node runs, and the package of Debian that has each of them.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 9] = [
     ("unshare", "util-linux"),
     ("setpriv", "util-linux"),
     ("nsenter", "util-linux"),
@@ -87,12 +87,14 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("ip", "iproute2"),
     ("nft", "nftables"),
     ("tar", "tar"),
+    ("ldd", "libc-bin"),
 ];
 
 /// Does the same as a node, in short. It prints what is missing before it ends with 1.
 const PROBE: &str = r#"
 PATH=$PATH:/usr/sbin:/sbin
 lacks() { echo "$*"; exit 1; }
+(: </dev/kmsg) || lacks "/dev/kmsg, which the kubelet reads: is this a container? Then it must be a privileged one"
 ip link set lo up || lacks "the right to set up a network"
 ip link add node0 type bridge || lacks "bridges in the kernel: 'modprobe bridge'"
 ip link add left type veth peer name right || lacks "veth in the kernel: 'modprobe veth'"

@@ -114,7 +114,10 @@ async fn of_release(scene: &RealScene) -> Result<String> {
     let found: Value = serde_json::from_str(&kubectl.run(&get).await?)?;
     let found = found["items"].as_array().cloned().unwrap_or_default();
     let left = found.iter().filter(|object| !stays(object));
-    let left = left.map(|object| format!("{}/{}", object["kind"], object["metadata"]["name"]));
+    let left = left.map(|object| {
+        let [kind, name] = [&object["kind"], &object["metadata"]["name"]].map(Value::as_str);
+        format!("{}/{}", kind.unwrap_or_default(), name.unwrap_or_default())
+    });
     let left: Vec<_> = left.collect();
     Ok(left.join("\n"))
 }

@@ -33,7 +33,7 @@ async fn a_pod_that_is_never_ready_is_deleted_and_one_that_crashes_heals_alone()
         one_answers(scene, "unready", PART, "good").await?;
         one_answers(scene, "crashing", LIMIT, "100MiB").await?;
 
-        // In this order: once the operator has waited long enough for the second one, it has done so for the first one.
+        // In this order: if the first one did not heal in time, it would be deleted before the second one.
         scene.set("crashing", "200MiB").await?;
         scene.set("unready", "better").await?;
         recovers(scene, &unready, PART, "better").await?;

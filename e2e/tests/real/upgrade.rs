@@ -28,7 +28,7 @@ async fn no_upgrade_restarts_a_pod_and_the_next_change_is_one_rollout() -> Resul
 }
 
 /// Upgrades to the chart of these sources, and checks that all pods are the same once the operator has done what it had to
-/// do. `name` is for that alone.
+/// do. `name` names a Deployment that is made to see that.
 async fn restarts_nothing(scene: &RealScene, name: &str, values: &Value) -> Result<()> {
     let before = pods(scene).await?;
     scene.upgrade(values).await?;

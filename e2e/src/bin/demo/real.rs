@@ -1,6 +1,6 @@
 //! Shows the main job of pod-reloader on a real node: pods answer with what they have read, before and after each change.
 
-use std::collections::BTreeSet;
+use std::{cell::Cell, collections::BTreeSet};
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::{
@@ -18,12 +18,16 @@ use crate::{command, seconds, step};
 pub(crate) async fn show(keep: bool) -> Result<()> {
     println!("helm install charts/pod-reloader, with an image, for two pods of the operator ...");
     let started = Instant::now();
+    let is_seen = Cell::new(false);
     RealScene::play("shop", Value::Null, async |scene| {
         let took = seconds(started.elapsed());
         println!("  ready after {took}, and the apiserver calls its webhook\n");
         let shown = steps(scene).await;
         match &shown {
-            Ok(()) => println!("\nEvery step was seen."),
+            Ok(()) => {
+                is_seen.set(true);
+                println!("\nEvery step was seen.");
+            }
             Err(error) => eprintln!("\nNot what should be seen: {error:#}"),
         }
         if keep {
@@ -31,7 +35,13 @@ pub(crate) async fn show(keep: bool) -> Result<()> {
         }
         shown
     })
-    .await
+    .await?;
+    // Without a real node, a scene is not played.
+    ensure!(
+        is_seen.get(),
+        "there is no real node here: run `make demo REAL=1`"
+    );
+    Ok(())
 }
 
 async fn steps(scene: &RealScene) -> Result<()> {
@@ -73,7 +83,7 @@ async fn steps(scene: &RealScene) -> Result<()> {
     rolls_once(scene, &before, "black").await
 }
 
-/// Returns the ConfigMap with a color.
+/// Returns the ConfigMap with a colour.
 fn content(color: &str) -> Value {
     config_map("web-config", color)
 }
@@ -96,7 +106,7 @@ async fn rolls_once(scene: &RealScene, before: &BTreeSet<String>, color: &str) -
     all_answer(scene, color).await
 }
 
-/// Waits until all pods have read this color, and shows their answers.
+/// Waits until all pods have read this colour, and shows their answers.
 async fn all_answer(scene: &RealScene, color: &str) -> Result<()> {
     for (what, path) in [
         ("variable COLOR", "/env/COLOR"),
