@@ -15,24 +15,24 @@ const KINDS: &str = r#"--set-json=fieldBindings.kinds=[{"group":"example.com","v
 
 #[test]
 fn the_image_of_every_pod_follows_registry_tag_and_digest() -> Result<()> {
-    let digest = format!("image.tag=1,image.digest={DIGEST}");
+    let digest = format!("image.tag=v1,image.digest={DIGEST}");
     for (value, image) in [
-        ("image.tag=1", "registry.example.com/pod-reloader:1"),
+        ("image.tag=v1", "registry.example.com/pod-reloader:v1"),
         (
             &*digest,
-            &*format!("registry.example.com/pod-reloader:1@{DIGEST}"),
+            &*format!("registry.example.com/pod-reloader:v1@{DIGEST}"),
         ),
         (
-            "image.tag=1,global.imageRegistry=mirror.example.com:5000/all",
-            "mirror.example.com:5000/all/pod-reloader:1",
+            "image.tag=v1,global.imageRegistry=mirror.example.com:5000/all",
+            "mirror.example.com:5000/all/pod-reloader:v1",
         ),
         (
-            "image.tag=1,image.repository=team/app,global.imageRegistry=mirror.example.com",
-            "mirror.example.com/team/app:1",
+            "image.tag=v1,image.repository=team/app,global.imageRegistry=mirror.example.com",
+            "mirror.example.com/team/app:v1",
         ),
         (
-            "image.tag=1,image.repository=localhost/team/app,global.imageRegistry=mirror.example.com",
-            "mirror.example.com/team/app:1",
+            "image.tag=v1,image.repository=localhost/team/app,global.imageRegistry=mirror.example.com",
+            "mirror.example.com/team/app:v1",
         ),
     ] {
         for pod in pods(&rendered(&["--set", value])?) {
