@@ -531,6 +531,21 @@ mod tests {
     }
 
     #[test]
+    fn every_warning_has_a_section_that_says_what_to_do() {
+        let page = include_str!("../../../../docs/troubleshooting.md");
+        let (contents, _) = page.split_once("\n## ").unwrap();
+        let warning = |line: &'static str| {
+            let (reason, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
+            rest.starts_with("Warning | ").then_some(reason)
+        };
+        let document = include_str!("../../../../docs/operating.md");
+        let of_workloads = document.lines().filter_map(warning);
+        for reason in of_workloads.chain(["ConfigNotSynced", "FieldsNotApplied"]) {
+            assert!(contents.contains(&format!("`{reason}`")), "{reason}");
+        }
+    }
+
+    #[test]
     fn a_long_note_fills_an_event() {
         let missing = ["\u{e4}".repeat(2_000), "x".repeat(2_000)].map(|key| Unmet {
             reference: reference(&"a".repeat(253)),
