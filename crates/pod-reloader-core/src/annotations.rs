@@ -335,4 +335,19 @@ mod tests {
             assert!(words.contains(&format!("\"{key}\"")), "{key}");
         }
     }
+
+    #[test]
+    fn every_key_that_applies_to_other_dialects_is_listed_with_them() {
+        let page = include_str!("../../../docs/annotations.md");
+        let (_, dialects) = page.split_once("\n## Dialects\n").unwrap();
+        let mut lines = dialects.lines();
+        let list = lines.find(|line| line.starts_with("Our own annotations and labels"));
+        let list = list.unwrap();
+        let of_objects = [CONFIG_MAPS, SECRETS, AUTO, SECRET_PROVIDER_CLASSES];
+        for Key { key, is_ours, .. } in KEYS {
+            let name = format!("`{}`", &key[PREFIX.len()..]);
+            let applies = !is_ours && !of_objects.contains(&key);
+            assert_eq!(list.contains(&name), applies, "{key}");
+        }
+    }
 }
