@@ -448,6 +448,7 @@ fn view_reads_what_is_copied_and_bound_and_edit_writes_field_bindings_alone() ->
     let only_bindings = [KINDS, "--set=sync.enabled=false"];
     let neither = ["--set=sync.enabled=false"];
     let off = [KINDS, "--set=rbac.aggregateClusterRoles=false"];
+    let of_namespaces = [KINDS, "--set=sync.enabled=false,watch.namespaces={shop}"];
     for (args, role, expected) in [
         (&both[..], "view", rule(&[syncs, bindings], &read)),
         (&both[..], "edit", rule(&[bindings], &write)),
@@ -458,6 +459,8 @@ fn view_reads_what_is_copied_and_bound_and_edit_writes_field_bindings_alone() ->
         (&neither[..], "view", Value::Null),
         (&off[..], "view", Value::Null),
         (&off[..], "edit", Value::Null),
+        (&of_namespaces[..], "view", Value::Null),
+        (&of_namespaces[..], "edit", Value::Null),
     ] {
         let found = rules(args, role)?;
         ensure!(found == expected, "{args:?}, {role}: {found}");
