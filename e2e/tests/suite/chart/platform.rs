@@ -132,6 +132,23 @@ fn another_namespace_is_that_of_everything_but_the_test() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_namespace_of_digits_is_a_text_to_every_binding() -> Result<()> {
+    let values = "flux.namespaces={*},argoCD.namespaces={argocd}";
+    let objects = rendered(&["--set-string=namespaceOverride=123", "--set", values])?;
+    let subjects = objects
+        .iter()
+        .flat_map(|object| object["subjects"].as_array().into_iter().flatten())
+        .filter(|subject| subject["name"] != "pod-reloader-test");
+    let mut count = 0;
+    for subject in subjects {
+        ensure!(subject["namespace"] == "123", "{subject}");
+        count += 1;
+    }
+    ensure!(count > 4, "{count}");
+    Ok(())
+}
+
 /// Whatever is rendered by the namespace of the release forgets `namespaceOverride`.
 #[test]
 fn no_template_but_the_notes_uses_the_namespace_of_the_release() -> Result<()> {
