@@ -626,11 +626,38 @@ pair[0].exists(key, {{ $isOurs }} && !(key in pair[1] && pair[0][key] == pair[1]
 pair[1].exists(key, {{ $isOurs }} && !(key in pair[0])))
 {{- end -}}
 
+{{- /* A value in JSON, with each text in it rendered as a template of its own: YAML would fold and quote the templates. */ -}}
+{{- define "pod-reloader.renderedJson" -}}
+{{- $value := first . -}}
+{{- $root := last . -}}
+{{- $parts := list -}}
+{{- if kindIs "map" $value -}}
+{{- range $key, $part := $value -}}
+{{- $parts = append $parts (printf "%s:%s" (tpl $key $root | toJson) (include "pod-reloader.renderedJson" (list $part $root))) -}}
+{{- end -}}
+{ {{- join "," $parts -}} }
+{{- else if kindIs "slice" $value -}}
+{{- range $value -}}
+{{- $parts = append $parts (include "pod-reloader.renderedJson" (list . $root)) -}}
+{{- end -}}
+[{{ join "," $parts }}]
+{{- else if kindIs "string" $value -}}
+{{ tpl $value $root | toJson }}
+{{- else -}}
+{{ toJson $value }}
+{{- end -}}
+{{- end -}}
+
 {{- /* A CustomResourceDefinition of the chart, by its resource. */ -}}
 {{- define "pod-reloader.crd" -}}
 {{- $root := first . -}}
 {{- $crd := $root.Files.Get (printf "files/%s.json" (last .)) | fromJson -}}
-{{- $annotations := merge (include "pod-reloader.stays" $root | fromYaml) ($root.Values.crds.annotations | default dict) -}}
+{{- $own := $root.Values.crds.annotations | default dict -}}
+{{- $annotations := merge (include "pod-reloader.stays" $root | fromYaml) $own -}}
+{{- /* Argo CD takes several options. */ -}}
+{{- with get $own "argocd.argoproj.io/sync-options" -}}
+{{- $_ := set $annotations "argocd.argoproj.io/sync-options" (printf "%s,%s" (get $annotations "argocd.argoproj.io/sync-options") .) -}}
+{{- end -}}
 {{- $_ := set $crd.metadata "labels" (include "pod-reloader.labels" $root | fromYaml) -}}
 {{- $_ := set $crd.metadata "annotations" $annotations -}}
 {{ toYaml $crd }}

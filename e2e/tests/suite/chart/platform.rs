@@ -487,7 +487,7 @@ fn view_reads_what_is_copied_and_bound_and_edit_writes_field_bindings_alone() ->
 
 #[test]
 fn definitions_have_annotations_of_the_user_and_stay_all_the_same() -> Result<()> {
-    let own = r"crds.annotations.a=b,crds.annotations.helm\.sh/resource-policy=delete";
+    let own = r"crds.annotations.a=b,crds.annotations.helm\.sh/resource-policy=delete,crds.annotations.argocd\.argoproj\.io/sync-options=ServerSideApply=true";
     for definition in of_kind(
         &rendered(&[KINDS, "--set", own])?,
         "CustomResourceDefinition",
@@ -496,6 +496,9 @@ fn definitions_have_annotations_of_the_user_and_stay_all_the_same() -> Result<()
         ensure!(annotations["a"] == "b", "{annotations}");
         let policy = &annotations["helm.sh/resource-policy"];
         ensure!(policy == "keep", "{annotations}");
+        let options = &annotations["argocd.argoproj.io/sync-options"];
+        let all = "Prune=false,Delete=false,ServerSideApply=true";
+        ensure!(options == all, "{annotations}");
     }
     Ok(())
 }
@@ -526,7 +529,18 @@ fn the_pods_of_the_test_fit_into_quotas_and_onto_nodes_of_their_own() -> Result<
 
 #[test]
 fn extra_objects_are_rendered_as_templates() -> Result<()> {
-    let as_object = r#"{"kind":"A","metadata":{"name":"{{ .Release.Name }}-a"}}"#;
+    // YAML would fold the first text, and escape quotes in the second.
+    let long =
+        "a text that is longer than the eighty characters after which YAML folds what it writes";
+    let templates = [
+        format!(r#"{{{{ printf "%s of %s" "{long}" .Release.Name }}}}"#),
+        r#"it's "{{ .Release.Name }}": {{ quote .Chart.Name }}"#.to_owned(),
+    ];
+    let as_object = json!({
+        "kind": "A",
+        "metadata": {"name": "{{ .Release.Name }}-a"},
+        "spec": {"texts": templates, "{{ .Chart.Name }}": [1_000_000, true, null, {}]},
+    });
     let as_text = r#""kind: B\nmetadata:\n  name: {{ .Chart.Name }}-b""#;
     let value = format!("extraObjects=[{as_object},{as_text}]");
     let objects = rendered(&["--set-json", &value])?;
@@ -535,6 +549,16 @@ fn extra_objects_are_rendered_as_templates() -> Result<()> {
         let object = object.context(kind)?;
         ensure!(object["metadata"]["name"] == name, "{object}");
     }
+    let object = objects.iter().find(|object| object["kind"] == "A");
+    let spec = &object.context("an object")?["spec"];
+    let expected = json!({
+        "texts": [
+            format!("{long} of pod-reloader"),
+            r#"it's "pod-reloader": "pod-reloader""#,
+        ],
+        "pod-reloader": [1_000_000, true, null, {}],
+    });
+    ensure!(*spec == expected, "{spec}");
     Ok(())
 }
 
