@@ -75,9 +75,16 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end -}}
 
-{{- /* The labels for one object, and those for all objects that it does not set otherwise; empty without any. */ -}}
+{{- /* The labels for one object, and those for all objects that it does not set otherwise; empty without any. A label
+that is null is not set. An empty one is, which `merge` would not heed. */ -}}
 {{- define "pod-reloader.ownLabels" -}}
-{{- with merge (dict) (last . | default dict) ((first .).Values.commonLabels | default dict) -}}
+{{- $labels := dict -}}
+{{- range list (first .).Values.commonLabels (last .) -}}
+{{- range $key, $value := . | default dict -}}
+{{- if not (kindIs "invalid" $value) }}{{ $_ := set $labels $key $value }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- with $labels -}}
 {{ toYaml . }}
 {{- end -}}
 {{- end -}}

@@ -58,24 +58,36 @@ fn every_pod_has_the_global_pull_secrets_and_those_of_the_chart() -> Result<()> 
 
 #[test]
 fn common_labels_are_on_every_object_and_pod_and_in_no_selector() -> Result<()> {
-    let own =
-        "podLabels.team=a,pdb.labels.team=a,podMonitor.labels.team=a,prometheusRule.labels.team=a";
+    let own = "podLabels.team=a,pdb.labels.team=a,podMonitor.labels.team=a,serviceMonitor.labels.team=a,\
+               prometheusRule.labels.team=a,grafanaDashboard.labels.team=a";
     let on = "commonLabels.team=b,commonLabels.app=c,pin.enabled=true,protect.enabled=true,\
               webhook.restrictedOtherwise=true,webhook.certManager.enabled=true,fence.enabled=true,\
-              networkPolicy.enabled=true,podMonitor.enabled=true,prometheusRule.enabled=true,\
-              grafanaDashboard.enabled=true";
-    let objects = rendered(&["--set", on, "--set", own])?;
-    for object in objects.iter().chain(&pods(&objects)) {
+              networkPolicy.enabled=true,prometheusRule.enabled=true,grafanaDashboard.enabled=true";
+    let args = ["--set", on, "--set", own];
+    let by_pods = rendered(&[&args[..], &["--set=podMonitor.enabled=true"]].concat())?;
+    let by_services = rendered(&[&args[..], &["--set=serviceMonitor.enabled=true"]].concat())?;
+    let pods_of_both = [pods(&by_pods), pods(&by_services)].concat();
+    for object in by_pods.iter().chain(&by_services).chain(&pods_of_both) {
         let kind = &object["kind"];
         let metadata = &object["metadata"];
         let labels = &metadata["labels"];
         ensure!(labels["app"].is_string(), "{kind}: {metadata}");
         ensure!(labels["team"].is_string(), "{kind}: {metadata}");
-        for path in ["/spec/selector", "/spec/podSelector"] {
+        for path in [
+            "/spec/selector",
+            "/spec/podSelector",
+            "/spec/affinity",
+            "/spec/topologySpreadConstraints",
+        ] {
             let selector = object.pointer(path).unwrap_or(&Value::Null);
             ensure!(!selector.to_string().contains("team"), "{kind}: {selector}");
         }
-        let is_own = ["PodDisruptionBudget", "PodMonitor", "PrometheusRule"];
+        let is_own = [
+            "PodDisruptionBudget",
+            "PodMonitor",
+            "ServiceMonitor",
+            "PrometheusRule",
+        ];
         let is_own = is_own.iter().any(|own| kind == own);
         ensure!(!is_own || labels["team"] == "a", "{kind}: {labels}");
     }
@@ -83,18 +95,68 @@ fn common_labels_are_on_every_object_and_pod_and_in_no_selector() -> Result<()> 
 }
 
 #[test]
-fn labels_that_the_chart_sets_itself_are_refused_as_common_labels() -> Result<()> {
-    for key in [
-        "app\\.kubernetes\\.io/name",
-        "helm\\.sh/chart",
-        "pod-reloader\\.github\\.io/protect",
-        "pod-reloader\\.cs\\.sap\\.com/ignored",
+fn labels_that_the_chart_or_kubernetes_sets_are_refused() -> Result<()> {
+    for (label, place) in [
+        (r"commonLabels.app\.kubernetes\.io/name", "/commonLabels"),
+        (r"commonLabels.helm\.sh/chart", "/commonLabels"),
+        ("commonLabels.pod-template-hash", "/commonLabels"),
+        (
+            r"commonLabels.pod-reloader\.github\.io/protect",
+            "/commonLabels",
+        ),
+        (
+            r"commonLabels.pod-reloader\.cs\.sap\.com/ignored",
+            "/commonLabels",
+        ),
+        // The operator's ClusterRole would be a part of `view`, which could then read Secrets.
+        (
+            r"commonLabels.rbac\.authorization\.k8s\.io/aggregate-to-view",
+            "/commonLabels",
+        ),
+        (r"podLabels.app\.kubernetes\.io/instance", "/podLabels"),
+        (r"pdb.labels.app\.kubernetes\.io/instance", "/pdb/labels"),
+        (r"podMonitor.labels.helm\.sh/chart", "/podMonitor/labels"),
+        (
+            r"serviceMonitor.labels.app\.kubernetes\.io/instance",
+            "/serviceMonitor/labels",
+        ),
+        (
+            r"prometheusRule.labels.app\.kubernetes\.io/version",
+            "/prometheusRule/labels",
+        ),
+        (
+            r"grafanaDashboard.labels.app\.kubernetes\.io/name",
+            "/grafanaDashboard/labels",
+        ),
     ] {
-        let value = format!("commonLabels.{key}=x");
+        let value = format!("{label}=x");
         let error = template(&["--set", &value]).err().context(value)?;
-        ensure!(format!("{error}").contains("/commonLabels"), "{error}");
+        ensure!(format!("{error}").contains(place), "{label}: {error}");
     }
-    template(&["--set=commonLabels.app\\.kubernetes\\.io/part-of=platform"])?;
+    template(&[r"--set=commonLabels.app\.kubernetes\.io/part-of=platform"])?;
+    // Service meshes read the version from pods.
+    template(&[r"--set=podLabels.app\.kubernetes\.io/version=v1"])?;
+    Ok(())
+}
+
+#[test]
+fn a_label_of_one_object_can_be_empty_and_null_stands_for_unset() -> Result<()> {
+    for (own, expected) in [
+        (r#"{"team": ""}"#, json!("")),
+        (r#"{"team": null}"#, json!("b")),
+    ] {
+        let own = format!("podLabels={own}");
+        let common = r#"commonLabels={"team":"b","app":null}"#;
+        let objects = rendered(&["--set-json", common, "--set-json", &own])?;
+        for deployment in deployments(&objects) {
+            let of_object = &deployment["metadata"]["labels"];
+            let of_pod = &deployment["spec"]["template"]["metadata"]["labels"];
+            ensure!(of_pod["team"] == expected, "{own}: {of_pod}");
+            ensure!(of_object["team"] == "b", "{own}: {of_object}");
+            let has_app = [of_object, of_pod].map(|labels| labels.get("app").is_some());
+            ensure!(has_app == [false, false], "{own}: {of_pod}");
+        }
+    }
     Ok(())
 }
 
