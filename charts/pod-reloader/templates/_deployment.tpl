@@ -5,6 +5,8 @@
 {{- $mountedTls := and (not $isWriter) (include "pod-reloader.mountedTlsSecret" .) }}
 {{- $clientCA := and (not $isWriter) (or .Values.webhook.clientCA.configMap .Values.webhook.clientCA.secret) }}
 {{- $replicas := $isWriter | ternary .Values.writer.replicaCount .Values.replicaCount }}
+{{- $metricsPort := include "pod-reloader.metricsPort" . }}
+{{- $probesPort := include "pod-reloader.probesPort" . }}
 {{- $hostNetwork := and (not $isWriter) .Values.hostNetwork }}
 apiVersion: apps/v1
 kind: Deployment
@@ -59,12 +61,12 @@ spec:
       priorityClassName: {{ . }}
       {{- end }}
       hostNetwork: {{ $hostNetwork }}
-      dnsPolicy: {{ .Values.dnsPolicy }}
+      dnsPolicy: {{ .Values.dnsPolicy | default "ClusterFirst" }}
       {{- with include "pod-reloader.fields" (list .Values "dnsConfig" "hostAliases" "runtimeClassName") }}
       {{- . | nindent 6 }}
       {{- end }}
       # It goes on serving for 15 s after SIGTERM, until nobody calls it any more.
-      terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+      terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds | default 30 }}
       {{- with .Values.podSecurityContext }}
       securityContext:
         {{- toYaml . | nindent 8 }}
@@ -253,11 +255,11 @@ spec:
             {{- end }}
             {{- end }}
             {{- end }}
-            {{- if ne (int .Values.ports.metrics) 8080 }}
-            - --metrics-bind-address=:{{ .Values.ports.metrics }}
+            {{- if ne $metricsPort "8080" }}
+            - --metrics-bind-address=:{{ $metricsPort }}
             {{- end }}
-            {{- if ne (int .Values.ports.probes) 8081 }}
-            - --health-probe-bind-address=:{{ .Values.ports.probes }}
+            {{- if ne $probesPort "8081" }}
+            - --health-probe-bind-address=:{{ $probesPort }}
             {{- end }}
             - --log-level={{ .Values.log.level }}
             - --log-format={{ .Values.log.format }}
@@ -282,9 +284,9 @@ spec:
               containerPort: {{ .Values.webhook.port }}
             {{- end }}
             - name: metrics
-              containerPort: {{ .Values.ports.metrics }}
+              containerPort: {{ $metricsPort }}
             - name: probes
-              containerPort: {{ .Values.ports.probes }}
+              containerPort: {{ $probesPort }}
           livenessProbe:
             {{- with .Values.livenessProbe }}
             {{- toYaml . | nindent 12 }}

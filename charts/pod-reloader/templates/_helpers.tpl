@@ -95,17 +95,17 @@ that is null is not set. An empty one is, which `merge` would not heed. */ -}}
 {{- with (.Values.global | default dict).imageRegistry -}}
 {{- /* The first part names a registry if it has a dot or a port. */ -}}
 {{- $name := regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" $repository "" -}}
-{{- $repository = printf "%s/%s" . $name -}}
+{{- $repository = printf "%s/%s" (trimSuffix "/" .) $name -}}
 {{- end -}}
 {{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end -}}
 
 {{- /* The names of the pull secrets of all pods, as a field of a pod; empty without any. A global one is often just a
-name. */ -}}
+name, or has fields for other charts. */ -}}
 {{- define "pod-reloader.imagePullSecrets" -}}
 {{- $secrets := list -}}
 {{- range concat ((.Values.global | default dict).imagePullSecrets | default list) (.Values.imagePullSecrets | default list) -}}
-{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) .) -}}
+{{- $secrets = append $secrets (kindIs "string" . | ternary (dict "name" .) (pick (kindIs "map" . | ternary . dict) "name")) -}}
 {{- end -}}
 {{- with uniq $secrets -}}
 imagePullSecrets:
@@ -120,6 +120,15 @@ imagePullSecrets:
 {{- with get (first $) $name }}{{ $_ := set $set $name . }}{{ end -}}
 {{- end -}}
 {{- with $set }}{{ toYaml . }}{{ end -}}
+{{- end -}}
+
+{{- /* The ports of both processes. */ -}}
+{{- define "pod-reloader.metricsPort" -}}
+{{ (.Values.ports | default dict).metrics | default 8080 | int }}
+{{- end -}}
+
+{{- define "pod-reloader.probesPort" -}}
+{{ (.Values.ports | default dict).probes | default 8081 | int }}
 {{- end -}}
 
 {{- define "pod-reloader.serviceAccountName" -}}

@@ -92,7 +92,7 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "/readinessProbe/periodSeconds",
         ),
         (
-            "terminationGracePeriodSeconds=0",
+            "terminationGracePeriodSeconds=15",
             "/terminationGracePeriodSeconds",
         ),
         ("dnsConfig.servers={a}", "/dnsConfig"),
@@ -100,6 +100,13 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
         ("hostAliases[0].hostnames={a}", "/hostAliases/0"),
         ("extraEnvFrom[0].prefix=A", "/extraEnvFrom/0"),
         ("extraVolumes[0].emptyDir.medium=Memory", "/extraVolumes/0"),
+        ("extraVolumes[0].name=tls", "/extraVolumes/0/name"),
+        ("extraEnv[0].value=a", "/extraEnv/0"),
+        ("extraEnv[0].name=POD_NAMESPACE", "/extraEnv/0/name"),
+        (
+            "extraContainers[0].name=controller,extraContainers[0].image=a",
+            "/extraContainers/0/name",
+        ),
         ("extraVolumeMounts[0].name=a", "/extraVolumeMounts/0"),
         ("extraContainers[0].name=a", "/extraContainers/0"),
         ("extraObjects={1}", "/extraObjects/0"),
@@ -110,6 +117,18 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
         (
             "strategy.rollingUpdate.maxSurge=half",
             "/strategy/rollingUpdate/maxSurge",
+        ),
+        (
+            "strategy.rollingUpdate.maxUnavailable=150%",
+            "/strategy/rollingUpdate/maxUnavailable",
+        ),
+        (
+            "strategy.type=Recreate,strategy.rollingUpdate.maxSurge=1",
+            "/strategy/rollingUpdate",
+        ),
+        (
+            "strategy.rollingUpdate.maxSurge=0,strategy.rollingUpdate.maxUnavailable=0%",
+            "cannot both be 0",
         ),
         ("webhook.failurePolicy=Refuse", "/webhook/failurePolicy"),
         ("replicaCount=two", "/replicaCount"),
@@ -130,6 +149,10 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
         (
             "serviceMonitor.relabelings[0].target=a",
             "/serviceMonitor/relabelings/0",
+        ),
+        (
+            "podMonitor.metricRelabelings[0].action=remove",
+            "/podMonitor/metricRelabelings/0/action",
         ),
         (
             "podMonitor.enabled=true,serviceMonitor.enabled=true",
@@ -524,7 +547,9 @@ fn null_stands_for_unset() -> Result<()> {
                         dnsConfig=null,hostAliases=null,runtimeClassName=null,livenessProbe=null,\
                         extraEnvFrom=null,extraVolumes=null,extraVolumeMounts=null,extraContainers=null,\
                         extraObjects=null,crds.annotations=null,podMonitor.relabelings=null,\
-                        tests.resources=null,tests.tolerations=null";
+                        tests.resources=null,tests.tolerations=null,ports.metrics=null,ports.probes=null,\
+                        dnsPolicy=null,terminationGracePeriodSeconds=null,podMonitor=null,\
+                        serviceMonitor=null,prometheusRule=null";
     ensure!(template(&["--set", of_platforms])? == template(&[])?);
     let single = template(&["--set", "replicaCount=1"])?;
     ensure!(

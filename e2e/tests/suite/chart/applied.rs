@@ -1,7 +1,7 @@
 //! A real apiserver takes what the chart renders for platforms, and gives users the rights that it has for them.
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::{Attempt, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
 use serde_json::{Value, json};
 
 use crate::bind::binding_fields;
@@ -61,6 +61,31 @@ async fn the_apiserver_takes_what_platforms_set() -> Result<()> {
             }
             ensure!(pod["containers"][1]["name"] == "proxy", "{pod}");
         }
+        Ok(())
+    })
+    .await
+}
+
+/// The apiserver sets `rollingUpdate` by default. Helm only removes it if it has set it itself.
+#[tokio::test]
+async fn a_release_that_sets_the_default_strategy_can_change_to_recreate() -> Result<()> {
+    Scene::play(Options::released(), async |scene| {
+        let mut installation = scene.installation.clone();
+        for strategy in [
+            json!({"rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}),
+            json!({"type": "Recreate"}),
+        ] {
+            let options = Options {
+                values: json!({"strategy": strategy}),
+                ..Options::released()
+            };
+            let values = options.values(&scene.namespace);
+            installation.upgrade(&values).await?;
+        }
+        let get = ["get", "deployments", "--output=json"];
+        let list: Value = serde_json::from_str(&scene.operators_kubectl(&get).await?)?;
+        let found = &list["items"][0]["spec"]["strategy"];
+        ensure!(*found == json!({"type": "Recreate"}), "{found}");
         Ok(())
     })
     .await

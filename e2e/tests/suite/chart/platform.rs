@@ -27,6 +27,10 @@ fn the_image_of_every_pod_follows_registry_tag_and_digest() -> Result<()> {
             "mirror.example.com:5000/all/pod-reloader:v1",
         ),
         (
+            "image.tag=v1,global.imageRegistry=mirror.example.com/",
+            "mirror.example.com/pod-reloader:v1",
+        ),
+        (
             "image.tag=v1,image.repository=team/app,global.imageRegistry=mirror.example.com",
             "mirror.example.com/team/app:v1",
         ),
@@ -45,13 +49,17 @@ fn the_image_of_every_pod_follows_registry_tag_and_digest() -> Result<()> {
 
 #[test]
 fn every_pod_has_the_global_pull_secrets_and_those_of_the_chart() -> Result<()> {
-    let value = "global.imagePullSecrets={mirror},imagePullSecrets[0].name=own,imagePullSecrets[1].name=mirror";
-    for pod in pods(&rendered(&["--set", value])?) {
-        let secrets = &pod["spec"]["imagePullSecrets"];
-        ensure!(
-            *secrets == json!([{"name": "mirror"}, {"name": "own"}]),
-            "{secrets}"
-        );
+    let own = "imagePullSecrets[0].name=own,imagePullSecrets[1].name=mirror";
+    for global in [
+        r#"["mirror"]"#,
+        r#"[{"name":"mirror","of":"another chart"}]"#,
+    ] {
+        let global = format!("global.imagePullSecrets={global}");
+        for pod in pods(&rendered(&["--set-json", &global, "--set", own])?) {
+            let secrets = &pod["spec"]["imagePullSecrets"];
+            let expected = json!([{"name": "mirror"}, {"name": "own"}]);
+            ensure!(*secrets == expected, "{global}: {secrets}");
+        }
     }
     Ok(())
 }
@@ -414,16 +422,24 @@ fn a_monitor_of_either_kind_scrapes_both_processes_as_it_is_told() -> Result<()>
             ] {
                 ensure!(endpoint[field] == settings[field], "{field}: {endpoint}");
             }
-            // It finds what it is to scrape: pods, or a Service of theirs that has the port.
+            // It finds what it is to scrape: the pods of a Deployment, or a Service that has the port and finds them.
             let selector = &spec["selector"]["matchLabels"];
-            let scraped = of_kind(&objects, "Service").filter(|service| {
-                let ports = service["spec"]["ports"].as_array();
-                let mut ports = ports.into_iter().flatten();
-                service["spec"]["selector"] == *selector
-                    && ports.any(|port| port["name"] == "metrics")
+            let scraped = deployments(&objects).into_iter().filter(|deployment| {
+                let pods = &deployment["spec"]["template"]["metadata"]["labels"];
+                let mut services = of_kind(&objects, "Service").filter(|service| {
+                    let ports = service["spec"]["ports"].as_array();
+                    ports.is_some_and(|ports| ports.iter().any(|port| port["name"] == "metrics"))
+                        && is_in(selector, &service["metadata"]["labels"])
+                        && is_in(&service["spec"]["selector"], pods)
+                        && names["matchNames"][0] == service["metadata"]["namespace"]
+                });
+                let of_deployment = names["matchNames"][0] == deployment["metadata"]["namespace"];
+                match kind {
+                    "PodMonitor" => is_in(selector, pods) && of_deployment,
+                    _ => services.next().is_some() && services.next().is_none(),
+                }
             });
-            let services = usize::from(kind == "ServiceMonitor");
-            ensure!(scraped.count() == services, "{kind}: {selector}");
+            ensure!(scraped.count() == 1, "{kind}: {selector}");
         }
     }
     Ok(())
@@ -638,6 +654,12 @@ fn listens(container: &Value) -> String {
         .into_iter()
         .chain(flags.map(str::to_owned));
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// Returns true if labels have all that a selector asks for, which is something.
+fn is_in(selector: &Value, labels: &Value) -> bool {
+    let asked = selector.as_object().filter(|asked| !asked.is_empty());
+    asked.is_some_and(|asked| asked.iter().all(|(key, value)| labels[key] == *value))
 }
 
 /// Returns the spec of the pods of a Deployment.
