@@ -18,6 +18,11 @@
 {{- .Values.namespaceOverride | default .Release.Namespace -}}
 {{- end -}}
 
+{{- /* The namespace of what `helm test` changes. */ -}}
+{{- define "pod-reloader.testNamespace" -}}
+{{- .Values.tests.namespace | default (first (.Values.watch.namespaces | default list)) | default "default" -}}
+{{- end -}}
+
 {{- /* The process: "controller", which answers reviews and restarts workloads, or "writer", which writes Secrets and
 custom resources. Templates for the writer get a context that says so. */ -}}
 {{- define "pod-reloader.part" -}}

@@ -53,10 +53,29 @@ fn the_notes_name_what_is_on_and_the_next_step() -> Result<()> {
         }
     }
     let off = notes("reconcile=off")?;
+    ensure!(!off.contains("Switched on:"), "{off}");
+    let role = "(needs the Role of the test)";
     ensure!(
-        !off.contains("Switched on:") && !off.contains(test),
-        "{off}"
+        notes("rbac.create=false")?.contains(role),
+        "an administrator writes it"
     );
+    ensure!(!notes("rbac.create=true")?.contains(role), "it is there");
+    Ok(())
+}
+
+#[test]
+fn the_notes_name_the_test_only_where_it_can_pass() -> Result<()> {
+    for values in [
+        "reconcile=off",
+        // The test is in the namespace `default`, unless a value says otherwise.
+        "namespaceOverride=default",
+        "ignoreNamespaces={default}",
+    ] {
+        let notes = notes(values)?;
+        ensure!(!notes.contains("helm test"), "{values}: {notes}");
+    }
+    let elsewhere = notes("namespaceOverride=default,tests.namespace=shop")?;
+    ensure!(elsewhere.contains("helm test"), "{elsewhere}");
     Ok(())
 }
 
