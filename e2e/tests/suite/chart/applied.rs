@@ -1,7 +1,7 @@
 //! A real apiserver takes what the chart renders for platforms, and gives users the rights that it has for them.
 
 use anyhow::{Context, Result, ensure};
-use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, wait_for};
+use pod_reloader_e2e::{Attempt, Options, PATIENCE, Scene, THIS_NAMESPACE, wait_for};
 use serde_json::{Value, json};
 
 use crate::bind::binding_fields;
@@ -93,7 +93,18 @@ async fn a_release_that_sets_the_default_strategy_can_change_to_recreate() -> Re
 
 #[tokio::test]
 async fn view_and_edit_have_field_bindings() -> Result<()> {
-    Scene::play(binding_fields(Value::Null), async |scene| {
+    // With `watch.namespaces`, there are no ClusterRoles for users.
+    let options = Options {
+        everywhere: true,
+        // Otherwise it would also bind the fields of other tests.
+        running: false,
+        namespace_labels: vec![format!("roles-test={THIS_NAMESPACE}")],
+        failure_policy: "Ignore",
+        ..binding_fields(json!({
+            "webhook": {"namespaceSelector": {"matchLabels": {"roles-test": THIS_NAMESPACE}}},
+        }))
+    };
+    Scene::play(options, async |scene| {
         let user = |role: &str| format!("{}-{role}", scene.namespace);
         for role in ["view", "edit"] {
             let as_user = format!("--user={}", user(role));
