@@ -66,7 +66,16 @@ DOWNLOADS :=
 threads := 6
 # The folder in which scripts/test-runner notes how long each test takes, and which are unsteady.
 export TEST_RECORDS := $(abspath $(or $(CARGO_TARGET_DIR),target))/test-records
-tests := cargo test --config 'target."cfg(all())".runner="scripts/test-runner"'
+# Always of the whole workspace: cargo builds a crate once for each set of features, which are those that the selected
+# packages ask for. So no phase builds anew what an earlier one has built.
+runner := --config 'target."cfg(all())".runner="scripts/test-runner"'
+tests := cargo test --workspace $(runner)
+# The tests that need no cluster: all but those in e2e/tests.
+tests_in_files := $(wildcard crates/*/tests/*.rs webhook-certs/tests/*.rs)
+tests_in_folders := $(wildcard crates/*/tests/*/main.rs webhook-certs/tests/*/main.rs)
+unit_tests := $(tests) --lib --bins $(addprefix --test=,$(basename $(notdir $(tests_in_files))) $(notdir $(patsubst %/main.rs,%,$(tests_in_folders))))
+# The programs, and the tests that need a cluster.
+build := cargo build --workspace --bins --test=suite --test=real
 
 # What a mistake breaks first: one test of each part.
 first := clients::a_release_by_any_client_makes_one_rollout_with_the_new_hash \
@@ -93,7 +102,7 @@ faults := answer_faults:: apiserver_faults:: etcd_faults:: leaders:: limits:: na
 faults += $(if $(VALUES),--skip=namespaces::without_the_right_to_read_secrets)
 # $(call on,VERSION,TESTS)
 on = RERUN='make test-versions KUBERNETES=$(1)' RUST_TEST_THREADS=$(threads) \
-  $(control_plane:%--=%$(if $(filter-out $(current),$(1)),--kubernetes=$(1)) --) $(tests) -p $(e2e) --test suite --no-fail-fast -- $(2)
+  $(control_plane:%--=%$(if $(filter-out $(current),$(1)),--kubernetes=$(1)) --) $(tests) --test=suite --no-fail-fast -- $(2)
 build_control_plane = e2e/control-plane/build.sh $(addprefix --kubernetes=,$(filter-out $(current),$(1)))
 
 .PHONY: help
@@ -127,11 +136,11 @@ test: ## Run all tests, most of them on a real control plane, the last on a real
 	@scripts/need rust cc jq control-plane
 	@scripts/test-runner --begin
 	$(call phase,browser and Prometheus,scripts/browser && scripts/prometheus)
-	$(call phase,unit and router tests,$(browser) $(tests) $(TEST))
+	$(call phase,unit and router tests,$(browser) $(unit_tests) $(TEST) && $(tests) --doc $(TEST))
 	$(call phase,control plane,$(call build_control_plane,$(oldest)) >/dev/null)
-	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) -p $(e2e) --no-fail-fast $(or $(TEST),-- $(addprefix --skip=,$(floods))))
-	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) $(tests) -p $(e2e) --test suite --no-fail-fast -- $(floods)))
+	$(call phase,build,$(build))
+	$(call phase,end-to-end tests,$(browser) RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) --test=suite --no-fail-fast $(or $(TEST),-- $(addprefix --skip=,$(floods))))
+	$(if $(TEST),,$(call phase,floods,RUST_TEST_THREADS=2 $(control_plane) $(tests) --test=suite --no-fail-fast -- $(floods)))
 	$(if $(TEST),,$(call phase,on Kubernetes $(oldest),$(call on,$(oldest),$(on_oldest) --skip=pins::clients::)))
 	$(if $(TEST)$(filter none,$(REAL)),,$(smoke_where_it_can))
 	@scripts/test-runner --end
@@ -144,10 +153,10 @@ check: ## Run the quick checks, in three minutes: clippy, unit tests, and an end
 	@scripts/need rust cc rustfmt clippy control-plane
 	@scripts/test-runner --begin
 	$(call phase,lint,cargo fmt --all --check && scripts/boundaries && $(layers) && cargo clippy --locked --workspace --all-targets -- -D warnings)
-	$(call phase,unit and router tests,$(call changed,crates) && BROWSER_BIN=none $(tests) --lib --bins $$changed)
+	$(call phase,unit and router tests,$(call changed,crates) && BROWSER_BIN=none cargo test $(runner) --lib --bins $${changed:---workspace})
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
-	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,end-to-end tests,$(call changed,tests) && RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) -p $(e2e) --test suite --no-fail-fast -- $${changed:---exact $(first)})
+	$(call phase,build,$(build))
+	$(call phase,end-to-end tests,$(call changed,tests) && RUST_TEST_THREADS=$(threads) $(control_plane) $(tests) --test=suite --no-fail-fast -- $${changed:---exact $(first)})
 	@scripts/test-runner --end
 
 # One after the other: each takes the machine for itself.
@@ -163,7 +172,7 @@ test-versions: ## Run the tests on each version of Kubernetes; KUBERNETES=1.30 o
 	@scripts/need rust cc jq control-plane
 	@scripts/test-runner --begin
 	$(call phase,control plane,$(call build_control_plane,$(or $(KUBERNETES),$(versions))) >/dev/null)
-	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
+	$(call phase,build,$(build))
 	$(foreach version,$(or $(KUBERNETES),$(versions)),$(call phase,on Kubernetes $(version),$(call on,$(version),$(TEST)))$(newline))
 
 # The file of values for all operators of a longer run.
@@ -173,8 +182,8 @@ values = $(if $(VALUES),POD_RELOADER_VALUES=$(abspath $(VALUES)))
 soak: ## Keep users and operator busy while something breaks each minute; MINUTES=15 WORKLOADS=2000 SEED=n VALUES=file
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
-	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,soak,$(values) cargo run --quiet -p $(e2e) --bin soak -- $(if $(MINUTES),--minutes=$(MINUTES)) \
+	$(call phase,build,$(build))
+	$(call phase,soak,$(values) $(built)/soak $(if $(MINUTES),--minutes=$(MINUTES)) \
 	  $(if $(WORKLOADS),--workloads=$(WORKLOADS)) $(if $(SEED),--seed=$(SEED)))
 
 # Not a part of make test: it builds another operator, and takes a quarter of an hour.
@@ -183,7 +192,7 @@ test-upgrade: ## Upgrade from FROM=commit with 500 workloads, then switch each f
 	@scripts/need rust cc control-plane
 	$(call phase,earlier version,scripts/earlier '$(FROM)')
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
-	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
+	$(call phase,build,$(build))
 	$(call phase,upgrade,$(built)/upgrade --from="$$(scripts/earlier '$(FROM)')" $(if $(WORKLOADS),--workloads=$(WORKLOADS)) \
 	  $(if $(FEATURES),--features='$(FEATURES)'))
 
@@ -192,8 +201,8 @@ test-upgrade: ## Upgrade from FROM=commit with 500 workloads, then switch each f
 faults: ## Run the tests of faults at their full size: thousands of workloads, minutes of waiting; VALUES=file
 	@scripts/need rust cc control-plane
 	$(call phase,control plane,e2e/control-plane/build.sh >/dev/null)
-	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e))
-	$(call phase,faults,$(values) FULL=1 RUST_TEST_THREADS=1 $(control_plane) cargo test -p $(e2e) --test suite --no-fail-fast -- $(or $(TEST),$(faults)))
+	$(call phase,build,$(build))
+	$(call phase,faults,$(values) FULL=1 RUST_TEST_THREADS=1 $(control_plane) cargo test --workspace --test=suite --no-fail-fast -- $(or $(TEST),$(faults)))
 
 # $(call node_programs,NAME): the phase NAME that builds what a real node runs.
 node_programs = $(call phase,$(1),e2e/control-plane/build.sh --for=cluster >/dev/null && scripts/go-program registry >/dev/null && scripts/go-program crane >/dev/null)
@@ -222,7 +231,7 @@ earlier = POD_RELOADER_EARLIER_CHART=$(abspath $(earlier_chart))/charts/pod-relo
 cluster: ## Run a cluster with a real node until Ctrl-C, as root on Linux; KEEP=1 leaves data and logs behind
 	@scripts/need rust cc jq cluster
 	$(real_node)
-	$(call phase,build,cargo build -p $(e2e) --bin cluster)
+	$(call phase,build,$(build))
 	$(call phase,cluster,$(cluster) $(if $(filter 1,$(KEEP)),--keep))
 
 # Not a part of make test, but for `smoke::`: it needs root, and programs and an image that nothing else needs.
@@ -232,8 +241,8 @@ test-real: ## Test with pods that really run, as root on Linux; TEST=name picks 
 	@scripts/test-runner --begin
 	$(real_node)
 	$(extract_earlier_chart)
-	$(call phase,build,cargo build -p $(e2e) --bin cluster && cargo test --no-run -p $(e2e) --test real)
-	$(call phase,tests on a real node,RERUN='make test-real' POD_RELOADER_NEEDS_REAL_NODE=1 $(earlier) RUST_TEST_THREADS=1 $(cluster) -- $(tests) -p $(e2e) --test real --no-fail-fast $(addprefix -- ,$(TEST)))
+	$(call phase,build,$(build))
+	$(call phase,tests on a real node,RERUN='make test-real' POD_RELOADER_NEEDS_REAL_NODE=1 $(earlier) RUST_TEST_THREADS=1 $(cluster) -- $(tests) --test=real --no-fail-fast $(addprefix -- ,$(TEST)))
 	@scripts/test-runner --end
 
 .PHONY: bench
@@ -253,8 +262,8 @@ quick_cluster = POD_RELOADER_NEEDS_REAL_NODE=1 POD_RELOADER_IMAGE_PROGRAM=$(absp
 smoke: ## Test in short with pods that really run, and a debug build of the operator; make test ends with it where it can
 	@scripts/need rust cc cluster
 	$(call node_programs,control plane and node)
-	$(call phase,build,cargo build -p pod-reloader -p kubectl-pod-reloader -p $(e2e) && cargo test --no-run -p $(e2e) --test real)
-	$(call phase,on a real node,RERUN='make smoke' RUST_TEST_THREADS=1 $(quick_cluster) -- $(tests) -p $(e2e) --test real -- smoke::)
+	$(call phase,build,$(build))
+	$(call phase,on a real node,RERUN='make smoke' RUST_TEST_THREADS=1 $(quick_cluster) -- $(tests) --test=real -- smoke::)
 
 # Leaves it out, and says why, where the machine lacks something for a real node.
 define smoke_where_it_can
@@ -302,7 +311,7 @@ fmt: ## Format the code
 golden: ## Write the CRD, what the chart renders, and the table of its values, where tests compare them
 	@scripts/need rust cc control-plane
 	UPDATE_GOLDEN=1 cargo test -p pod-reloader-api
-	UPDATE_GOLDEN=1 cargo test -p $(e2e) --test suite -- --exact chart::every_file_of_values_renders_what_it_did_before chart::the_documented_values_are_those_of_the_chart
+	UPDATE_GOLDEN=1 cargo test --workspace --test=suite -- --exact chart::every_file_of_values_renders_what_it_did_before chart::the_documented_values_are_those_of_the_chart
 
 .PHONY: screenshot
 screenshot: ## Write the picture of the graph's page in the docs
@@ -313,7 +322,7 @@ screenshot: ## Write the picture of the graph's page in the docs
 .PHONY: manifests
 manifests: ## Render the plain manifests from the chart
 	@scripts/need rust cc control-plane
-	UPDATE_GOLDEN=1 cargo test -p $(e2e) --test suite -- --exact manifests::the_manifests_are_what_the_chart_renders
+	UPDATE_GOLDEN=1 cargo test --workspace --test=suite -- --exact manifests::the_manifests_are_what_the_chart_renders
 
 .PHONY: bench-rules
 bench-rules: ## Measure the rules: how long each takes, and the instructions of the paths that run most
