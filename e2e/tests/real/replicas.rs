@@ -1,6 +1,6 @@
 //! Replicas of the operator that die while configurations change.
 
-use std::{process::Stdio, time::Duration};
+use std::{fs, process::Stdio};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -11,7 +11,7 @@ use pod_reloader_e2e::{
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tokio::process::{Child, Command};
+use tokio::{process::Command, time::timeout};
 
 use crate::contents::reads_variable;
 
@@ -33,10 +33,8 @@ async fn a_replica_that_is_killed_and_one_without_memory_lose_no_change() -> Res
         let operators = scene.operator_processes()?;
         let operator = operators.first().context("no operator runs")?;
         changes_while(scene, "without-memory", async || {
-            let mut filling = fill_memory(operator)?;
-            restarted(scene, 3).await?;
-            let _ = tokio::time::timeout(Duration::from_secs(10), filling.wait()).await;
-            Ok(())
+            fill_memory(operator).await?;
+            restarted(scene, 3).await
         })
         .await?;
         let killed = scene.operators().await?;
@@ -88,15 +86,20 @@ fn was_out_of_memory(pod: &Pod) -> bool {
 }
 
 /// Fills a file in memory on account of a container, so that the kernel kills the container's process, which it prefers,
-/// and then the one that fills. Then removes the file: the next container is to have room.
-fn fill_memory(of: &MachineProcess) -> Result<Child> {
-    const FILL: &str =
-        "echo $$ >\"$1/cgroup.procs\" && head -c 1G /dev/zero >/run/filling; rm -f /run/filling";
-    Command::new("sh")
+/// and what fills. Then removes the file: it counts as memory of the pod, whose next container is to have room.
+async fn fill_memory(of: &MachineProcess) -> Result<()> {
+    const FILL: &str = "echo $$ >\"$1/cgroup.procs\" && exec head -c 1G /dev/zero >\"$2\"";
+    const FILE: &str = "/run/filling";
+    let mut filling = Command::new("sh")
         .args(["-c", FILL, "sh"])
         .arg(of.memory_cgroup()?)
+        .arg(FILE)
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .context("running sh")
+        .context("running sh")?;
+    let ended = timeout(LONG, filling.wait()).await;
+    fs::remove_file(FILE).context("no memory was filled")?;
+    ended.context("what fills the memory does not end")??;
+    Ok(())
 }
