@@ -189,6 +189,14 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
              customResources[1].restartAt=spec.at",
             "batch/CronJob is managed already",
         ),
+        (
+            "networkPolicy.webhookFrom[0].ipBlock.cidr=10.0.0.1",
+            "/networkPolicy/webhookFrom/0/ipBlock/cidr",
+        ),
+        (
+            "networkPolicy.metricsFrom[0].ipBlock.cidr=monitoring/24",
+            "/networkPolicy/metricsFrom/0/ipBlock/cidr",
+        ),
         ("ignoreNamespaces={Shop}", "/ignoreNamespaces/0"),
         (
             "prometheusRule.runbookUrl=runbooks.md",
