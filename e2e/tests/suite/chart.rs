@@ -4,6 +4,7 @@ mod applied;
 mod notes;
 mod package;
 mod platform;
+pub(crate) mod profiles;
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
@@ -21,8 +22,18 @@ fn every_file_of_values_renders_what_it_did_before() -> Result<()> {
         let Some(name) = values_name(&path) else {
             continue;
         };
-        let values = format!("--values={}", path.display());
-        let render = || helm(&[&template_args()[..], &[SERVES_POLICY, &*values]].concat());
+        let files = [profiles::profile_of(&name), Some(path)];
+        let values: Vec<_> = files
+            .iter()
+            .flatten()
+            .map(|file| format!("--values={}", file.display()))
+            .collect();
+        let render = || {
+            let mut args = template_args().to_vec();
+            args.push(SERVES_POLICY);
+            args.extend(values.iter().map(String::as_str));
+            helm(&args)
+        };
         let rendered = render()?;
         ensure!(rendered == render()?, "{name}: another time, other bytes");
         golden(

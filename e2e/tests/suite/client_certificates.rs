@@ -4,7 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use anyhow::{Result, ensure};
 use pod_reloader_e2e::{
-    ControlPlane, ControlPlaneOptions, Options, Scene,
+    ControlPlane, ControlPlaneOptions, Scene, THIS_NAMESPACE,
     caller::{Caller, create, request},
     load::under_load,
     workload::Workload,
@@ -13,8 +13,11 @@ use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::chart::profiles::{installed, restarts};
+
 #[tokio::test]
-async fn an_apiserver_with_a_client_certificate_is_let_in_and_nobody_else() -> Result<()> {
+async fn with_the_hardened_profile_an_apiserver_with_a_client_certificate_is_let_in_and_nobody_else()
+-> Result<()> {
     let (ours, other) = (Authority::new()?, Authority::new()?);
     let directory = TempDir::new()?;
     let configuration = admission_configuration(directory.path(), &ours.issue()?)?;
@@ -34,12 +37,19 @@ async fn an_apiserver_with_a_client_certificate_is_let_in_and_nobody_else() -> R
             .run_with_input(&create, &manifest.to_string())
             .await?;
     }
-    let options = Options {
-        values: json!({"webhook": {"clientCA": {"secret": "client-ca"}}}),
-        ..Options::default()
-    };
+    // The harness mounts Secrets only, and the apiserver is on this machine.
+    let user = json!({
+        "watch": {"namespaces": [THIS_NAMESPACE]},
+        "webhook": {"clientCA": {"configMap": "", "secret": "client-ca"}},
+        "networkPolicy": {"webhookFrom": [{"ipBlock": {"cidr": "127.0.0.1/32"}}]},
+    });
+    let options = installed("hardened", &user)?;
     let scene = Scene::set(control_plane, "known", options).await?;
-    let played = under_load(&scene, 2, lets_in(&scene, &ours, &other)).await;
+    let test = async {
+        lets_in(&scene, &ours, &other).await?;
+        restarts(&scene).await
+    };
+    let played = under_load(&scene, 2, test).await;
     let log = scene.operator.log()?;
     scene.operator.stop().await;
     scene.control_plane.stop().await;

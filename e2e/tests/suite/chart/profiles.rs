@@ -1,0 +1,172 @@
+//! The profiles, which are files of values for an environment: each renders for every version of Kubernetes, and
+//! installs an operator that works.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use pod_reloader_e2e::{
+    ControlPlane, Options, Scene, THIS_NAMESPACE, chart,
+    crds::crd,
+    merge,
+    workload::{Workload, config_map},
+};
+use serde_json::{Value, json};
+
+use super::{IMAGE, SERVES_POLICY, helm, template, template_args};
+use crate::custom::managed::install_to_stay;
+
+#[test]
+fn every_profile_renders_for_each_version_of_kubernetes() -> Result<()> {
+    for name in names()? {
+        let profile = format!("--values=profiles/{name}.yaml");
+        let user = format!("--values=ci/profile-{name}-values.yaml");
+        for (version, serves_policy) in [("1.30", false), ("1.34", false), ("1.37", true)] {
+            let version = format!("--kube-version={version}");
+            let mut args = template_args().to_vec();
+            args.extend(serves_policy.then_some(SERVES_POLICY));
+            args.extend([&version, &profile, &user].map(String::as_str));
+            let rendered = helm(&args);
+            let rendered = rendered.with_context(|| format!("{name}, {version}"))?;
+            let objects: Vec<Value> = serde_saphyr::from_multiple(&rendered)?;
+            let is_there = objects.iter().any(|object| object["kind"] == "Deployment");
+            ensure!(is_there, "{name}, {version}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_profile_is_refused_until_its_user_has_filled_it_in() -> Result<()> {
+    for (name, complaints) in [
+        (
+            "hardened",
+            &[
+                "/watch/namespaces/0",
+                "/networkPolicy/webhookFrom/0/ipBlock/cidr",
+            ][..],
+        ),
+        ("namespaced", &["/watch/namespaces/0"][..]),
+        ("everything", &["needs webhook.clientCA"][..]),
+    ] {
+        let profile = format!("--values=profiles/{name}.yaml");
+        let error = helm(&[&template_args()[..], &[IMAGE, &*profile]].concat());
+        let error = error.err().context(name)?.to_string();
+        for complaint in complaints {
+            ensure!(error.contains(complaint), "{name}: {error}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_profile_for_some_namespaces_has_no_cluster_role() -> Result<()> {
+    let values = [
+        "--values=profiles/namespaced.yaml",
+        "--set=watch.namespaces={shop}",
+    ];
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&template(&values)?)?;
+    let of_cluster = ["ClusterRole", "ClusterRoleBinding", "FlowSchema"];
+    let found = objects
+        .iter()
+        .find(|object| of_cluster.iter().any(|kind| object["kind"] == *kind));
+    ensure!(found.is_none(), "{found:?}");
+    Ok(())
+}
+
+#[test]
+fn every_profile_says_whom_it_is_for_and_is_documented() -> Result<()> {
+    let page = fs::read_to_string(chart().join("../../docs/install.md"))?;
+    for name in names()? {
+        let text = fs::read_to_string(file(&name))?;
+        let intro: Vec<_> = text
+            .lines()
+            .take_while(|line| line.starts_with("# "))
+            .collect();
+        let is_for = intro.first().is_some_and(|line| line.starts_with("# For "));
+        let needs = intro.iter().any(|line| line.starts_with("# Needs "));
+        ensure!(is_for && needs, "{name}: {intro:?}");
+        let row = format!("| [{name}](../charts/pod-reloader/profiles/{name}.yaml) |");
+        ensure!(page.contains(&row), "install.md: {row}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_profile_for_some_namespaces_works() -> Result<()> {
+    let values = json!({"watch": {"namespaces": [THIS_NAMESPACE]}});
+    works(installed("namespaced", &values)?).await
+}
+
+#[tokio::test]
+async fn the_profile_for_argo_cd_works() -> Result<()> {
+    let control_plane = ControlPlane::connect()?;
+    install_to_stay(&control_plane, &crd("applications")).await?;
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argocd"}});
+    let apply = ["apply", "--server-side", "--filename=-"];
+    let kubectl = control_plane.kubectl();
+    kubectl
+        .run_with_input(&apply, &namespace.to_string())
+        .await?;
+    works(installed("argocd", &json!({}))?).await
+}
+
+#[tokio::test]
+async fn the_profile_for_openshift_works() -> Result<()> {
+    works(installed("openshift", &json!({}))?).await
+}
+
+#[tokio::test]
+async fn the_profile_for_private_nodes_of_gke_works() -> Result<()> {
+    works(installed("gke-private", &json!({}))?).await
+}
+
+#[tokio::test]
+async fn the_profile_for_another_network_on_eks_works() -> Result<()> {
+    works(installed("eks-custom-cni", &json!({}))?).await
+}
+
+/// Installs an operator, which then does its work.
+async fn works(options: Options) -> Result<()> {
+    Scene::play(options, async |scene| restarts(scene).await).await
+}
+
+/// Changes the config of a workload, which is then restarted once.
+pub(crate) async fn restarts(scene: &Scene) -> Result<()> {
+    scene.apply(&[config_map("app", "1")]).await?;
+    let web = Workload::deployment("web").lists("app");
+    let created = scene.create(&web).await?;
+    scene.apply(&[config_map("app", "2")]).await?;
+    scene.rolls_once(&web, &created).await.map(drop)
+}
+
+/// Returns options with a profile, and with what its user adds.
+pub(crate) fn installed(name: &str, user: &Value) -> Result<Options> {
+    let text = fs::read_to_string(file(name)).with_context(|| name.to_owned())?;
+    let mut values: Value = serde_saphyr::from_str(&text)?;
+    merge(&mut values, user);
+    Ok(Options {
+        values,
+        ..Options::default()
+    })
+}
+
+/// Returns the file of the profile to which a file of `ci` adds what a user fills in: `profile-NAME-values.yaml`.
+pub(super) fn profile_of(values: &str) -> Option<PathBuf> {
+    values.strip_prefix("profile-").map(file)
+}
+
+fn file(name: &str) -> PathBuf {
+    chart().join("profiles").join(format!("{name}.yaml"))
+}
+
+fn names() -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(chart().join("profiles"))? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|name| name.to_str());
+        names.push(name.context("a name")?.to_owned());
+    }
+    ensure!(names.len() > 5, "{names:?}");
+    Ok(names)
+}
