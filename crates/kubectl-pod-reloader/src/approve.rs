@@ -133,9 +133,9 @@ fn given_reply(seen: &Seen<'_>, reply: &Reply, asked: Option<&str>) -> Step {
             return Step::End(Verdict::Unknown, text.to_owned());
         }
         Reply::Impossible(error) if error.is_forbidden() => {
-            return Step::End(Verdict::Bad, error.to_string());
+            return Step::End(Verdict::Bad, error.words());
         }
-        Reply::Impossible(error) => return Step::End(Verdict::Unknown, error.to_string()),
+        Reply::Impossible(error) => return Step::End(Verdict::Unknown, error.words()),
     };
     match (report.sync_status, &report.content) {
         (SyncStatus::Due(_), Some(pending)) => step(pending, asked, seen.workload.gates.as_deref()),
@@ -200,7 +200,7 @@ async fn write(cluster: &Cluster, seen: &Seen<'_>, content: String) -> Approval 
             let state = format!("approved content {content}{}{remark}", held(seen));
             (Verdict::Good, state)
         }
-        Err(error) => (Verdict::Bad, error.to_string()),
+        Err(error) => (Verdict::Bad, error.words()),
     };
     Approval {
         pending: Some(content),
@@ -244,7 +244,7 @@ impl Approval {
             approved: false,
             changed: false,
             is_dry_run: cluster.writes.is_dry_run(),
-            state: error.as_kubectl().unwrap_or_else(|| error.to_string()),
+            state: error.words(),
             verdict,
         }
     }
@@ -460,12 +460,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_approval_that_is_refused_names_the_right() {
+    async fn an_approval_that_is_refused_names_the_user_and_the_right() {
         let web = "/apis/apps/v1/namespaces/shop/deployments/web";
         let (text, verdict, written) = approved(gated(PENDING).forbids_writes(web), None).await;
         assert_eq!(
             text,
-            "you may not patch deployments in namespace shop (web)"
+            r#"Error from server (Forbidden): it is forbidden: User "u" cannot patch it"#
         );
         assert_eq!((verdict, written), (Verdict::Bad, vec![]));
     }

@@ -98,6 +98,11 @@ impl Unseen {
             Self::Absent(_) | Self::Refused { .. } | Self::Unreachable(..) => None,
         }
     }
+
+    /// Returns the error in kubectl's words, or else in our own.
+    pub(crate) fn words(&self) -> String {
+        self.as_kubectl().unwrap_or_else(|| self.to_string())
+    }
 }
 
 impl Cluster {

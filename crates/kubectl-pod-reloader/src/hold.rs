@@ -128,8 +128,7 @@ fn words(hold: bool, changed: bool) -> &'static str {
 impl Outcome {
     fn of(target: &Target, outcome: Result<(bool, String), Unseen>, writes: Writes) -> Self {
         let done = outcome.is_ok();
-        let failure = |error: Unseen| error.as_kubectl().unwrap_or_else(|| error.to_string());
-        let (changed, state) = outcome.unwrap_or_else(|error| (false, failure(error)));
+        let (changed, state) = outcome.unwrap_or_else(|error| (false, error.words()));
         let remark = if done { writes.remark() } else { "" };
         Self {
             object: format!("{}/{}", target.kind, target.name),

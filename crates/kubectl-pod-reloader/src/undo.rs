@@ -294,7 +294,7 @@ async fn differing(cluster: &Cluster, seen: &Seen<'_>, earlier: &Earlier) -> BTr
 /// Says why nothing could be written: the apiserver does not tell which test of a patch has failed.
 async fn why_refused(cluster: &Cluster, seen: &Seen<'_>, before: &Stamps, error: Unseen) -> String {
     if !matches!(error, Unseen::Refused { .. }) {
-        return error.to_string();
+        return error.words();
     }
     let name = &*seen.workload.id.name;
     let now: Result<Value, _> = cluster.get(seen.place(), name).await;

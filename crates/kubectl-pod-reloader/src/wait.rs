@@ -230,7 +230,7 @@ async fn state(cluster: &Cluster, operators: &Operators, target: &Target) -> Sta
         Reply::Answered(report) => report,
         Reply::Unanswered => return unanswered(&seen),
         Reply::Impossible(error) if error.is_forbidden() => {
-            let text = format!("{error}: only such a dry run shows it");
+            let text = format!("{}: only such a dry run shows it", error.words());
             return State::Over(Verdict::Unknown, text);
         }
         Reply::Impossible(error) => return State::of(error),
@@ -313,10 +313,8 @@ impl State {
     /// Maps an error: what does not exist will not appear, and what fails now may work next time.
     fn of(error: Unseen) -> Self {
         match error {
-            Unseen::Absent(_) | Unseen::NotFound { .. } => {
-                Self::Over(Verdict::Bad, error.to_string())
-            }
-            Unseen::Forbidden { .. } => Self::Over(Verdict::Unknown, error.to_string()),
+            Unseen::Absent(_) | Unseen::NotFound { .. } => Self::Over(Verdict::Bad, error.words()),
+            Unseen::Forbidden { .. } => Self::Over(Verdict::Unknown, error.words()),
             Unseen::Refused { .. } | Unseen::Unreachable(..) => Self::Pending(error.to_string()),
         }
     }

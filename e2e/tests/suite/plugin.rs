@@ -765,7 +765,7 @@ async fn a_user_with_few_rights_sees_what_could_not_be_read() -> Result<()> {
         let waited = plugin(scene, &[&["wait", "deploy/web"], &viewer[..]].concat()).await?;
         ensure!(waited.code == Some(3), "{waited:?}");
         ensure!(
-            waited.stdout.contains("you may not patch deployments"),
+            waited.stdout.contains(r#"User "viewer" cannot patch"#),
             "{waited:?}"
         );
         let status = plugin(scene, &[&["status"], &viewer[..]].concat()).await?;

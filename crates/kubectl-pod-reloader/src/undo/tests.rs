@@ -241,7 +241,7 @@ async fn a_write_that_is_refused_says_why() {
     let (undo, _) = undone(painted().forbids_writes(WEB), None).await;
     assert_eq!(
         undo.state,
-        "you may not patch deployments in namespace shop (web)"
+        r#"Error from server (Forbidden): it is forbidden: User "u" cannot patch it"#
     );
     let (undo, _) = undone(painted().refuses_writes(WEB, "a policy"), None).await;
     assert_eq!(

@@ -118,15 +118,14 @@ async fn refuses(scene: &Scene) -> Result<()> {
     bind(scene, "view", "viewer").await?;
     let plain = Workload::deployment("plain").lists("app");
     scene.create(&plain).await?;
-    let namespace = &scene.namespace;
-    let forbidden = format!("you may not patch deployments in namespace {namespace} (web)");
+    let forbidden = r#"deployments.apps "web" is forbidden: User "viewer" cannot patch"#;
     for (args, line) in [
         (&["undo", "deploy/plain"][..], "it is not pinned"),
         (
             &["undo", "deploy/web", "--to-revision=9"],
             "there is no revision 9",
         ),
-        (&["undo", "deploy/web", "--as=viewer"], &forbidden),
+        (&["undo", "deploy/web", "--as=viewer"], forbidden),
     ] {
         let told = text_of(scene, args, 1).await?;
         ensure!(told.contains(line), "{line} is not in\n{told}");
