@@ -541,8 +541,12 @@ mod tests {
     use serde_json::{Value, json};
 
     fn object() -> Reference {
+        of_kind(ConfigKind::Secret)
+    }
+
+    fn of_kind(kind: ConfigKind) -> Reference {
         Reference {
-            kind: ConfigKind::Secret,
+            kind,
             namespace: Name::parse("shop").unwrap(),
             name: Name::parse("db").unwrap(),
         }
@@ -556,41 +560,80 @@ mod tests {
         .unwrap()
     }
 
-    /// Returns pod specs that use Secret `db`, each in another way.
-    fn specs() -> Vec<Value> {
-        let env = json!([{"name": "A", "valueFrom": {"secretKeyRef": {"name": "db", "key": "a"}}}]);
-        let env_from = json!([{"secretRef": {"name": "db"}}]);
-        vec![
+    /// Returns pod specs that use ConfigMap or Secret `db`, each in another way.
+    fn specs(kind: ConfigKind) -> Vec<Value> {
+        let (of_key, of_all, volume) = match kind {
+            ConfigKind::ConfigMap => (
+                "configMapKeyRef",
+                "configMapRef",
+                json!({"configMap": {"name": "db"}}),
+            ),
+            ConfigKind::Secret => (
+                "secretKeyRef",
+                "secretRef",
+                json!({"secret": {"secretName": "db"}}),
+            ),
+        };
+        let projected = match kind {
+            ConfigKind::ConfigMap => json!({"configMap": {"name": "db"}}),
+            ConfigKind::Secret => json!({"secret": {"name": "db"}}),
+        };
+        let env = json!([{"name": "A", "valueFrom": {of_key: {"name": "db", "key": "a"}}}]);
+        let env_from = json!([{of_all: {"name": "db"}}]);
+        let mut specs = vec![
             json!({"containers": [{"env": env}]}),
             json!({"containers": [{"envFrom": env_from}]}),
             json!({"initContainers": [{"env": env}]}),
             json!({"initContainers": [{"envFrom": env_from, "restartPolicy": "Always"}]}),
             json!({"ephemeralContainers": [{"env": env}]}),
-            json!({"volumes": [{"name": "v", "secret": {"secretName": "db"}}]}),
-            json!({"volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "db"}}]}}]}),
-            json!({"volumes": [{"name": "v", "csi": {"nodePublishSecretRef": {"name": "db"}}}]}),
-            json!({"imagePullSecrets": [{"name": "db"}]}),
-        ]
+            json!({"ephemeralContainers": [{"envFrom": env_from}]}),
+            json!({"volumes": [volume]}),
+            json!({"volumes": [{"projected": {"sources": [projected]}}]}),
+        ];
+        if kind == ConfigKind::Secret {
+            let of_driver = json!({"secretRef": {"name": "db"}});
+            specs.extend([
+                json!({"volumes": [{"csi": {"nodePublishSecretRef": {"name": "db"}}}]}),
+                json!({"volumes": [{"azureFile": {"secretName": "db"}}]}),
+                json!({"volumes": [{"cephfs": of_driver}]}),
+                json!({"volumes": [{"flexVolume": of_driver}]}),
+                json!({"volumes": [{"rbd": of_driver}]}),
+                json!({"volumes": [{"scaleIO": of_driver}]}),
+                json!({"volumes": [{"storageos": of_driver}]}),
+                json!({"volumes": [{"iscsi": {"chapAuthSession": true, "secretRef": {"name": "db"}}}]}),
+                json!({"imagePullSecrets": [{"name": "db"}]}),
+            ]);
+        }
+        specs
+    }
+
+    /// Returns all of them, with the object that each uses.
+    fn uses() -> Vec<(Reference, Value)> {
+        let of_each = |kind: ConfigKind| {
+            let specs = specs(kind).into_iter();
+            specs.map(move |spec| (of_kind(kind), spec))
+        };
+        ConfigKind::ALL.into_iter().flat_map(of_each).collect()
     }
 
     #[test]
-    fn a_pod_needs_what_it_uses_in_any_way() {
-        for spec in specs() {
+    fn a_pod_needs_what_it_uses_in_any_way_and_nothing_else_of_that_name() {
+        for (object, spec) in uses() {
             for phase in ["Running", "Pending", "Unknown"] {
-                assert!(pod(spec.clone(), phase).needs(&object()), "{spec}");
+                assert!(pod(spec.clone(), phase).needs(&object), "{spec}");
             }
             for phase in ["Succeeded", "Failed"] {
-                assert!(!pod(spec.clone(), phase).needs(&object()), "{spec}");
+                assert!(!pod(spec.clone(), phase).needs(&object), "{spec}");
             }
             let mut ending = pod(spec.clone(), "Running");
             ending.metadata.object_mut().deletion_timestamp =
                 Some(Time("2026-01-02T03:04:05Z".parse().unwrap()));
-            assert!(!ending.needs(&object()), "{spec}");
-            let other = Reference {
-                kind: ConfigKind::ConfigMap,
-                ..object()
-            };
-            assert!(!pod(spec.clone(), "Running").needs(&other), "{spec}");
+            assert!(!ending.needs(&object), "{spec}");
+            let kinds = ConfigKind::ALL.into_iter();
+            for other in kinds.filter(|kind| *kind != object.kind) {
+                let running = pod(spec.clone(), "Running");
+                assert!(!running.needs(&of_kind(other)), "{spec}");
+            }
         }
     }
 
@@ -612,18 +655,18 @@ mod tests {
             serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status}))
                 .unwrap()
         };
-        for spec in specs() {
+        for (object, spec) in uses() {
             let template = json!({"template": {"spec": spec}});
             let nested = json!({"jobTemplate": {"spec": template}});
             let revision = json!({"metadata": {}, "data": {"spec": template}});
             let revision: Templated = serde_json::from_value(revision).unwrap();
-            assert!(revision.needs(&object()) && revision.names(&object()));
-            assert!(templated(template.clone(), Value::Null).needs(&object()));
-            assert!(templated(nested, json!([])).needs(&object()));
+            assert!(revision.needs(&object) && revision.names(&object));
+            assert!(templated(template.clone(), Value::Null).needs(&object));
+            assert!(templated(nested, json!([])).needs(&object));
             let progressing = json!([{"type": "Failed", "status": "False"}]);
-            assert!(templated(template.clone(), progressing).needs(&object()));
+            assert!(templated(template.clone(), progressing).needs(&object));
             let ended = json!([{"type": "Complete", "status": "True"}]);
-            assert!(!templated(template, ended).needs(&object()));
+            assert!(!templated(template, ended).needs(&object));
         }
     }
 
