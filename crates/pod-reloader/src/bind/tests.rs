@@ -1,4 +1,5 @@
-//! Ten minutes with somebody who works against us: fields are not written again and again.
+//! Ten minutes of changes: fields follow at once, and against somebody who works against us they are not written again and
+//! again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -31,6 +32,20 @@ const A_TENTH: Duration = Duration::from_millis(100);
 const TEN_MINUTES: u32 = 6_000;
 /// The time that a change takes to arrive by a watch.
 const WATCH: Duration = Duration::from_millis(5);
+
+#[tokio::test(start_paused = true)]
+async fn each_new_value_of_a_key_is_in_its_field_within_a_second() {
+    let cluster = Cluster::new();
+    let value = |tenth: u32| format!("of round {}", tenth / 1000);
+    let counted = cluster
+        .play(&[json!({})], |tenth| match tenth % 1000 {
+            500 => cluster.change(SECRET, |it| it["data"]["key"] = encoded(&value(tenth))),
+            509 => assert_eq!(cluster.field(), json!(value(tenth)), "{tenth}"),
+            _ => {}
+        })
+        .await;
+    assert_eq!(counted.writes, 7, "{counted:?}");
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_field_that_somebody_resets_all_the_time_is_written_once_a_minute_and_the_rival_named() {

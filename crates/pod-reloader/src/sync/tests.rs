@@ -1,4 +1,5 @@
-//! Ten minutes with somebody who works against us: copies are not written again and again.
+//! Ten minutes with somebody who changes copies: they are exact again at once, and against somebody who keeps on they are
+//! not written again and again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +29,47 @@ const TEN_MINUTES: u32 = 6_000;
 const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
 /// The time that a change takes to arrive by a watch.
 const WATCH: Duration = Duration::from_millis(5);
+
+#[tokio::test(start_paused = true)]
+async fn whatever_is_done_to_a_copy_at_rest_it_is_exact_again_within_a_second() {
+    // A copy is at rest after a minute.
+    const EVERY: u32 = 700;
+    let cluster = Cluster::default();
+    let of_metadata = |fields: Value| Some(json!({"metadata": fields}));
+    let changes = [
+        Some(json!({"data": {"from": "somebody", "more": "x"}})),
+        Some(json!({"data": null})),
+        of_metadata(json!({"labels": null})),
+        of_metadata(json!({"annotations": {"pod-reloader.github.io/seal": null}})),
+        of_metadata(json!({"ownerReferences": null})),
+        Some(json!({"immutable": true})),
+        Some(json!({"type": "example.com/other"})),
+        // It is deleted.
+        None,
+    ];
+    let exact = Mutex::new(Value::Null);
+    let checks = Mutex::new(0);
+    cluster
+        .play(&[json!({})], |tenth| {
+            let Some(change) = changes.get((tenth / EVERY) as usize) else {
+                return;
+            };
+            match (tenth % EVERY, change) {
+                (90, _) => *exact.lock() = cluster.content("a"),
+                (100, Some(fields)) => {
+                    cluster.change("a", |copy| json_patch::merge(copy, fields));
+                }
+                (100, None) => cluster.delete("a"),
+                (109, _) => {
+                    assert_eq!(cluster.content("a"), *exact.lock(), "{change:?}");
+                    *checks.lock() += 1;
+                }
+                _ => {}
+            }
+        })
+        .await;
+    assert_eq!(*checks.lock(), changes.len());
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_somebody_changes_or_deletes_all_the_time_is_repaired_less_and_less() {
@@ -237,6 +279,15 @@ impl Cluster {
     fn data(&self, namespace: &str) -> Value {
         self.0.lock().secrets[namespace]["data"].clone()
     }
+
+    /// Returns a Secret without the fields that are new each time it is written or created.
+    fn content(&self, namespace: &str) -> Value {
+        let mut secret = self.0.lock().secrets[namespace].clone();
+        if let Some(metadata) = secret["metadata"].as_object_mut() {
+            metadata.retain(|field, _| !["resourceVersion", "uid"].contains(&field.as_str()));
+        }
+        secret
+    }
 }
 
 impl Stored {
@@ -292,6 +343,10 @@ impl Stored {
             }
             ("PUT", Some(secret)) if version(&secret) == version(&written) => {
                 Ok(self.put(namespace, written))
+            }
+            ("DELETE", Some(_)) => {
+                self.remove(namespace);
+                Ok(json!({}))
             }
             ("PUT", None) => Err((404, "NotFound")),
             ("POST" | "PUT", _) => Err((409, "Conflict")),
