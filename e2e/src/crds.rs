@@ -1,6 +1,10 @@
-//! Definitions of custom resources of other people's operators, reduced to the fields that tests write.
+//! Definitions of custom resources of other people's operators. All but that of Harbors are reduced to the fields that
+//! tests write.
 
 use serde_json::{Value, json};
+
+/// The definition of Harbors.
+const HARBORS: &str = include_str!("crds/harbors.yaml");
 
 /// Returns the CustomResourceDefinition of a resource: `rollouts` of Argo Rollouts, `kafkaconnects` of
 /// Strimzi, `services` of Knative, `clusters` of CloudNativePG, `kustomizations` of Flux, `applications` of
@@ -123,10 +127,7 @@ pub fn crd(name: &str) -> Value {
             version["schema"]["openAPIV3Schema"]["properties"]["operation"] = any_object();
             definition
         }
-        "harbors" => definition(
-            ["goharbor.io", "v1beta1", "harbors", "harbor", "Harbor"],
-            harbor(),
-        ),
+        "harbors" => serde_saphyr::from_str(HARBORS).expect("it is YAML"),
         "stores" => definition(["example.com", "v1", "stores", "store", "Store"], store()),
         // As in version 1.6 of the driver, but for descriptions and the deprecated version v1alpha1. It has no
         // subresource for the status either, and no spec.
@@ -177,75 +178,6 @@ fn definition([group, version, plural, singular, kind]: [&str; 5], spec: Value) 
             }],
         },
     })
-}
-
-/// Returns the spec of Harbors of harbor-operator (v1beta1): names, types, patterns, defaults and required fields as it
-/// ships them. Left out are all components (some are required there), all storage but S3 and file systems, the proxy,
-/// network, tracing and images, and parts of the exposure, of Redis and of the tuning of S3.
-fn harbor() -> Value {
-    let text = json!({"type": "string"});
-    let name = json!({"type": "string", "pattern": r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"});
-    let switch = |default: bool| json!({"type": "boolean", "default": default});
-    let port =
-        json!({"type": "integer", "format": "int32", "minimum": 0, "exclusiveMinimum": true});
-    let host = || {
-        let host = json!({"host": {"type": "string", "minLength": 1}, "port": port.clone()});
-        required(object(host), &["host"])
-    };
-    let s3 = object(json!({
-        "accesskey": text,
-        "secretkeyRef": name,
-        "region": text,
-        "regionendpoint": text,
-        "bucket": text,
-        "rootdirectory": text,
-        "storageclass": {"type": "string", "default": "STANDARD"},
-        "encrypt": switch(false),
-        "skipverify": switch(false),
-        "certificateRef": name,
-        "secure": switch(true),
-        "v4auth": switch(true),
-        "chunksize": {"type": "integer", "format": "int64", "minimum": 5_242_880},
-    }));
-    let file_system = object(json!({"registryPersistentVolume": object(json!({
-        "claimName": text,
-        "maxthreads": {"type": "integer", "format": "int32", "minimum": 25, "default": 100},
-        "prefix": text,
-    }))}));
-    let database = object(json!({
-        "hosts": {"type": "array", "minItems": 1, "items": host()},
-        "username": {"type": "string", "minLength": 1},
-        "passwordRef": name,
-        "sslMode": {"type": "string", "enum": ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]},
-        "prefix": text,
-    }));
-    let ingress = required(object(json!({"host": text})), &["host"]);
-    let spec = object(json!({
-        "externalURL": {"type": "string", "pattern": "https?://.*"},
-        "version": {"type": "string", "pattern": r"[0-9]+\.[0-9]+\.[0-9]+"},
-        "harborAdminPasswordRef": name,
-        "logLevel": {"type": "string", "default": "info", "enum": ["debug", "info", "warning", "error", "fatal"]},
-        "updateStrategyType": {"type": "string", "default": "RollingUpdate"},
-        "internalTLS": object(json!({"enabled": switch(false)})),
-        "imageChartStorage": object(json!({
-            "redirect": object(json!({"disable": switch(false)})),
-            "filesystem": required(file_system, &["registryPersistentVolume"]),
-            "s3": required(s3, &["bucket", "region"]),
-        })),
-        "database": required(database, &["hosts"]),
-        "redis": host(),
-        "expose": required(object(json!({"core": object(json!({"ingress": ingress}))})), &["core"]),
-    }));
-    let fields = [
-        "database",
-        "expose",
-        "externalURL",
-        "harborAdminPasswordRef",
-        "imageChartStorage",
-        "redis",
-        "version",
-    ];
-    required(spec, &fields)
 }
 
 fn store() -> Value {

@@ -35,7 +35,8 @@ async fn a_key_is_in_its_field_within_a_second_and_nothing_else_costs_a_write() 
             has(scene, HARBORS, "registry", access_key, json!(value)).await?;
         }
         // Whatever the owner of the Harbor does around it.
-        let status = ["patch", "harbor", "registry", "--subresource=status", "--type=merge", "--patch", r#"{"status": {"phase": "Ready"}}"#];
+        let status = r#"{"status": {"conditions": [{"type": "InProgress", "status": "False"}]}}"#;
+        let status = ["patch", "harbor", "registry", "--subresource=status", "--type=merge", "--patch", status];
         scene.kubectl(&status).await?;
         let label = ["label", "harbor", "registry", "team=shop"];
         scene.kubectl(&label).await?;
