@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use pod_reloader_e2e::caller::{Caller, forged_deletion};
@@ -20,24 +20,38 @@ async fn what_a_pod_uses_in_any_way_is_not_deleted_and_an_outage_keeps_nothing_e
 {
     Scene::play(protecting(), async |scene| {
         let ways = ways();
-        for (way, spec) in &ways {
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "account"}, "imagePullSecrets": [{"name": "account"}]});
+        let mut all = vec![account];
+        for (kind, way, spec) in &ways {
             let label = json!({"metadata": {"labels": {"all": "x"}}});
-            let secret = merged(protected("Secret", way, "in-use"), label);
-            scene.apply(&[secret, pod(way, spec.clone())]).await?;
+            all.push(merged(protected(kind, way, "in-use"), label));
+            all.push(pod(way, spec.clone()));
         }
+        scene.apply(&all).await?;
         let secrets: Api<Secret> = Api::namespaced(scene.client.clone(), &scene.namespace);
-        in_force(&secrets, ways[0].0).await?;
-        for (way, _) in &ways {
-            let words = format!("Secret {}/{way} is in use by Pod {way}. It has the label", scene.namespace);
+        let config_maps: Api<ConfigMap> = Api::namespaced(scene.client.clone(), &scene.namespace);
+        let pods: Api<Pod> = Api::namespaced(scene.client.clone(), &scene.namespace);
+        let debugged = Patch::Strategic(debugged("ephemeral"));
+        pods.patch_subresource("ephemeralcontainers", "ephemeral", &PatchParams::default(), &debugged).await?;
+        in_force(&secrets, ways[0].1).await?;
+        for (kind, way, _) in &ways {
+            let words = format!("{kind} {}/{way} is in use by Pod {way}. It has the label", scene.namespace);
             for dry_run in [true, false] {
                 let params = DeleteParams { dry_run, ..DeleteParams::default() };
-                refused(secrets.delete(way, &params).await, &words, way)?;
+                let deleted = match *kind {
+                    "Secret" => secrets.delete(way, &params).await.map(drop),
+                    _ => config_maps.delete(way, &params).await.map(drop),
+                };
+                refused(deleted, &words, way)?;
             }
         }
         let all = ListParams::default().labels("all");
         let deleted = secrets.delete_collection(&DeleteParams::default(), &all).await;
-        refused(deleted, "is in use by Pod", "all at once")?;
-        ensure!(secrets.list_metadata(&all).await?.items.len() == ways.len());
+        refused(deleted, "is in use by Pod", "all secrets at once")?;
+        let deleted = config_maps.delete_collection(&DeleteParams::default(), &all).await;
+        refused(deleted, "is in use by Pod", "all ConfigMaps at once")?;
+        let left = secrets.list_metadata(&all).await?.items.len();
+        ensure!(left + config_maps.list_metadata(&all).await?.items.len() == ways.len());
 
         // Users that are no obstacle, and one that only has to be told.
         let finished = json!({"containers": [{"name": "main", "image": "app", "envFrom": [{"secretRef": {"name": "finished"}}]}]});
@@ -45,7 +59,6 @@ async fn what_a_pod_uses_in_any_way_is_not_deleted_and_an_outage_keeps_nothing_e
         for (name, spec) in [("finished", finished), ("optional", optional)] {
             scene.apply(&[protected("Secret", name, "in-use"), pod(name, spec)]).await?;
         }
-        let pods: Api<Pod> = Api::namespaced(scene.client.clone(), &scene.namespace);
         refused(secrets.delete("finished", &DeleteParams::default()).await, "Pod finished", "not finished")?;
         let succeeded = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
         pods.patch_status("finished", &PatchParams::default(), &succeeded).await?;
@@ -66,8 +79,8 @@ async fn what_a_pod_uses_in_any_way_is_not_deleted_and_an_outage_keeps_nothing_e
         secrets.delete("copy", &DeleteParams::default()).await?;
         // Whoever may change the object may take its label.
         let unlabelled = Patch::Merge(json!({"metadata": {"labels": {PROTECT: null}}}));
-        secrets.patch(ways[1].0, &PatchParams::default(), &unlabelled).await?;
-        secrets.delete(ways[1].0, &DeleteParams::default()).await?;
+        secrets.patch(ways[1].1, &PatchParams::default(), &unlabelled).await?;
+        secrets.delete(ways[1].1, &DeleteParams::default()).await?;
 
         scene.operator.stop().await;
         scene.apply(&[protected("Secret", "unused", "in-use")]).await?;
@@ -282,30 +295,65 @@ fn user(kind: Kind, name: &str) -> Workload {
     Workload::new(kind, name).with(&["spec", "template", "spec"], spec)
 }
 
-/// Returns specs of pods, each of which uses the Secret of its name in another way.
-fn ways() -> Vec<(&'static str, Value)> {
+/// Returns the kind of an object, its name, and the spec of a pod of that name, each of which uses its object in another
+/// way. The object `account` is used by a ServiceAccount, and `ephemeral` is not used before the pod is
+/// [`debugged`].
+fn ways() -> Vec<(&'static str, &'static str, Value)> {
     let main = |fields: Value| json!([merged(json!({"name": "main", "image": "app"}), fields)]);
+    let init = |fields: Value| json!([merged(json!({"name": "init", "image": "app"}), fields)]);
     let volume = |source: Value| json!({"volumes": [merged(json!({"name": "v"}), source)]});
-    let env = |name: &str| json!({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": name, "key": "key"}}}]});
-    let env_from = |name: &str| json!({"envFrom": [{"secretRef": {"name": name}}]});
-    vec![
-        ("env", json!({"containers": main(env("env"))})),
-        (
-            "env-from",
-            json!({"containers": main(env_from("env-from"))}),
-        ),
-        (
-            "init",
-            json!({"initContainers": [merged(main(env("init"))[0].clone(), json!({"name": "init"}))]}),
-        ),
+    let projected = |source: Value| volume(json!({"projected": {"sources": [source]}}));
+    let variable = |of: Value| json!({"env": [{"name": "A", "valueFrom": of}]});
+    let secret = |name: &str| variable(json!({"secretKeyRef": {"name": name, "key": "key"}}));
+    let config_map =
+        |name: &str| variable(json!({"configMapKeyRef": {"name": name, "key": "key"}}));
+    let secrets = [
+        ("env", json!({"containers": main(secret("env"))})),
+        ("env-from", uses("env-from")),
+        ("init", json!({"initContainers": init(secret("init"))})),
         (
             "volume",
             volume(json!({"secret": {"secretName": "volume"}})),
         ),
         (
             "projected",
-            volume(json!({"projected": {"sources": [{"secret": {"name": "projected"}}]}})),
+            projected(json!({"secret": {"name": "projected"}})),
+        ),
+        (
+            "csi",
+            volume(
+                json!({"csi": {"driver": "csi.example.com", "nodePublishSecretRef": {"name": "csi"}}}),
+            ),
         ),
         ("pull", json!({"imagePullSecrets": [{"name": "pull"}]})),
-    ]
+        ("account", json!({"serviceAccountName": "account"})),
+        ("ephemeral", json!({})),
+    ];
+    let all = json!({"envFrom": [{"configMapRef": {"name": "all-keys"}}]});
+    let config_maps = [
+        (
+            "one-key",
+            json!({"containers": main(config_map("one-key"))}),
+        ),
+        ("all-keys", json!({"containers": main(all)})),
+        (
+            "before",
+            json!({"initContainers": init(config_map("before"))}),
+        ),
+        ("files", volume(json!({"configMap": {"name": "files"}}))),
+        (
+            "some-files",
+            projected(json!({"configMap": {"name": "some-files"}})),
+        ),
+    ];
+    let secrets = secrets.map(|(name, spec)| ("Secret", name, spec));
+    let config_maps = config_maps.map(|(name, spec)| ("ConfigMap", name, spec));
+    secrets.into_iter().chain(config_maps).collect()
+}
+
+/// Returns the patch of a pod that `kubectl debug` makes, with a container that uses a Secret.
+fn debugged(secret: &str) -> Value {
+    let env_from = json!([{"secretRef": {"name": secret}}]);
+    let container = json!({"name": "debugger", "image": "app", "envFrom": env_from});
+    json!({"spec": {"ephemeralContainers": [container]}})
 }
