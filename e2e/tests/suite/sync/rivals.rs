@@ -1,6 +1,9 @@
 //! What keeps one namespace from its copy is said, and keeps no other from it.
 
 use anyhow::{Context, Result, ensure};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::PostParams;
+use kube::{Api, Client};
 use pod_reloader_e2e::workload::secret;
 use pod_reloader_e2e::{Attempt, PATIENCE, wait_for};
 use serde_json::{Value, json};
@@ -157,6 +160,103 @@ async fn each_namespace_that_cannot_have_a_copy_says_why_and_the_others_have_the
         let patch = ["patch", "configmap", "stays", "--type=merge", "--patch", patch, "--namespace", &terminating];
         scene.tool().run(&patch).await?;
         outcome
+    })
+    .await
+}
+
+/// RBAC takes no right away, so the writer gets its rights in each of the other namespaces instead.
+#[tokio::test]
+async fn without_rights_in_one_namespace_the_status_says_so_and_the_others_go_on() -> Result<()> {
+    play(copying(Value::Null), async |scene| {
+        let namespaces = Namespaces::of(scene);
+        let [fine, forbidden] = [
+            namespaces.create("fine", true).await?,
+            namespaces.create("forbidden", true).await?,
+        ];
+        let name = scene.installation.service_account();
+        let get = ["get", "clusterrole", name, "--output=json"];
+        let role: Value = serde_json::from_str(&scene.tool().run(&get).await?)?;
+        let rules = role["rules"].as_array().context("it has rules")?;
+        let is_of_copies = |rule: &&Value| rule["verbs"] == json!(["create", "update", "delete"]);
+        let (of_copies, others): (Vec<_>, Vec<_>) = rules.iter().partition(is_of_copies);
+        ensure!(of_copies.len() == 1, "{role}");
+        let cluster_role = |rules: &[&Value]| rbac("ClusterRole", json!({"name": name}), json!({"rules": rules}));
+        let here = json!({"name": "copies", "namespace": fine});
+        let binding = json!({
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "copies"},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": scene.installation.namespace}],
+        });
+        let narrowed = [
+            rbac("Role", here.clone(), json!({"rules": of_copies})),
+            rbac("RoleBinding", here, binding),
+            cluster_role(&others),
+        ];
+        let apply = async |objects: &[Value]| -> Result<()> {
+            let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
+            let apply = ["apply", "--filename=-"];
+            scene.tool().run_with_input(&apply, &list).await.map(drop)
+        };
+        let writer = scene.operators_client().await?;
+        apply(&narrowed).await?;
+        may_write(&writer, &forbidden, false).await?;
+        may_write(&writer, &fine, true).await?;
+
+        scene.apply(&[source("1")]).await?;
+        let ours = sync(scene, "all", json!({}));
+        apply_sync(scene, &ours).await?;
+        has_copy(scene, &fine, "1").await?;
+        wait_for("the reason", PATIENCE, async || {
+            let status = becomes(scene, &ours, "Conflict").await?;
+            let is_told = conflicts(&status, &[(&forbidden, "Forbidden")]).is_ok();
+            Ok(match is_told && status["synced"] == 1 {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(status.to_string()),
+            })
+        })
+        .await?;
+        scene.apply(&[source("2")]).await?;
+        has_copy(scene, &fine, "2").await?;
+        has_none(scene, &forbidden).await?;
+
+        apply(&[cluster_role(&Vec::from_iter(rules))]).await?;
+        may_write(&writer, &forbidden, true).await?;
+        scene.apply(&[source("3")]).await?;
+        has_copy(scene, &forbidden, "3").await?;
+        becomes(scene, &ours, "Synced").await.map(drop)
+    })
+    .await
+}
+
+/// The API group of roles.
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+fn rbac(kind: &str, metadata: Value, mut fields: Value) -> Value {
+    fields["apiVersion"] = json!(format!("{RBAC}/v1"));
+    fields["kind"] = json!(kind);
+    fields["metadata"] = metadata;
+    fields
+}
+
+/// Waits until the apiserver knows whether the writer has the right to create Secrets in a namespace. A policy refuses
+/// the one that is tried in any case.
+async fn may_write(writer: &Client, namespace: &str, expected: bool) -> Result<()> {
+    let secrets: Api<Secret> = Api::namespaced(writer.clone(), namespace);
+    let what = format!("the rights of the writer in {namespace} to be in force");
+    wait_for(&what, PATIENCE, async || {
+        let probe = serde_json::from_value(json!({"metadata": {"name": "probe"}}))?;
+        let params = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let told = match secrets.create(&params, &probe).await {
+            Err(kube::Error::Api(status)) => status.message.clone(),
+            other => format!("{other:?}"),
+        };
+        let is_allowed = !told.contains("cannot create resource");
+        Ok(match is_allowed == expected {
+            true => Attempt::Done(()),
+            false => Attempt::NotYet(told),
+        })
     })
     .await
 }
