@@ -164,6 +164,105 @@ async fn keys_that_are_no_texts_are_read_as_kubectl_reads_them() -> Result<()> {
     .await
 }
 
+/// Of a chart, the manifests are those that `helm template` prints, and a key that the next release leaves out goes.
+#[tokio::test]
+async fn what_a_plan_says_of_the_output_of_a_chart_is_what_its_upgrade_does() -> Result<()> {
+    Scene::play(Options::default(), async |scene| {
+        let control_plane = &scene.control_plane;
+        let namespace = format!("--namespace={}", scene.namespace);
+        let mut planned = Vec::new();
+        for (name, other, helm) in [
+            ("helm-3", "helm-3-other", control_plane.helm3()),
+            ("helm-4", "helm-4-other", control_plane.helm()),
+        ] {
+            let whole = Workload::deployment(name).lists(name);
+            let one_key = Workload::deployment(other).lists(&format!("{name}[key]"));
+            let chart = chart_of(scene, name, &[&whole, &one_key])?;
+            let release = [name, &chart, &namespace];
+            helm.run(&[&["install"], &release[..]].concat()).await?;
+            let mut before = Vec::new();
+            for workload in [&whole, &one_key] {
+                before.push(scene.snapshot(workload).await?);
+            }
+
+            let args = ["--is-upgrade", "--no-hooks", "--set=more=false"];
+            let template = [&["template"], &release[..], &args].concat();
+            let manifests = helm.run(&template).await?;
+            let arguments = [
+                "pod-reloader",
+                "plan",
+                "--filename=-",
+                "--output=json",
+                &namespace,
+            ];
+            let plugin = scene.tool().with_plugin()?;
+            let told = plugin.output(&arguments, &manifests).await?;
+            ensure!(told.code == Some(10), "{told:?}");
+            let plan: Value = serde_json::from_str(&told.stdout)?;
+            let rows = plan["workloads"].as_array().context("there are rows")?;
+            let removed = format!("ConfigMap {name}: more");
+            for (workload, restarts, reason) in
+                [(name, "yes", &*removed), (other, "no", "stays the same")]
+            {
+                let is_told = rows.iter().any(|row| {
+                    let told = row["reason"].as_str().unwrap_or_default();
+                    row["name"] == workload && row["restarts"] == restarts && told.contains(reason)
+                });
+                ensure!(is_told, "{workload}: {plan:#}");
+            }
+            helm.run(&[&["upgrade"], &release[..], &["--set=more=false"]].concat())
+                .await?;
+            planned.push((whole, one_key, before));
+        }
+        for (whole, one_key, before) in &planned {
+            scene.rolls_once(whole, &before[0]).await?;
+            scene.rolls_not(one_key, &before[1]).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Writes the chart of a release, and returns its folder. It has a ConfigMap of the same name with one key, and another
+/// one unless `more` is false, these workloads, and what is of no interest to a plan.
+fn chart_of(scene: &Scene, name: &str, workloads: &[&Workload]) -> Result<String> {
+    let folder = scene.directory().join(name);
+    let templates = folder.join("templates");
+    std::fs::create_dir_all(&templates)?;
+    let chart = json!({"name": name, "version": "1.0.0", "apiVersion": "v2"});
+    std::fs::write(folder.join("Chart.yaml"), chart.to_string())?;
+    std::fs::write(folder.join("values.yaml"), "more: true\n")?;
+    std::fs::write(templates.join("config.yaml"), CONFIG)?;
+    std::fs::write(templates.join("NOTES.txt"), "Enjoy {{ .Release.Name }}\n")?;
+    for workload in workloads {
+        let file = templates.join(format!("{}.yaml", workload.name));
+        std::fs::write(file, workload.manifest().to_string())?;
+    }
+    Ok(folder.display().to_string())
+}
+
+/// The ConfigMap of a chart, and a template that renders nothing.
+const CONFIG: &str = "
+{{- if .Values.never }}
+this: is not rendered
+{{- end }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}
+data:
+  key: same
+  {{- if .Values.more }}
+  more: {{ .Release.Name | quote }}
+  {{- end }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .Release.Name }}
+";
+
 /// Checks what the plan says if there is nothing to do, and if it cannot tell.
 async fn failures(scene: &Scene) -> Result<()> {
     let same = planned(scene, &[config_map("changes", "2")], &[]).await?;
