@@ -115,6 +115,24 @@ async fn who_keeps_writing_a_placeholder_is_named_and_met_once_a_minute() -> Res
         // Helm 3 writes only what its chart has changed.
         helm.upgrade(3).await?;
         has(scene, STORES, "helm", "/spec/password", json!("bound")).await?;
+        // Helm 4 applies on the server's side, without force.
+        scene
+            .apply(&[bind("helm4", "creds", "helm4", password)])
+            .await?;
+        let placeholder = json!({"port": "{{ .Values.port }}", "password": "placeholder"});
+        let helm4 = Chart::with(scene, "helm4", placeholder)?;
+        helm4.upgrade(1).await?;
+        has(scene, STORES, "helm4", "/spec/password", json!("bound")).await?;
+        let told = helm4.upgrade(2).await.err().context("it is a conflict")?;
+        let told = format!("{told:#}");
+        ensure!(told.contains("conflict with \"pod-reloader\""), "{told}");
+        let refused = scene.mark().await?;
+        helm4.upgrade_with(3, &["--server-side=false"]).await?;
+        has(scene, STORES, "helm4", "/spec/port", json!(3)).await?;
+        has(scene, STORES, "helm4", "/spec/password", json!("bound")).await?;
+        rests(scene).await?;
+        let written = writes_to(scene, refused, "helm4").await?;
+        ensure!(written.is_empty(), "{written:?}");
         for (name, manager, write) in [
             ("argo", "argocd-controller", &forced[..]),
             ("kubectl", "kubectl-replace", &replace[..]),
@@ -281,6 +299,11 @@ impl<'a> Chart<'a> {
 
     /// Installs the release, or upgrades it, by the Helm that it is named after.
     async fn upgrade(&self, port: u16) -> Result<()> {
+        self.upgrade_with(port, &[]).await
+    }
+
+    /// Does the same, with more arguments.
+    async fn upgrade_with(&self, port: u16, args: &[&str]) -> Result<()> {
         let port = format!("--set=port={port}");
         let namespace = ["--namespace", &self.scene.namespace];
         let upgrade = ["upgrade", "--install", self.name, &self.path, &port];
@@ -288,7 +311,7 @@ impl<'a> Chart<'a> {
             "helm4" => self.scene.control_plane.helm(),
             _ => self.scene.control_plane.helm3(),
         };
-        helm.run(&[&namespace[..], &upgrade].concat())
+        helm.run(&[&namespace[..], &upgrade, args].concat())
             .await
             .map(drop)
     }
