@@ -64,6 +64,14 @@ async fn prune(scene: &Scene, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Deletes a ConfigMap as Argo CD does when it prunes: it is still there until the garbage collector has seen that it
+/// owns nothing.
+async fn prune_in_foreground(scene: &Scene, name: &str) -> Result<()> {
+    let params = DeleteParams::foreground();
+    config_maps(scene).delete(name, &params).await?;
+    Ok(())
+}
+
 /// Returns a Deployment whose pods need these ConfigMaps.
 fn web(config_maps: &[&str]) -> Workload {
     let env: Vec<_> = config_maps
@@ -265,7 +273,7 @@ async fn namespace_goes(scene: &Scene) -> Result<()> {
 #[tokio::test]
 async fn what_somebody_else_writes_under_the_name_is_theirs() -> Result<()> {
     Scene::play(keeping(&Value::Null), async |scene| {
-        let names = ["app-1", "other-1", "third-1"];
+        let names = ["app-1", "other-1", "third-1", "fourth-1"];
         let mut before = Vec::new();
         for name in names {
             before.push(sync(scene, &generated(name, "1")).await?);
@@ -275,13 +283,21 @@ async fn what_somebody_else_writes_under_the_name_is_theirs() -> Result<()> {
         scene.create(&web).await?;
         is_called(scene, "app-1").await?;
         for (name, before) in names.iter().zip(&before) {
-            prune(scene, name).await?;
+            match *name {
+                "app-1" => prune(scene, name).await?,
+                _ => prune_in_foreground(scene, name).await?,
+            }
             comes_back(scene, before, &generated(name, "1")).await?;
         }
         nothing_is_stored(scene).await?;
 
         let again = sync(scene, &generated("app-1", "2")).await?;
         ensure!(again.data.as_ref().is_some_and(|it| it["key"] == "2"));
+        let applied = generated("fourth-1", "2").to_string();
+        let apply = ["apply", "--filename=-"];
+        scene.kubectl_with_input(&apply, &applied).await?;
+        let applied = config_maps(scene).get("fourth-1").await?;
+        ensure!(applied.data.as_ref().is_some_and(|it| it["key"] == "2"));
         // Somebody else has replaced another one.
         config_maps(scene)
             .delete("third-1", &DeleteParams::default())
@@ -297,6 +313,7 @@ async fn what_somebody_else_writes_under_the_name_is_theirs() -> Result<()> {
         is_gone(scene, "other-1").await?;
         ensure!(config_maps(scene).get("app-1").await? == again);
         ensure!(config_maps(scene).get("third-1").await? == own);
+        ensure!(config_maps(scene).get("fourth-1").await? == applied);
         let written = writes(scene, mark).await?;
         ensure!(written == ["delete configmaps other-1"], "{written:?}");
         Ok(())
