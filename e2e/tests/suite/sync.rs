@@ -5,6 +5,7 @@ mod copies;
 mod faults;
 mod foreign;
 mod guards;
+mod lifecycle;
 mod processes;
 mod rivals;
 mod secrecy;

@@ -1,0 +1,108 @@
+//! Copies while releases of the chart come and go.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams, Request};
+use pod_reloader_e2e::{
+    Attempt, ControlPlane, ControlPlaneOptions, Options, PATIENCE, Scene, Version, chart, wait_for,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{
+    Namespaces, SHARED, SYNCS, apply_sync, copying, has_copy, name_of, read_sync, secrets, source,
+    sync,
+};
+
+/// All other tests share one definition, so this one has a control plane of its own.
+#[tokio::test]
+async fn an_upgrade_updates_the_definition_and_an_uninstall_leaves_all_copies() -> Result<()> {
+    let earlier = earlier_chart()?;
+    let mut version = Version::present();
+    version.chart = earlier.path().join("chart");
+    let options = Options {
+        released: true,
+        version,
+        ..copying(Value::Null)
+    };
+    let control_plane = ControlPlane::start(ControlPlaneOptions::without_running_pods()).await?;
+    Scene::play_on(control_plane, options.clone(), async |scene| {
+        let here = Namespaces::of(scene).create("a", true).await?;
+        let copies = secrets(scene, &here);
+        scene.apply(&[source("1")]).await?;
+        let ours = sync(scene, "all", json!({}));
+        apply_sync(scene, &ours).await?;
+        has_copy(scene, &here, "1").await?;
+        let uid = copies.get(SHARED).await?.uid();
+        let labels = json!({"metadata": {"labels": {"team": "x"}}});
+        let unknown = set_template(scene, &ours, &labels).await?;
+        ensure!(unknown.is_null(), "{unknown}");
+
+        let mut installation = scene.installation.clone();
+        installation.version = Version::present();
+        let values = options.values(&scene.namespace);
+        installation.upgrade(&values).await?;
+        wait_for("a copy with the new field", PATIENCE, async || {
+            // The apiserver may not know the new definition yet.
+            set_template(scene, &ours, &labels).await?;
+            let copy = copies.get(SHARED).await?;
+            Ok(match copy.labels().contains_key("team") {
+                true => Attempt::Done(()),
+                false => Attempt::NotYet(format!("{:?}", copy.metadata)),
+            })
+        })
+        .await?;
+        set_template(scene, &ours, &Value::Null).await?;
+        has_copy(scene, &here, "1").await?;
+        let copy = copies.get(SHARED).await?;
+        ensure!(copy.uid() == uid, "the upgrade made it again");
+
+        scene.operator.stop().await;
+        scene.other()?.stop().await;
+        let owner = read_sync(scene, name_of(&ours)?).await?;
+        scene.installation.uninstall().await?;
+        ensure!(read_sync(scene, name_of(&ours)?).await? == owner);
+        ensure!(copies.get(SHARED).await? == copy);
+
+        // The next release of the same name takes them up.
+        installation.upgrade(&values).await?;
+        let directory = scene.directory().join("again");
+        let operator = scene.start_replica(&installation, &directory, &[]).await?;
+        scene.apply(&[source("2")]).await?;
+        has_copy(scene, &here, "2").await?;
+        ensure!(copies.get(SHARED).await?.uid() == uid, "it was made again");
+        operator.stop().await;
+        Ok(())
+    })
+    .await
+}
+
+/// Sets the template of a ClusterConfigSync, and returns what is stored of it.
+async fn set_template(scene: &Scene, sync: &Value, template: &Value) -> Result<Value> {
+    let patch = Patch::Merge(json!({"spec": {"template": template}}));
+    let patch = Request::new(SYNCS).patch(name_of(sync)?, &PatchParams::default(), &patch)?;
+    let stored: Value = scene.client.request(patch).await?;
+    Ok(stored["spec"]["template"].clone())
+}
+
+/// Returns a folder with the chart as an earlier version could have it: its ClusterConfigSyncs have no template.
+fn earlier_chart() -> Result<TempDir> {
+    let folder = tempfile::tempdir()?;
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(chart())
+        .arg(folder.path().join("chart"))
+        .status()?;
+    ensure!(copied.success(), "the chart cannot be copied");
+    let file = folder.path().join("chart/files/clusterconfigsyncs.json");
+    let mut definition: Value = serde_json::from_slice(&fs::read(&file)?)?;
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let spec = definition.pointer_mut(spec).context("it has a spec")?;
+    let fields = spec.as_object_mut().context("it has fields")?;
+    fields.remove("template").context("it has a template")?;
+    fs::write(&file, definition.to_string())?;
+    Ok(folder)
+}
