@@ -55,6 +55,8 @@ struct Cluster {
     deployments: Vec<Value>,
     /// True if the pod names its owner only when it is listed for the first time.
     is_orphaned: bool,
+    /// The number of pods that use other objects, which are listed before it.
+    others_before: usize,
 }
 
 impl Cluster {
@@ -70,6 +72,7 @@ impl Cluster {
             replica_set: None,
             deployments: Vec::new(),
             is_orphaned: false,
+            others_before: 0,
         }
     }
 
@@ -103,6 +106,9 @@ impl Cluster {
                     Does::SendsRubbish if is_broken => {
                         Ok(json!({"metadata": {"resourceVersion": "9"},
                         "items": [{"metadata": {"name": "web"}, "spec": "none"}]}))
+                    }
+                    _ if head.uri.path().ends_with("/pods") => {
+                        Ok(this.pods(head.uri.path(), head.uri.query().unwrap_or_default()))
                     }
                     _ => this.answer(own, head.uri.path(), &body),
                 }
@@ -158,21 +164,37 @@ impl Cluster {
             let object = self.others.lock().get(name).cloned();
             return object.ok_or((404, "NotFound"));
         }
-        let env_from = json!([{"configMapRef": {"name": "app"}}, {"secretRef": {"name": "app"}}]);
-        let mut pod =
-            json!({"metadata": {"name": "web"}, "spec": {"containers": [{"envFrom": env_from}]}});
-        let asked = self.asked.lock();
-        let times = asked.iter().filter(|path| path.ends_with("/pods")).count();
-        if self.replica_set.is_some() && !(self.is_orphaned && times > 1) {
-            pod["metadata"]["ownerReferences"] = owned_by("ReplicaSet", "rs");
-        }
         let items = match path.rsplit('/').next() {
-            Some("pods") => vec![pod],
             Some("replicasets") => self.replica_set.iter().cloned().collect(),
             Some("deployments") => self.deployments.clone(),
             _ => Vec::new(),
         };
         Ok(json!({"metadata": {"resourceVersion": "9"}, "items": items}))
+    }
+
+    /// Returns a page of pods. The one that uses the ConfigMap is the last one of all.
+    fn pods(&self, path: &str, query: &str) -> Value {
+        let mut asked = self.asked.lock();
+        asked.push(path.to_owned());
+        let times = asked.iter().filter(|path| path.ends_with("/pods")).count();
+        let token = query.split('&').find_map(|it| it.strip_prefix("continue="));
+        let from = token.map_or(0, |token| token.parse().unwrap());
+        let to = self.others_before.min(from + PODS_OF_A_PAGE);
+        let others = from..to;
+        let mut items: Vec<_> = others
+            .map(|at| pod(&format!("other-{at}"), "other"))
+            .collect();
+        let mut metadata = json!({"resourceVersion": "9"});
+        if to < self.others_before {
+            metadata["continue"] = json!(to.to_string());
+            return json!({"metadata": metadata, "items": items});
+        }
+        let mut user = pod("web", "app");
+        if self.replica_set.is_some() && !(self.is_orphaned && times > 1) {
+            user["metadata"]["ownerReferences"] = owned_by("ReplicaSet", "rs");
+        }
+        items.push(user);
+        json!({"metadata": metadata, "items": items})
     }
 
     fn create(&self, body: &[u8]) -> Answer {
@@ -218,6 +240,13 @@ impl Cluster {
 }
 
 const PROTECT: &str = "pod-reloader.github.io/protect";
+const PODS_OF_A_PAGE: usize = 500;
+
+/// Returns a pod that uses the ConfigMap and the Secret of a name.
+fn pod(called: &str, name: &str) -> Value {
+    let env_from = json!([{"configMapRef": {"name": name}}, {"secretRef": {"name": name}}]);
+    json!({"metadata": {"name": called}, "spec": {"containers": [{"envFrom": env_from}]}})
+}
 
 fn owned_by(kind: &str, uid: &str) -> Value {
     json!([{"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": uid, "controller": true}])
@@ -269,6 +298,19 @@ async fn what_may_be_in_use_is_not_deleted() {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_one_of_five_thousand_pods_keeps_what_it_uses() {
+    let cluster = Cluster {
+        others_before: 5_000,
+        ..Cluster::healthy()
+    };
+    let reason = cluster.deletes("in-use", false).await.unwrap();
+    assert!(reason.contains("is in use by Pod web."), "{reason}");
+    let asked = cluster.asked.lock();
+    let pages = asked.iter().filter(|path| path.ends_with("/pods")).count();
+    assert_eq!(pages, 10, "each page once");
 }
 
 #[tokio::test]
