@@ -24,7 +24,8 @@ async fn each_value_is_in_its_field_alone_and_nobody_repeats_it() -> Result<()> 
             }),
         );
         creds["data"] = json!({"binary": ByteString(vec![0xff, 0xfe])});
-        let large = secret("large", json!({"large": CANARY.repeat(1_000_000 / CANARY.len())}));
+        let large_value = CANARY.repeat(1_000_000 / CANARY.len());
+        let large = secret("large", json!({"large": large_value}));
         for object in [&creds, &large] {
             let create = ["create", "--filename=-"];
             scene.kubectl_with_input(&create, &object.to_string()).await?;
@@ -79,7 +80,11 @@ async fn each_value_is_in_its_field_alone_and_nobody_repeats_it() -> Result<()> 
             is(scene, name, "Rejected").await?;
             has(scene, STORES, name, "/spec", spec.clone()).await?;
         }
+        has(scene, STORES, "odd", "/spec", spec.clone()).await?;
         is(scene, "large", "Applied").await?;
+        let stored = scene.custom_object("example.com/v1", STORES, "large").await?;
+        let stored = stored["spec"]["large"].as_str().unwrap_or_default();
+        ensure!(stored == large_value, "{} bytes", stored.len());
 
         // The element has another place by now, and the client knows nothing of its password.
         let moved = json!([user("first"), user("viewer"), {"name": "admin", "role": "y"}]);
