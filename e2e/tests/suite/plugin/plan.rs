@@ -166,7 +166,7 @@ async fn keys_that_are_no_texts_are_read_as_kubectl_reads_them() -> Result<()> {
 
 /// Of a chart, the manifests are those that `helm template` prints, and a key that the next release leaves out goes.
 #[tokio::test]
-async fn what_a_plan_says_of_the_output_of_a_chart_is_what_its_upgrade_does() -> Result<()> {
+async fn what_a_plan_says_of_keys_that_go_is_what_helm_and_a_server_side_apply_do() -> Result<()> {
     Scene::play(Options::default(), async |scene| {
         let control_plane = &scene.control_plane;
         let namespace = format!("--namespace={}", scene.namespace);
@@ -197,19 +197,9 @@ async fn what_a_plan_says_of_the_output_of_a_chart_is_what_its_upgrade_does() ->
             ];
             let plugin = scene.tool().with_plugin()?;
             let told = plugin.output(&arguments, &manifests).await?;
-            ensure!(told.code == Some(10), "{told:?}");
-            let plan: Value = serde_json::from_str(&told.stdout)?;
-            let rows = plan["workloads"].as_array().context("there are rows")?;
             let removed = format!("ConfigMap {name}: more");
-            for (workload, restarts, reason) in
-                [(name, "yes", &*removed), (other, "no", "stays the same")]
-            {
-                let is_told = rows.iter().any(|row| {
-                    let told = row["reason"].as_str().unwrap_or_default();
-                    row["name"] == workload && row["restarts"] == restarts && told.contains(reason)
-                });
-                ensure!(is_told, "{workload}: {plan:#}");
-            }
+            let rows = [(name, "yes", &*removed), (other, "no", "stays the same")];
+            says(&told, &rows)?;
             helm.run(&[&["upgrade"], &release[..], &["--set=more=false"]].concat())
                 .await?;
             planned.push((whole, one_key, before));
@@ -218,9 +208,56 @@ async fn what_a_plan_says_of_the_output_of_a_chart_is_what_its_upgrade_does() ->
             scene.rolls_once(whole, &before[0]).await?;
             scene.rolls_not(one_key, &before[1]).await?;
         }
-        Ok(())
+        applied_on_the_servers_side(scene).await
     })
     .await
+}
+
+/// Of a server-side apply, those keys go that its manager has applied before and applies no more.
+async fn applied_on_the_servers_side(scene: &Scene) -> Result<()> {
+    let name = "server-side";
+    let apply = async |manager: &str, data: Value| -> Result<()> {
+        let metadata = json!({"name": name});
+        let object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+        let manager = format!("--field-manager={manager}");
+        let apply = ["apply", "--server-side", &manager, "--filename=-"];
+        scene
+            .kubectl_with_input(&apply, &object.to_string())
+            .await
+            .map(drop)
+    };
+    apply("ci", json!({"key": "1", "more": "1"})).await?;
+    apply("somebody", json!({"theirs": "1"})).await?;
+    let whole = Workload::deployment(name).lists(name);
+    let theirs = Workload::deployment("theirs").lists(&format!("{name}[theirs]"));
+    let before = [scene.create(&whole).await?, scene.create(&theirs).await?];
+
+    let less = [config_map(name, "1")];
+    let newcomer = planned(scene, &less, &["--field-manager=newcomer"]).await?;
+    ensure!(newcomer.code == Some(0), "{newcomer:?}");
+    let told = planned(scene, &less, &["--output=json"]).await?;
+    let removed = (name, "yes", "ConfigMap server-side: more");
+    says(&told, &[removed, ("theirs", "no", "stays the same")])?;
+    apply("ci", json!({"key": "1"})).await?;
+    scene.rolls_once(&whole, &before[0]).await?;
+    scene.rolls_not(&theirs, &before[1]).await
+}
+
+/// Asserts that a plan in JSON tells of a restart, and has these rows: the name of a workload, what it says of that, and
+/// a part of the reason.
+fn says(told: &Output, expected: &[(&str, &str, &str)]) -> Result<()> {
+    ensure!(told.code == Some(10), "{told:?}");
+    let plan: Value = serde_json::from_str(&told.stdout)?;
+    let rows = plan["workloads"].as_array().context("there are rows")?;
+    for (workload, restarts, reason) in expected {
+        let is_it = |row: &Value| {
+            let told = row["reason"].as_str().unwrap_or_default();
+            row["name"] == *workload && row["restarts"] == *restarts && told.contains(reason)
+        };
+        ensure!(rows.iter().any(is_it), "{workload}: {plan:#}");
+    }
+    Ok(())
 }
 
 /// Writes the chart of a release, and returns its folder. It has a ConfigMap of the same name with one key, and another
