@@ -240,13 +240,12 @@ fn no_duration_or_number_that_the_chart_takes_is_refused_here() {
         assert!(is_taken(usual), "{usual}");
     }
 
+    let port = &schema["$defs"]["port"];
     for (flag, prefix, of) in [
         ("--max-restarts", "", &values["maxRestarts"]),
-        (
-            "--webhook-bind-address",
-            ":",
-            &values["webhook"]["properties"]["port"],
-        ),
+        ("--webhook-bind-address", ":", port),
+        ("--metrics-bind-address", ":", port),
+        ("--health-probe-bind-address", ":", port),
     ] {
         assert_eq!(of["type"], "integer");
         for bound in ["minimum", "maximum"] {
