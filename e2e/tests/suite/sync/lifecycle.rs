@@ -45,13 +45,18 @@ async fn an_upgrade_updates_the_definition_and_an_uninstall_leaves_all_copies() 
         installation.version = Version::present();
         let values = options.values(&scene.namespace);
         installation.upgrade(&values).await?;
+        // An upgrade brings other processes along: what the earlier ones watch is still read by the earlier definition.
+        scene.operator.stop().await;
+        scene.other()?.stop().await;
+        let directory = scene.directory().join("upgraded");
+        let operator = scene.start_replica(&installation, &directory, &[]).await?;
         wait_for("a copy with the new field", PATIENCE, async || {
             // The apiserver may not know the new definition yet.
-            set_template(scene, &ours, &labels).await?;
+            let stored = set_template(scene, &ours, &labels).await?;
             let copy = copies.get(SHARED).await?;
             Ok(match copy.labels().contains_key("team") {
                 true => Attempt::Done(()),
-                false => Attempt::NotYet(format!("{:?}", copy.metadata)),
+                false => Attempt::NotYet(format!("{stored} is stored, {:?}", copy.labels())),
             })
         })
         .await?;
@@ -60,8 +65,7 @@ async fn an_upgrade_updates_the_definition_and_an_uninstall_leaves_all_copies() 
         let copy = copies.get(SHARED).await?;
         ensure!(copy.uid() == uid, "the upgrade made it again");
 
-        scene.operator.stop().await;
-        scene.other()?.stop().await;
+        operator.stop().await;
         let owner = read_sync(scene, name_of(&ours)?).await?;
         scene.installation.uninstall().await?;
         ensure!(read_sync(scene, name_of(&ours)?).await? == owner);
