@@ -208,6 +208,27 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
             "networkPolicy.metricsFrom[0].ipBlock.cidr=monitoring/24",
             "/networkPolicy/metricsFrom/0/ipBlock/cidr",
         ),
+        (
+            "networkPolicy.metricsFrom[0].ipBlock.cidr=face/32",
+            "/networkPolicy/metricsFrom/0/ipBlock/cidr",
+        ),
+        (
+            "networkPolicy.webhookFrom[0].ipBlock.cidr=999.1.1.1/99",
+            "/networkPolicy/webhookFrom/0/ipBlock/cidr",
+        ),
+        (
+            "networkPolicy.webhookFrom[0].ipBlock.cidr=:::::/999",
+            "/networkPolicy/webhookFrom/0/ipBlock/cidr",
+        ),
+        (
+            "networkPolicy.webhookFrom[0].ipBlock.cidr=10.0.0.0/8,\
+             networkPolicy.webhookFrom[0].ipBlock.except={APISERVER/32}",
+            "/networkPolicy/webhookFrom/0/ipBlock/except/0",
+        ),
+        (
+            "networkPolicy.egress[0].to[0].ipBlock.cidr=APISERVER/32",
+            "/networkPolicy/egress/0/to/0/ipBlock/cidr",
+        ),
         ("ignoreNamespaces={Shop}", "/ignoreNamespaces/0"),
         (
             "prometheusRule.runbookUrl=runbooks.md",
@@ -278,6 +299,26 @@ fn values_that_cannot_be_right_are_refused_by_name() -> Result<()> {
         template(&both).is_err(),
         "Roles cannot read the labels of namespaces"
     );
+    Ok(())
+}
+
+#[test]
+fn address_ranges_of_both_families_are_taken() -> Result<()> {
+    for range in [
+        "0.0.0.0/0",
+        "255.255.255.255/32",
+        "::/0",
+        "2001:db8::/32",
+        "fd00:1:2:3:4:5:6:7/128",
+        "::ffff:10.0.0.1/128",
+        "64:ff9b::10.0.0.1/128",
+    ] {
+        let webhook_from = format!("networkPolicy.webhookFrom[0].ipBlock.cidr={range}");
+        let egress = format!("networkPolicy.egress[0].to[0].ipBlock.cidr={range}");
+        let values = format!("networkPolicy.enabled=true,{webhook_from},{egress}");
+        let rendered = template(&["--set", &values]).context(range)?;
+        ensure!(rendered.matches(range).count() == 2, "{rendered}");
+    }
     Ok(())
 }
 
