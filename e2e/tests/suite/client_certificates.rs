@@ -37,11 +37,12 @@ async fn with_the_hardened_profile_an_apiserver_with_a_client_certificate_is_let
             .run_with_input(&create, &manifest.to_string())
             .await?;
     }
+    let apiserver = json!([{"ipBlock": {"cidr": "127.0.0.1/32"}}]);
     // The harness mounts Secrets only, and the apiserver is on this machine.
     let user = json!({
         "watch": {"namespaces": [THIS_NAMESPACE]},
         "webhook": {"clientCA": {"configMap": "", "secret": "client-ca"}},
-        "networkPolicy": {"webhookFrom": [{"ipBlock": {"cidr": "127.0.0.1/32"}}]},
+        "networkPolicy": {"webhookFrom": apiserver, "egress": [{"to": apiserver}]},
     });
     let options = installed("hardened", &user)?;
     let scene = Scene::set(control_plane, "known", options).await?;

@@ -43,6 +43,8 @@ fn a_profile_is_refused_until_its_user_has_filled_it_in() -> Result<()> {
             &[
                 "/watch/namespaces/0",
                 "/networkPolicy/webhookFrom/0/ipBlock/cidr",
+                "/networkPolicy/egress/0/to/0/ipBlock/cidr",
+                "/networkPolicy/egress/0/to/1/ipBlock/cidr",
             ][..],
         ),
         ("namespaced", &["/watch/namespaces/0"][..]),
@@ -60,16 +62,69 @@ fn a_profile_is_refused_until_its_user_has_filled_it_in() -> Result<()> {
 
 #[test]
 fn a_profile_for_some_namespaces_has_no_cluster_role() -> Result<()> {
-    let values = [
+    let namespaced = [
         "--values=profiles/namespaced.yaml",
         "--set=watch.namespaces={shop}",
     ];
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&template(&values)?)?;
-    let of_cluster = ["ClusterRole", "ClusterRoleBinding", "FlowSchema"];
-    let found = objects
+    let of_both = [
+        "--values=profiles/hardened.yaml",
+        "--values=profiles/namespaced.yaml",
+        "--values=ci/profile-hardened-values.yaml",
+    ];
+    for values in [&namespaced[..], &of_both] {
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&template(values)?)?;
+        for kind in ["ClusterRole", "ClusterRoleBinding", "FlowSchema"] {
+            let found = names_of(&objects, kind);
+            ensure!(found.is_empty(), "{values:?}: {kind}: {found:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_hardened_profile_has_one_cluster_role_and_a_fence() -> Result<()> {
+    let objects = rendered("hardened")?;
+    let cluster_roles = names_of(&objects, "ClusterRole");
+    ensure!(
+        cluster_roles == ["pod-reloader-own-ca"],
+        "{cluster_roles:?}"
+    );
+    for kind in [
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ] {
+        let names = names_of(&objects, kind);
+        ensure!(names.contains(&"pod-reloader-fence"), "{kind}: {names:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_hardened_profile_names_everybody_who_calls_or_is_called() -> Result<()> {
+    let objects = rendered("hardened")?;
+    let policies = objects
         .iter()
-        .find(|object| of_cluster.iter().any(|kind| object["kind"] == *kind));
-    ensure!(found.is_none(), "{found:?}");
+        .filter(|object| object["kind"] == "NetworkPolicy");
+    let policies: Vec<_> = policies.collect();
+    ensure!(policies.len() == 1, "{policies:?}");
+    for (rules, peers) in [("ingress", "from"), ("egress", "to")] {
+        let rules = policies[0]["spec"][rules].as_array().context(rules)?;
+        ensure!(!rules.is_empty(), "{peers}: nobody is let through");
+        for rule in rules {
+            let peers = rule[peers].as_array();
+            ensure!(peers.is_some_and(|peers| !peers.is_empty()), "{rule}");
+        }
+    }
+    let client_ca = pod(&objects)?["volumes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|volume| volume["name"] == "client-ca")
+        .context("no volume client-ca")?;
+    ensure!(
+        client_ca["configMap"]["name"] == "apiserver-client-ca",
+        "{client_ca}"
+    );
     Ok(())
 }
 
@@ -138,6 +193,33 @@ pub(crate) async fn restarts(scene: &Scene) -> Result<()> {
     let created = scene.create(&web).await?;
     scene.apply(&[config_map("app", "2")]).await?;
     scene.rolls_once(&web, &created).await.map(drop)
+}
+
+/// Renders a profile, and what the file in `ci` adds to it.
+fn rendered(name: &str) -> Result<Vec<Value>> {
+    let profile = format!("--values=profiles/{name}.yaml");
+    let user = format!("--values=ci/profile-{name}-values.yaml");
+    Ok(serde_saphyr::from_multiple(&template(&[
+        &*profile, &*user,
+    ])?)?)
+}
+
+/// Returns the names of all objects of a kind.
+fn names_of<'a>(objects: &'a [Value], kind: &str) -> Vec<&'a str> {
+    let of_kind = objects.iter().filter(|object| object["kind"] == kind);
+    of_kind
+        .filter_map(|object| object["metadata"]["name"].as_str())
+        .collect()
+}
+
+/// Returns the spec of the operator's pods.
+fn pod(objects: &[Value]) -> Result<&Value> {
+    let is_operators = |object: &&Value| {
+        object["kind"] == "Deployment" && object["metadata"]["name"] == "pod-reloader"
+    };
+    let deployment = objects.iter().find(is_operators);
+    let deployment = deployment.context("no Deployment of the operator")?;
+    Ok(&deployment["spec"]["template"]["spec"])
 }
 
 /// Returns options with a profile, and with what its user adds.
