@@ -7,17 +7,27 @@ use pod_reloader_e2e::workload::{Workload, config_map};
 use pod_reloader_e2e::{ControlPlane, ControlPlaneOptions, Options, Scene};
 use serde_json::{Value, json};
 
+use crate::chart::profiles::installed;
 use crate::custom::managed::install_to_stay;
 use crate::order::rounds;
 
 #[tokio::test]
 async fn a_slow_sync_is_one_rollout_whether_or_not_it_writes_the_workload() -> Result<()> {
-    play("60s", async |scene| {
+    play(waiting("60s"), async |scene| {
         let mut waits = 0;
         for tool in Tool::OF_THE_CLUSTER {
             each_release_is_one_rollout(scene, tool, &mut waits).await?;
         }
         Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn with_the_profile_for_argo_cd_a_slow_sync_is_one_rollout() -> Result<()> {
+    let options = installed("argocd", &json!({}))?;
+    play(options, async |scene| {
+        each_release_is_one_rollout(scene, Tool::ArgoCd, &mut 0).await
     })
     .await
 }
@@ -39,7 +49,7 @@ async fn a_helm_release_that_flux_stores_in_another_namespace_is_one_rollout() -
 
 #[tokio::test]
 async fn a_sync_whose_controller_dies_holds_nobody_back_for_long() -> Result<()> {
-    play("3s", async |scene| {
+    play(waiting("3s"), async |scene| {
         for tool in Tool::OF_THE_CLUSTER {
             let app = App::deploy(scene, tool).await?;
             let before = scene.snapshot(&app.web).await?;
@@ -82,22 +92,26 @@ async fn each_release_is_one_rollout(scene: &Scene, tool: Tool, waits: &mut usiz
     Ok(())
 }
 
-/// Runs a test with an operator that may read Kustomizations everywhere, and the Applications of one
+/// Returns options for an operator that may read Kustomizations everywhere, and the Applications of one
 /// namespace.
-async fn play(wait: &str, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
-    let control_plane = ControlPlane::connect()?;
-    for name in ["kustomizations", "applications"] {
-        install_to_stay(&control_plane, &crd(name)).await?;
-    }
-    create_namespaces(&control_plane).await?;
-    let options = Options {
+fn waiting(wait: &str) -> Options {
+    Options {
         values: json!({
             "releaseWait": wait,
             "flux": {"namespaces": ["*"]},
             "argoCD": {"namespaces": [ARGO_CD]},
         }),
         ..Options::default()
-    };
+    }
+}
+
+/// Runs a test where the kinds and the namespaces of both tools exist.
+async fn play(options: Options, test: impl AsyncFnOnce(&Scene) -> Result<()>) -> Result<()> {
+    let control_plane = ControlPlane::connect()?;
+    for name in ["kustomizations", "applications"] {
+        install_to_stay(&control_plane, &crd(name)).await?;
+    }
+    create_namespaces(&control_plane).await?;
     Scene::play_on(control_plane, options, test).await
 }
 

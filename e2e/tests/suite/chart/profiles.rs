@@ -1,19 +1,16 @@
-//! The profiles, which are files of values for an environment: each renders for every version of Kubernetes, and
-//! installs an operator that works.
+//! The profiles, which are files of values for an environment: each renders for every version of Kubernetes, and sets
+//! what it promises.
 
 use std::{fs, path::PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use pod_reloader_e2e::{
-    ControlPlane, Options, Scene, THIS_NAMESPACE, chart,
-    crds::crd,
-    merge,
+    Options, Scene, THIS_NAMESPACE, chart, merge,
     workload::{Workload, config_map},
 };
 use serde_json::{Value, json};
 
 use super::{IMAGE, SERVES_POLICY, helm, template, template_args};
-use crate::custom::managed::install_to_stay;
 
 #[test]
 fn every_profile_renders_for_each_version_of_kubernetes() -> Result<()> {
@@ -149,41 +146,44 @@ fn every_profile_says_whom_it_is_for_and_is_documented() -> Result<()> {
 #[tokio::test]
 async fn the_profile_for_some_namespaces_works() -> Result<()> {
     let values = json!({"watch": {"namespaces": [THIS_NAMESPACE]}});
-    works(installed("namespaced", &values)?).await
-}
-
-#[tokio::test]
-async fn the_profile_for_argo_cd_works() -> Result<()> {
-    let control_plane = ControlPlane::connect()?;
-    install_to_stay(&control_plane, &crd("applications")).await?;
-    let namespace =
-        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "argocd"}});
-    let apply = ["apply", "--server-side", "--filename=-"];
-    let kubectl = control_plane.kubectl();
-    kubectl
-        .run_with_input(&apply, &namespace.to_string())
-        .await?;
-    works(installed("argocd", &json!({}))?).await
-}
-
-#[tokio::test]
-async fn the_profile_for_openshift_works() -> Result<()> {
-    works(installed("openshift", &json!({}))?).await
-}
-
-#[tokio::test]
-async fn the_profile_for_private_nodes_of_gke_works() -> Result<()> {
-    works(installed("gke-private", &json!({}))?).await
-}
-
-#[tokio::test]
-async fn the_profile_for_another_network_on_eks_works() -> Result<()> {
-    works(installed("eks-custom-cni", &json!({}))?).await
-}
-
-/// Installs an operator, which then does its work.
-async fn works(options: Options) -> Result<()> {
+    let options = installed("namespaced", &values)?;
     Scene::play(options, async |scene| restarts(scene).await).await
+}
+
+#[test]
+fn the_profile_for_openshift_leaves_the_user_open_and_restarts_deploymentconfigs() -> Result<()> {
+    let objects = rendered("openshift")?;
+    let pod = pod(&objects)?;
+    let security_context = &pod["securityContext"];
+    for chosen in ["runAsUser", "runAsGroup"] {
+        ensure!(security_context[chosen].is_null(), "{security_context}");
+    }
+    ensure!(security_context["runAsNonRoot"] == true);
+    let args = pod["containers"][0]["args"].to_string();
+    ensure!(args.contains("DeploymentConfig"), "{args}");
+    Ok(())
+}
+
+#[test]
+fn the_profiles_for_networks_listen_where_the_control_plane_can_call() -> Result<()> {
+    for (name, port, host_network, dns_policy) in [
+        ("gke-private", 10250, false, "ClusterFirst"),
+        ("eks-custom-cni", 10270, true, "ClusterFirstWithHostNet"),
+    ] {
+        let objects = rendered(name)?;
+        let pod = pod(&objects)?;
+        let container = &pod["containers"][0];
+        let mut ports = container["ports"].as_array().into_iter().flatten();
+        let webhook = ports.find(|port| port["name"] == "webhook");
+        let webhook = webhook.context("no port of the webhook")?;
+        ensure!(webhook["containerPort"] == port, "{name}: {webhook}");
+        let bind_address = json!(format!("--webhook-bind-address=:{port}"));
+        let args = container["args"].as_array().context("no arguments")?;
+        ensure!(args.contains(&bind_address), "{name}: {args:?}");
+        ensure!(pod["hostNetwork"] == host_network, "{name}: {pod}");
+        ensure!(pod["dnsPolicy"] == dns_policy, "{name}: {pod}");
+    }
+    Ok(())
 }
 
 /// Changes the config of a workload, which is then restarted once.
